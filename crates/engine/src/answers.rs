@@ -1,44 +1,44 @@
-//! Answers of the engine: refusals, plans, figures. Part of [`crate::model`].
+//! Answers of the engine: refusals, plans and figures. The module `answers` is part of [`crate::model`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{Amount, Millis, PodSetAssignment};
 
-/// Reason why a delta was refused; nothing changed.
+/// Reason why the world refused a delta; a refused delta changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A workload of that UID is not known.
+    /// No workload with the UID is known.
     #[error("workload {0} is not known")]
     UnknownWorkload(String),
 }
 
-/// Reason code of a pending workload; the names are Kueue's QuotaReserved=False reasons.
+/// Reason code of a pending workload; the names are Kueue's reasons of the condition QuotaReserved=False.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PendingReason {
     /// No flavor matches.
     NoMatchingFlavor,
     /// Quota is in use.
     WaitingForQuota,
-    /// More than the queue can ever give.
+    /// The workload requests more than the queue can ever give.
     ExceedsMaxQuota,
-    /// Queue, namespace or object is not as it must be.
+    /// A queue, namespace or object is not as it must be.
     Misconfigured,
     /// Queue is stopped or inactive.
     Suspended,
     /// Preemption under way.
     WaitingForPreemptedWorkloads,
-    /// A limit of the queue's policy is reached (Berth's own reason).
+    /// A limit of the queue's policy is reached (a reason of Berth alone).
     AdmissionLimit,
-    /// Quota is free, but its flavor is out of stock (Berth's own reason).
+    /// Quota is free, but its flavor is out of stock (a reason of Berth alone).
     OutOfStock,
     /// Topology does not fit.
     TopologyPlacementFailed,
-    /// Admissions wait until the pods of those admitted before are ready (`waitForPodsReady.blockAdmission`, by `control`).
+    /// `control` holds admissions back until the pods of earlier admissions are ready (`waitForPodsReady.blockAdmission`).
     WaitingForPodsReady,
     /// The workload would have to preempt, and one of its preemption gates is closed.
     AdmissionGated,
-    /// Not looked at yet.
+    /// The engine has not tried the workload yet.
     PendingEvaluation,
 }
 
@@ -79,18 +79,18 @@ impl PendingReason {
     }
 }
 
-/// A planned admission: the world reserves its quota until the workload's own delta or a `Forget` arrives.
+/// A planned admission: the world reserves its quota until a delta about the workload or a `Forget` arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Workload UID.
     pub uid: Arc<str>,
     /// ClusterQueue.
     pub cluster_queue: Arc<str>,
-    /// Assignment per pod set; equal workloads that are given the same share it.
+    /// Assignment of each pod set; admissions of equal workloads with the same assignment share one allocation.
     pub pod_sets: Arc<[PodSetAssignment]>,
-    /// Names of admission checks that apply; empty means admitted at once.
+    /// Names of the admission checks that apply; an empty list means that the workload is admitted at once.
     pub admission_checks: Vec<String>,
-    /// Text of the considered flavors, in Kueue's format; `None` where every attempt was a fit without borrowing.
+    /// Text about the flavors that were considered, in Kueue's format; `None` if every attempt was a fit without borrowing.
     pub flavors_considered: Option<String>,
 }
 
@@ -101,17 +101,17 @@ pub struct Eviction {
     pub uid: String,
     /// Preemptor UID.
     pub preemptor: String,
-    /// `InClusterQueue`, `InCohortReclamation`, `InCohortFairSharing`, `InCohortReclaimWhileBorrowing`.
+    /// Kueue's reason of the preemption: `InClusterQueue`, `InCohortReclamation`, `InCohortFairSharing` or `InCohortReclaimWhileBorrowing`.
     pub reason: &'static str,
     /// Path of cohorts and queue of the preemptor, `/root/../cq`.
     pub preemptor_path: String,
     /// Path of cohorts and queue of the victim, `/root/../cq`.
     pub preemptee_path: String,
-    /// Number of surplus pods that it gives up in place of leaving.
+    /// Number of surplus pods that the victim gives up instead of being evicted; `None` means that it is evicted.
     pub gives_up: Option<i64>,
 }
 
-/// Verdict on a workload that was looked at and not admitted.
+/// The reason why a workload was not admitted although a plan tried it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Workload UID.
@@ -120,7 +120,7 @@ pub struct Verdict {
     pub reason: PendingReason,
     /// Message in Kueue's wording.
     pub message: Arc<str>,
-    /// The workload was the head of its queue or the first of its class of equals: write its reason first.
+    /// True if the workload was the head of its queue or the first of its class of equals: its reason is written first.
     pub leading: bool,
 }
 
@@ -132,13 +132,14 @@ pub struct Plan {
     pub admissions: Vec<Admission>,
     /// Preemptions, in order.
     pub evictions: Vec<Eviction>,
-    /// Verdicts on the others that were looked at.
+    /// Verdicts on the other workloads that were tried.
     pub verdicts: Vec<Verdict>,
-    /// Heads were left because `Limits::max_admissions` was reached: call again.
+    /// True if heads are left because `Limits::max_admissions` was reached: call `plan` again.
     pub more: bool,
-    /// Earliest `not_before` among waiting workloads, or when the usage of LocalQueues is to be settled next.
+    /// Earliest time at which `plan` has to be called again even without a delta: a `not_before` of a waiting workload, the end of a stock-out or of the
+    /// protection of a victim, or the next update of the usage of LocalQueues.
     pub wake_at: Option<Millis>,
-    /// Number of heads that lost against other heads together with their victims, by ClusterQueue.
+    /// Number of heads that needed preemption and lost against other heads of their cycle, by ClusterQueue.
     pub skipped_preemptions: BTreeMap<String, u32>,
     /// Number of searches for victims that were repeated because other heads had taken the victims, by ClusterQueue and result
     /// (`new_targets`, `deferred_fit`, `skipped`).
@@ -152,7 +153,7 @@ pub struct Plan {
 /// Bounds of one call of `plan`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Stop after that many admissions.
+    /// Number of admissions after which `plan` stops.
     pub max_admissions: usize,
 }
 
@@ -165,30 +166,30 @@ pub struct CellUsage {
     pub resource: String,
     /// Reserved amount.
     pub total: Amount,
-    /// Part of it above nominal.
+    /// Part of the reserved amount that is above the nominal quota.
     pub borrowed: Amount,
 }
 
-/// Reason and message of a ClusterQueue's Active condition.
+/// Reason and message of the condition `Active` of a ClusterQueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// `Ready`, `Stopped`, `FlavorNotFound`, ...
     pub reason: &'static str,
     /// Message.
     pub message: String,
-    /// Active.
+    /// Status of the condition `Active`.
     pub active: bool,
 }
 
 /// Figures of one ClusterQueue or LocalQueue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueFigures {
-    /// Pending workloads that will be tried.
+    /// Number of pending workloads that will be tried.
     pub pending_active: u32,
-    /// Pending workloads that are parked, or blocked in their queue.
+    /// Number of pending workloads that are parked, or blocked in their queue.
     pub pending_inadmissible: u32,
-    /// Workloads holding quota.
+    /// Number of workloads that hold quota.
     pub reserving: u32,
-    /// Usage per cell, in the queue's order of flavors, and by name of the resource.
+    /// Usage of each cell, in the queue's order of flavors, and by name of the resource.
     pub reservation: Vec<CellUsage>,
 }

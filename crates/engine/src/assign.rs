@@ -1,4 +1,4 @@
-//! Flavor assignment: which flavor each resource of a workload could have, and how.
+//! Flavor assignment: which flavor each resource of a workload could have, and in which mode (fit, preemption).
 
 pub(crate) mod assignment;
 pub(crate) mod claim;
@@ -31,7 +31,8 @@ use crate::quota::tree::Tree;
 use crate::world::ids::{CellId, FlavorId};
 use crate::world::store::{Group, PodSet, Queue, Store};
 
-/// Assigns flavors to all pod sets. Costs flavors × resources, and a search per cell that needs preemption.
+/// Assigns flavors to all pod sets of a request. The cost is the number of flavors times the number of resources, and a search for victims for each cell that
+/// needs preemption.
 pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, oracle: &mut Oracle<'_>) -> Assignment {
     let mut assignment = Assignment { pod_sets: Vec::with_capacity(request.pod_sets.len()), ..Assignment::default() };
     let pod_sets = || request.pod_sets.iter().enumerate();
@@ -44,7 +45,7 @@ pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, orac
             Some(name) => {
                 let together = pod_sets().filter(|(_, other)| other.spec.group.as_ref() == Some(name));
                 let mut members: Vec<Member<'_>> = together.map(|set| Member::of(store, request, set)).collect();
-                // A group has its turn with the first of its pod sets.
+                // A group of pod sets is assigned when the loop comes to the first of its pod sets.
                 members.first().is_some_and(|first| first.index == index)
                     && assign_group(store, tree, request, &mut members, &mut assignment, oracle)
             }
@@ -65,7 +66,7 @@ pub(crate) fn assign_free(store: &Store, tree: &mut Tree, request: &Request<'_>)
     assign(store, tree, request, &mut nobody)
 }
 
-/// Why a pod set can not run on a flavor of a group, whatever the quota.
+/// Reason why a pod set can not run on a flavor of a resource group, whatever the quota.
 pub(crate) fn why_not(
     store: &Store,
     request: &Request<'_>,
@@ -84,7 +85,7 @@ pub(crate) fn why_not(
     request.not_accepted(store, pod_set, group, flavor).or_else(|| Some(scan.mismatch(flavor)?.text(store)))
 }
 
-/// Over the flavors of a group the mildest reason counts, over groups and pod sets the most severe.
+/// The reason why nothing fits: the mildest reason over the flavors of a resource group, and the most severe reason over the groups and pod sets.
 fn no_fit_reason(queue: &Queue, assignment: &Assignment) -> Option<PendingReason> {
     let mut overall = None;
     for pod_set in assignment.pod_sets.iter().filter(|p| p.mode() == Mode::NoFit) {

@@ -1,12 +1,13 @@
-//! Admission decisions: which pending workload gets which quota, who has to leave for it, and why the others wait.
+//! Admission decisions: the engine decides which pending workload gets which quota, which workloads are evicted for it, and why other workloads wait.
 //!
-//! A [`World`] takes in changes ([`Delta`]) and answers with plans ([`Plan`]); the same deltas and times always give the same
-//! plans. It never reads a clock, does I/O or knows the Kubernetes API: `control` translates.
+//! A [`World`] takes in changes ([`Delta`]) and answers with plans ([`Plan`]). The same deltas and times always give the same plans. The engine never reads a
+//! clock, does no I/O and does not know the Kubernetes API: the crate `control` translates between Kubernetes and the engine.
 //!
-//! Rooms: `world` takes deltas and stores what they say, `queue` orders pending workloads, `cycle` plans, `assign` finds flavors, `preempt` finds
-//! victims, `quota` is the arithmetic of cells, cohorts and shares, `explain` answers questions, `steps` gives tests the parts of a cycle.
+//! Modules of the engine: `world` applies deltas and stores their content, `queue` orders pending workloads, `cycle` makes plans, `assign` finds flavors,
+//! `preempt` finds victims, `quota` has the arithmetic of quota cells, cohorts and shares, `explain` answers questions about the world, `steps` gives tests the
+//! parts of a cycle.
 //!
-//! Start reading at [`World::apply`] (`world.rs`) and [`World::plan`] (`cycle/plan.rs`).
+//! Entry points for a reader of the engine: [`World::apply`] (`world.rs`) and [`World::plan`] (`cycle/plan.rs`).
 
 #![cfg_attr(
     not(test),

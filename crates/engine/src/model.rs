@@ -1,6 +1,7 @@
 //! Inputs of the engine (`*Spec`, [`Delta`]) and its answers ([`Plan`]).
 //!
-//! Plain data with owned strings: the border of the crate. Inside, names are interned (see `world`).
+//! The types of the module `model` are plain data with owned strings, because callers of the engine use them. Inside the engine, names are interned (module
+//! `world`).
 
 mod cluster_queue;
 mod flavor;
@@ -37,7 +38,7 @@ pub use crate::model::tier::Tier;
 pub use crate::model::time::Millis;
 pub use crate::model::workload::{Replaced, WorkloadSpec};
 
-/// One change of the outside world.
+/// A change outside of the engine, for example of an object in the cluster, that [`World::apply`](crate::World::apply) takes in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
     /// Create or replace a flavor.
@@ -54,7 +55,7 @@ pub enum Delta {
     RemoveClusterQueue(String),
     /// Create or replace a LocalQueue.
     LocalQueue(LocalQueueSpec),
-    /// Recent usage of a LocalQueue (namespace, name) from its status: applied once, before the first plan.
+    /// Recent usage of a LocalQueue (namespace, name), read from the LocalQueue's status: applied once, before the first plan.
     Ledger(String, String, LedgerFigures),
     /// LocalQueue gone (namespace, name).
     RemoveLocalQueue(String, String),
@@ -64,14 +65,14 @@ pub enum Delta {
     RemoveNamespace(String),
     /// Create or replace a workload.
     Workload(WorkloadSpec),
-    /// Workload gone, finished or inactive (by UID): its quota is free.
+    /// The workload with this UID is gone, finished or inactive: its quota is free.
     RemoveWorkload(String),
-    /// Usage beyond quota has come, changed or gone.
+    /// Usage beyond quota of a job has begun, changed or ended.
     Beyond(BeyondSpec),
-    /// A flavor is out of stock for some pods until a time.
+    /// A flavor is out of stock until a time, for pods of a shape.
     StockOut(StockOut),
     /// A flavor is in stock again for pods of a shape.
     InStock(String, Shape),
-    /// The write of a planned admission failed: the workload is pending again (by UID).
+    /// The write of a planned admission failed: the workload with this UID is pending again.
     Forget(String),
 }

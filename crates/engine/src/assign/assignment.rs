@@ -1,4 +1,4 @@
-//! The result of flavor assignment for one workload, and its texts.
+//! The result of flavor assignment for one workload, and the texts about the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ pub(crate) struct Choice {
     pub(crate) mode: Mode,
     pub(crate) borrow: u32,
     pub(crate) tried: i32,
-    /// True if it needs preemption and the search found no victims.
+    /// True if the choice needs preemption and the search found no victims.
     pub(crate) hopeless: bool,
 }
 
-/// One flavor that was looked at.
+/// The result of trying one flavor for a pod set.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) flavor: FlavorId,
@@ -37,7 +37,7 @@ pub(crate) struct Attempt {
     pub(crate) no_fit: Option<PendingReason>,
 }
 
-/// Quota given to a pod set: count, and flavor and amount by resource.
+/// Quota given to a pod set: the number of pods, and the flavor and amount for each resource.
 pub(crate) type Given = (i64, Vec<(ResourceId, FlavorId, Units)>);
 
 /// Result for one pod set.
@@ -46,7 +46,7 @@ pub(crate) struct PodSetResult {
     /// Index of the pod set in the request.
     pub(crate) index: usize,
     pub(crate) count: i64,
-    /// Requests of all pods, by resource name.
+    /// Requests of all pods of the pod set, sorted by resource name.
     pub(crate) requests: Vec<(ResourceId, Units)>,
     pub(crate) choices: Vec<Choice>,
     pub(crate) reasons: Vec<Why>,
@@ -61,12 +61,12 @@ impl PodSetResult {
         self.choices.iter().map(|choice| choice.mode).min().unwrap_or(Mode::NoFit)
     }
 
-    /// Whether the pod set asks for nothing and its reasons are about quota alone.
+    /// Whether the pod set requests nothing and its reasons are about quota alone.
     fn lacks_nothing(&self) -> bool {
         self.requests.iter().all(|(_, value)| *value <= 0) && self.reasons.iter().all(Why::is_of_quota)
     }
 
-    /// Resource, flavor and amount.
+    /// Resource, flavor and amount of each choice.
     pub(crate) fn given(&self) -> impl Iterator<Item = (ResourceId, FlavorId, Units)> {
         self.choices.iter().map(|choice| {
             let requested = self.requests.iter().find(|(resource, _)| *resource == choice.resource);
@@ -87,16 +87,17 @@ pub(crate) struct Assignment {
     pub(crate) usage: Usage,
     pub(crate) progress: Progress,
     pub(crate) no_fit: Option<PendingReason>,
-    /// Set when the assignment fits only after preemptions under way: those of other heads in this cycle, or its own from an earlier one.
+    /// Set if the assignment fits only after preemptions under way: preemptions that other heads issued in this cycle, or that the workload itself issued in an
+    /// earlier cycle.
     pub(crate) held_to: Option<Mode>,
-    /// True if the scan began behind the first flavor in some group.
+    /// True if the scan of some resource group began behind the first flavor.
     pub(crate) resumed: bool,
-    /// Set when victims were found and refused.
+    /// The broken rule, if victims were found and refused because of it.
     pub(crate) breach: Option<Breach>,
 }
 
 impl Assignment {
-    /// Adds the result for the pod set of that name. Quota that the replaced slice holds already is not charged again.
+    /// Adds the result for the pod set named `name`. Quota that the replaced slice already holds is not charged again.
     pub(crate) fn add(&mut self, store: &Store, result: PodSetResult, name: &str, replaced: Option<&Older>) {
         self.usage.reserve_exact(result.choices.len());
         for choice in &result.choices {
@@ -111,19 +112,19 @@ impl Assignment {
         self.pod_sets.push(result);
     }
 
-    /// The worst mode over the pod sets.
+    /// The worst mode of all pod sets of the assignment.
     pub(crate) fn mode(&self) -> Mode {
         let worst = || self.pod_sets.iter().map(PodSetResult::mode).min().unwrap_or(Mode::NoFit);
         self.held_to.unwrap_or_else(worst)
     }
 
-    /// Reason why the assignment is not a plain fit, in Kueue's words; empty when it is.
+    /// Reason why the assignment is not a plain fit, in Kueue's words; empty if the assignment is a plain fit.
     pub(crate) fn message(&self, store: &Store, asked: &[PodSet]) -> String {
         let told = self.named(asked).filter(|(_, pod_set)| self.tells(pod_set));
         unfit(store, told.map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
     }
 
-    /// Results with the names of their pod sets; pod sets of one group are together.
+    /// Results with the names of their pod sets; results of pod sets of one group are adjacent.
     pub(crate) fn named<'a>(&'a self, asked: &'a [PodSet]) -> impl Iterator<Item = (&'a str, &'a PodSetResult)> {
         let name = |at: usize| asked.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
         self.pod_sets.iter().map(move |pod_set| (name(pod_set.index), pod_set))
@@ -141,21 +142,21 @@ impl Assignment {
         all
     }
 
-    /// Takes out the reasons why the assignment is not a plain fit, for a message that is made later.
+    /// Removes the reasons why the assignment is not a plain fit, for a message that is made later.
     pub(crate) fn take_unfit(&mut self, issued: Issued) -> Said {
         let told: Vec<bool> = self.pod_sets.iter().map(|pod_set| self.tells(pod_set)).collect();
         let unfit = self.pod_sets.iter_mut().zip(told).filter(|(_, told)| *told);
         Said::Unfit(unfit.map(|(set, _)| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
     }
 
-    /// Whether the message has the reasons of a pod set. A pod set that asks for nothing lacks no quota, so its reasons are named only where no
-    /// other pod set has any.
+    /// Whether the message includes the reasons of a pod set. A pod set that requests nothing lacks no quota, so its reasons are included only if no other pod
+    /// set has reasons.
     fn tells(&self, pod_set: &PodSetResult) -> bool {
         let lacks = |set: &PodSetResult| !set.reasons.is_empty() && !set.lacks_nothing();
         !pod_set.reasons.is_empty() && (!pod_set.lacks_nothing() || !self.pod_sets.iter().any(lacks))
     }
 
-    /// The flavors that were considered, except plain fits without borrowing; `None` where there are no others.
+    /// Text about the flavors that were considered, except plain fits without borrowing; `None` if there are only plain fits without borrowing.
     pub(crate) fn considered(&self, store: &Store, asked: &[PodSet]) -> Option<String> {
         let mut parts = Vec::new();
         for (name, pod_set) in self.named(asked) {
@@ -172,7 +173,7 @@ impl Assignment {
         (!parts.is_empty()).then(|| parts.join(" | "))
     }
 
-    /// Whether the scan goes on with further flavors.
+    /// Whether further flavors are left for the next scan of the workload.
     pub(crate) fn has_pending_flavors(&self) -> bool {
         let progress = &self.progress;
         let is_open = |choice: &Choice| choice.tried != -1;
@@ -180,7 +181,7 @@ impl Assignment {
             || (!progress.waits && self.pod_sets.iter().flat_map(|pod_set| &pod_set.choices).any(is_open))
     }
 
-    /// Flavors of this assignment, for a later one that is restricted to them.
+    /// Flavors of this assignment, for a later assignment that may use only these flavors.
     pub(crate) fn pins(&self) -> Pins {
         self.by_place(|pod_set| pod_set.choices.iter().map(|c| (c.resource, c.flavor)).collect())
     }
@@ -193,7 +194,7 @@ impl Assignment {
         }
     }
 
-    /// Takes out the progress of the scan.
+    /// Takes the progress of the scan out of the assignment.
     pub(crate) fn take_progress(&mut self) -> Progress {
         let mut progress = std::mem::take(&mut self.progress);
         if progress.tried.is_empty() && !progress.waits {
@@ -202,7 +203,7 @@ impl Assignment {
         progress
     }
 
-    /// Whether it gives the same quota as another assignment of the same class.
+    /// Whether the assignment gives the same quota as `other`, an assignment of a workload of the same class.
     pub(crate) fn gives_as(&self, other: &[Given]) -> bool {
         let is_same = |(own, (count, given)): (&PodSetResult, &Given)| {
             own.count == *count && own.given().eq(given.iter().copied())
@@ -210,12 +211,12 @@ impl Assignment {
         self.pod_sets.len() == other.len() && self.pod_sets.iter().zip(other).all(is_same)
     }
 
-    /// Quota given per pod set, by id.
+    /// Quota given to each pod set, by the ids of resources and flavors.
     pub(crate) fn given_ids(&self) -> Vec<Given> {
         self.pod_sets.iter().map(|pod_set| (pod_set.count, pod_set.given().collect())).collect()
     }
 
-    /// Pod set assignments for `status.admission`.
+    /// Pod set assignments in the form of `status.admission`.
     pub(crate) fn given(&self, store: &Store, asked: &[PodSet]) -> Arc<[PodSetAssignment]> {
         let given = |(name, pod_set): (&str, &PodSetResult)| {
             let mut flavors = BTreeMap::new();

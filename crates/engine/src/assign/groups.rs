@@ -1,5 +1,5 @@
-//! Pod sets of one group (`topologyRequest.podSetGroupName`) get the same flavor of each resource, judged by what they ask for
-//! together; a pod set of no group is a group of its own.
+//! Pod sets of one group (`topologyRequest.podSetGroupName`) get the same flavor of each resource, judged by their summed requests. A pod set without a group
+//! is assigned like a group of one.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::quota::tree::Tree;
 use crate::world::ids::{FlavorId, ResourceId};
 use crate::world::store::{Group, Store};
 
-/// Assigns flavors to pod sets that get the same ones; tells whether one of them gets none, which ends the search.
+/// Assigns flavors to the pod sets of one group, which get the same flavors. Returns true if a pod set gets no flavor, which ends the search.
 pub(super) fn assign_group(
     store: &Store,
     tree: &mut Tree,
@@ -45,8 +45,8 @@ pub(super) fn assign_group(
     failed
 }
 
-/// Flavors for all members, and why they are no plain fit: of the combinations of flavors that can be of one node the first of those that
-/// serve the pods best. Where no flavor contradicts another one there is one combination.
+/// Finds flavors for all pod sets of a group, with the reasons why the flavors are no plain fit. Of the combinations of flavors that can be of one node, the
+/// result is the first combination that serves the pods best. If no flavor contradicts another flavor, there is only one combination.
 fn find_flavors(
     store: &Store,
     tree: &mut Tree,
@@ -73,15 +73,15 @@ fn find_flavors(
     best.1
 }
 
-/// Pod sets with their requests, in the order in which resources have their turn.
+/// The pod sets of a group with their requests, and the order in which resources are assigned.
 struct Turns<'a> {
     members: &'a [Member<'a>],
     asked: &'a [(ResourceId, Units)],
-    /// Places in `asked`, where several resource groups are asked.
+    /// Indexes in `asked` in the order of assignment, if the requests belong to several resource groups.
     order: Option<&'a [usize]>,
 }
 
-/// One combination of flavors, the first that was not tried.
+/// Assigns the first combination of flavors that was not tried before.
 fn combine(
     store: &Store,
     tree: &mut Tree,
@@ -119,12 +119,12 @@ fn combine(
         }
         merge_attempts(&mut result.attempts, found.attempts, group, resource);
         if found.choices.is_empty() {
-            // The group that failed is what counts, whatever was found for others before.
+            // The failure of this resource group decides the result, whatever was found for earlier groups.
             result.choices.clear();
             result.reasons = found.reasons;
             break;
         }
-        // The choice of another group for a resource that this group covers as well gives way.
+        // An earlier choice of another group for a resource that this group covers, too, is replaced by the choice of this group.
         result.choices.retain(|old| !found.choices.iter().any(|new| new.resource == old.resource));
         append(&mut result.choices, found.choices);
         append(&mut result.reasons, found.reasons);
@@ -133,7 +133,7 @@ fn combine(
     result
 }
 
-/// Sum of the requests of pod sets.
+/// Sum of the requests of the pod sets.
 fn together<'m>(members: &'m [Member<'_>]) -> Cow<'m, [(ResourceId, Units)]> {
     let [first, others @ ..] = members else { return Cow::Owned(Vec::new()) };
     if others.is_empty() {
@@ -149,8 +149,8 @@ fn together<'m>(members: &'m [Member<'_>]) -> Cow<'m, [(ResourceId, Units)]> {
     Cow::Owned(all)
 }
 
-/// The places of requests in the order in which they have their turn, where that is not as they stand. It shows where several
-/// resource groups are asked: the first that fails ends the search, and is what is told. Kueue's order is that of a hash of names.
+/// The indexes of the requests in the order in which resources are assigned, if that differs from the order of the list. The order matters if several resource
+/// groups are requested, because the first group that fails ends the search and gives the reason. Kueue's order is the order of a hash of the resource names.
 fn in_turn(store: &Store, request: &Request<'_>, asked: &[(ResourceId, Units)]) -> Option<Vec<usize>> {
     let group = |(resource, _): &(ResourceId, Units)| {
         request.queue.groups.iter().position(|group| group.covered.contains(resource))
@@ -168,7 +168,7 @@ fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Appends without copying where there is nothing yet.
+/// Appends `new` to `into`, without copying if `into` is empty.
 fn append<T>(into: &mut Vec<T>, new: Vec<T>) {
     if into.is_empty() {
         *into = new;
@@ -177,7 +177,7 @@ fn append<T>(into: &mut Vec<T>, new: Vec<T>) {
     }
 }
 
-/// Folds the attempts for one resource into those of the pod set: per flavor the worst of all.
+/// Merges the attempts for one resource into the attempts of the pod set, with the worst result of each flavor.
 fn merge_attempts(into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
     if into.is_empty() {
         *into = new;

@@ -8,8 +8,8 @@ use crate::world::World;
 use crate::world::ids::NodeId;
 
 impl World {
-    /// Whether a workload with quota, given as `given`, could have `counts` pods in its pod sets with idle quota: free quota of the same flavors
-    /// while no workload of its tree waits for quota. Costs the classes that wait in its tree.
+    /// Whether a workload with quota, given as `given`, could have `counts` pods in its pod sets with idle quota. Quota is idle if it is free quota of the same
+    /// flavors while no workload of the cohort tree waits for quota. The cost is the number of classes that wait in the tree.
     pub fn could_grow(&mut self, uid: &str, counts: &[i64], given: &[PodSetAssignment]) -> bool {
         let Some(id) = self.store.by_uid.get(uid).copied() else { return false };
         let older = self.store.older(&Replaced { uid: uid.to_owned(), pod_sets: given.to_vec() });
@@ -25,7 +25,7 @@ impl World {
         assign_free(&self.store, &mut self.tree, &request).mode() == Mode::Fit
     }
 
-    /// Whether a workload in a tree waits for quota; pending replacement slices do not count.
+    /// Whether a workload in a cohort tree waits for quota; pending replacement slices do not count.
     fn is_waited_for(&self, root: NodeId) -> bool {
         let waits = |reason: Option<PendingReason>| {
             matches!(reason, None | Some(PendingReason::WaitingForQuota | PendingReason::WaitingForPreemptedWorkloads))

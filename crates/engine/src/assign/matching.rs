@@ -1,4 +1,4 @@
-//! Taints and tolerations, node affinity against flavor labels, label selectors.
+//! Matching of pods and flavors: taints with tolerations, node affinity with flavor labels, label selectors with labels.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::model::{
 
 type Labels = BTreeMap<String, String>;
 
-/// Node labels by which clouds and Karpenter distinguish kinds of capacity. A pod that selects one asks for a capacity tier.
+/// Node labels by which clouds and Karpenter distinguish kinds of capacity. A pod that selects one of these labels asks for a capacity tier.
 pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "cloud.google.com/gke-preemptible",
     "cloud.google.com/gke-spot",
@@ -19,12 +19,12 @@ pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "berth.dev/capacity-tier",
 ];
 
-/// Capacity labels that stand for one kind, whatever their value. The kind of the other labels is in their value.
+/// Capacity labels that stand for one kind of capacity, whatever their value. For the other capacity labels, the value says which kind it is.
 const OF_ONE_KIND: [&str; 3] =
     ["cloud.google.com/gke-preemptible", "cloud.google.com/gke-spot", "cloud.google.com/reservation-name"];
 
 impl Requirement {
-    /// Whether it asks for one kind of capacity: a requirement that accepts spot and on-demand pins nothing.
+    /// Whether the requirement asks for one kind of capacity: a requirement that accepts both spot and on-demand asks for none.
     fn asks_for_capacity(&self) -> bool {
         let key = self.key.as_str();
         match self.op {
@@ -34,7 +34,7 @@ impl Requirement {
         }
     }
 
-    /// In words.
+    /// The requirement in words.
     pub(crate) fn text(&self) -> String {
         match self.op {
             SelectorOp::Exists => format!("{} Exists", self.key),
@@ -44,8 +44,7 @@ impl Requirement {
 }
 
 impl PodSetSpec {
-    /// Whether its pods select a kind of capacity themselves, which pins them: by their node selector, or by each alternative of
-    /// their required affinity.
+    /// Whether the pods of the pod set select a kind of capacity themselves, by their node selector or by each alternative of their required affinity.
     #[must_use]
     pub fn asks_for_capacity(&self) -> bool {
         let asks = |term: &Vec<Requirement>| term.iter().any(Requirement::asks_for_capacity);
@@ -54,8 +53,8 @@ impl PodSetSpec {
     }
 }
 
-/// The first requirement, with its alternative, that keeps pods off a flavor although the affinity matches. `None` if one of the matching
-/// alternatives has no such requirement.
+/// The first requirement that keeps pods off a flavor although their affinity matches, with the alternative that contains it. `None` if a matching alternative
+/// has no requirement that keeps the pods off.
 pub(crate) fn in_each_alternative<'a>(
     labels: &Labels,
     affinity: &'a [Vec<Requirement>],
@@ -70,14 +69,14 @@ pub(crate) fn in_each_alternative<'a>(
     found
 }
 
-/// Whether a requirement asks for a kind of capacity whose label the flavor does not have. `is_offered` returns true for labels that
-/// other flavors have.
+/// Whether a requirement asks for a kind of capacity whose label the flavor does not have. `is_offered` returns true for labels that other flavors of the
+/// resource group have.
 pub(crate) fn is_other_capacity(labels: &Labels, r: &Requirement, is_offered: impl Fn(&str) -> bool) -> bool {
     r.asks_for_capacity() && !labels.contains_key(&r.key) && is_offered(&r.key)
 }
 
-/// Whether pods require a node label that a flavor forbids with every value that they accept. Accepted values are the values of the
-/// requirement that all other requirements of its alternative accept. Without accepted values no node fits, whatever is forbidden.
+/// Whether pods require a node label that a flavor forbids with every value that the pods accept. Accepted values are the values of the requirement that all
+/// other requirements of its alternative accept. If no value is accepted, no node fits, whatever the flavor forbids.
 pub(crate) fn requires_forbidden(
     forbidden: &[(String, Vec<String>)],
     alternative: &[Requirement],
@@ -96,7 +95,7 @@ pub(crate) fn requires_forbidden(
     }
 }
 
-/// The requirements of an alternative on one label.
+/// The requirements of an alternative on the label `key`.
 pub(crate) fn of_key<'a>(alternative: &'a [Requirement], key: &'a str) -> impl Iterator<Item = &'a Requirement> {
     alternative.iter().filter(move |r| r.key == key)
 }
@@ -125,12 +124,12 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// An integer in decimal digits alone, as the scheduler reads it: without a plus sign or leading zeros.
+/// Parses an integer as the scheduler reads it: decimal digits alone, without a plus sign or leading zeros.
 fn integer(text: &str) -> Option<i64> {
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
-/// The first taint that keeps pods off a flavor, as Kueue prints it.
+/// The first taint that keeps pods off a flavor, in Kueue's print format.
 pub(crate) fn untolerated(flavor: &FlavorSpec, tolerations: &[Toleration]) -> Option<String> {
     let decides = |taint: &&Taint| taint.effect != TaintEffect::PreferNoSchedule;
     let tolerated = |taint: &Taint| tolerations.iter().chain(&flavor.tolerations).any(|t| tolerates(t, taint));
@@ -147,7 +146,7 @@ pub(crate) fn untolerated(flavor: &FlavorSpec, tolerations: &[Toleration]) -> Op
 /// Matches a pod's node selector and required affinity, both restricted to the flavor's own label keys, against the flavor's labels.
 ///
 /// # Errors
-/// The faults of the affinity, if none of its alternatives matches.
+/// Returns the faults of the affinity if no alternative of the affinity matches.
 pub(crate) fn affinity_matches(
     labels: &Labels,
     node_selector: &Labels,
@@ -160,7 +159,7 @@ pub(crate) fn affinity_matches(
     let relevant =
         |term: &Vec<Requirement>| -> Vec<_> { term.iter().filter(|r| labels.contains_key(&r.key)).cloned().collect() };
     let terms: Vec<Vec<Requirement>> = affinity.iter().map(relevant).collect();
-    // A term without any label of this flavor matches it, and terms are alternatives.
+    // An affinity term that names no label of the flavor matches the flavor, and the terms are alternatives.
     if terms.is_empty() || terms.iter().any(Vec::is_empty) {
         return Ok(true);
     }
@@ -189,7 +188,7 @@ fn holds(requirement: &Requirement, labels: &Labels) -> bool {
     accepts(requirement, labels.get(&requirement.key))
 }
 
-/// Whether a requirement holds for an object that has its label with that value, or has no such label.
+/// Whether a requirement holds for an object whose label has the value `label`, or that has no such label if `label` is `None`.
 fn accepts(requirement: &Requirement, label: Option<&String>) -> bool {
     let is_listed = label.is_some_and(|label| requirement.values.contains(label));
     match requirement.op {

@@ -1,17 +1,17 @@
-//! One pod set of those that get the same flavors.
+//! A pod set among the pod sets that get the same flavors.
 
 use crate::assign::request::{Request, count_of, requests};
 use crate::quota::balance::Units;
 use crate::world::ids::ResourceId;
 use crate::world::store::{PodSet, Store};
 
-/// A pod set that is assigned, alone or with others.
+/// A pod set that is assigned, alone or with the other pod sets of its group.
 pub(super) struct Member<'a> {
     /// Index of the pod set in the workload.
     pub(super) index: usize,
     pub(super) pod_set: &'a PodSet,
     pub(super) count: i64,
-    /// Requests of all its pods, by resource name.
+    /// Requests of all pods of the pod set, sorted by resource name.
     pub(super) requests: Vec<(ResourceId, Units)>,
 }
 

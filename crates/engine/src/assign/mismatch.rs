@@ -1,4 +1,4 @@
-//! Why pods can not run on a flavor, whatever the quota.
+//! Reasons why pods can not run on a flavor, whatever the quota.
 
 use crate::assign::matching::{
     CAPACITY_LABELS, affinity_matches, in_each_alternative, is_other_capacity, of_key, requires_forbidden,
@@ -61,8 +61,8 @@ impl Scan<'_> {
         }
     }
 
-    /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the group
-    /// offer and this one does not: such pods are pinned, since no node could satisfy both.
+    /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the resource group offer and this flavor does not.
+    /// The pods are kept off this flavor, because no node could satisfy both.
     fn other_tier<'p>(&self, pods: &'p PodSetSpec, spec: &FlavorSpec) -> Option<(&'p str, &'p str)> {
         let selector = &pods.node_selector;
         CAPACITY_LABELS.iter().find_map(|key| {
@@ -71,7 +71,7 @@ impl Scan<'_> {
         })
     }
 
-    /// Whether a flavor of the group has a node label, so that pods which ask for it have to get that.
+    /// Whether a flavor of the resource group has the node label `key`, so that pods that select this label have to get that flavor.
     fn is_offered(&self, key: &str) -> bool {
         let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
         self.request.capacity_pins && flavors.any(|flavor| flavor.node_labels.contains_key(key))
@@ -79,7 +79,7 @@ impl Scan<'_> {
 }
 
 impl Older {
-    /// Reason why a flavor is not for the replacement slice: its pods run beside the existing ones, in the same flavor.
+    /// Reason why a flavor is not usable for the replacement slice: the pods of the new slice must use the same flavor as the existing pods.
     pub(crate) fn mismatch(&self, store: &Store, pod_set: &str, resource: ResourceId, flavor: FlavorId) -> Option<Why> {
         let given = self.given(pod_set, resource).map(|(given, _)| given);
         if given == Some(flavor) {

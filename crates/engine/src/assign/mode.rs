@@ -1,13 +1,13 @@
-//! The ways in which a flavor can be had.
+//! The ways in which a workload can get a flavor.
 
-/// The way in which a flavor can be had; later is better.
+/// The way in which a workload can get a flavor; later variants are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// Not at all for now.
     NoFit,
-    /// Only if workloads are preempted.
+    /// The workload gets the flavor only if other workloads are preempted.
     Preempt,
-    /// Once preemptions issued in this cycle for others are done.
+    /// The workload gets the flavor when preemptions issued in this cycle for other workloads are done.
     DeferredFit,
     /// At once.
     Fit,
@@ -26,14 +26,14 @@ impl Mode {
     }
 }
 
-/// Result of a preemption search for one cell.
+/// Result of a search for victims for one quota cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PreemptionPossibility {
     /// No victims.
     NoCandidates,
-    /// Victims, some of them in the workload's own queue.
+    /// There are victims, some of them in the workload's own queue.
     Preempt,
-    /// Victims in other queues only.
+    /// There are victims, all of them in other queues.
     Reclaim,
 }
 
@@ -49,16 +49,16 @@ impl PreemptionPossibility {
     }
 }
 
-/// The engine's finer mode, worst first.
+/// The mode with the kinds of preemption distinguished, the worst variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Granular {
     /// No way.
     NoFit,
-    /// Needs preemption, and there are no candidates.
+    /// The flavor needs preemption, and there are no candidates.
     NoCandidates,
-    /// Preempts in its own queue.
+    /// The workload preempts in its own queue.
     Preempt,
-    /// Takes back from other queues.
+    /// The workload reclaims quota from other queues.
     Reclaim,
     /// Fits.
     Fit,

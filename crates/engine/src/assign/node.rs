@@ -1,8 +1,8 @@
-//! The flavors that a pod is given for the resources of several groups have to be of one node: where two of them have different values for a
-//! node label, or one forbids a label of the other, no node could take the pod (`docs/departures/0057-flavors-of-one-node.md`).
+//! The flavors that a pod is given for resources of several resource groups have to be of one node. If two flavors have different values for a node label, or
+//! one flavor forbids a label of the other flavor, no node could take the pod (`docs/departures/0057-flavors-of-one-node.md`).
 //!
-//! Groups have their turn one after the other. A flavor that does not go with those of the groups before is passed over; where that
-//! leaves a group without a fit, the choices before it are tried anew, the last one first (backtracking).
+//! Resource groups are assigned one after the other. A flavor that cannot be of one node with the flavors of earlier groups is skipped. If a group then has no
+//! fit, the choices of earlier groups are tried anew, the latest choice first (backtracking).
 
 use crate::assign::assignment::Choice;
 use crate::assign::matching::selects_forbidden;
@@ -14,12 +14,12 @@ use crate::model::FlavorSpec;
 use crate::world::ids::FlavorId;
 use crate::world::store::Store;
 
-/// Combinations that are tried for a pod set at most. Each costs what one does where no labels differ.
+/// Largest number of combinations of flavors that are tried for a pod set. Each combination costs as much as a whole assignment does if no labels differ.
 const MOST: usize = 32;
 
-/// How a scan for one resource group ended.
+/// The result of the scan for one resource group.
 struct Step {
-    /// Place of the group's turn.
+    /// Position of the resource group in the order of assignment.
     at: usize,
     /// The flavor that was chosen.
     flavor: Option<FlavorId>,
@@ -27,14 +27,14 @@ struct Step {
     is_narrowed: bool,
 }
 
-/// How well the pods are served, worst first.
+/// How well a combination of flavors serves the pods, the worst variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// No flavor serves the pods.
     Without,
-    /// A fit needs preemption, and there are no candidates.
+    /// The flavor fits only with preemption, and there are no candidates.
     Waiting,
-    /// A fit needs preemption, and there are candidates.
+    /// The flavor fits only with preemption, and there are candidates.
     Preempting,
     /// The flavor fits.
     Fitting,
@@ -54,30 +54,30 @@ impl Standing {
 /// The combinations of flavors that were tried for one pod set.
 #[derive(Default)]
 pub(super) struct Tries {
-    /// Choices that are not to be made again with what comes before them: place of the turn, and flavor.
+    /// Choices that are not to be made again after the same earlier choices: position in the order of assignment, and flavor.
     barred: Vec<(usize, FlavorId)>,
     steps: Vec<Step>,
     made: usize,
 }
 
 impl Tries {
-    /// The flavors that were tried in a turn with the same choices before it.
+    /// The flavors that were tried at the position `at` after the same earlier choices.
     pub(super) fn barred(&self, at: usize) -> Vec<FlavorId> {
         self.barred.iter().filter(|(turn, _)| *turn == at).map(|(_, flavor)| *flavor).collect()
     }
 
-    /// The turn of a group has ended.
+    /// Records the end of the scan for one resource group.
     pub(super) fn note(&mut self, at: usize, found: &Found) {
         let flavor = found.choices.first().map(|choice| choice.flavor);
         self.steps.push(Step { at, flavor, standing: Standing::of(found), is_narrowed: found.is_narrowed });
     }
 
-    /// How well the pods are served by the combination that was tried last.
+    /// How well the combination of flavors that was tried last serves the pods.
     pub(super) fn standing(&self) -> Standing {
         self.steps.iter().map(|step| step.standing).min().unwrap_or(Standing::Fitting)
     }
 
-    /// Goes on to the next combination; tells whether there is one that may serve the pods better.
+    /// Goes on to the next combination of flavors. Returns true if there is a combination that may serve the pods better.
     pub(super) fn advance(&mut self) -> bool {
         self.made = self.made.saturating_add(1);
         let steps = std::mem::take(&mut self.steps);
@@ -92,13 +92,14 @@ impl Tries {
 }
 
 impl Scan<'_> {
-    /// Why a flavor can not be of one node with those that the pods are given for other resources.
+    /// Reason why a flavor can not be of one node with the flavors that the pods are given for other resources.
     pub(super) fn of_another_node(&self, flavor: FlavorId) -> Option<Why> {
         if !self.request.one_node {
             return None;
         }
         let spec = self.store.flavors.get(&flavor)?;
-        // The choice for a resource that this group covers as well gives way to the choice of this group.
+        // The choice of an earlier group for a resource that this group covers, too, will be replaced by the choice of this group, so that choice is not
+        // compared.
         let stays = |choice: &&Choice| !self.group.covered.contains(&choice.resource);
         let others = self.beside.iter().filter(stays);
         let mut others = others.filter(|choice| choice.flavor != flavor && self.are_of_one_pod(choice));
@@ -113,13 +114,13 @@ impl Scan<'_> {
         })
     }
 
-    /// A flavor that was tried before with what the pods are given of the groups before this one.
+    /// The reason to skip a flavor that was tried before together with the same flavors of earlier resource groups.
     pub(super) fn tried_before(store: &Store, flavor: FlavorId) -> Why {
         let name = store.flavor(flavor);
         Why::Mismatch(format!("flavor {name} does not go with a flavor of another resource group that fits").into())
     }
 
-    /// Whether some pod asks both for what was chosen and for something of this group.
+    /// Whether some pod requests both the resource of `choice` and a resource of this resource group.
     fn are_of_one_pod(&self, choice: &Choice) -> bool {
         let asks = |member: &Member<'_>, resource| member.requests.iter().any(|(asked, _)| *asked == resource);
         let both = |member: &&Member<'_>| {
@@ -129,7 +130,7 @@ impl Scan<'_> {
     }
 }
 
-/// Difference between the nodes of two flavors by which no node belongs to both; `None` if there is none.
+/// Difference between the nodes of two flavors because of which no node belongs to both flavors; `None` if there is no difference.
 fn difference(one: &FlavorSpec, other: &FlavorSpec) -> Option<String> {
     let differs = one.node_labels.iter().find_map(|(key, value)| {
         let theirs = other.node_labels.get(key).filter(|theirs| *theirs != value)?;

@@ -1,9 +1,9 @@
-//! Partial admission: the largest counts that find room, by bisection as in Kueue.
+//! Partial admission: a search for the largest counts of pods that fit, by bisection as in Kueue.
 
-/// Tries counts, given with their `minCount`, between full size and `minCount`. The search assumes that smaller counts find room whenever
-/// larger ones do.
+/// Searches the largest counts that fit, between the full size and `minCount`, which `pod_sets` gives in pairs. The search assumes that smaller counts fit if
+/// larger counts fit.
 pub(crate) fn search<R>(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> Option<R>) -> Option<R> {
-    // If fewer pods are left than `minCount`, all of them are needed.
+    // If fewer pods are left than `minCount`, the workload needs all pods that are left.
     let delta =
         |(count, least): &(i64, Option<i64>)| count.saturating_sub(least.map_or(*count, |least| least.min(*count)));
     let deltas: Vec<i64> = pod_sets.iter().map(delta).collect();

@@ -6,7 +6,7 @@ use crate::model::{FlavorFungibility, Fungibility};
 /// Mode and borrowing level of one flavor.
 pub(super) type Level = (Granular, u32);
 
-/// Whether `a` is to be preferred to `b`.
+/// Whether the level `a` is preferred to the level `b`.
 pub(crate) fn is_preferred(a: Level, b: Level, preemption_over_borrowing: bool) -> bool {
     if a.0 == Granular::NoFit || b.0 == Granular::NoFit {
         return a.0 != Granular::NoFit;

@@ -3,28 +3,29 @@
 use crate::assign::claim::Claim;
 use crate::world::ids::ResourceId;
 
-/// No epoch of a tree.
+/// The value of `began` that no epoch of a cohort tree has.
 pub(crate) const UNSURE: u64 = u64::MAX;
 
-/// Progress of a scan over flavors.
+/// Progress of a workload's scan over flavors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Per pod set: resource and index of the last flavor tried, -1 when the list was exhausted.
+    /// For each pod set: resource and index of the flavor that was tried last, -1 if the list was exhausted.
     pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
     pub(crate) generation: u64,
     pub(crate) cycle: u64,
-    /// Epoch of the tree when this round of scans began at the first flavors; [`UNSURE`] if the head's outcome was not a plain lack of room.
+    /// Epoch of the cohort tree when this round of scans began at the first flavors; [`UNSURE`] if the head failed for another reason than a plain lack of
+    /// room.
     pub(crate) began: u64,
-    /// Scans of this round.
+    /// Number of scans in this round of scans.
     pub(crate) scans: usize,
-    /// The next scan begins at the flavor for which preemptions were issued, for as long as these take.
+    /// True while preemptions are under way: the next scan begins at the flavor for which the preemptions were issued.
     pub(crate) waits: bool,
-    /// The claim of the issued preemptions.
+    /// The assignment for which the workload has issued preemptions; `None` if it has issued none.
     pub(crate) claim: Option<Box<Claim>>,
 }
 
 impl Progress {
-    /// Whether the scan over flavors has to begin anew because the quota has changed since. `preserves` ignores a change for one cycle.
+    /// Whether the scan over flavors has to begin anew because the quota has changed since the last scan. With `preserves`, a change is ignored for one cycle.
     pub(crate) const fn is_outdated(&self, generation: u64, cycle: u64, preserves: bool) -> bool {
         !(preserves && cycle.saturating_sub(self.cycle) <= 1) && generation > self.generation
     }
@@ -41,7 +42,7 @@ impl Progress {
         self.scans = 0;
     }
 
-    /// Index of the flavor to try next.
+    /// Index of the flavor that the next scan tries first.
     pub(crate) fn next(&self, pod_set: usize, resource: ResourceId) -> usize {
         let tried = self.tried.get(pod_set).and_then(|t| t.iter().find(|(r, _)| *r == resource));
         tried.map_or(0, |(_, index)| usize::try_from(index.saturating_add(1)).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Requests for flavors, and the quantities that they ask for.
+//! Requests for flavors, and the amounts that are requested.
 
 use crate::assign::claim::Pins;
 use crate::assign::mode::PreemptionPossibility;
@@ -10,7 +10,8 @@ use crate::world::ids::{CellId, FlavorId, QueueId, ResourceId};
 use crate::world::slices::older::Older;
 use crate::world::store::{PodSet, Progress, Queue, Store, Workload};
 
-/// Search for victims for one cell: quantity wanted there, giving the possibility and the borrowing level afterwards.
+/// Search for victims for one quota cell: the arguments give the amount that is wanted in the cell, and the result is the possibility and the borrowing level
+/// afterwards.
 pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (PreemptionPossibility, u32) + 'o;
 
 /// A request for flavors.
@@ -22,28 +23,28 @@ pub(crate) struct Request<'a> {
     pub(crate) counts: Option<&'a [i64]>,
     pub(crate) progress: Option<&'a Progress>,
     pub(crate) pins: Option<&'a Pins>,
-    /// The workload slice that this one replaces: its quota is held already, and its flavors are the only ones.
+    /// The workload slice that this workload replaces: the quota of the old slice is held already, and only its flavors may be given.
     pub(crate) replaced: Option<&'a Older>,
     /// The only flavors that may be given.
     pub(crate) allowed: Option<&'a [FlavorId]>,
-    /// The tiers that the workload accepts, best first.
+    /// The tiers that the workload accepts, the best tier first.
     pub(crate) tiers: Option<&'a [Tier]>,
     /// `FlavorFungibility` is on.
     pub(crate) fungible: bool,
     pub(crate) ignore_undeclared: bool,
     pub(crate) fair_sharing: bool,
-    /// A flavor fits only where each resource does.
+    /// True if a flavor fits only if each resource fits.
     pub(crate) all_must_fit: bool,
-    /// Pods that ask for a kind of capacity get no flavor that says nothing of it beside one that does.
+    /// True if pods that ask for a kind of capacity get no flavor without a label for this kind, while another flavor of the group has the label.
     pub(crate) capacity_pins: bool,
-    /// A pod set without requests that count does not end the search for the other pod sets.
+    /// True if a pod set without requests that count does not end the search for the other pod sets.
     pub(crate) all_pod_sets: bool,
-    /// The flavors that a pod is given can be of one node.
+    /// True if the flavors that a pod is given must be of one node.
     pub(crate) one_node: bool,
 }
 
 impl<'a> Request<'a> {
-    /// A workload in full size in a queue, from the first flavor on.
+    /// The request of a workload in full size in a queue, which is scanned from the first flavor on.
     pub(crate) fn of(store: &'a Store, options: &Options, workload: &Workload, queue: QueueId) -> Self {
         let class = &store.classes[workload.class];
         Self {
@@ -66,7 +67,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How many pods of a pod set are asked for: all of them, where no counts are given.
+/// Number of pods of a pod set that are requested: all pods if `counts` is `None`.
 pub(crate) fn count_of(counts: Option<&[i64]>, index: usize, all: i64) -> i64 {
     counts.and_then(|counts| counts.get(index)).copied().unwrap_or(all)
 }
@@ -76,7 +77,7 @@ pub(crate) fn of_all(one: Units, count: i64) -> Units {
     one.saturating_mul(Units::from(count)).clamp(0, INF)
 }
 
-/// Requests of `count` pods, with `pods` where the queue covers it, by resource name.
+/// Requests of `count` pods, sorted by resource name; with the resource `pods` if the queue covers it.
 pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i64) -> Vec<(ResourceId, Units)> {
     let mut requests: Vec<(ResourceId, Units)> =
         pod_set.requests.iter().map(|(resource, one)| (*resource, of_all(*one, count))).collect();

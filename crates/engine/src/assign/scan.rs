@@ -1,4 +1,4 @@
-//! The scan over the flavors of a resource group for pod sets that get one of them.
+//! The scan over the flavors of a resource group, for pod sets that get one of the flavors together.
 
 use crate::assign::assignment::{Attempt, Choice};
 use crate::assign::claim::Pins;
@@ -18,16 +18,16 @@ use crate::world::store::{Group, Store};
 pub(super) struct Scan<'a> {
     pub(super) store: &'a Store,
     pub(super) request: &'a Request<'a>,
-    /// Pod sets that get one flavor together, at least one.
+    /// Pod sets that get one flavor together; there is at least one.
     pub(super) members: &'a [Member<'a>],
     pub(super) group: &'a Group,
     pub(super) resource: ResourceId,
     pub(super) start: usize,
-    /// Usage of the pod sets before these.
+    /// Usage that earlier pod sets of the workload are given.
     pub(super) assumed: &'a [(CellId, Units)],
     /// Flavors that the pods are given for resources of other groups.
     pub(super) beside: &'a [Choice],
-    /// Flavors with which others of the pods' resource groups were tried before.
+    /// Flavors that were tried before, together with the same choices of earlier resource groups.
     pub(super) barred: &'a [FlavorId],
 }
 
@@ -37,12 +37,12 @@ pub(super) struct Found {
     pub(super) choices: Vec<Choice>,
     pub(super) reasons: Vec<Why>,
     pub(super) attempts: Vec<Attempt>,
-    /// A flavor was passed over for what the pods are given of other groups.
+    /// True if a flavor was skipped because of the flavors that the pods are given for other resource groups.
     pub(super) is_narrowed: bool,
 }
 
 impl Found {
-    /// A flavor that is not even looked at for quota.
+    /// Records a flavor that is ruled out before its quota is checked.
     fn rule_out(&mut self, flavor: FlavorId, reason: Why, code: PendingReason) {
         self.reasons.push(reason.clone());
         let (reasons, no_fit) = (vec![reason], Some(code));
@@ -55,7 +55,7 @@ impl<'a> Scan<'a> {
         let policy = self.request.queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
         let Some(first) = self.members.first() else { return Found::default() };
         let line = self.request.line(self.store, first.pod_set, self.group);
-        // The flavors may have become fewer since the last scan: then it begins anew.
+        // The list of flavors may have become shorter since the last scan; in this case the scan begins anew.
         let start = if self.start < line.len() { self.start } else { 0 };
         let flavors = line.len().saturating_sub(start);
         let mut found = Found { attempts: Vec::with_capacity(flavors.min(4)), ..Found::default() };
@@ -84,7 +84,7 @@ impl<'a> Scan<'a> {
                 let illegal = matches!(reason, Why::Illegal(_));
                 found.rule_out(flavor, reason, PendingReason::NoMatchingFlavor);
                 if illegal {
-                    // Pods that cannot be understood get nothing, not even a flavor before this one.
+                    // Pods whose affinity is invalid get no flavor, not even a flavor before this one.
                     found.choices.clear();
                     return found;
                 }
@@ -122,17 +122,17 @@ impl<'a> Scan<'a> {
             }
         }
         if found.choices.is_empty() && found.reasons.is_empty() {
-            // Without a reason it would count as a fit that uses nothing.
+            // A result without choices needs a reason, because a result without reasons counts as a fit that uses nothing.
             found.reasons.push(Why::Mismatch(format!("no flavor has {}", self.store.resource(self.resource)).into()));
         }
         let exhausted = last.is_some_and(|at| at.saturating_add(1) == line.len());
         let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
-        // Without FlavorFungibility no scan says how far it got, and it reads as if the second flavor came next.
+        // Without FlavorFungibility the progress is always 0, which reads as if the second flavor came next.
         let tried = if self.request.fungible { tried } else { 0 };
         for choice in &mut found.choices {
             choice.tried = tried;
         }
-        // With preemption preferred to borrowing the worst level may hide a resource that needs preemption.
+        // If preemption is preferred to borrowing, the worst level may hide a resource that needs preemption.
         let fits = || found.choices.iter().all(|choice| choice.mode == Mode::Fit);
         if best.0 == Granular::Fit && (!self.request.all_must_fit || fits()) {
             found.reasons.clear();
@@ -187,7 +187,7 @@ impl<'a> Scan<'a> {
                 level = (mode, borrow);
             }
             if level.0 == Granular::NoFit {
-                // The reasons of the other resources are collected, too.
+                // The loop goes on, so that the reasons of the other resources are collected, too.
                 continue;
             }
             let hopeless = mode == Granular::NoCandidates;

@@ -1,7 +1,7 @@
-//! Stock-outs: quota promises capacity, but its nodes did not come lately. A flavor that is out of stock for pods of a shape is skipped by
-//! every workload that asks for at least as many of them, until the stock-out ends.
+//! Stock-outs: quota promised capacity, but nodes of the flavor were not created lately. A flavor that is out of stock for pods of a shape is skipped, until
+//! the stock-out ends, by every workload that requests at least as many pods of that shape as the stock-out concerns.
 //!
-//! `control` detects stock-outs and sets their length; here they are data with an end.
+//! `control` detects stock-outs and sets their length; in the engine a stock-out is data with an end.
 
 mod deltas;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::model::{Millis, StockOut};
 use crate::world::ids::FlavorId;
 
-/// The stock-outs that hold.
+/// The stock-outs that have not ended, by flavor.
 #[derive(Debug, Default)]
 pub(crate) struct StockOuts(BTreeMap<FlavorId, Vec<StockOut>>);
 

@@ -1,6 +1,6 @@
-//! Capacity tiers: the tiers that a workload accepts, and the order in which the flavors of a resource group are tried for it.
+//! Capacity tiers: the tiers that a workload accepts, and the order in which the flavors of a resource group are tried for the workload.
 //!
-//! Family and tier are two axes: tiers order the flavors, and within a tier the order of the ClusterQueue holds.
+//! Tiers order the flavors; within a tier, the order of the ClusterQueue holds.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,8 @@ pub(crate) fn listed(tiers: &[Tier]) -> String {
 }
 
 impl<'a> Request<'a> {
-    /// The tiers that a pod set accepts, best first; `None` when it takes the flavors in the queue's order. The workload's tiers come before the
-    /// queue's tiers, and the queue's tiers do not apply to pods that select a kind of capacity themselves.
+    /// The tiers that a pod set accepts, the best tier first; `None` if the flavors are tried in the queue's order. The workload's tiers take precedence over
+    /// the queue's tiers, and the queue's tiers do not apply to pods that select a kind of capacity themselves.
     pub(crate) fn tiers_of(&self, pod_set: &PodSet) -> Option<&'a [Tier]> {
         let default = || {
             let tiers = self.queue.spec.as_ref().map(|spec| spec.tiers.as_slice()).filter(|tiers| !tiers.is_empty());
@@ -27,7 +27,7 @@ impl<'a> Request<'a> {
         self.tiers.or_else(default)
     }
 
-    /// The flavors of a group in the order in which they are tried for a pod set. A group without any tier is tried in its own order.
+    /// The flavors of a resource group in the order in which they are tried for a pod set. A group in which no flavor has a tier is tried in its own order.
     pub(crate) fn line(&self, store: &Store, pod_set: &PodSet, group: &'a Group) -> Cow<'a, [FlavorId]> {
         let tier_of = |flavor: &FlavorId| store.flavors.get(flavor).and_then(|spec| spec.tier);
         match self.tiers_of(pod_set).filter(|_| group.flavors.iter().any(|flavor| tier_of(flavor).is_some())) {
@@ -42,8 +42,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Amounts held, requested and allowed, if `value` more of a resource in the tier of a flavor exceeds the share that the queue may hold. Costs
-    /// the nodes of its tree, if a share is set.
+    /// Amounts held, requested and allowed, if `value` more of a resource in the tier of a flavor exceeds the share of the tier that the queue may hold;
+    /// otherwise `None`. The cost is the number of nodes of the cohort tree, if a share is set.
     pub(crate) fn over_share(
         &self,
         store: &Store,
@@ -70,7 +70,7 @@ impl<'a> Request<'a> {
         (held.saturating_add(value) > most).then_some([held, value, most])
     }
 
-    /// Reason why a flavor is not among the flavors that are tried; `None` if it is.
+    /// Reason why a flavor is not among the flavors that are tried for a pod set; `None` if the flavor is among them.
     pub(crate) fn not_accepted(
         &self,
         store: &Store,

@@ -7,9 +7,9 @@ use crate::model::{Preemption, PreemptionGuard, ResourceGroup, Selector, Tier, W
 /// `queueingStrategy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// A head that does not fit blocks its queue.
+    /// A head (the first pending workload) that does not fit blocks its queue.
     StrictFifo,
-    /// A head that does not fit is parked.
+    /// A head (the first pending workload) that does not fit is parked.
     #[default]
     BestEffortFifo,
 }
@@ -22,11 +22,11 @@ pub enum StopPolicy {
     None,
     /// No new reservations.
     Hold,
-    /// No new reservations, admitted workloads are evicted (by `control`).
+    /// The queue gives no new reservations, and `control` evicts its admitted workloads.
     HoldAndDrain,
 }
 
-/// The next step of the scan after a flavor that needs borrowing or preemption.
+/// The next step of the scan of flavors, after a flavor in which the workload needs borrowing or preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fungibility {
     /// `MayStopSearch`.
@@ -42,7 +42,7 @@ pub struct FlavorFungibility {
     pub when_can_borrow: Fungibility,
     /// `whenCanPreempt`, default `TryNextFlavor`.
     pub when_can_preempt: Fungibility,
-    /// `preference` is `PreemptionOverBorrowing` (else `BorrowingOverPreemption`).
+    /// True if `preference` is `PreemptionOverBorrowing`, false if it is `BorrowingOverPreemption`.
     pub preemption_over_borrowing: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for FlavorFungibility {
     }
 }
 
-/// A ClusterQueue. Its default has no name, no quota and no namespaces, and the API's defaults for all else.
+/// A ClusterQueue. The default of a `ClusterQueueSpec` has no name, no quota and no namespaces, and the API's defaults in all other fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterQueueSpec {
     /// Object name.
@@ -69,7 +69,7 @@ pub struct ClusterQueueSpec {
     pub strategy: Strategy,
     /// `spec.stopPolicy`.
     pub stop: StopPolicy,
-    /// `spec.namespaceSelector`; `None` matches nothing.
+    /// `spec.namespaceSelector`; `None` matches no namespace.
     pub namespace_selector: Option<Selector>,
     /// `spec.preemption`.
     pub preemption: Preemption,
@@ -77,23 +77,24 @@ pub struct ClusterQueueSpec {
     pub fungibility: FlavorFungibility,
     /// `fairSharing.weight` in nano units.
     pub weight: i64,
-    /// `admissionScope.admissionMode` is `UsageBasedAdmissionFairSharing`.
+    /// True if `admissionScope.admissionMode` is `UsageBasedAdmissionFairSharing`.
     pub usage_based: bool,
-    /// Tiers for workloads that name none, best first; empty: flavors in the queue's order.
+    /// Tiers for workloads that name no tiers, the best tier first; if the list is empty, flavors are tried in the queue's order.
     pub tiers: Vec<Tier>,
-    /// Most of the nominal quota of a tier in its cohort tree that its workloads may hold, in per cent: reserved, on-demand, spot.
+    /// Limits of the quota that workloads of the queue may hold in each of the tiers reserved, on-demand and spot, in per cent of the nominal quota of the tier
+    /// in the whole cohort tree.
     pub max_shares: [Option<u32>; 3],
     /// Bounds of preemption, for workloads of the queue as preemptors and as victims.
     pub guard: PreemptionGuard,
-    /// Limit of the workloads that hold its quota at once.
+    /// Limit of the number of workloads that hold quota of the queue at the same time.
     pub max_jobs: Option<JobLimit>,
-    /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
-    /// deletion): the text of the Active condition.
+    /// Text of the condition `Active` if the queue may admit nothing for a reason outside of the engine: a field that Berth does not support yet, or the
+    /// deletion of the queue.
     pub inactive: Option<String>,
-    /// Further problems that keep the queue from admitting, found outside the engine.
+    /// Further problems, found outside of the engine, that keep the queue from admitting workloads.
     pub problems: Vec<Problem>,
-    /// Admission checks by name with the flavors they apply to (empty: all). A workload is Admitted only when those of the
-    /// flavors that it was given are ready; the engine only reports which apply.
+    /// Admission checks by name, each with the flavors to which it applies (an empty set means all flavors). A workload is Admitted only when the checks of the
+    /// flavors that it was given are ready; the engine only reports which checks apply.
     pub admission_checks: Vec<(String, BTreeSet<String>)>,
 }
 
@@ -121,16 +122,16 @@ impl Default for ClusterQueueSpec {
     }
 }
 
-/// Limit of the workloads that hold quota of a queue at once.
+/// Limit of the number of workloads that hold quota of a queue at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobLimit {
     /// Largest number of workloads.
     pub most: u32,
-    /// The setting that has the limit, for messages to pending workloads.
+    /// Name of the setting that contains the limit, for messages to pending workloads.
     pub source: String,
 }
 
-/// A reason of the Active condition with its text.
+/// A reason of the condition `Active` of a ClusterQueue, with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Reason.

@@ -13,15 +13,15 @@ pub struct FlavorSpec {
     pub node_labels: BTreeMap<String, String>,
     /// `spec.nodeTaints`.
     pub taints: Vec<Taint>,
-    /// `spec.tolerations`, added to the pods' own.
+    /// `spec.tolerations`: tolerations of the flavor, which are added to the pods' own tolerations.
     pub tolerations: Vec<Toleration>,
-    /// `spec.topologyName`: such a flavor takes no workload until topology is implemented.
+    /// `spec.topologyName`: a flavor with a topology takes no workload until topology is implemented.
     pub topology: Option<String>,
-    /// Annotation `berth.dev/forbidden-node-labels`: node labels on which its pods must not land, with the values (none:
-    /// every value). Pods that select such a label themselves do not belong in the flavor.
+    /// Annotation `berth.dev/forbidden-node-labels`: labels of nodes on which pods of the flavor must not run, each with the forbidden values (an empty list
+    /// means every value). A flavor takes no pods that select one of its forbidden node labels themselves.
     pub forbidden: Vec<(String, Vec<String>)>,
-    /// Label `berth.dev/capacity-tier`: the tier of its capacity.
+    /// Label `berth.dev/capacity-tier`: the capacity tier of the flavor.
     pub tier: Option<Tier>,
-    /// Text of the reason why the flavor takes no workloads (an annotation that cannot be read).
+    /// Text of the reason why the flavor takes no workloads, for example an annotation that cannot be read.
     pub unusable: Option<String>,
 }

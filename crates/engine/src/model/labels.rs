@@ -5,17 +5,17 @@
 pub enum SelectorOp {
     /// Value is one of.
     In,
-    /// Value is none of (or key absent).
+    /// The value is none of the given values, or the key is absent.
     NotIn,
     /// Key present.
     Exists,
     /// Key absent.
     DoesNotExist,
-    /// Integer value greater than (node affinity only).
+    /// The value is an integer greater than the given integer (node affinity only).
     Gt,
-    /// Integer value less than (node affinity only).
+    /// The value is an integer less than the given integer (node affinity only).
     Lt,
-    /// Not an operator: each value is a fault in Kubernetes' words and begins with its field.
+    /// Not an operator of Kubernetes: each value of the requirement is an error message in Kubernetes' words, which begins with the name of the invalid field.
     Illegal,
 }
 
@@ -26,10 +26,10 @@ pub struct Requirement {
     pub key: String,
     /// Operator.
     pub op: SelectorOp,
-    /// Values, as the operator needs them.
+    /// Values with which the operator compares the label's value.
     pub values: Vec<String>,
 }
 
-/// A label selector: every requirement must hold; `matchLabels` arrive as `In` with one value.
+/// A label selector: every requirement must hold. An entry of `matchLabels` is a requirement with the operator `In` and one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(pub Vec<Requirement>);

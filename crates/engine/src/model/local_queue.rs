@@ -22,7 +22,7 @@ pub struct LocalQueueSpec {
 /// Recent usage of a LocalQueue under admission fair sharing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFigures {
-    /// `consumedResources`, in billionths: decayed usage becomes smaller than any unit.
+    /// `consumedResources`, in billionths of a unit of the resource, because usage that decays becomes smaller than any unit.
     pub consumed: BTreeMap<String, Nano>,
     /// `lastUpdate`.
     pub at: Millis,

@@ -1,15 +1,15 @@
-//! Pod sets of workloads, and quota that they are given.
+//! Pod sets of workloads, and the quota that pod sets are given.
 
 use std::collections::BTreeMap;
 
 use crate::model::{Amount, Requirement, Toleration};
 
-/// One pod set of a workload, reduced to the fields that decide.
+/// A pod set of a workload, reduced to the fields on which decisions depend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSetSpec {
     /// Name.
     pub name: String,
-    /// Pods (already net of reclaimable pods where the workload holds quota).
+    /// Number of pods (already without reclaimable pods, if the workload holds quota).
     pub count: i64,
     /// `minCount` for partial admission.
     pub min_count: Option<i64>,
@@ -17,17 +17,17 @@ pub struct PodSetSpec {
     pub requests: BTreeMap<String, Amount>,
     /// The template's nodeSelector.
     pub node_selector: BTreeMap<String, String>,
-    /// Required node affinity: terms are alternatives, requirements of a term all hold. Empty: no affinity.
+    /// Required node affinity: the terms of the list are alternatives, and all requirements of a term must hold. An empty list means no affinity.
     pub affinity: Vec<Vec<Requirement>>,
     /// The template's tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Digest of further constraints on the pods' nodes; 0 when there are none. Only stock-outs look at it.
+    /// Digest of further constraints on the pods' nodes; 0 if there are no further constraints. Only stock-outs depend on the field `constraints`.
     pub constraints: u64,
-    /// True if Berth cannot add node affinity to its job, so flavors that forbid node labels do not match.
+    /// True if Berth cannot add node affinity to the job of the pod set, so that flavors that forbid node labels do not match.
     pub no_affinity: bool,
-    /// Asks for topology (an annotation or `topologyRequest` is present).
+    /// True if the pod set asks for a topology, by an annotation or by `topologyRequest`.
     pub topology_request: bool,
-    /// Pod sets of the same group get the same flavor of each resource (`topologyRequest.podSetGroupName`).
+    /// Name of the pod set's group (`topologyRequest.podSetGroupName`): pod sets of the same group get the same flavor of each resource.
     pub group: Option<String>,
 }
 
@@ -40,6 +40,6 @@ pub struct PodSetAssignment {
     pub count: i64,
     /// Flavor per resource.
     pub flavors: BTreeMap<String, String>,
-    /// Total usage per resource (all pods).
+    /// Total usage of all pods of the pod set, by resource.
     pub usage: BTreeMap<String, Amount>,
 }

@@ -1,17 +1,17 @@
 //! Preemption settings of queues and workloads.
 
-/// `withinClusterQueue` and `reclaimWithinCohort` in one type.
+/// Preemption policies: the values of `withinClusterQueue` and `reclaimWithinCohort` in one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreemptionPolicy {
     /// Never preempt.
     #[default]
     Never,
-    /// Empty, which the API's defaults rule out. It allows no victims, but it is not `Never` where a queue that could only borrow asks whether
-    /// it may preempt at all.
+    /// The empty policy, which the API's defaults rule out. The empty policy allows no victims. But unlike `Never` as `reclaimWithinCohort`, the empty policy
+    /// lets a queue that would have to borrow be considered for preemption under fair sharing.
     Unset,
     /// Only workloads of lower priority.
     LowerPriority,
-    /// Lower priority, or equal priority and newer.
+    /// Workloads of lower priority, and newer workloads of equal priority.
     LowerOrNewerEqualPriority,
     /// Any workload.
     Any,
@@ -20,10 +20,10 @@ pub enum PreemptionPolicy {
 impl std::str::FromStr for PreemptionPolicy {
     type Err = String;
 
-    /// Kueue's name of a policy.
+    /// The policy with the name `name` in Kueue.
     ///
     /// # Errors
-    /// A message with the allowed names.
+    /// Returns a message with the allowed names if no policy has this name.
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "Never" => Ok(Self::Never),
@@ -41,17 +41,17 @@ impl std::str::FromStr for PreemptionPolicy {
 /// Preemption scope of a workload, within the queue's policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preempts {
-    /// Victims as the queue's policy allows.
+    /// The workload preempts victims as the queue's policy allows.
     #[default]
     AsQueue,
-    /// Victims as the queue's policy allows, if their priority is lower.
+    /// The workload preempts victims as the queue's policy allows, if their priority is lower.
     Lower,
     /// No victims.
     Nobody,
 }
 
 impl Preempts {
-    /// The policy narrowed to this scope.
+    /// The preemption policy `policy`, narrowed to this preemption scope.
     #[must_use]
     pub const fn narrow(self, policy: PreemptionPolicy) -> PreemptionPolicy {
         match (self, policy) {
@@ -78,7 +78,7 @@ pub struct Preemption {
 }
 
 impl Preemption {
-    /// The settings for a workload with this preemption scope.
+    /// The preemption settings of a queue for a workload with the preemption scope `preempts`.
     #[must_use]
     pub const fn of(self, preempts: Preempts) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Preemption {
     }
 }
 
-/// Bounds of preemption; the default is none.
+/// Bounds of preemption; by default there are no bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreemptionGuard {
     /// Workloads of the queue preempt only workloads whose priority is lower by at least this difference.
@@ -98,6 +98,6 @@ pub struct PreemptionGuard {
     pub protected_ms: i64,
     /// Most victims of one workload.
     pub max_victims: Option<u32>,
-    /// Most that victims may hold of a contested resource, in per cent of the request.
+    /// Largest amount of a contested resource that the victims may hold, in per cent of the preemptor's request.
     pub max_evicted_percent: Option<u32>,
 }

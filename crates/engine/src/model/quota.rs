@@ -2,7 +2,7 @@
 
 use crate::model::Amount;
 
-/// A quota cell is addressed by flavor and resource.
+/// The key of a quota cell: a flavor and a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlavorResource {
     /// Name of the ResourceFlavor.
@@ -16,18 +16,18 @@ pub struct FlavorResource {
 pub struct Quota {
     /// `nominalQuota`.
     pub nominal: Amount,
-    /// `borrowingLimit`; `None` is unlimited.
+    /// `borrowingLimit`; `None` means that borrowing is unlimited.
     pub borrowing_limit: Option<Amount>,
-    /// `lendingLimit`; `None` lends everything.
+    /// `lendingLimit`; `None` means that all quota may be lent.
     pub lending_limit: Option<Amount>,
 }
 
-/// One flavor of a resource group, quotas in the order of `ResourceGroup::covered`.
+/// A flavor of a resource group, with quotas in the order of `ResourceGroup::covered`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlavorQuotas {
     /// Flavor name.
     pub flavor: String,
-    /// One quota per covered resource.
+    /// Quotas, one for each covered resource.
     pub quotas: Vec<Quota>,
 }
 
@@ -40,10 +40,10 @@ pub struct ResourceGroup {
     pub flavors: Vec<FlavorQuotas>,
 }
 
-/// Weight 1 of fair sharing: weights are in billionths.
+/// The weight 1 of fair sharing: weights are stored in billionths.
 pub const WEIGHT_ONE: i64 = 1_000_000_000;
 
-/// A Cohort object. A cohort that is only referenced exists too, with no quota and weight 1.
+/// A Cohort object. A cohort that is only referenced exists, too, with no quota and weight 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CohortSpec {
     /// Object name.
@@ -52,6 +52,6 @@ pub struct CohortSpec {
     pub parent: Option<String>,
     /// The cohort's own quota.
     pub groups: Vec<ResourceGroup>,
-    /// `fairSharing.weight` in nano units (1 = 1_000_000_000).
+    /// `fairSharing.weight` in billionths (the weight 1 is 1_000_000_000).
     pub weight: i64,
 }

@@ -2,7 +2,7 @@
 
 use crate::model::{Amount, FlavorResource, Millis, PodSetAssignment};
 
-/// Way in which the figures count a pending workload that is blocked from outside and never tried.
+/// The way in which the figures of a queue count a pending workload that is blocked from outside of the engine and never tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
     /// The workload counts as inadmissible in its queue (Requeued=False, its job is gone, ...).
@@ -16,30 +16,30 @@ pub enum Blocked {
 pub struct Reservation {
     /// ClusterQueue that gave the quota.
     pub cluster_queue: String,
-    /// Assignment per pod set. Usage counts as given here (control subtracts reclaimable pods).
+    /// Assignment of each pod set. The usage counts as the assignment says, because control has already subtracted reclaimable pods.
     pub pod_sets: Vec<PodSetAssignment>,
     /// Time at which the quota was reserved.
     pub at: Millis,
-    /// Time of its last checkpoint, if known: among victims of equal priority those with the least lost work go first.
+    /// Time of the workload's last checkpoint, if known: among victims of equal priority, the workloads that lose the least work are preempted first.
     pub saved: Option<Millis>,
-    /// True if its admission checks are ready, too.
+    /// True if the admission checks of the workload are ready, too.
     pub admitted: bool,
-    /// Evicted and on its way out: still holds its quota.
+    /// True if the workload was evicted and has not ended yet: it still holds its quota.
     pub evicted: bool,
     /// True while the workload cannot be stopped: it is no victim, whatever the policies of queues say.
     pub kept: bool,
-    /// Surplus pods: preemption takes these before it evicts the workload.
+    /// Surplus pods of the workload: preemption takes surplus pods before it evicts the workload.
     pub surplus: Option<Surplus>,
 }
 
-/// Pods that a workload may do without.
+/// Surplus pods: pods that a workload can give up without being evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surplus {
-    /// Name of their pod set.
+    /// Name of the pod set that has the surplus pods.
     pub pod_set: String,
     /// Number of surplus pods.
     pub pods: i64,
-    /// Number of pods that go at once; the last step may be smaller.
+    /// Number of surplus pods that the workload gives up in one step; the last step may be smaller.
     pub step: i64,
 }
 
@@ -48,23 +48,23 @@ pub struct Surplus {
 pub enum WorkloadState {
     /// Waits for quota.
     Pending {
-        /// Start of the earliest attempt (requeue back-off); `None` is now.
+        /// Earliest time at which the engine tries the workload (requeue back-off); `None` means at once.
         not_before: Option<Millis>,
-        /// Blocked from outside: known, never tried.
+        /// Set if the workload is blocked from outside of the engine: the world knows the workload, but never tries it.
         blocked: Option<Blocked>,
     },
     /// Holds quota.
     Reserved(Reservation),
 }
 
-/// Usage of a job's pods beyond what its workloads hold.
+/// Usage of a job's pods beyond the quota that the job's workloads hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeyondSpec {
-    /// UID of the workload that is responsible for the usage, or of a job without a workload. A new spec replaces the old one of this UID. The
-    /// usage stays, whether the workload is known or not, until a spec without usage replaces it.
+    /// UID of the workload that is responsible for the usage, or of a job without a workload. A new `BeyondSpec` replaces the old one of the same UID. The
+    /// usage beyond quota stays charged, whether the workload is known or not, until a `BeyondSpec` without usage replaces it.
     pub carrier: String,
     /// The ClusterQueue that is charged.
     pub cluster_queue: String,
-    /// Amount by flavor and resource; empty when all of it is gone.
+    /// Amount by flavor and resource; empty when no usage beyond quota is left.
     pub usage: Vec<(FlavorResource, Amount)>,
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::model::{Amount, Millis, PodSetSpec};
 
-/// The capacity that one pod needs: devices, or all requests where there are no devices, and the constraints on nodes.
+/// The capacity that one pod needs: its requests of devices, or all its requests if it requests no devices, and its constraints on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// Requests of one pod.
     pub requests: BTreeMap<String, Amount>,
-    /// The template's own node selector: zone, topology, machine.
+    /// The pod template's own node selector, for example for a zone, a topology or a machine type.
     pub node_selector: BTreeMap<String, String>,
-    /// Digest of further constraints on the pods' nodes: pods with constraints that no node meets cause no stock-out for other pods.
+    /// Digest of further constraints on the pods' nodes, so that pods with constraints that no node meets cause no stock-out for other pods.
     pub constraints: u64,
 }
 
@@ -28,7 +28,7 @@ impl Shape {
     }
 }
 
-/// The requests by which machines are chosen: beside devices, other requests such as a sidecar's cpu do not count.
+/// The requests by which machines are chosen: if a pod requests devices, its other requests, such as a sidecar's cpu, do not count.
 pub(crate) fn telling<'a>(
     requests: impl Iterator<Item = (&'a str, Amount)> + Clone,
 ) -> impl Iterator<Item = (&'a str, Amount)> {
@@ -37,17 +37,17 @@ pub(crate) fn telling<'a>(
     requests.filter(move |(resource, amount)| *amount > Amount::ZERO && (!devices || is_device(resource)))
 }
 
-/// A flavor without capacity for some pods.
+/// A stock-out: a flavor without capacity for some pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StockOut {
     /// Flavor.
     pub flavor: String,
     /// Shape of the pods.
     pub shape: Shape,
-    /// Number of pods for which the capacity did not come; fewer pods may be tried.
+    /// Number of pods for which the capacity did not come; fewer pods may still be tried.
     pub pods: i64,
     /// End of the stock-out.
     pub until: Millis,
-    /// Reason for workloads that skip the flavor, to follow the flavor's name.
+    /// Text that follows the flavor's name in the reason of workloads that skip the flavor.
     pub text: String,
 }

@@ -1,6 +1,6 @@
 //! Node taints, and tolerations of them.
 
-/// Effect of a taint; `PreferNoSchedule` never decides.
+/// Effect of a taint; a taint with the effect `PreferNoSchedule` never rules a flavor out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaintEffect {
     /// `NoSchedule`.
@@ -28,24 +28,24 @@ pub enum TolerationOp {
     /// The values are equal.
     #[default]
     Equal,
-    /// The taint may have any value.
+    /// The toleration applies to every value of the taint.
     Exists,
-    /// The taint's value is a larger integer.
+    /// The taint's value is an integer larger than the toleration's value.
     Gt,
-    /// The taint's value is a smaller integer.
+    /// The taint's value is an integer smaller than the toleration's value.
     Lt,
     /// The operator or the effect is unknown: the toleration tolerates nothing.
     Illegal,
 }
 
-/// A toleration of a pod or flavor. `key` empty with `Exists` tolerates everything.
+/// A toleration of a pod or flavor. A toleration with an empty `key` and the operator `Exists` tolerates every taint.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Toleration {
     /// Taint key; empty matches every key.
     pub key: String,
     /// Operator.
     pub op: TolerationOp,
-    /// Value that the operator compares with.
+    /// Value with which the operator compares the taint's value.
     pub value: String,
     /// Effect; `None` matches every effect.
     pub effect: Option<TaintEffect>,

@@ -9,12 +9,12 @@ pub enum Tier {
     Reserved,
     /// Stable: bought when it is used.
     OnDemand,
-    /// Cheap, and taken away without asking.
+    /// Cheap capacity that the provider may take away at any time.
     Spot,
 }
 
 impl Tier {
-    /// The name, as in labels and annotations.
+    /// The name of the tier, as in labels and annotations.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

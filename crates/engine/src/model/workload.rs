@@ -1,13 +1,13 @@
-//! Workloads, and the slices that they replace.
+//! Workloads, and the old workload slices that they replace.
 
 use crate::model::{Millis, PodSetAssignment, PodSetSpec, Preempts, Tier, WorkloadState};
 
-/// The old slice that a replacement slice replaces.
+/// The old workload slice that a replacement slice replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     /// UID of the workload.
     pub uid: String,
-    /// Quota that it was given.
+    /// Quota that the old slice was given.
     pub pod_sets: Vec<PodSetAssignment>,
 }
 
@@ -20,41 +20,42 @@ pub struct WorkloadSpec {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// `spec.queueName`: LocalQueue in the same namespace.
+    /// `spec.queueName`: the name of a LocalQueue in the same namespace.
     pub local_queue: String,
     /// Effective priority.
     pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
-    /// True if its capacity was lost: it goes before workloads of equal priority in its queue, whatever their age. It gets no more victims for
-    /// that.
+    /// True if the workload lost its capacity: it goes before workloads of equal priority in its queue, whatever their age. The place at the front gives the
+    /// workload no more victims.
     pub at_front: bool,
     /// Pod sets.
     pub pod_sets: Vec<PodSetSpec>,
-    /// Annotation `workload-allowed-resource-flavors`: the only flavors it may get; `None` is any.
+    /// Annotation `workload-allowed-resource-flavors`: the only flavors that the workload may get; `None` means any flavor.
     pub allowed_flavors: Option<Vec<String>>,
-    /// Tiers that it accepts, best first; `None` leaves them to its queue.
+    /// Tiers that the workload accepts, the best tier first; `None` means that the tiers of its queue apply.
     pub tiers: Option<Vec<Tier>>,
-    /// Preemption scope, applied after the queue's policy.
+    /// Preemption scope of the workload, applied after the queue's policy.
     pub preempts: Preempts,
-    /// Points of priority that an hour of waiting adds to the order of workloads. The points never allow a preemption.
+    /// Points of priority that an hour of waiting adds in the order of workloads. The points for waiting never allow a preemption.
     pub points_per_hour: u32,
-    /// Start of its waiting time; after a preemption, the time of the preemption. Otherwise it would be admitted again before its preemptors,
-    /// and be evicted again.
+    /// Start of the workload's waiting time; after a preemption, the time of the preemption. If the waiting time continued, a preempted workload could be
+    /// admitted again before its preemptors, and be evicted again.
     pub waits_since: Millis,
-    /// The old slice that it replaces: as long as the old slice holds quota, only the part beyond that is requested.
+    /// The old slice that the workload replaces: as long as the old slice holds quota, the workload requests only the part beyond that quota.
     pub replaces: Option<Replaced>,
-    /// Reason why its requests are out of bounds: it is refused when it comes to the head of its queue.
+    /// Reason why the requests of the workload are out of bounds: the workload is refused when it comes to the head of its queue.
     pub refused: Option<String>,
-    /// True if an admission check asks for a retry or rejects it: it is refused when it comes to the head of its queue.
+    /// True if an admission check asks for a retry or rejects the workload: the workload is refused when it comes to the head of its queue.
     pub checks_failed: bool,
-    /// True if one of its preemption gates is closed: it preempts no workload until all are open.
+    /// True if a preemption gate of the workload is closed: the workload preempts no other workload until all its gates are open.
     pub preemption_gated: bool,
-    /// The workload's pods run without quota, and are charged beyond quota under its UID. The workload is tried as if this charge were free, and the
-    /// charges of the workloads of its queue that are tried in this way.
+    /// True if the workload's pods already run without quota, charged as usage beyond quota under the workload's UID. The engine tries a workload with `runs`
+    /// as if the charges of all workloads with `runs` of its queue, also its own charge, were free.
     pub runs: bool,
     /// State.
     pub state: WorkloadState,
-    /// Number that changes with the inputs of decisions (spec generation, gates, reclaimable pods): a parked workload is then looked at again.
+    /// Number that changes with the inputs of decisions about the workload (spec generation, gates, reclaimable pods): a change lets the engine try a parked
+    /// workload again.
     pub revision: u64,
 }

@@ -1,4 +1,4 @@
-//! Stock-outs that begin and end, and the one that keeps pods off a flavor.
+//! Stock-outs that begin and end, and the look-up of the stock-out that keeps pods off a flavor.
 
 use crate::assign::stock::StockOuts;
 use crate::model::stock::telling;
@@ -20,7 +20,7 @@ impl Shape {
 }
 
 impl StockOuts {
-    /// Reason why a flavor is not tried for `count` pods; `None` if it is tried.
+    /// Reason why a flavor is not tried for `count` pods of a pod set; `None` if the flavor is tried.
     pub(crate) fn find(&self, store: &Store, flavor: FlavorId, pod_set: &PodSet, count: i64) -> Option<&str> {
         let known = self.0.get(&flavor)?;
         let found = known.iter().find(|out| out.pods <= count && out.shape.is_of(store, pod_set));
@@ -29,14 +29,14 @@ impl StockOuts {
 }
 
 impl World {
-    /// Takes in a stock-out, in place of an earlier one of the same flavor and shape.
+    /// Takes in a stock-out, in place of an earlier stock-out of the same flavor and shape.
     pub(crate) fn set_stock_out(&mut self, out: StockOut) {
         let flavor = self.store.flavor_names.intern(&out.flavor);
         self.drop_stock_out(flavor, &out.shape);
         self.store.stock_outs.0.entry(flavor).or_default().push(out);
     }
 
-    /// Ends the stock-out of a flavor for a shape.
+    /// Ends the stock-out of a flavor for pods of a shape.
     pub(crate) fn end_stock_out(&mut self, flavor: &str, shape: &Shape) {
         if let Some(flavor) = self.store.flavor_names.get(&flavor.to_owned()) {
             self.drop_stock_out(flavor, shape);
@@ -52,7 +52,7 @@ impl World {
             self.store.stock_outs.0.remove(&flavor);
         }
         if found {
-            // The flavor is also woken where another stock-out follows at once: that one may concern fewer workloads.
+            // The flavor is also tried again if another stock-out follows at once, because the new stock-out may concern fewer workloads.
             self.wake_flavor(flavor);
         }
     }
