@@ -1,4 +1,5 @@
-//! One scheduling cycle, in Kueue's steps: take the heads, nominate them, process them in order, put back the rest.
+//! A scheduling cycle, in Kueue's steps: take the heads of the queues, nominate the heads, process them in order, and put back the heads that were not
+//! admitted.
 
 mod aside;
 mod back;
@@ -35,11 +36,11 @@ use crate::world::beyond;
 use crate::world::ids::{NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place};
 
-/// The trees that take part in a plan, each with its queues that have heads.
+/// The cohort trees that take part in a plan, each with those of its queues that have heads.
 pub(crate) type Lines = Vec<(NodeId, Vec<QueueId>)>;
 
 impl World {
-    /// Runs one cycle over the heads of the lines. Admits at most `room` workloads.
+    /// Runs one cycle over the heads of the queues in `lines`. Admits at most `room` workloads.
     pub(crate) fn run_cycle(&mut self, now: Millis, room: usize, lines: &mut Lines, report: &mut Report) {
         self.cycle = self.cycle.saturating_add(1);
         report.moved.clear();
@@ -47,7 +48,7 @@ impl World {
         report.held_up.clear();
         let mut heads = Vec::with_capacity(lines.iter().map(|(_, queues)| queues.len()).sum());
         for (_, queues) in lines {
-            // A queue without heads gets none before the next plan.
+            // A queue without a head is removed from `lines`, because it gets no head before the next plan.
             queues.retain(|queue| {
                 let head = self.head(*queue);
                 heads.extend(head.map(|workload| (*queue, workload)));
@@ -55,7 +56,7 @@ impl World {
             });
         }
         let mut entries = Vec::with_capacity(heads.len());
-        // Entries are large, so their indexes are sorted and passed on.
+        // Entries are large, so that indexes of entries are sorted and passed on instead of the entries.
         let (mut open, mut done) = (Vec::with_capacity(heads.len()), Vec::with_capacity(heads.len()));
         for (queue, workload) in heads {
             report.heads = report.heads.saturating_add(1);
@@ -95,16 +96,17 @@ impl World {
                 done.push(at);
             }
         }
-        // Usage that the cycle reserved for its own time is given back in reverse order.
+        // Usage that was reserved for the rest of the cycle is given back in reverse order.
         for (queue, usage) in run.booked.into_iter().rev() {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
         }
-        // LocalQueue usage stays that of the cycle's beginning until here, because it orders victims, as in Kueue's snapshot.
+        // LocalQueue usage is charged only here, at the end of the cycle, because it orders victims: as in Kueue's snapshot, it must not change during the
+        // cycle.
         for workload in run.admitted {
             self.charge(workload, now);
         }
-        // Most heads of the cycle before are among these.
+        // Most heads of the previous cycle are among the heads of this cycle.
         report.findings.reserve(done.len().saturating_sub(report.findings.len()));
         report.leading.reserve(done.len());
         for at in done {
@@ -114,7 +116,7 @@ impl World {
         }
     }
 
-    /// The queues of the live trees that have heads, parked workloads woken where something changed.
+    /// The queues of the live cohort trees that have heads. Parked workloads of these queues are woken if something changed in their tree.
     pub(crate) fn lines(&mut self) -> Lines {
         let mut lines = Vec::with_capacity(self.live.len());
         for root in self.live.clone() {
@@ -131,7 +133,7 @@ impl World {
         lines
     }
 
-    /// Makes parked workloads active if something in the tree changed since.
+    /// Makes parked workloads of a queue active if something in the cohort tree has changed since they were parked.
     pub(crate) fn wake_queue(&mut self, queue: QueueId, root: NodeId) {
         let epoch = self.tree.nodes[root].epoch;
         let pending = &mut self.store.queues[queue].pending;
@@ -164,7 +166,7 @@ impl World {
         self.store.queues[queue].pending.push(class, lane, key, id);
     }
 
-    /// The workload that a queue looks at next.
+    /// The workload that a queue tries next: its head.
     pub(crate) fn head(&self, queue: QueueId) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         let sticky = pending.sticky.filter(|id| {
@@ -175,14 +177,14 @@ impl World {
         self.first_in_line(queue, sticky)
     }
 
-    /// Takes the head of a queue out of it.
+    /// Takes the head of a queue out of the queue.
     pub(crate) fn pop(&mut self, queue: QueueId) -> Option<WorkloadId> {
         let id = self.head(queue)?;
         self.take_out(queue, id, Place::InFlight);
         Some(id)
     }
 
-    /// Takes a workload out of its class.
+    /// Takes a workload out of its class of equals.
     pub(crate) fn take_out(&mut self, queue: QueueId, id: WorkloadId, place: Place) {
         let Some(workload) = self.store.workload_mut(id) else { return };
         let old = std::mem::replace(&mut workload.phase, Phase::Pending(place));
@@ -193,9 +195,9 @@ impl World {
         }
     }
 
-    /// The head of a queue. The lane of a workload with a claim goes first, then the lane with the lowest usage. In a lane the workload that waits
-    /// for its victims goes first. Its victims do not go before it, whatever their LocalQueues used: they would take their old quota back and be
-    /// evicted for it again.
+    /// The head of a queue. The lane (the workloads of one LocalQueue) of a workload that issued preemptions goes first, then the lane with the lowest usage.
+    /// In a lane, the workload that waits for its victims goes first. The victims of this workload do not go before it, whatever usage their LocalQueues have:
+    /// otherwise the victims would take their old quota back and be evicted for the same workload again.
     fn first_in_line(&self, queue: QueueId, sticky: Option<WorkloadId>) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         if !self.has_lanes(queue) {
@@ -273,7 +275,7 @@ impl World {
 
     fn process(&mut self, entry: &mut Entry, now: Millis, run: &mut Run, report: &mut Report) {
         if report.admissions.len() >= run.room {
-            // The plan is full: the head keeps its place unchanged, and its tree is evaluated in the next plan.
+            // The plan has reached its limit of admissions: the head keeps its place unchanged, and its cohort tree is evaluated in the next plan.
             let progress = std::mem::take(&mut entry.assignment.progress);
             entry.assignment = Assignment { progress, ..Assignment::default() };
             report.moved.insert(self.tree.root(self.store.queues[entry.queue].node));

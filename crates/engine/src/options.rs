@@ -1,4 +1,4 @@
-//! Settings of the installation that change decisions.
+//! Settings of the installation on which the engine's decisions depend.
 
 pub(crate) mod departures;
 
@@ -17,10 +17,10 @@ pub enum ShareStrategy {
 impl std::str::FromStr for ShareStrategy {
     type Err = String;
 
-    /// Kueue's name of a strategy.
+    /// The fair-sharing strategy with the name `name` in Kueue.
     ///
     /// # Errors
-    /// A message with the allowed names.
+    /// Returns a message with the allowed names if no strategy has this name.
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "LessThanOrEqualToFinalShare" => Ok(Self::LessThanOrEqualToFinalShare),
@@ -35,20 +35,20 @@ impl std::str::FromStr for ShareStrategy {
 /// Fair sharing between queues and cohorts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FairSharing {
-    /// Preemption strategies in order; empty is Kueue's default of both.
+    /// Preemption strategies in order; an empty list stands for Kueue's default, which is both strategies.
     pub strategies: Vec<ShareStrategy>,
 }
 
-/// Settings of the installation that change decisions.
+/// Settings of the installation on which the engine's decisions depend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Set when admission fair sharing is on.
     pub admission_fair_sharing: Option<AdmissionFairSharing>,
-    /// Resources that no resource group covers do not count (`quotaCheckStrategy: IgnoreUndeclared`).
+    /// True if resources that no resource group covers do not count (`quotaCheckStrategy: IgnoreUndeclared`).
     pub ignore_undeclared: bool,
     /// Set when fair sharing is on.
     pub fair_sharing: Option<FairSharing>,
-    /// Pod sets with `minCount` may be admitted with fewer pods.
+    /// True if pod sets with `minCount` may be admitted with fewer pods.
     pub partial_admission: bool,
     /// Kueue's feature gates that change decisions.
     pub gates: Gates,
@@ -56,18 +56,17 @@ pub struct Options {
     pub departures: Departures,
 }
 
-/// Feature gates that change decisions; the defaults are Kueue's but for `prioritize_preemptors` and
-/// `rouse_after_admissions`.
+/// Kueue's feature gates on which decisions depend. The defaults are Kueue's, except for `prioritize_preemptors` and `rouse_after_admissions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// `FlavorFungibility`: off, the first flavor that fits is taken, else the one with the best mode.
+    /// `FlavorFungibility`: if the gate is off, the first flavor that fits is taken, or the flavor with the best mode if no flavor fits.
     pub flavor_fungibility: bool,
-    /// `FlavorFungibilityPreserveScanProgress`: the progress of a scan is kept for a cycle whatever changed.
+    /// `FlavorFungibilityPreserveScanProgress`: the progress of a scan over flavors is kept for a cycle, whatever has changed.
     pub preserve_scan_progress: bool,
     /// `PrioritySortingWithinCohort`: priority orders the heads of a cycle.
     pub priority_sorting: bool,
-    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first. It is on, unlike in Kueue: there other workloads may take
-    /// the freed quota, be evicted for it again, and so on for ever.
+    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first. Unlike in Kueue, the gate is on by default: with the gate off, other
+    /// workloads may take the freed quota, be evicted for the same preemptor again, and so on for ever.
     pub prioritize_preemptors: bool,
     /// `FairSharingPrioritizeNonBorrowing`.
     pub fair_prefer_non_borrowing: bool,
@@ -75,15 +74,15 @@ pub struct Gates {
     pub fair_preempt_within_nominal: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
     pub recompute_overlap: bool,
-    /// Parked workloads that have several pod sets, or scan on past flavors that they could borrow, are tried again once other workloads of
-    /// their tree were admitted. Kueue has no such gate: there they wait until a workload leaves.
+    /// A parked workload that has several pod sets, or whose scan goes past flavors that it could borrow, is tried again when other workloads of its cohort
+    /// tree have been admitted. Kueue has no gate `rouse_after_admissions`: in Kueue a workload of this kind waits until another workload leaves.
     pub rouse_after_admissions: bool,
-    /// `SchedulingEquivalenceHashing`: workloads equal to one without room are parked with it.
+    /// `SchedulingEquivalenceHashing`: if a workload has no room, the workloads that are equal to it are parked together with it.
     pub park_equals: bool,
 }
 
 impl Gates {
-    /// The gates by Kueue's names, each with its `value`; the default where `value` is `None`.
+    /// The gates with the values that `value` returns for Kueue's names of the gates; a gate for which `value` returns `None` has its default.
     #[must_use]
     pub fn named(mut value: impl FnMut(&str) -> Option<bool>) -> Self {
         let mut gates = Self::default();

@@ -1,7 +1,8 @@
-//! Heads that lose to quota that is only reserved for others stand aside for the rest of a plan (`docs/departures/0012-losers-stand-aside.md`).
+//! A head that loses quota only because the quota is reserved for other heads stands aside for the rest of a plan
+//! (`docs/departures/0012-losers-stand-aside.md`).
 //!
-//! A head may fit and still lose in each cycle: to the claim of a preemptor whose victims are leaving, or to the quota that the head of a
-//! strict queue keeps. Kueue tries such a head again and again, and never a workload behind it.
+//! A head may fit and still lose in each cycle: to the claim of a preemptor whose victims are leaving, or to the quota that the head of a strict queue keeps.
+//! Kueue tries such a head again and again, and never tries a workload behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +10,16 @@ use crate::cycle::report::Report;
 use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId};
 
-/// The classes that stand aside in a plan.
+/// The classes of equals that stand aside in a plan, by root of the cohort tree.
 #[derive(Default)]
 pub(crate) struct Aside {
     by_root: BTreeMap<NodeId, BTreeSet<(QueueId, ClassId)>>,
-    /// Roots where something has moved since a class there stood aside.
+    /// Roots of cohort trees in which something has changed since a class stood aside there.
     moved: BTreeSet<NodeId>,
 }
 
 impl Aside {
-    /// Notes that something moved in a tree: its classes that stand aside are tried once more before the plan ends.
+    /// Records that something changed in a cohort tree: the classes that stand aside there are tried once more before the plan ends.
     pub(crate) fn note_move(&mut self, root: NodeId) {
         if self.by_root.contains_key(&root) {
             self.moved.insert(root);
@@ -27,8 +28,8 @@ impl Aside {
 }
 
 impl World {
-    /// Lets workloads behind heads that are held up have their turn, in a tree in which nothing moves any more. Equal workloads lose alike, so a
-    /// class goes as one. Returns true if there was one. Costs the heads of the tree.
+    /// Lets the workloads behind heads that are held up be tried, in a cohort tree in which nothing changes any more. A whole class of equals stands aside,
+    /// because equal workloads lose alike. Returns true if a class stood aside. The cost is the number of heads of the tree.
     pub(crate) fn send_aside(&mut self, root: NodeId, report: &Report, aside: &mut Aside) -> bool {
         if !self.options.departures.stand_aside {
             return false;
@@ -44,7 +45,7 @@ impl World {
         sent
     }
 
-    /// Lets the classes of a tree that stand aside be tried again if something has moved since; returns true if there was one.
+    /// Lets the classes of a cohort tree that stand aside be tried again if something has changed since; returns true if there was such a class.
     pub(crate) fn call_back(&mut self, root: NodeId, aside: &mut Aside) -> bool {
         let classes = if aside.moved.remove(&root) { aside.by_root.remove(&root) } else { None };
         let classes = classes.unwrap_or_default();
@@ -54,7 +55,7 @@ impl World {
         !classes.is_empty()
     }
 
-    /// Ends the plan: the next one begins with the classes that stood aside.
+    /// Ends the plan: the classes that stood aside are tried first in the next plan.
     pub(crate) fn call_all_back(&mut self, aside: Aside) {
         for (queue, class) in aside.by_root.into_values().flatten() {
             self.store.queues[queue].pending.wake_class(class);

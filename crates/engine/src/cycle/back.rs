@@ -11,9 +11,9 @@ use crate::world::store::{Phase, Place, UNSURE};
 /// The end of a head's scan over flavors.
 struct ScanEnd {
     class: ClassId,
-    /// True if there are flavors to be tried at once.
+    /// True if there are flavors that the next scan can try at once.
     goes_on: bool,
-    /// Number of scans after which it ends.
+    /// Number of scans after which the round of scans ends.
     most: usize,
 }
 
@@ -38,12 +38,12 @@ impl World {
             self.stay(queue, id);
             let root = self.tree.root(self.store.queues[queue].node);
             if scan.goes_on {
-                // A round that may have missed something is followed by a full one.
+                // A round of scans that may have missed something is followed by a full round, so the bound is two rounds.
                 let rounds = scan.most.saturating_mul(2).saturating_add(1);
                 let known = report.scanning.entry(root).or_default();
                 *known = rounds.max(*known);
             }
-            // Quota that a preemptor had freed for itself is not for the workloads behind it.
+            // Workloads behind the head may not use quota that a preemptor had freed for itself.
             if !is_strict && !waits && requeue != Requeue::PendingPreemption {
                 report.held_up.entry(root).or_default().push((queue, id));
             }
@@ -54,7 +54,7 @@ impl World {
         if requeue == Requeue::PendingPreemption {
             let pending = &mut self.store.queues[queue].pending;
             pending.preemptor = Some(id);
-            // No workload goes first in a strict queue, not even one that did before the queue became strict.
+            // In a strict queue no workload goes before the order of the queue, not even a workload that was first before the queue became strict.
             pending.sticky = (!is_strict).then_some(id);
         }
         self.changed_queues.insert(queue);
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Keeps the progress of a head's scan over flavors for its next scan. `None` where there is no such workload.
+    /// Keeps the progress of a head's scan over flavors for its next scan. Returns `None` if there is no such workload.
     fn end_scan(&mut self, entry: &mut Entry) -> Option<ScanEnd> {
         let Entry { queue, workload: id, assignment, requeue, scans_anew, .. } = entry;
         if *scans_anew {
@@ -78,11 +78,12 @@ impl World {
         let (began, scans) = (assignment.progress.began, assignment.progress.scans);
         let class = self.store.workload(*id)?.class;
         let most = queue.most_scans(self.store.classes[class].pod_sets.len());
-        // Scans over several flavor groups end after as many scans as there are combinations of flavors.
-        // Without FlavorFungibility no scan continues an earlier one, whatever progress is recorded.
+        // Scans over several resource groups end after as many scans as there are combinations of flavors.
+        // Without FlavorFungibility no scan continues an earlier scan, whatever progress is recorded.
         let is_over = !self.options.gates.flavor_fungibility || scans >= most;
         let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
-        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free: scan all of them before parking.
+        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free. In this case all flavors are scanned before the
+        // head is parked.
         let resumed = self.options.departures.scan_over && assignment.resumed && *requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;
         let keeps = !missed && (goes_on || assignment.progress.waits);
@@ -103,11 +104,11 @@ impl World {
         let root = self.tree.root(self.store.queues[queue].node);
         match requeue {
             Requeue::NoRoom if self.options.gates.park_equals => {
-                // The other members of its class get a notice; the head has a verdict of its own.
+                // The other members of the class get a notice; the head has a verdict of its own.
                 if self.class_it_waits_in(id).is_none() {
                     self.push(queue, id);
                 }
-                // Notices are added one by one: appending a set would rebuild the set of all notices.
+                // Notices are added one by one, because appending a set would rebuild the set of all notices.
                 let told = self.store.queues[queue].pending.park(class, reason);
                 if self.is_fickle(queue, class) {
                     self.store.queues[queue].pending.fickle.insert(class);
@@ -120,7 +121,7 @@ impl World {
         }
     }
 
-    /// Puts a head back into its class, or leaves it there.
+    /// Puts a head back into its class of equals, or leaves the head there.
     fn stay(&mut self, queue: QueueId, id: WorkloadId) {
         match self.class_it_waits_in(id) {
             Some(class) => self.store.queues[queue].pending.stay(class, id),

@@ -1,7 +1,6 @@
-//! A claim is the quota that a preemptor had freed for itself: the flavors of all its pod sets, their counts, and its victims. The claim is
-//! kept until the preemptor starts, or could not start with it even after the last victim has left. Kueue looks anew in each cycle instead.
-//! A new search may find other flavors or other victims than the ones that are leaving, and then the quota of the first victims is free for any
-//! workload.
+//! A claim is the quota for which a preemptor issued preemptions: the flavors of all its pod sets, their counts, and the victims. The claim is kept until the
+//! preemptor starts, or until the preemptor could not start even after its last victim has left. Kueue searches again in each cycle instead. A new search may
+//! find other flavors or other victims than the victims that are leaving, and then the quota of the first victims is free for any workload.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ impl Leaver {
         Some(Self { uid, reason: target.reason, gives_up: target.gives_up })
     }
 
-    /// The preemption that is still under way; `None` when the victim is gone or stays after all.
+    /// The preemption, if it is still under way; `None` when the victim is gone or is not leaving any more.
     fn target(&self, store: &Store) -> Option<Target> {
         let workload = store.by_uid.get(&*self.uid).copied()?;
         let held = store.workload(workload)?.held()?;
@@ -40,7 +39,7 @@ impl Leaver {
     }
 }
 
-/// The assignment that fits once the targets have left; returns the targets as an error when it does not fit even then.
+/// The assignment that fits when the targets have left. Returns the targets as an error if the request does not fit even then.
 fn once_gone(
     store: &Store,
     tree: &mut Tree,
@@ -59,15 +58,15 @@ fn once_gone(
 }
 
 impl Workload {
-    /// Whether the workload waits for quota that it had freed.
+    /// Whether the workload waits for quota for which it issued preemptions.
     pub(crate) fn has_claim(&self) -> bool {
         self.progress.as_ref().is_some_and(|progress| progress.claim.is_some())
     }
 }
 
 impl World {
-    /// Nomination by a claim: a start, or a wait for victims that are still leaving. `None` when the claim can no longer become a fit, and the
-    /// workload has to look anew. Costs up to three assignments without a search for victims.
+    /// Nominates a workload by its claim: the workload starts, or waits for victims that are still leaving. Returns `None` if the workload can no longer start
+    /// with the claim and has to search for flavors and victims again. The cost is up to three assignments without a search for victims.
     pub(crate) fn nominate_claim(&mut self, queue: QueueId, id: WorkloadId, claim: &Claim) -> Option<Nomination> {
         let workload = self.store.workload(id)?;
         let request = Request::of(&self.store, &self.options, workload, queue);
@@ -80,7 +79,7 @@ impl World {
         let found = match once_gone(&self.store, &mut self.tree, &request, own) {
             Ok(found) => Some(found),
             Err(own) => {
-                // Another preemptor may have started with the claimed quota. The victims of that preemptor may still be leaving.
+                // Another preemptor may have started with the claimed quota, and the victims of that preemptor may still be leaving.
                 let all = self.all_leaving(queue, own);
                 once_gone(&self.store, &mut self.tree, &request, all).ok()
             }
@@ -88,13 +87,13 @@ impl World {
         let (mut then, targets) = found?;
         then.held_to = Some(Mode::Preempt);
         for (then, now) in then.pod_sets.iter_mut().zip(now.pod_sets) {
-            // The message does not say that other flavors are excluded by the claim.
+            // Reasons about flavors that the claim excludes are left out of the message.
             then.reasons = now.reasons.into_iter().filter(|why| !matches!(why, Why::Unpinned(..))).collect();
         }
         Some((then, targets))
     }
 
-    /// The targets, and all other workloads in the tree of a queue that were evicted and still hold quota.
+    /// The targets, and all other workloads in the cohort tree of a queue that were evicted and still hold quota.
     fn all_leaving(&self, queue: QueueId, mut targets: Vec<Target>) -> Vec<Target> {
         let root = self.tree.root(self.store.queues[queue].node);
         let own: BTreeSet<WorkloadId> = targets.iter().map(|target| target.workload).collect();
@@ -109,14 +108,14 @@ impl World {
         targets
     }
 
-    /// Whether a head issued preemptions and waits for its victims. A head that gave up its claim waits for no victims any more: it comes after
-    /// heads whose victims have left, and keeps no quota from them.
+    /// Whether a head issued preemptions and waits for its victims. A head that gave up its claim no longer waits for victims: it comes after heads whose
+    /// victims have left, and keeps no quota from these heads.
     pub(crate) fn is_waiting(&self, entry: &Entry) -> bool {
         let claims = entry.assignment.progress.claim.is_some() || !self.options.departures.claims;
         claims && self.store.queues[entry.queue].pending.preemptor == Some(entry.workload)
     }
 
-    /// Notes the victims that an entry waits for: its own, or for a deferred fit all victims of the cycle in its tree.
+    /// Records the victims that a head waits for: its own victims, or for a deferred fit all victims of the cycle in its cohort tree.
     pub(crate) fn await_victims(&self, entry: &mut Entry, run: &Run) {
         if !self.options.departures.claims {
             entry.scans_anew = true;

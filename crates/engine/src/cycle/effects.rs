@@ -1,4 +1,4 @@
-//! Effects of a decision on the accounting: usage reserved for the rest of the cycle, evictions, admissions.
+//! Effects of a decision on the quota: usage that is reserved for the rest of the cycle, evictions, admissions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::world::ids::QueueId;
 use crate::world::store::{Held, Place};
 
 impl World {
-    /// Reserves usage for the rest of the cycle.
+    /// Reserves usage of a queue for the rest of the cycle.
     fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
         let node = self.store.queues[queue].node;
         self.tree.add(node, &usage);
         run.booked.push((queue, usage));
     }
 
-    /// Keeps quota from later entries for a head that needs preemption but finds no victims, if its queue cannot always reclaim its quota or the
-    /// head waits for its victims.
+    /// Keeps quota from later heads for a head that needs preemption but finds no victims, if its queue cannot always reclaim its quota or the head waits for
+    /// its victims.
     pub(crate) fn reserve(&mut self, entry: &Entry, run: &mut Run) {
         let queue = &self.store.queues[entry.queue];
         let can_always_reclaim =
@@ -35,13 +35,13 @@ impl World {
         }
     }
 
-    /// Keeps quota from later entries for a head that is not admitted yet.
+    /// Keeps quota from later heads for a head that is not admitted yet.
     pub(crate) fn keep(&mut self, entry: &Entry, run: &mut Run) {
         let usage = self.kept(entry.queue, &entry.assignment, &entry.targets);
         self.book(entry.queue, usage, run);
     }
 
-    /// Usage that is kept for a head: its full usage, or the part within its queue's limits if it needs preemption and has no victims.
+    /// Usage that is kept for a head: its full usage, or only the part within its queue's limits if the head needs preemption and has no victims.
     pub(crate) fn kept(&self, queue: QueueId, assignment: &Assignment, targets: &[Target]) -> Usage {
         if assignment.mode() != Mode::Preempt || !targets.is_empty() {
             return assignment.usage.clone();
@@ -54,7 +54,7 @@ impl World {
                 (true, limit) => plus(cell.nominal, limit).saturating_sub(cell.usage),
                 (false, _) => cell.nominal.saturating_sub(cell.usage),
             };
-            // For a head that borrows, the amount is negative where the queue is above its limit; that shows at the queue alone.
+            // For a head that borrows, the amount is negative if the queue is above its limit; the negative amount has an effect at the queue alone.
             let least = if assignment.borrowing > 0 { Units::MIN } else { 0 };
             (*key, (*value).min(bound).max(least))
         };
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The eviction of a target, in words; `None` when it holds no quota.
+    /// The eviction of a target as an [`Eviction`], with the paths of both queues; `None` if the target holds no quota.
     pub(crate) fn eviction(&self, preemptor: &str, preemptor_path: &str, target: &Target) -> Option<Eviction> {
         let victim = self.store.workload(target.workload)?;
         let node = self.store.queues[victim.held()?.queue].node;
@@ -122,7 +122,7 @@ impl World {
             }
         };
         let flavors_considered = entry.assignment.considered(&self.store, asked);
-        // A check for all flavors does not apply to a workload without flavors.
+        // A check for all flavors does not apply to a workload that is given no flavors.
         let applies = |flavors: &BTreeSet<String>| {
             pod_sets.iter().any(|set| set.flavors.values().any(|f| flavors.is_empty() || flavors.contains(f)))
         };
@@ -157,7 +157,7 @@ impl World {
         );
     }
 
-    /// Full usage of an entry whose `usage` is only the part beyond the slice that it replaces.
+    /// Full usage of an entry whose field `usage` is only the part beyond the old slice that it replaces.
     fn whole(&self, entry: &Entry) -> Usage {
         let mut whole = Usage::new();
         for (resource, flavor, value) in entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given()) {

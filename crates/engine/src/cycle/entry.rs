@@ -1,4 +1,4 @@
-//! A head in its cycle.
+//! A head of a queue and its state in a cycle.
 
 use crate::assign::assignment::Assignment;
 use crate::cycle::nominate::Nomination;
@@ -13,7 +13,7 @@ pub(crate) struct Entry {
     pub(crate) assignment: Assignment,
     pub(crate) targets: Vec<Target>,
     pub(crate) requeue: Requeue,
-    /// True if its next scan over flavors begins at the first flavor.
+    /// True if the head's next scan over flavors begins at the first flavor.
     pub(crate) scans_anew: bool,
     pub(crate) verdict: Option<Finding>,
 }

@@ -1,11 +1,11 @@
-//! The outcome for a head that issued preemptions, as in Kueue.
+//! The outcome for a head that issued preemptions, as Kueue defines it.
 
 use crate::cycle::outcome::Outcome;
 
-/// Preemptions that a head issued.
+/// The preemptions that a head issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Issued {
-    /// Number of workloads that are leaving for the preemptor, including those that another head evicted.
+    /// Number of workloads that are leaving for the preemptor, including workloads that another head evicted.
     pub preempted: usize,
     /// Number of workloads that could not be evicted.
     pub failed: usize,
@@ -22,19 +22,19 @@ impl Issued {
         }
     }
 
-    /// Whether its next scan over flavors begins at the first one: victims that leave may make the first flavor fit.
+    /// Whether the head's next scan over flavors begins at the first flavor: always, because victims that leave may make the first flavor fit.
     #[must_use]
     pub const fn scans_anew(self) -> bool {
         true
     }
 
-    /// Message for the head: `unfit`, the reason why it is not a plain fit, and the preemptions.
+    /// Message for the head: `unfit`, the reason why the head is not a plain fit, followed by the part about preemptions.
     #[must_use]
     pub fn told(self, unfit: String) -> String {
         unfit + &self.suffix()
     }
 
-    /// The part of the message about preemptions.
+    /// The part of the head's message that is about preemptions.
     #[must_use]
     pub fn suffix(self) -> String {
         match self.outcome() {

@@ -1,4 +1,4 @@
-//! Nomination: the assignment that a head could have now, its victims, and its reduced size under partial admission.
+//! Nomination: the assignment that a head could have now, the victims that it needs, and its reduced size under partial admission.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use crate::quota::tree::Tree;
 use crate::world::ids::{CellId, QueueId, WorkloadId};
 use crate::world::store::{PodSet, Progress, Store, Workload};
 
-/// An assignment and the victims it needs.
+/// An assignment and the victims that the assignment needs.
 pub(crate) type Nomination = (Assignment, Vec<Target>);
 
-/// The query for victims: the cells that lack quota, and the usage of the assignment; the resource pods only if `pods_count`.
+/// The query for victims: the cells that lack quota, and the usage of the assignment; the resource `pods` is included only if `pods_count` is true.
 pub(crate) fn contested(store: &Store, assignment: &Assignment, pods_count: bool) -> (Vec<CellId>, Usage) {
     let choices = assignment.pod_sets.iter().flat_map(|pod_set| &pod_set.choices);
     let lacking = choices.filter(|choice| choice.mode == Mode::Preempt);
@@ -31,18 +31,18 @@ pub(crate) fn contested(store: &Store, assignment: &Assignment, pods_count: bool
     (needs, assignment.usage.iter().filter(|(cell, value)| *value != 0 && counts(*cell)).copied().collect())
 }
 
-/// Looks for room for workloads.
+/// Finds assignments and victims for workloads.
 pub(crate) struct Nominator<'a> {
     pub(crate) store: &'a Store,
     pub(crate) tree: &'a mut Tree,
     pub(crate) options: &'a Options,
-    /// Workloads that are not to be preempted: victims whose usage is out of the tree already, workloads that eviction history protects, and
-    /// workloads admitted in this cycle.
+    /// Workloads that are not to be preempted: victims whose usage is already out of the tree, workloads that eviction history protects, and workloads that
+    /// were admitted in this cycle.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
 }
 
 impl Nominator<'_> {
-    /// Full size first; reduced only when full size is neither a fit nor has victims.
+    /// Nominates the workload in full size; a reduced size is tried only if the full size neither fits nor has victims.
     pub(crate) fn nominate(
         &mut self,
         workload: &Workload,
@@ -69,7 +69,7 @@ impl Nominator<'_> {
             let mut breach = full.breach;
             let reduced = partial::search(&counts, |counts| {
                 let assignment = self.assign(workload, queue, Some(counts), progress, pins);
-                // The scan of a smaller size may reach a group whose first flavors are skipped, although the scan of the full size did not.
+                // The scan of a smaller size may reach a resource group whose first flavors are skipped, although the scan of the full size did not reach it.
                 full.resumed |= assignment.resumed;
                 match assignment.mode() {
                     Mode::Fit => Some((assignment, Vec::new())),
@@ -81,7 +81,7 @@ impl Nominator<'_> {
                     Mode::NoFit | Mode::DeferredFit => None,
                 }
             });
-            // A refused set of victims is a fault, whatever the search finds in the end.
+            // A set of victims that was refused is a fault and is reported, whatever the search finds in the end.
             if let Some((assignment, targets)) = reduced {
                 return (Assignment { breach, ..assignment }, targets);
             }
@@ -90,8 +90,8 @@ impl Nominator<'_> {
         (full, Vec::new())
     }
 
-    /// The assignment from the first flavor on, and its counts if they are reduced. Full size is used if it fits or has victims; otherwise the
-    /// smallest accepted size, which has the smallest request.
+    /// The assignment with a scan from the first flavor on, and its counts if they are reduced. The full size is used if it fits or has victims; otherwise the
+    /// smallest accepted size, which has the smallest request, is used.
     pub(crate) fn in_brief(&mut self, workload: &Workload, queue: QueueId) -> (Assignment, Option<Vec<i64>>) {
         let full = self.assign(workload, queue, None, None, None);
         let least = if full.mode() == Mode::Fit { None } else { self.least(workload, queue) };
@@ -106,7 +106,7 @@ impl Nominator<'_> {
         (self.assign(workload, queue, Some(&least), None, None), Some(least))
     }
 
-    /// Whether partial admission may reduce the workload: a pod set has `minCount`. A replacement slice is never reduced.
+    /// Whether partial admission may reduce the workload: a pod set must have `minCount`. A replacement slice is never reduced.
     fn may_shrink(&self, workload: &Workload, queue: QueueId) -> bool {
         let pod_sets = &self.store.classes[workload.class].pod_sets;
         self.options.partial_admission
@@ -134,7 +134,7 @@ impl Nominator<'_> {
         self.assign_as(workload, queue, &Request { counts, progress, pins, ..request })
     }
 
-    /// The assignment for a request, with preemption where the search finds victims.
+    /// The assignment for a request, with preemption if the search finds victims.
     pub(crate) fn assign_as(&mut self, workload: &Workload, queue: QueueId, request: &Request<'_>) -> Assignment {
         let ask = Ask::of(self.store, workload, queue, self.gone, self.options);
         let options = self.options;
@@ -146,7 +146,7 @@ impl Nominator<'_> {
 
     fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {
         let pods_count = self.options.departures.pods_count;
-        // With one cell in all, the search for that cell was this very search.
+        // If the assignment has only one cell, the search for this cell has already been this very search, and found no victims.
         if let ([pod_set], [_]) = (assignment.pod_sets.as_slice(), assignment.usage.as_slice())
             && let [choice] = pod_set.choices.as_slice()
             && choice.hopeless

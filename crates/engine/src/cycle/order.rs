@@ -1,5 +1,5 @@
-//! The order in which a cycle processes its heads, as in Kueue: sorted once, or under fair sharing by a tournament over the cohort tree that
-//! is repeated after each head.
+//! The order in which a cycle processes its heads, as in Kueue. Without fair sharing the heads are sorted once; with fair sharing a tournament over the cohort
+//! tree is repeated after each head.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -14,16 +14,16 @@ use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::{NodeId, QueueId};
 use crate::world::store::Store;
 
-/// Values that decide between heads, besides shares.
+/// Values of a head, besides shares, that decide the order of heads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nominee<N = Arc<str>> {
-    /// The tie break between equals: the smaller one goes first.
+    /// The tie-break between equal heads: the head with the smaller tie goes first.
     pub tie: N,
-    /// Height of the subtree that it borrows from.
+    /// Height of the subtree of the cohort tree from which the head borrows.
     pub borrowing: u32,
-    /// True if it issued preemptions before and waits for them.
+    /// True if the head issued preemptions before and waits for its victims.
     pub preemptor: bool,
-    /// Effective priority, with the points for waiting.
+    /// Effective priority of the head, with the points for waiting.
     pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
@@ -41,7 +41,8 @@ impl<N: Ord> Nominee<N> {
         if gates.prioritize_preemptors { other.preemptor.cmp(&self.preemptor) } else { Ordering::Equal }
     }
 
-    /// Classical order: waiting preemptors (if the gate is on), less borrowing, higher priority, older, then the tie break.
+    /// Compares two heads in the classical order: waiting preemptors first (if the gate is on), then less borrowing, higher priority, older, then the
+    /// tie-break.
     #[must_use]
     pub fn compare(&self, other: &Self, gates: &Gates) -> Ordering {
         self.by_preemptor(other, gates)
@@ -50,7 +51,7 @@ impl<N: Ord> Nominee<N> {
     }
 }
 
-/// A name that is compared in full only where the first bytes are equal.
+/// A name that is compared in full only if the first bytes are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name<'a> {
     start: u64,
@@ -63,17 +64,17 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Values that decide between two heads at one cohort: the child on the path of each, with the head's usage added.
+/// Values that decide between two heads that meet at a cohort: about the child of the cohort on the path to each head's queue, with the head's usage added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Share of the child below the cohort.
     pub share: Share,
-    /// True if that child exceeds its quota in a flavor and resource that the head asks for.
+    /// True if the child exceeds its quota in a flavor and resource that the head requests.
     pub borrows_requested: bool,
 }
 
 impl Standing {
-    /// The values of a child with that share and above its quota in the cells `borrowed`, for a head that asks for `requested`.
+    /// The values of a child whose share is `share` and that exceeds its quota in the cells `borrowed`, for a head that requests `requested`.
     #[must_use]
     pub fn new(share: Share, borrowed: &[FlavorResource], requested: &BTreeMap<FlavorResource, Amount>) -> Self {
         let requested = requested.iter().map(|(cell, value)| (cell, units(*value)));
@@ -91,20 +92,20 @@ pub fn compare_standing(a: (&Nominee, Standing), b: (&Nominee, Standing), gates:
         .then_with(|| a.0.by_age(b.0, gates))
 }
 
-/// A head in the tournament.
+/// A head in the tournament of fair sharing.
 pub(crate) struct Contender<E> {
     entry: E,
     nominee: Nominee,
     usage: Usage,
-    /// Root to queue.
+    /// Nodes of the cohort tree from the root to the head's queue.
     path: Vec<NodeId>,
-    /// Per node of the path but the last: the values of the node below it. Empty when they have to be computed.
+    /// For each node of the path but the last: the values of the node below it. The list is empty while these values are still to be computed.
     standings: Vec<Standing>,
 }
 
-/// The heads that are still to be processed, by tree.
+/// The heads that are still to be processed, by cohort tree.
 pub(crate) struct Tournament<E> {
-    /// Contenders of a tree, sorted by path, so that contenders of a subtree are adjacent.
+    /// Contenders of each cohort tree, sorted by path, so that contenders of a subtree are adjacent.
     trees: BTreeMap<NodeId, Vec<Contender<E>>>,
 }
 
@@ -125,7 +126,8 @@ impl<E> Tournament<E> {
         Self { trees }
     }
 
-    /// Takes out the next head. Costs the heads of its tree, and the shares along the paths of heads whose subtree changed.
+    /// Takes the next head out of the tournament. The cost is the number of heads of its cohort tree, and the shares along the paths of the heads whose subtree
+    /// changed.
     pub(crate) fn next(&mut self, store: &Store, tree: &mut Tree, gates: &Gates) -> Option<E> {
         let mut first = self.trees.first_entry()?;
         let contenders = first.get_mut();
@@ -134,7 +136,7 @@ impl<E> Tournament<E> {
         }
         let winner = winner(contenders, 0, 0, gates);
         let taken = contenders.remove(winner);
-        // Usage shows in shares only below the root, so the values of other branches stay valid.
+        // Usage changes shares only below the root, so the values of other branches below the root stay valid.
         let branch = taken.path.get(1).copied();
         for contender in contenders.iter_mut().filter(|c| c.path.get(1).copied() == branch) {
             contender.standings.clear();
@@ -159,7 +161,7 @@ impl<E> Contender<E> {
     }
 }
 
-/// Index of the winner among contenders whose paths agree up to `depth`; `offset` is the index of the first of them.
+/// Index of the winner among contenders whose paths agree up to `depth`; `offset` is the index of the first contender.
 fn winner<E>(contenders: &[Contender<E>], depth: usize, offset: usize, gates: &Gates) -> usize {
     let mut best: Option<(usize, &Contender<E>)> = None;
     let mut start: usize = 0;

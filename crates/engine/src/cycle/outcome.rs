@@ -1,4 +1,4 @@
-//! The outcome of a head's cycle, and the place of the head after it.
+//! The outcome of a head's cycle, and the place of the head after the cycle.
 
 use crate::model::PendingReason;
 
@@ -6,32 +6,32 @@ use crate::model::PendingReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requeue {
     Admitted,
-    /// Parked with its class, or by itself if the gate `park_equals` is off.
+    /// The head is parked with its class of equals, or alone if the gate `park_equals` is off.
     NoRoom,
     /// Back at once.
     Retry,
-    /// Back at once, and it stays first while its victims leave.
+    /// The head is tried again at once, and stays first while its victims leave.
     PendingPreemption,
     /// Parked by itself.
     Park,
-    /// Parked until its namespace or queue changes.
+    /// The head is parked until its namespace or its queue changes.
     Mismatch,
 }
 
-/// The outcome of a head's cycle, which decides the place where it waits.
+/// The outcome of a head's cycle, which decides the place where the head waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The head was not nominated, for a reason without a name of its own.
+    /// The head was not nominated, for a reason that has no name in Kueue.
     Generic,
-    /// No flavor has room: it is parked with its equals.
+    /// No flavor has room: the head is parked with its class of equals.
     NoFit,
-    /// Preemption would help, but there are no candidates: parked with its equals.
+    /// Preemption would help, but there are no candidates: the head is parked with its class of equals.
     PreemptionNoCandidates,
-    /// The head was nominated and lost against others in the cycle.
+    /// The head was nominated and lost against other heads in the cycle.
     FailedAfterNomination,
     /// The head's namespace does not match the queue.
     NamespaceMismatch,
-    /// The head issued preemptions and stays first.
+    /// The head issued preemptions and stays first in its queue.
     PendingPreemption,
     /// Preemptions of the head could not be issued.
     PreemptionFailed,
@@ -40,7 +40,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Kueue's word for it, empty for the one without a name.
+    /// Kueue's name of the outcome; empty for `Generic`, which has no name in Kueue.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Outcome {
         }
     }
 
-    /// The place of the head after its cycle.
+    /// The place of the head after its cycle, given by the outcome.
     pub(crate) const fn requeue(self) -> Requeue {
         match self {
             Self::Generic | Self::PreemptionGated => Requeue::Park,

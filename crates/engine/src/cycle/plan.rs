@@ -1,4 +1,4 @@
-//! Planning: cycles back to back in memory until nothing is left to try.
+//! Planning: scheduling cycles run back to back in memory until no head is left to try.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, PodSet};
 
 impl World {
-    /// Runs cycles until no head can move any more or the limit is reached. Quota of planned admissions is charged already. Costs the heads
-    /// that are looked at.
+    /// Runs cycles until no head can change any more or the limit is reached. Quota of planned admissions is charged at once. The cost is the number of heads
+    /// that are tried.
     pub fn plan(&mut self, now: Millis, limits: Limits) -> Plan {
         self.plan_cycles(now, limits, u64::MAX)
     }
 
-    /// Like [`World::plan`] for a given number of cycles at most.
+    /// Plans like [`World::plan`], with at most `cycles` cycles.
     pub fn plan_cycles(&mut self, now: Millis, limits: Limits, cycles: u64) -> Plan {
         self.release_timers(now);
         self.release_stock(now);
         self.release_protected(now);
         self.settle(now);
-        // Trees may have been joined since they were marked.
+        // Cohort trees may have been joined since they were marked as live.
         self.live = self.live.iter().map(|node| self.tree.root(*node)).collect();
         let mut report = Report::default();
         let mut done: u64 = 0;
-        // Cycles in a row in which a tree only went on scanning flavors.
+        // Number of cycles in a row in which a cohort tree only continued to scan flavors.
         let mut idle: BTreeMap<NodeId, usize> = BTreeMap::new();
         let mut aside = Aside::default();
         let mut lines = self.lines();
@@ -69,7 +69,7 @@ impl World {
             lines.retain(|(root, _)| self.live.contains(root));
         }
         self.call_all_back(aside);
-        // A debug build fails for a search that breaks a rule.
+        // A debug build panics if a search chose victims that break a rule.
         debug_assert_eq!(self.refused_victims, 0, "chosen victims broke a rule: {:?}", report.findings);
         let verdicts = self.collect_verdicts(&mut report);
         let skipped = std::mem::take(&mut report.skipped_preemptions);
@@ -129,7 +129,7 @@ impl World {
     /// The verdicts on the heads that were not admitted.
     pub(crate) fn tell_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(report.findings.len());
-        // Heads of one tree often lose for the same reason, so its text is made once.
+        // Heads of one cohort tree often lose for the same reason, so the text of the reason is made once.
         let mut last: Option<(Said, Arc<[PodSet]>, Arc<str>)> = None;
         for id in std::mem::take(&mut report.leading) {
             let Some((reason, said)) = report.findings.remove(&id) else { continue };
@@ -152,8 +152,8 @@ impl World {
         verdicts
     }
 
-    /// Keeps a workload's message for its class, if the class is parked because of it: requests and numbers are the same for all members. A
-    /// closed preemption gate concerns one workload alone.
+    /// Keeps a workload's message for its class of equals, if the class is parked because of it: requests and numbers are the same for all members. A closed
+    /// preemption gate concerns one workload alone, so its message is not kept for the class.
     fn tell_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
         let is_of_all = self.options.departures.equals_told_why && reason != PendingReason::AdmissionGated;
         let Some(workload) = self.store.workload(id).filter(|_| is_of_all) else { return };
@@ -169,8 +169,8 @@ impl World {
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading })
     }
 
-    /// A self-check: counts parked workloads (a class of equals once) that would fit although nothing woke them, and wakes them. It must find
-    /// none. Costs all parked classes.
+    /// A self-check: counts parked workloads (a class of equals counts once) that would fit although nothing woke them, and wakes them. A correct engine has no
+    /// such workload. The cost is the number of all parked classes.
     pub fn sweep(&mut self, now: Millis) -> usize {
         self.release_timers(now);
         self.release_stock(now);
@@ -200,9 +200,9 @@ impl World {
         found
     }
 
-    /// Whether a class can come to fit because other workloads were admitted. That happens in two ways. Its pod sets compete for flavors: where
-    /// the first flavor is full, one pod set takes the next flavor and leaves the first one to another pod set. Or the scan goes on past a flavor
-    /// that fits by borrowing to one that needs preemption, until that one is too full even for preemption.
+    /// Whether a class of equals can come to fit because other workloads were admitted. There are two such cases. In the first case, its pod sets compete for
+    /// flavors: if the first flavor is full, one pod set takes the next flavor and leaves the first flavor to another pod set. In the second case, the scan
+    /// goes past a flavor that fits by borrowing to a flavor that needs preemption, until the latter flavor is too full even for preemption.
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
         let of_queue = &self.store.queues[queue];
         let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
@@ -211,13 +211,14 @@ impl World {
             && of_queue.groups.iter().any(|group| group.flavors.len() > 1)
     }
 
-    /// Whether a tree with new admissions has parked classes that an admission of other workloads may let fit ([`Self::is_fickle`]).
+    /// Whether a cohort tree with new admissions has parked classes that may fit because other workloads were admitted ([`Self::is_fickle`]).
     fn has_stirred(&self) -> bool {
         let queues = self.stirred.iter().flat_map(|root| self.tree.nodes[self.tree.root(*root)].queues.iter());
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
     }
 
-    /// Wakes fickle classes that fit now; returns true if there was one. Costs the fickle parked classes in trees where a workload was admitted.
+    /// Wakes fickle classes ([`Self::is_fickle`]) that fit now; returns true if there was such a class. The cost is the number of fickle parked classes in
+    /// cohort trees where a workload was admitted.
     fn rouse_fickle(&mut self) -> bool {
         let mut roused = false;
         for root in std::mem::take(&mut self.stirred) {

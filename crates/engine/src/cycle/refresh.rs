@@ -1,4 +1,4 @@
-//! The second look at a head when its turn in the cycle comes, as in Kueue: admissions and preemptions of earlier heads of the cycle count.
+//! The second check of a head when its turn in the cycle comes, as in Kueue: admissions and preemptions of earlier heads of the cycle count.
 
 use crate::assign::mode::Mode;
 use crate::cycle::entry::Entry;
@@ -11,8 +11,8 @@ use crate::world::World;
 use crate::world::beyond;
 
 impl World {
-    /// Whether the entry still fits when its victims and all earlier ones are gone. If an earlier head took one of its victims, looks for other
-    /// victims with the flavors held fixed, unless the entry only waits for victims that are leaving for it.
+    /// Whether the head still fits when its own victims and all earlier victims of the cycle are gone. If an earlier head took a victim of this head, `refresh`
+    /// searches other victims for the same flavors, unless the head only waits for victims that are already leaving for it.
     pub(crate) fn refresh(&mut self, entry: &mut Entry, run: &Run, report: &mut Report) -> bool {
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
         if overlaps && entry.assignment.held_to == Some(Mode::Preempt) {
@@ -42,7 +42,7 @@ impl World {
         drop(trial);
         assignment.held_to = (assignment.mode() == Mode::Fit).then_some(Mode::DeferredFit);
         assignment.progress = std::mem::take(&mut entry.assignment.progress);
-        // An earlier refusal is a fault, whatever is found now.
+        // An earlier refusal of victims is a fault and is kept, whatever is found now.
         assignment.breach = assignment.breach.or(entry.assignment.breach);
         entry.assignment = assignment;
         entry.targets = targets;
@@ -57,7 +57,7 @@ impl World {
         fits
     }
 
-    /// Whether eviction history protects a victim by now: the search ran before the evictions of this cycle.
+    /// Whether eviction history now protects a victim of the head: the search for victims ran before the evictions of this cycle.
     pub(crate) fn would_close_a_circle(&self, entry: &Entry, run: &Run) -> bool {
         if run.victims.is_empty() || entry.targets.is_empty() || entry.assignment.held_to.is_some() {
             return false;
@@ -81,7 +81,7 @@ impl World {
         if run.victims.is_empty() || !beside {
             return true;
         }
-        // Victims hold their quota until they have left: an admission now must fit beside them.
+        // Victims hold their quota until they have left, so an admission in this cycle must fit beside the victims.
         drop(trial);
         let mut trial = Trial::new(&mut self.tree);
         beyond::set_trials_aside(&self.store, &mut trial, entry.workload, entry.queue);

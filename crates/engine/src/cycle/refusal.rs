@@ -1,4 +1,4 @@
-//! Heads that are refused before nomination, and the namespaces that decide about that.
+//! Reasons to refuse a head before nomination, and the namespaces on which such a reason depends.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use crate::world::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, Store, Workload};
 
 impl World {
-    /// Whether the queue takes workloads of that namespace.
+    /// Whether the namespace selector of the queue selects the workload's namespace.
     pub(crate) fn is_selected(&self, queue: QueueId, workload: &Workload) -> bool {
         let Some(spec) = &self.store.queues[queue].spec else { return true };
         let Some(selector) = &spec.namespace_selector else { return false };
         if self.lacks_namespace(workload) {
             return false;
         }
-        // Mostly all namespaces are selected, and their labels need not be looked up.
+        // An empty selector, which is the most frequent one, selects all namespaces, so that the labels of the namespace need not be looked up.
         selector.0.is_empty() || {
             let nothing = BTreeMap::new();
             selects(selector, self.store.namespaces.get(self.store.namespace_of(workload)).unwrap_or(&nothing))
         }
     }
 
-    /// Whether the workload's namespace does not exist, as its LocalQueue notes.
+    /// Whether the workload's namespace does not exist, as its LocalQueue has recorded.
     pub(crate) fn lacks_namespace(&self, workload: &Workload) -> bool {
         self.store.local_queues[workload.local_queue].lacks_namespace
     }
 
-    /// Reason why a head is refused before nomination.
+    /// Reason why a head is refused before nomination; `None` if it is not refused.
     pub(crate) fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, Finding)> {
         let workload = self.store.workload(id)?;
         if workload.checks_failed {
@@ -46,7 +46,7 @@ impl World {
             let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
-        // A replacement slice does not add to the number of workloads.
+        // A replacement slice does not add to the number of workloads, so the limit does not apply to it.
         if let Some(JobLimit { most, source }) = self.store.queues[queue].reached_limit()
             && self.store.grows_from(workload, queue).is_none()
         {
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Removes a namespace: its remaining workloads are refused when they are looked at again.
+    /// Removes a namespace: its remaining workloads are refused when they are tried again.
     pub(crate) fn remove_namespace(&mut self, name: &str) {
         if self.store.namespaces.remove(name).is_none() {
             return;
@@ -95,8 +95,8 @@ impl World {
         }
     }
 
-    /// Tries workloads of a LocalQueue again whose namespace labels did not match. For a new namespace it also tries the workloads that were
-    /// refused for its absence, with the head of a strict queue, which stays there.
+    /// Tries workloads of a LocalQueue again whose namespace labels did not match. If the namespace is new, workloads that were refused because the namespace
+    /// was absent are tried again, too, with the head of a strict queue, which stayed in its queue.
     fn try_again_of(&mut self, id: LocalQueueId, is_new: bool) {
         let local_queue = &self.store.local_queues[id];
         let Some(queue) = local_queue.queue else { return };
@@ -115,7 +115,7 @@ impl World {
         self.try_again(retry);
     }
 
-    /// Tries workloads again whose namespace did not match, if `is_meant` returns true for them.
+    /// Tries workloads of a ClusterQueue again whose namespace did not match, if `is_meant` returns true for them.
     pub(crate) fn retry_mismatched(&mut self, id: QueueId, is_meant: impl Fn(&Self, &Workload) -> bool) {
         let mismatched = self.store.queues[id].pending.mismatched.iter().copied();
         let is_meant = |id: &WorkloadId| self.store.workload(*id).is_some_and(|workload| is_meant(self, workload));
@@ -136,7 +136,7 @@ impl Store {
         &self.local_queue_names.key(workload.local_queue).0
     }
 
-    /// Whether there is no such namespace. False while no namespace is known at all: every cluster has some.
+    /// Whether the namespace `namespace` does not exist. The result is false while no namespace is known at all, because every cluster has namespaces.
     pub(crate) fn lacks(&self, namespace: &str) -> bool {
         !self.namespaces.is_empty() && !self.namespaces.contains_key(namespace)
     }
@@ -145,14 +145,14 @@ impl Store {
         self.local_queues.ids().filter(|id| self.local_queue_names.key(*id).0 == namespace).collect()
     }
 
-    /// Notes at LocalQueues whether their namespace exists, so that no head has to look it up.
+    /// Records at LocalQueues whether their namespace exists, so that no head has to look up the namespace.
     fn mark_lacking(&mut self, ids: impl Iterator<Item = LocalQueueId>) {
         for id in ids {
             self.local_queues[id].lacks_namespace = self.lacks(&self.local_queue_names.key(id).0);
         }
     }
 
-    /// Faults of LocalQueues whose note about their namespace is wrong.
+    /// Error messages about LocalQueues whose record about their namespace is wrong.
     pub(crate) fn misled(&self) -> impl Iterator<Item = String> + '_ {
         let is_known = |id: &LocalQueueId| self.local_queue_names.get(self.local_queue_names.key(*id)) == Some(*id);
         let known = self.local_queues.ids().filter(is_known);

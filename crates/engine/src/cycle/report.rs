@@ -10,26 +10,26 @@ use crate::explain::why::Finding;
 use crate::model::{Admission, Eviction, PodSetAssignment};
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 
-/// Results of cycles, for the plan.
+/// Results of the cycles of a plan, collected for the plan.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) admissions: Vec<Admission>,
     pub(crate) evictions: Vec<Eviction>,
-    /// Last finding per workload, with the order in which they came.
+    /// The last finding about each workload.
     pub(crate) findings: FxHashMap<WorkloadId, Finding>,
     pub(crate) leading: Vec<WorkloadId>,
-    /// Number of heads that were looked at.
+    /// Number of heads that the cycles tried.
     pub(crate) heads: u64,
-    /// Roots where something moved in the last cycle, or a head had no turn.
+    /// Roots of cohort trees in which the last cycle changed something, or in which a head was not processed.
     pub(crate) moved: BTreeSet<NodeId>,
-    /// Roots where a head goes on with the next flavor, each with the number of scans that it may make.
+    /// Roots of cohort trees in which a head continues with the next flavor, each with the number of scans that the head may make.
     pub(crate) scanning: BTreeMap<NodeId, usize>,
-    /// By root: heads that stay first in queues although the workloads behind them should not have to wait.
+    /// Heads that stay first in their queues although the workloads behind them should not have to wait, by root of the cohort tree.
     pub(crate) held_up: BTreeMap<NodeId, Vec<(QueueId, WorkloadId)>>,
-    /// Last assignment of each class, by id and in words.
+    /// Last assignment of each class of equals, by ids and in words.
     pub(crate) given: FxHashMap<ClassId, (Vec<Given>, Arc<[PodSetAssignment]>)>,
-    /// Heads that lost against others with their victims: skips per queue, for metrics.
+    /// Number of heads that needed preemption and lost against other heads, by queue, for metrics.
     pub(crate) skipped_preemptions: BTreeMap<QueueId, u32>,
-    /// Searches repeated because victims were taken already: queue and result.
+    /// Number of searches for victims that were repeated because earlier heads had taken victims, by queue and result.
     pub(crate) recomputed: BTreeMap<(QueueId, &'static str), u32>,
 }

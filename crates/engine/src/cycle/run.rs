@@ -8,11 +8,11 @@ use crate::world::ids::{QueueId, WorkloadId};
 
 /// State of one cycle.
 pub(crate) struct Run {
-    /// Victims chosen so far, each with its target: eviction or surplus pods.
+    /// Victims that heads of this cycle have chosen so far, each with its target: eviction or surplus pods.
     pub(crate) victims: BTreeMap<WorkloadId, Target>,
-    /// Workloads admitted in this cycle: none of them is a victim before the next cycle.
+    /// Workloads that were admitted in this cycle: none of them is a victim before the next cycle.
     pub(crate) admitted: Vec<WorkloadId>,
-    /// Usage reserved for the rest of the cycle only.
+    /// Usage that is reserved only for the rest of the cycle.
     pub(crate) booked: Vec<(QueueId, Usage)>,
     /// Number of admissions at which the cycle stops.
     pub(crate) room: usize,

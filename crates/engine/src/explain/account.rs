@@ -1,5 +1,5 @@
-//! The full account of a workload, per flavor and resource: the request, the free quota, the workloads that hold the rest, whether each of
-//! them may be preempted for it, and the change that would help. The condition's message is its short form.
+//! The full account of a workload, for each flavor and resource: the request, the free quota, the workloads that hold the rest of the quota, whether each
+//! holder may be preempted for the workload, and the change that would help. The message of the workload's condition is a short form of the account.
 
 mod cells;
 mod obstacle;
@@ -14,7 +14,7 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{Phase, Place};
 pub use rights::Right;
 
-/// A workload that holds quota of a flavor and resource that another workload asks for.
+/// A workload that holds quota of a flavor and resource that the workload of the account requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// Workload UID.
@@ -25,36 +25,36 @@ pub struct Holding {
     pub amount: Amount,
     /// Effective priority of the holder.
     pub priority: i64,
-    /// Rule by which it may or may not be preempted.
+    /// Rule by which the holder may or may not be preempted.
     pub right: Right,
 }
 
-/// The change that would let a workload have a flavor and resource.
+/// The change that would let a workload have the requested quota of a flavor and resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unblock {
     /// No change is needed.
     Nothing,
-    /// Other workloads have to release this amount in the cohort, where it is lent.
+    /// Other workloads have to release this amount in the cohort from which the queue can borrow it.
     Release(Amount),
-    /// Quota has to be raised by this much, or the request lowered.
+    /// Quota has to be raised by this amount, or the request has to be lowered by it.
     RaiseQuota(Amount),
     /// The workload's pods or the flavor have to change.
     ChangeRequirements,
-    /// Workloads that were evicted have to leave: they hold enough, and no other workload waits for their quota.
+    /// Workloads that were evicted have to leave: their quota is enough, and no other workload waits for it.
     EvictedLeave,
-    /// The workload was evicted itself: its pods have to stop. That frees its quota, and then it waits for quota again.
+    /// The workload itself was evicted, and its pods have to stop. When they have stopped, its quota is free, and the workload waits for quota again.
     PodsStop,
     /// The head of the queue, with this uid, blocks the workloads behind it: the head has to start or to be deleted.
     HeadGoes(String),
-    /// The workload would fit, but its quota is kept for other workloads of its queue or cohort: they have to start or to be deleted.
+    /// The workload would fit, but its quota is kept for other workloads of its queue or cohort, which have to start or to be deleted.
     RoomIsKept,
-    /// The stock-out of its flavor has to end.
+    /// The stock-out of the flavor has to end.
     Restock,
     /// The LocalQueue or ClusterQueue of the workload is missing, stopped or inactive, and has to admit again.
     QueueResumes,
-    /// The back-off of the workload has to end; it ends at this time.
+    /// The requeue back-off of the workload has to end; the value is the time of its end.
     BackOffEnds(Millis),
-    /// A gate, a hold or a limit on the workload itself has to end. The workload's condition says which.
+    /// A gate, a hold or a limit on the workload itself has to end. The condition of the workload says which of them it is.
     HoldEnds,
     /// An admission check that failed has to be ready.
     CheckReady,
@@ -64,7 +64,7 @@ pub enum Unblock {
     LimitAllows,
 }
 
-/// One flavor and resource for one pod set.
+/// The account of one flavor and resource for one pod set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellAccount {
     /// Pod set.
@@ -73,30 +73,30 @@ pub struct CellAccount {
     pub flavor: String,
     /// Resource.
     pub resource: String,
-    /// Number of pods of this account. A workload with quota counts the pods that were given quota. A pending workload counts all its pods, or
-    /// its smallest accepted counts if all of them neither fit nor find victims.
+    /// Number of pods that the account covers. The account of a workload with quota covers the pods that were given quota. The account of a pending workload
+    /// covers all its pods, or its smallest accepted counts if all pods together neither fit nor find victims.
     pub pods: i64,
     /// Number of pods of the pod set.
     pub all_pods: i64,
-    /// Request of these pods. For a pending replacement slice, the part that its old slice does not hold yet.
+    /// Request of the pods that the account covers; for a pending replacement slice, the part that its old slice does not hold yet.
     pub asked: Amount,
-    /// Amount that earlier pod sets of the workload take of the same flavor and resource; all pod sets are judged together.
+    /// Amount that earlier pod sets of the workload take of the same flavor and resource, because all pod sets are judged together.
     pub earlier: Amount,
-    /// Amount that is free for the ClusterQueue: `unused` and `borrowable` together, as far as limits allow.
+    /// Amount that is free for the ClusterQueue: the sum of `unused` and `borrowable`, as far as limits allow.
     pub free: Amount,
-    /// Usage above the available quota: this amount has to be released before anything is free.
+    /// Usage above the available quota: other workloads have to release this amount before any quota is free.
     pub debt: Amount,
     /// Free part of the ClusterQueue's own nominal quota.
     pub unused: Amount,
-    /// Amount that the ClusterQueue may borrow on top right now.
+    /// Amount that the ClusterQueue may borrow now in addition to its own free quota.
     pub borrowable: Amount,
-    /// Amount that the ClusterQueue could have if nothing were in use.
+    /// Amount that the ClusterQueue could have if no quota were in use.
     pub maximum: Amount,
-    /// Reason why the flavor does not match the pod set, is out of stock or is above the share of its tier, if one applies.
+    /// Reason why the flavor does not match the pod set, is out of stock or is above the share of its tier; `None` if there is no such reason.
     pub mismatch: Option<String>,
-    /// Workloads that hold quota of this flavor and resource in the cohort tree, largest amount first.
+    /// Workloads that hold quota of the flavor and resource in the cohort tree, the largest amount first.
     pub holders: Vec<Holding>,
-    /// The change that would help.
+    /// The change that would let the pod set have the flavor and resource.
     pub unblock: Unblock,
 }
 
@@ -105,28 +105,28 @@ pub struct CellAccount {
 pub struct Account {
     /// UID.
     pub uid: String,
-    /// ClusterQueue, if its LocalQueue leads to one.
+    /// ClusterQueue of the workload, if its LocalQueue leads to a ClusterQueue.
     pub cluster_queue: Option<String>,
     /// Reason why the workload waits; `None` while it holds quota.
     pub verdict: Option<Verdict>,
-    /// Set while the workload holds quota: true if it was evicted and has to leave.
+    /// True if the workload holds quota and was evicted, so that it has to leave; `None` if it holds no quota.
     pub holds: Option<bool>,
-    /// UID of the preemptor that it was evicted for, if the engine planned the eviction.
+    /// UID of the preemptor for which the workload was evicted, if the engine planned the eviction.
     pub evicted_for: Option<String>,
-    /// Number of workloads of the queue that go before it; `None` when it is not waiting in a queue.
+    /// Number of workloads of the queue that go before the workload; `None` if the workload does not wait in a queue.
     pub ahead: Option<usize>,
-    /// Start of the earliest attempt.
+    /// Earliest time at which the workload is tried.
     pub not_before: Option<Millis>,
-    /// Mode in which it could be admitted now, looking at quota alone.
+    /// Mode in which the workload could be admitted now, if quota alone counted.
     pub mode: Option<Mode>,
-    /// Change that is needed before the workload is tried or admitted at all, whatever is free.
+    /// Change that is needed before the workload is tried or admitted at all, whatever quota is free.
     pub obstacle: Option<Unblock>,
-    /// Per pod set, flavor and resource, in the order in which flavors are tried.
+    /// Accounts of each pod set, flavor and resource, in the order in which flavors are tried.
     pub cells: Vec<CellAccount>,
 }
 
 impl World {
-    /// The account of a workload, `None` when it is unknown. Costs a few searches for victims, and a pass over all workloads of its cohort tree
+    /// The account of a workload; `None` if the workload is unknown. The cost is a few searches for victims, and a pass over all workloads of the cohort tree
     /// for each flavor and resource.
     pub fn account(&mut self, uid: &str, now: Millis) -> Option<Account> {
         let id = self.store.by_uid.get(uid).copied()?;
@@ -154,7 +154,7 @@ impl World {
         Some(Account { uid, cluster_queue, verdict, holds, evicted_for, ahead, not_before, mode, obstacle, cells })
     }
 
-    /// The assignment that a cycle would find for a pending workload from the first flavor on, with its counts if they are reduced.
+    /// The assignment that a cycle would find for a pending workload with a scan from the first flavor on, and its counts if they are reduced.
     fn assignable(&mut self, id: WorkloadId, queue: QueueId) -> Option<(Assignment, Option<Vec<i64>>)> {
         let gone = self.barred(id);
         let workload = self.store.workload(id)?;

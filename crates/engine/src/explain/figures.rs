@@ -1,4 +1,4 @@
-//! Queries of the world: readiness, figures, explanations, changed objects.
+//! Queries of the world: readiness of queues, figures of queues, reasons of workloads, and changed objects.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl World {
         self.store.local_queues[id].spec.is_some().then_some(id)
     }
 
-    /// Active condition of a ClusterQueue, `None` when there is none of that name. Costs its flavors.
+    /// The condition `Active` of a ClusterQueue; `None` if no ClusterQueue has this name. The cost is the number of its flavors.
     #[must_use]
     pub fn readiness(&self, cluster_queue: &str) -> Option<Readiness> {
         self.readiness_of(self.find_queue(cluster_queue)?)
@@ -76,7 +76,7 @@ impl World {
         })
     }
 
-    /// Active condition of a LocalQueue, `None` when there is none of that name.
+    /// The condition `Active` of a LocalQueue; `None` if no LocalQueue has this name.
     #[must_use]
     pub fn local_queue_readiness(&self, namespace: &str, name: &str) -> Option<Readiness> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
@@ -93,7 +93,7 @@ impl World {
         Some(Readiness { reason, message: message.to_owned(), active })
     }
 
-    /// Whether a workload waits for quota of an active queue. Costs the queues.
+    /// Whether a workload waits for quota of an active queue. The cost is the number of queues.
     #[must_use]
     pub fn quota_is_wanted(&self) -> bool {
         self.store.queues.ids().any(|id| {
@@ -102,7 +102,7 @@ impl World {
         })
     }
 
-    /// Figures of a ClusterQueue's status. Costs its classes and cells.
+    /// Figures for the status of a ClusterQueue. The cost is the number of its classes of equals and cells.
     #[must_use]
     pub fn figures(&self, cluster_queue: &str) -> Option<QueueFigures> {
         let queue = &self.store.queues[self.find_queue(cluster_queue)?];
@@ -122,7 +122,7 @@ impl World {
         })
     }
 
-    /// Figures of a LocalQueue's status. Only quota of its current ClusterQueue counts. Costs its pending workloads.
+    /// Figures for the status of a LocalQueue. Only quota of its current ClusterQueue counts. The cost is the number of its pending workloads.
     #[must_use]
     pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
@@ -147,8 +147,8 @@ impl World {
         })
     }
 
-    /// The flavors and resources of a queue in the order of its spec, followed by cells without quota in which workloads still hold usage: the
-    /// status has to account for all usage.
+    /// The flavors and resources of a queue in the order of its spec, followed by cells without quota in which workloads still hold usage, because the status
+    /// has to account for all usage.
     fn cells(
         &self,
         cluster_queue: &str,
@@ -192,7 +192,7 @@ impl World {
         cells
     }
 
-    /// Whether a ClusterQueue names the flavor or a workload holds quota in it. Costs all queues.
+    /// Whether a ClusterQueue names the flavor or a workload holds quota in the flavor. The cost is the number of queues.
     #[must_use]
     pub fn flavor_in_use(&self, flavor: &str) -> bool {
         let Some(id) = self.store.flavor_names.get(&flavor.to_owned()) else { return false };
@@ -204,7 +204,7 @@ impl World {
         })
     }
 
-    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. Costs these cells.
+    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. The cost is the number of cells with such usage.
     #[must_use]
     pub fn beyond(&self, cluster_queue: &str) -> Vec<(FlavorResource, crate::model::Amount)> {
         let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
@@ -214,7 +214,7 @@ impl World {
         rows
     }
 
-    /// Whether a ClusterQueue uses more than it may, usage beyond quota with it. Costs the height of its tree.
+    /// Whether a ClusterQueue uses more of a flavor and resource than it may, including usage beyond quota. The cost is the height of the cohort tree.
     #[must_use]
     pub fn is_overdrawn(&self, cluster_queue: &str, at: &FlavorResource) -> bool {
         let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
@@ -222,7 +222,7 @@ impl World {
         node.zip(cell).is_none_or(|(node, cell)| self.tree.raw_available(node, cell) < 0)
     }
 
-    /// Whether a workload holds quota, by its state or by a planned admission. Costs a look at a map.
+    /// Whether a workload holds quota, by its state or by a planned admission. The cost is one look-up in a map.
     #[must_use]
     pub fn holds_quota(&self, uid: &str) -> bool {
         let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));
@@ -235,7 +235,7 @@ impl World {
         self.store.queue_ids.get(name).is_some_and(|id| !self.store.queues[*id].held.is_empty())
     }
 
-    /// Whether a cohort is on or below a cycle of parents.
+    /// Whether a cohort is on a cycle of parents or below one.
     #[must_use]
     pub fn cohort_cycle(&self, cohort: &str) -> bool {
         self.is_cyclic(cohort)
@@ -248,7 +248,7 @@ impl World {
         self.store.local_queues[id].spec.as_ref().map(|spec| spec.cluster_queue.as_str())
     }
 
-    /// Amount that a ClusterQueue may still use of a flavor and resource, and the amount that it could use if nothing were in use.
+    /// Amount that a ClusterQueue may still use of a flavor and resource, and the amount that it could use if no quota were in use.
     #[must_use]
     pub fn availability(
         &self,
@@ -262,8 +262,7 @@ impl World {
         Some((amount(self.tree.available(queue.node, cell)), amount(self.tree.potential(queue.node, cell))))
     }
 
-    /// Usage and subtree quota of a ClusterQueue (`is_queue`) or Cohort per flavor and resource, for each configured or
-    /// used cell, sorted by flavor and resource.
+    /// Usage and subtree quota of a ClusterQueue (if `is_queue`) or Cohort, for each configured or used cell, sorted by flavor and resource.
     #[must_use]
     pub fn snapshot(
         &self,
@@ -288,7 +287,7 @@ impl World {
         rows
     }
 
-    /// Reason why a workload is pending, `None` when it is unknown or holds quota.
+    /// Reason why a workload is pending; `None` if the workload is unknown or holds quota.
     #[must_use]
     pub fn explain(&self, uid: &str, now: Millis) -> Option<Verdict> {
         let id = self.store.by_uid.get(uid).copied()?;
@@ -303,7 +302,7 @@ impl World {
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading: true })
     }
 
-    /// The reason to wait that follows from the place of a workload, without a look at quota.
+    /// The reason why a workload is pending that follows from the place of the workload alone, without a check of quota.
     pub(crate) fn standing_verdict(&self, id: WorkloadId) -> Option<(PendingReason, Arc<str>)> {
         let workload = self.store.workload(id)?;
         let Phase::Pending(place) = workload.phase else { return None };
@@ -328,7 +327,7 @@ impl World {
             return Some((PendingReason::Suspended, format!("LocalQueue {name} is inactive").into()));
         }
         if !queue.active {
-            // A stop needs no explanation; for all else the queue's readiness message names the fault.
+            // A stopped queue needs no further explanation; for any other inactive queue, the message about its readiness names the fault.
             let words =
                 local_queue.queue.and_then(|id| self.readiness_of(id)).filter(|found| found.reason != "Stopped");
             let words = words.map(|found| format!(": {}", found.message)).unwrap_or_default();
@@ -340,7 +339,7 @@ impl World {
         Some((reason, Arc::clone(class.why.as_ref().unwrap_or(&self.store.bypassed))))
     }
 
-    /// Objects whose figures or readiness changed since the last call.
+    /// Objects whose figures or readiness have changed since the last call of `take_changed`.
     pub fn take_changed(&mut self) -> Changed {
         let cluster_queues = self.changed_queues.take();
         let local_queues = self.changed_local_queues.take();
@@ -352,7 +351,7 @@ impl World {
         }
     }
 
-    /// Queues whose count of pending workloads is wrong.
+    /// Error messages about queues whose count of pending workloads is wrong.
     fn miscounted(&self) -> Vec<String> {
         let is_counted = |id: &&WorkloadId| {
             let workload = self.store.workload(**id);
@@ -368,7 +367,7 @@ impl World {
         faults.collect()
     }
 
-    /// Recomputes the amounts that a world keeps incrementally and checks the laws of its accounting.
+    /// Recomputes the amounts that a world keeps incrementally and checks the laws of its accounting; returns the faults.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut faults = self.store.mischarged();
         faults.extend(self.miscounted());
@@ -420,14 +419,14 @@ impl World {
         faults
     }
 
-    /// ClusterQueues that use more of a cell than it has free quota for: nominal plus borrowing limit exceeded, or the
-    /// root in debt. Empty unless quota was cut or reservations came from outside.
+    /// Faults of ClusterQueues that use more of a cell than the quota allows: more than nominal quota plus borrowing limit, or the root of the cohort tree uses
+    /// more than it has. The list is empty unless quota was cut or reservations came from outside of the engine.
     #[must_use]
     pub fn over_quota(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (_, queue) in self.store.queues.iter() {
             for cell in &self.tree.nodes[queue.node].cells {
-                // Usage beyond quota is not reserved quota.
+                // Usage beyond quota is no reserved quota, so it does not count here.
                 let beyond = in_usage(&self.tree.nodes[queue.node].beyond, cell.key);
                 if cell.usage > 0 && self.tree.raw_available(queue.node, cell.key).saturating_add(beyond) < 0 {
                     let (flavor, resource) = *self.store.cells.key(cell.key);

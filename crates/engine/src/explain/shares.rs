@@ -1,4 +1,4 @@
-//! Queries about shares of ClusterQueues and Cohorts.
+//! Queries about the fair shares of ClusterQueues and Cohorts.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::quota::share::{ShareFigures, borrows_any, lendable, share_of};
 use crate::world::World;
 
 impl World {
-    /// Share of a ClusterQueue (`is_queue`) or Cohort, with `extra` usage of its own on top; `None` when it is unknown.
+    /// Share of a ClusterQueue (if `is_queue`) or Cohort, with its own usage increased by `extra`; `None` if there is no such object.
     #[must_use]
     pub fn share(&self, name: &str, is_queue: bool, extra: &BTreeMap<FlavorResource, Amount>) -> Option<ShareFigures> {
         let node = if is_queue {
@@ -28,7 +28,7 @@ impl World {
         Some(ShareFigures { share, dominant_resource, borrowed })
     }
 
-    /// True if a ClusterQueue, with `extra` usage of its own on top, is above its quota in a requested cell; `None` when it is unknown.
+    /// True if a ClusterQueue, with its own usage increased by `extra`, is above its quota in a requested cell; `None` if there is no such ClusterQueue.
     #[must_use]
     pub fn borrows_requested(
         &self,
@@ -42,14 +42,14 @@ impl World {
         Some(self.tree.nodes[node].parent.is_some() && borrows_any(&self.tree, node, &requested, &extra))
     }
 
-    /// Quota that may be lent below a cohort, by resource; `None` when it is unknown.
+    /// Quota that may be lent below a cohort, by resource; `None` if there is no such cohort.
     #[must_use]
     pub fn lendable(&self, cohort: &str) -> Option<BTreeMap<String, Amount>> {
         let lent = lendable(&self.store, &self.tree, self.tree.find_cohort(cohort)?);
         Some(lent.into_iter().map(|(resource, sum)| (self.store.resource(resource).to_owned(), amount(sum))).collect())
     }
 
-    /// Usage by cell, without unknown flavors and resources.
+    /// Usage by cell, without flavors and resources that the world does not know.
     fn known_usage(&self, named: &BTreeMap<FlavorResource, Amount>) -> Usage {
         let mut usage = Usage::new();
         for (cell, value) in named {

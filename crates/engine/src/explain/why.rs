@@ -1,4 +1,4 @@
-//! Reasons why a flavor is not a plain fit. They are kept as values, and put into Kueue's words only for a message.
+//! Reasons why a flavor is not a plain fit. The reasons are kept as values, and put into Kueue's words only for a message.
 
 use crate::cycle::issued::Issued;
 use crate::model::{PendingReason, Tier};
@@ -6,26 +6,26 @@ use crate::quota::balance::{INF, Units, amount};
 use crate::world::ids::{FlavorId, ResourceId};
 use crate::world::store::Store;
 
-/// One reason.
+/// A reason why a flavor is not a plain fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// More than the maximum: amount of earlier pod sets, request, maximum.
+    /// The request exceeds the maximum; the amounts are the usage of earlier pod sets, the request and the maximum.
     Exceeds(FlavorId, ResourceId, [Units; 3]),
     /// The request exceeds the free quota by this amount.
     Lacks(FlavorId, ResourceId, Units),
     /// No resource group of the queue covers the resource.
     Uncovered(ResourceId),
-    /// A repeated assignment is held to another flavor.
+    /// A repeated assignment may use only another flavor for the resource.
     Unpinned(FlavorId, ResourceId),
-    /// The flavor is in no group with the resource.
+    /// The flavor is in no resource group that has the resource.
     NotProvided(FlavorId, ResourceId),
-    /// The flavor is out of stock; the text has the end and the cause.
+    /// The flavor is out of stock; the text says the end and the cause of the stock-out.
     OutOfStock(FlavorId, Box<str>),
-    /// More of a tier than the queue may hold: amounts held already, requested and allowed.
+    /// The workload would hold more of a tier than its queue may; the amounts are held already, requested and allowed.
     TierShare(FlavorId, ResourceId, [Units; 3]),
     /// The pods can not run on the flavor.
     Mismatch(Box<str>),
-    /// The pods' scheduling fields are not legal.
+    /// The scheduling fields of the pods are invalid.
     Illegal(Box<str>),
 }
 
@@ -40,17 +40,17 @@ pub(crate) const fn severity(reason: Option<PendingReason>) -> u8 {
     }
 }
 
-/// The more severe reason; the first of equals.
+/// The more severe of two reasons; the first reason if both are equally severe.
 pub(crate) fn more_severe(a: Option<PendingReason>, b: Option<PendingReason>) -> Option<PendingReason> {
     if severity(a) >= severity(b) { a } else { b }
 }
 
-/// Text of an amount that is requested, held or lacking: always a number, even beyond [`INF`].
+/// Text of an amount that is requested, held or lacking; the text is always a number, even if the amount is above [`INF`].
 fn number(store: &Store, resource: ResourceId, value: Units) -> String {
     berth_quantity::format(store.resource(resource), amount(value))
 }
 
-/// Text of a limit, which may be unlimited.
+/// Text of a limit; an amount of at least [`INF`] is unlimited.
 fn limit(store: &Store, resource: ResourceId, value: Units) -> String {
     if value >= INF { "<unlimited>".to_owned() } else { number(store, resource, value) }
 }
@@ -102,25 +102,25 @@ impl Why {
         }
     }
 
-    /// Whether only quota or capacity is missing and the flavor matches the pods.
+    /// Whether only quota or capacity is missing, while the flavor matches the pods.
     pub(crate) const fn is_of_quota(&self) -> bool {
         matches!(self, Self::Exceeds(..) | Self::Lacks(..) | Self::OutOfStock(..) | Self::TierShare(..))
     }
 
-    /// The fault in the pods' scheduling fields, if that is the reason.
+    /// The fault in the pods' scheduling fields, if it is the reason.
     pub(crate) fn fault(&self) -> Option<&str> {
         if let Self::Illegal(fault) = self { Some(fault) } else { None }
     }
 }
 
-/// Texts in alphabetical order.
+/// Texts of the reasons in alphabetical order.
 pub(crate) fn texts(store: &Store, reasons: &[Why]) -> Vec<String> {
     let mut texts: Vec<String> = reasons.iter().map(|why| why.text(store)).collect();
     texts.sort_unstable();
     texts
 }
 
-/// Texts in alphabetical order, each once.
+/// Texts of the reasons in alphabetical order, each text once.
 pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
     let mut texts = texts(store, reasons);
     texts.dedup();
@@ -132,11 +132,11 @@ pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
 pub(crate) enum Said {
     Plainly(&'static str),
     AtLength(String),
-    /// The reasons of each pod set (by index) that is no plain fit; when it preempts, what it issued.
+    /// The reasons of each pod set (by index) that is no plain fit, and the preemptions that the workload issued.
     Unfit(Vec<(usize, Vec<Why>)>, Issued),
 }
 
-/// Code and words of a verdict.
+/// Reason code and message of a verdict.
 pub(crate) type Finding = (PendingReason, Said);
 
 impl Said {

@@ -1,16 +1,16 @@
-//! The differences from Kueue that Berth makes on purpose.
+//! The differences in decisions from Kueue that Berth makes on purpose.
 
-/// The differences from Kueue that Berth makes on purpose, each with its page in `docs/departures`. All are in force, unless a caller asks for
+/// The differences from Kueue that Berth makes on purpose, each with its page in `docs/departures`. All departures are in force, unless a caller asks for
 /// Kueue's exact decisions in order to compare with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departures {
-    /// No workload is preempted by one that was evicted in its favour, directly or through others (`0005-no-eviction-loops.md`).
+    /// No workload is preempted by a workload that was evicted in its favour, directly or through other workloads (`0005-no-eviction-loops.md`).
     pub no_circles: bool,
-    /// A preemptor keeps its claim on the quota that it preempted for, instead of searching again (`0005-no-eviction-loops.md`).
+    /// A preemptor keeps its claim on the quota for which it issued preemptions, instead of searching again (`0005-no-eviction-loops.md`).
     pub claims: bool,
     /// An admitted workload fits beside the victims of its cycle, which still hold their quota (`0001-fit-beside-victims.md`).
     pub fit_beside_victims: bool,
-    /// A scan that began behind the first flavor starts over before its workload is parked (`0002-flavor-scan-starts-over.md`).
+    /// A scan over flavors that began behind the first flavor starts over before its workload is parked (`0002-flavor-scan-starts-over.md`).
     pub scan_over: bool,
     /// Victims are enough only if they also free enough quota of `pods` (`0023-pods-count-for-victims.md`).
     pub pods_count: bool,
@@ -19,24 +19,24 @@ pub struct Departures {
     /// If a head of a BestEffortFIFO queue loses only to usage that is reserved for the rest of the cycle, the workloads behind it are tried
     /// (`0012-losers-stand-aside.md`).
     pub stand_aside: bool,
-    /// A flavor is a fit only if each resource fits, whatever is preferred (`0003-hidden-preemption.md`).
+    /// A flavor is a fit only if each resource fits, whether preemption or borrowing is preferred (`0003-hidden-preemption.md`).
     pub all_must_fit: bool,
-    /// Pods that select a kind of capacity get no flavor without that label while another flavor of its group has it
+    /// Pods that select a kind of capacity get no flavor without the selected label while another flavor of the same resource group has the label
     /// (`0018-capacity-selectors-pin.md`).
     pub capacity_pins: bool,
     /// A pod set that gets no flavor, because it requests no counted resource, does not end the search for the other pod sets
     /// (`0016-all-pod-sets-are-given-quota.md`).
     pub all_pod_sets: bool,
-    /// One node can have all flavors of a pod: no two of them have different values for a node label (`0057-flavors-of-one-node.md`).
+    /// The flavors of a pod can be of one node: no two of these flavors have different values for a node label (`0057-flavors-of-one-node.md`).
     pub one_node: bool,
-    /// Between workloads of equal priority and time, a hash of namespace and second decides (the lot), then the name (`0035-equal-times.md`).
+    /// Between workloads of equal priority and time, a hash of namespace and second (the lot) decides, then the name (`0035-equal-times.md`).
     pub equals_by_lot: bool,
-    /// A workload that is passed over for an equal that did not fit gets the reason of that one (`0036-equals-are-told-why.md`).
+    /// If a workload is passed over because an equal workload did not fit, it gets the reason of the equal workload (`0036-equals-are-told-why.md`).
     pub equals_told_why: bool,
 }
 
 impl Departures {
-    /// Kueue to the letter.
+    /// No departures: Kueue's decisions to the letter.
     pub const NONE: Self = Self {
         no_circles: false,
         claims: false,

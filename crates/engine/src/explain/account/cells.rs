@@ -1,4 +1,4 @@
-//! The cells of an account. Each cell is one pod set, flavor and resource: the request, the free quota, the workloads that hold the rest,
+//! The cells of an account. Each cell is about one pod set, flavor and resource: the request, the free quota, the workloads that hold the rest of the quota,
 //! and the change that would help.
 
 use std::collections::BTreeSet;
@@ -27,11 +27,11 @@ struct Subject<'a> {
     options: &'a Options,
     workload: &'a Workload,
     id: WorkloadId,
-    /// True while it holds no quota.
+    /// True while the workload holds no quota.
     waits: bool,
     /// Request of the workload for flavor assignment.
     request: Request<'a>,
-    /// Query of the workload to the search for victims, without cells yet.
+    /// The workload's query to the search for victims, without cells yet.
     ask: Ask<'a>,
 }
 
@@ -39,9 +39,9 @@ struct Subject<'a> {
 struct Part<'a> {
     index: usize,
     pod_set: &'a PodSet,
-    /// Number of its pods that the account covers.
+    /// Number of pods of the pod set that the account covers.
     pods: i64,
-    /// Usage that earlier pod sets were given.
+    /// Usage that earlier pod sets of the workload were given.
     earlier: &'a [(CellId, Units)],
 }
 
@@ -62,7 +62,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The search for victims for all cells that an assignment found and lacks. Every other cell gets its own search.
+/// The search for victims for all cells that an assignment found and that lack quota. Each other cell gets a search of its own.
 struct Contest {
     needs: Vec<CellId>,
     usage: Usage,
@@ -90,7 +90,7 @@ impl Contest {
 }
 
 impl World {
-    /// The accounts of all pod sets. As in an assignment, each pod set is judged on top of the usage of earlier pod sets in `found`.
+    /// The accounts of all pod sets of a workload. As in an assignment, each pod set is judged on top of the usage of earlier pod sets in `found`.
     pub(super) fn cell_accounts(
         &mut self,
         id: WorkloadId,
@@ -138,7 +138,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// The request beyond the usage of the slice that the workload replaces.
+    /// The part of the request beyond the usage of the slice that the workload replaces.
     fn on_top(&self, pod_set: &PodSet, resource: ResourceId, value: Units) -> Units {
         match self.request.replaced.filter(|_| self.waits) {
             Some(older) => older.less(&pod_set.spec.name, resource, value),
@@ -146,7 +146,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The cells of one pod set, in the order in which flavors are tried.
+    /// Adds the accounts of the cells of one pod set, in the order in which flavors are tried.
     fn tell(&self, tree: &mut Tree, contest: &Contest, part: &Part<'_>, accounts: &mut Vec<CellAccount>) {
         let asked = requests(self.store, self.request.queue, part.pod_set, part.pods);
         for group in &self.request.queue.groups {
@@ -167,7 +167,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The workloads that hold the rest of a cell, each with the verdict of the search for victims.
+    /// The workloads that hold the rest of a cell's quota, each with the verdict of the search for victims.
     fn holders_of(&self, tree: &mut Tree, contest: &Contest, wanted: &Wanted<'_>) -> Vec<Holding> {
         let cell = wanted.cell;
         if contest.needs.contains(&cell) {
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
         self.holders(trial.tree(), &one, &judged, cell)
     }
 
-    /// Workloads in the tree, other than the subject, that hold usage of a cell, largest amount first.
+    /// Workloads of the cohort tree, other than the workload of the account, that hold usage of a cell, the largest amount first.
     fn holders(&self, tree: &Tree, ask: &Ask<'_>, judged: &Judged, cell: CellId) -> Vec<Holding> {
         let store = self.store;
         let older = store.classes[self.workload.class].replaces.as_deref();
@@ -211,7 +211,7 @@ impl<'a> Subject<'a> {
         holders
     }
 
-    /// One cell, as far as quota goes.
+    /// The account of one cell as far as quota alone decides.
     fn quota_account(
         &self,
         tree: &mut Tree,
@@ -255,7 +255,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Quota of a cell for the queue once evicted workloads have left. Victims of another preemptor that still waits do not count.
+    /// Quota of a cell for the queue after evicted workloads have left. Victims of another preemptor that still waits do not count.
     fn room_once_gone(&self, tree: &mut Tree, cell: CellId) -> Units {
         let (store, node) = (self.store, self.request.queue.node);
         let queues = Arc::clone(&tree.nodes[tree.root(node)].queues);
@@ -271,7 +271,7 @@ impl<'a> Subject<'a> {
         trial.tree().raw_available(node, cell).max(0)
     }
 
-    /// Fills in why the flavor does not match the pod set, is out of stock or is above the share of its tier, and the change that would help.
+    /// Adds the reason why the flavor does not match the pod set, is out of stock or is above the share of its tier, and the change that would help.
     fn hinder(&self, tree: &Tree, part: &Part<'_>, wanted: &Wanted<'_>, account: &mut CellAccount) {
         let (store, request) = (self.store, &self.request);
         let Wanted { group, flavor, resource, asked, .. } = *wanted;

@@ -1,4 +1,4 @@
-//! The obstacle that keeps a workload from being tried or admitted, whatever is free.
+//! The obstacle that keeps a workload from being tried or admitted, whatever quota is free.
 
 use crate::assign::mode::Mode;
 use crate::assign::request::requests;
@@ -9,7 +9,7 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{Phase, Place};
 
 impl World {
-    /// The change that a workload needs before it is tried, or admitted although quota would allow `mode`; `None` if nothing is in its way.
+    /// The change that a workload needs before it is tried, or before it is admitted although quota would allow `mode`; `None` if there is no obstacle.
     pub(super) fn obstacle(&self, id: WorkloadId, mode: Option<Mode>, now: Millis) -> Option<Unblock> {
         let workload = self.store.workload(id)?;
         let place = match &workload.phase {
@@ -40,7 +40,7 @@ impl World {
         self.in_its_way(queue, id, mode)
     }
 
-    /// Whether the workload asks for a resource that no flavor group of the queue covers.
+    /// Whether the workload requests a resource that no resource group of the queue covers.
     fn asks_for_what_is_not_covered(&self, queue: QueueId, id: WorkloadId) -> bool {
         let Some(workload) = self.store.workload(id).filter(|_| !self.options.ignore_undeclared) else { return false };
         let queue = &self.store.queues[queue];
@@ -50,14 +50,14 @@ impl World {
         })
     }
 
-    /// Event of another workload for which a pending workload waits. `None` while cycles of the cohort tree are due.
+    /// The event of another workload for which a pending workload waits. `None` while cycles of the cohort tree are due.
     fn in_its_way(&self, queue: QueueId, id: WorkloadId, mode: Option<Mode>) -> Option<Unblock> {
         let workload = self.store.workload(id)?;
         let (node, pending) = (self.store.queues[queue].node, &self.store.queues[queue].pending);
         let root = self.tree.root(node);
         let is_due =
             self.live.iter().any(|live| self.tree.root(*live) == root) || pending.epoch != self.tree.nodes[root].epoch;
-        // A workload of a parked class was judged by free quota alone, and no other workload stands in its way.
+        // A workload of a parked class was judged by free quota alone, so no other workload is an obstacle for it.
         if is_due || !matches!(workload.phase, Phase::Pending(Place::Class)) || !pending.is_active(workload.class) {
             return None;
         }
@@ -65,7 +65,7 @@ impl World {
         if head != id {
             return self.store.workload(head).map(|head| Unblock::HeadGoes(head.uid.to_string()));
         }
-        // The request of a preemptor is settled by its claim: it takes nothing else that is free by now.
+        // A preemptor with a claim takes only the quota of its claim, and no other quota that is free by now.
         let kept = if workload.has_claim() { Unblock::EvictedLeave } else { Unblock::RoomIsKept };
         (mode == Some(Mode::Fit)).then_some(kept)
     }

@@ -1,7 +1,7 @@
-//! The rule by which a holder of quota may or may not be preempted: the rules of the search for victims, applied to each holder by itself.
+//! The rule by which a holder of quota may or may not be preempted: the rules of the search for victims, applied to each holder alone.
 //!
-//! Rules about all victims together are evaluated in the case that is best for the preemptor. A holder that is protected here is therefore
-//! never preempted.
+//! Rules about all victims together are evaluated in the case that is best for the preemptor. A holder that such a rule protects here is therefore never
+//! preempted.
 
 use std::collections::BTreeMap;
 
@@ -25,40 +25,40 @@ use crate::world::store::{Held, Store, Workload};
 pub enum Right {
     /// The holder has been evicted already and is leaving.
     Leaving,
-    /// The rules allow the preemption. Its benefit depends on the other workloads that have to leave.
+    /// The rules allow the preemption of the holder. The benefit of the preemption depends on the other workloads that have to leave.
     MayBePreempted,
-    /// The holder's ClusterQueue is stopped or cannot admit: its workloads are not preempted.
+    /// The holder's ClusterQueue is stopped or inactive: its workloads are not preempted.
     Stopped,
-    /// The holder is a slice whose old or replacement slice holds quota, too.
+    /// The holder is a workload slice whose old or replacement slice holds quota, too.
     HandingOver,
-    /// `withinClusterQueue` is `Never`.
+    /// The holder is in the same queue, and `withinClusterQueue` is `Never`.
     WithinQueueNever,
-    /// `reclaimWithinCohort` is `Never`.
+    /// The holder is in another queue, and `reclaimWithinCohort` is `Never`.
     ReclaimNever,
-    /// The asking workload preempts nothing, whatever its queue allows.
+    /// The pending workload preempts no workload, whatever its queue allows.
     PreemptsNobody,
-    /// The holder's priority (or age) protects it under the policy.
+    /// The holder's priority (or age) protects it under the preemption policy.
     Priority,
-    /// The holder's ClusterQueue does not use more than its own quota here.
+    /// The holder's ClusterQueue does not use more than its own quota of the requested cells.
     WithinItsQuota,
     /// A cohort between the holder's ClusterQueue and the lowest common cohort is within its quota.
     CohortWithinQuota,
-    /// The holder is preempted only for a workload that does not borrow: `borrowWithinCohort` does not cover it.
+    /// The holder is preempted only for a workload that does not borrow, because `borrowWithinCohort` does not cover the holder.
     Borrowing,
     /// The holder is preempted only for a workload that does not borrow, because its priority is above `borrowWithinCohort.maxPriorityThreshold`.
     Threshold,
-    /// Fair sharing: with the asking workload admitted, the holder's side would not have the larger share.
+    /// Under fair sharing, the holder's side of the cohort tree would not have the larger share with the pending workload admitted.
     Share,
     /// The holder cannot be stopped at present.
     Kept,
-    /// The holder began a short while ago, and its queue's policy protects it.
+    /// The holder began a short while ago, and the policy of its queue protects it.
     Protected,
-    /// The holder's priority is too near to that of the asking workload for the policy of the queue.
+    /// The holder's priority is too near to the priority of the pending workload for the policy of the queue.
     TooNear,
-    /// The holder is among victims that are more, or hold more, than the queue's policy allows for one workload.
+    /// The holder is one of the victims that are together more, or hold together more, than the queue's policy allows for one workload.
     Bounds,
-    /// Eviction history forbids it, and nothing changed since: the asking workload was evicted for the holder, directly or through others, or
-    /// the holder would come back to its queue before a workload of that chain.
+    /// Eviction history forbids the preemption, and nothing has changed since: the pending workload was evicted for the holder, directly or through other
+    /// workloads, or the holder would return to its queue before a workload of that chain of evictions.
     Feud,
 }
 
@@ -89,10 +89,10 @@ impl Right {
     }
 }
 
-/// The workloads that the search for victims looks at, each with its verdict.
+/// The workloads that the search for victims considers, each with its verdict.
 pub(super) type Judged = BTreeMap<WorkloadId, Right>;
 
-/// Asks the search for victims about each workload. This takes a pass over the workloads that hold quota in the tree, and a search if preemption is
+/// Asks the search for victims about each workload. The cost is a pass over the workloads that hold quota in the cohort tree, and a search if preemption is
 /// bounded.
 pub(super) fn judge(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Judged {
     let mut judged = match &options.fair_sharing {
@@ -124,7 +124,7 @@ fn classically(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Judged {
     judged
 }
 
-/// The reason why `borrowWithinCohort` does not cover a priority.
+/// The rule because of which `borrowWithinCohort` does not cover the priority `priority`.
 fn uncovered(filter: &Filter<'_>, ask: &Ask<'_>, priority: i64) -> Right {
     let spec = filter.store.queues[ask.queue].spec.as_ref();
     let threshold = spec.and_then(|spec| spec.preemption.max_priority_threshold);
@@ -151,7 +151,7 @@ fn fairly(store: &Store, tree: &mut Tree, sharing: &FairSharing, options: &Optio
     let lines = collect_borrowers(&filter, tree);
     let all: Vec<Candidate<'_>> = lines.iter().flat_map(|line| all_of(&filter, line)).collect();
     let mut trial = Trial::new(tree);
-    // As in the search, shares are those with the asking workload in.
+    // The pending workload is added to the trial, because the search also compares shares with the pending workload admitted.
     trial.add(own, ask.usage);
     let is_entitled = is_entitled(trial.tree(), own, &options.gates, ask);
     let strategies = in_order(&sharing.strategies);
@@ -185,7 +185,7 @@ fn fairly(store: &Store, tree: &mut Tree, sharing: &FairSharing, options: &Optio
     judged
 }
 
-/// The least share that a node can come to have while victims leave: all candidates below it are gone.
+/// The smallest share that a node can have while victims leave: the share without all candidates below the node.
 fn least_share(store: &Store, trial: &mut Trial<'_>, node: NodeId, all: &[Candidate<'_>]) -> Share {
     let mut gone = Trial::new(trial.tree_mut());
     for candidate in all {
@@ -199,14 +199,14 @@ fn least_share(store: &Store, trial: &mut Trial<'_>, node: NodeId, all: &[Candid
     share
 }
 
-/// Whether a cohort above `other` that is none of `own` is within its quota.
+/// Whether a cohort above `other`, and not above `own`, is within its quota.
 fn is_kept_by_a_cohort(tree: &Tree, own: NodeId, other: NodeId, needs: &[CellId]) -> bool {
     let path: Vec<NodeId> = tree.ancestors(own).collect();
     let mut below_common = tree.ancestors(other).take_while(|node| !path.contains(node));
     below_common.any(|node| tree.within_quota(node, needs))
 }
 
-/// The right of one holder of what is lacking.
+/// The rule for one holder of the quota that the pending workload lacks.
 pub(super) fn right(
     store: &Store,
     tree: &Tree,
@@ -220,7 +220,7 @@ pub(super) fn right(
     if let Some(right) = judged.get(&id) {
         return *right;
     }
-    // The search does not look at the holder.
+    // The search for victims does not consider the holder, so the rules below say why.
     let (queue, is_own) = (&store.queues[held.queue], held.queue == ask.queue);
     let own = store.queues[ask.queue].node;
     let plain = Ask { preempts: Preempts::AsQueue, ..*ask };

@@ -6,12 +6,12 @@ use crate::sketch::{held, pending, queue, world};
 const NOW: Millis = Millis(2000);
 const ALL: Limits = Limits { max_admissions: 10 };
 
-/// Two pod sets that ask for 3 each.
+/// A workload with two pod sets that request 3 each.
 fn pair(priority: i64) -> WorkloadSpec {
     pending("q", "pair", priority, &[("master", 3), ("worker", 3)])
 }
 
-/// Pod set and flavor; asked, taken by earlier pod sets, free; and what would help.
+/// A line of an account: pod set and flavor; the amounts requested, taken by earlier pod sets, and free; the change that would help.
 type Told = (String, String, [i64; 3], Unblock);
 
 fn told(world: &mut World) -> (Option<Mode>, Vec<Told>) {
@@ -37,7 +37,7 @@ fn account_judges_pod_sets_together_when_each_fits_alone() {
     assert_eq!(told(&mut world), (Some(Mode::NoFit), expected));
 }
 
-/// The account asks for what the message of the cycle asks for.
+/// The account asks to release the same amount that the message of the cycle says is lacking.
 #[test]
 fn account_asks_to_release_what_both_pod_sets_lack() {
     let workloads = vec![pair(0), held("q", "high", 9, "f", 4)];
@@ -63,7 +63,7 @@ fn account_waits_for_victim_evicted_for_both_pod_sets() {
     assert_eq!(told(&mut world), (Some(Mode::Preempt), expected));
 }
 
-/// Only what earlier pod sets were given of the same flavor counts.
+/// An account charges a pod set only with what earlier pod sets were given of the same flavor.
 #[test]
 fn account_charges_earlier_pod_sets_only_in_same_flavor() {
     let mut world = world(Options::default(), vec![queue("q", None, &[("f", 4), ("g", 4)])], vec![pair(0)]);
