@@ -1,4 +1,4 @@
-//! Pending workloads: their classes, and the order in which they are tried.
+//! Pending workloads: their classes of equals, and the order in which workloads are tried.
 
 pub(crate) mod afs;
 pub(crate) mod key;

@@ -1,4 +1,4 @@
-//! Small worlds for unit tests: one resource, `cpu`, in whole units of the engine.
+//! Small worlds for unit tests: they have one resource, `cpu`, in whole units of the engine.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::model::{
 use crate::options::Options;
 use crate::world::World;
 
-/// A queue that selects all namespaces, preempts lower priorities, and has those nominal quotas by flavor.
+/// A queue that selects all namespaces, may preempt workloads of lower priority, and has the nominal quotas `quotas` by flavor.
 pub(crate) fn queue(name: &str, cohort: Option<&str>, quotas: &[(&str, i64)]) -> ClusterQueueSpec {
     let quota = |nominal: i64| Quota { nominal: Amount::new(nominal), borrowing_limit: None, lending_limit: None };
     let flavors =
@@ -29,7 +29,7 @@ pub(crate) fn queue(name: &str, cohort: Option<&str>, quotas: &[(&str, i64)]) ->
     }
 }
 
-/// A world with queues, each with a LocalQueue of its name, and with the flavors that they name.
+/// A world with queues, each with a LocalQueue of the same name, and with the flavors that the queues name.
 pub(crate) fn world(options: Options, queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> World {
     let mut world = World::new(options);
     let mut apply = |delta: Delta| world.apply(delta).unwrap();
@@ -53,7 +53,7 @@ pub(crate) fn world(options: Options, queues: Vec<ClusterQueueSpec>, workloads: 
     world
 }
 
-/// A pending workload with pod sets of one pod each, given as name and request.
+/// A pending workload with pod sets of one pod each; `pod_sets` has their names and requests.
 pub(crate) fn pending(queue: &str, uid: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
     let pod_set = |(name, asked): &(&str, i64)| PodSetSpec {
         name: (*name).into(),
@@ -85,7 +85,7 @@ pub(crate) fn pending(queue: &str, uid: &str, priority: i64, pod_sets: &[(&str, 
     }
 }
 
-/// A workload that holds an amount of a flavor since the first second.
+/// A workload that holds `amount` of a flavor since the first second.
 pub(crate) fn held(queue: &str, uid: &str, priority: i64, flavor: &str, amount: i64) -> WorkloadSpec {
     let given = PodSetAssignment {
         name: "main".into(),

@@ -1,6 +1,6 @@
-//! The steps of a cycle one by one, on the functions that cycles themselves call: for conformance checks and tests.
+//! The steps of a cycle one by one, on the functions that cycles themselves call: for the conformance checks and tests.
 //!
-//! The shipped program uses few of them; the linker leaves out the rest.
+//! The shipped program uses few functions of the module `steps`; the linker leaves out the others.
 
 pub(crate) mod heads;
 pub(crate) mod search;
@@ -24,7 +24,7 @@ use crate::world::World;
 use crate::world::ids::{CellId, QueueId, WorkloadId};
 use crate::world::store::{PodSet, Progress, Store};
 
-/// One flavor that was looked at.
+/// Report about one flavor that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptReport {
     /// Flavor.
@@ -35,9 +35,9 @@ pub struct AttemptReport {
     pub borrow: u32,
     /// Result of the search for victims, if there was one.
     pub possibility: Option<PreemptionPossibility>,
-    /// Reasons why it is not a plain fit.
+    /// Reasons why the flavor is not a plain fit.
     pub reasons: Vec<String>,
-    /// Reason code when it is no fit.
+    /// Reason code if the flavor does not fit.
     pub no_fit: Option<PendingReason>,
 }
 
@@ -48,7 +48,7 @@ pub struct FlavorReport {
     pub flavor: String,
     /// Mode.
     pub mode: Mode,
-    /// Index of the last flavor tried, -1 when the next scan starts over.
+    /// Index of the flavor that was tried last, -1 if the next scan starts over.
     pub tried: i32,
 }
 
@@ -63,11 +63,11 @@ pub struct PodSetReport {
     pub requests: BTreeMap<String, Amount>,
     /// Flavor per resource.
     pub flavors: BTreeMap<String, FlavorReport>,
-    /// Reasons why it is not a plain fit.
+    /// Reasons why the pod set is not a plain fit.
     pub reasons: Vec<String>,
-    /// Fault in its pods' scheduling fields.
+    /// Fault in the scheduling fields of the pod set's pods.
     pub error: Option<String>,
-    /// Flavors looked at, by name.
+    /// Flavors that were tried for the pod set, sorted by name.
     pub attempts: Vec<AttemptReport>,
 }
 
@@ -78,36 +78,36 @@ pub struct AssignmentReport {
     pub mode: Mode,
     /// Highest borrowing level.
     pub borrowing: u32,
-    /// Reason code when it is no fit.
+    /// Reason code if the workload does not fit.
     pub no_fit: Option<PendingReason>,
-    /// Message as in the workload's condition.
+    /// Message about the assignment, as in the workload's condition.
     pub message: String,
-    /// Per pod set, up to the first that found nothing.
+    /// Result of each pod set, up to the first pod set for which no flavor was found.
     pub pod_sets: Vec<PodSetReport>,
-    /// Usage that it would be charged.
+    /// Usage that the workload would be charged with.
     pub usage: BTreeMap<FlavorResource, Amount>,
 }
 
-/// A stand-in for the search for victims: flavor and resource to possibility and borrowing level.
+/// A stand-in for the search for victims: it maps flavor and resource to a possibility and a borrowing level.
 pub type StandIn<'o> = &'o mut dyn FnMut(&str, &str) -> (PreemptionPossibility, u32);
 
 /// Inputs of an assignment, besides the world.
 #[derive(Default)]
 pub struct AssignInput<'o> {
-    /// Pods per pod set, in place of all.
+    /// Number of pods of each pod set, instead of all its pods.
     pub counts: Option<Vec<i64>>,
-    /// Replaces the search for victims.
+    /// A function that replaces the search for victims.
     pub oracle: Option<StandIn<'o>>,
-    /// Per pod set and resource: the only flavor that may be taken.
+    /// For each pod set and resource: the only flavor that may be given.
     pub pins: Option<Vec<BTreeMap<String, String>>>,
-    /// Per pod set and resource: index of the last flavor tried.
+    /// For each pod set and resource: index of the flavor that was tried last.
     pub tried: Option<Vec<BTreeMap<String, i32>>>,
-    /// Quota given to the old slice that the workload replaces, in place of the world's own record.
+    /// Quota that was given to the old slice that the workload replaces, instead of the world's own record.
     pub replaced: Option<Vec<PodSetAssignment>>,
 }
 
 impl Store {
-    /// Usage from amounts by name.
+    /// Usage by cell from amounts by the names of flavor and resource.
     pub(crate) fn usage_named(&mut self, told: &BTreeMap<FlavorResource, Amount>) -> Usage {
         let mut usage = Usage::new();
         for (cell, value) in told {
@@ -123,7 +123,7 @@ impl World {
         Some((self.store.by_uid.get(uid).copied()?, self.store.queue_ids.get(cluster_queue).copied()?))
     }
 
-    /// Assigns flavors to a workload in a ClusterQueue as a cycle would, without changing anything.
+    /// Assigns flavors to a workload in a ClusterQueue as a cycle would, without a change of the world.
     pub fn assign(&mut self, uid: &str, cluster_queue: &str, input: AssignInput<'_>) -> Option<AssignmentReport> {
         let (id, queue) = self.asking(uid, cluster_queue)?;
         let pins: Option<Pins> = input.pins.map(|pins| {
@@ -162,9 +162,9 @@ impl World {
         Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
     }
 
-    /// Quota that an assignment of `counts` pods per pod set asks for, in the form for the search for victims. `totals` are the requests of all
-    /// pods; a pod set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and counts do not
-    /// apply. Amounts of zero have no cell. A cycle starts from the requests of one pod instead and never divides totals.
+    /// Quota that an assignment of `counts` pods of each pod set requests, in the form for the search for victims. `totals` has the requests of all pods; a pod
+    /// set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and `counts` is ignored. Amounts of zero have
+    /// no cell. Unlike this function, a cycle starts from the requests of one pod and never divides totals.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],
@@ -200,7 +200,7 @@ impl World {
         usage.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
     }
 
-    /// UIDs of the workloads that hold quota of a ClusterQueue; with `local_queue` (namespace and name) only the workloads of that LocalQueue.
+    /// UIDs of the workloads that hold quota of a ClusterQueue; with `local_queue` (namespace and name), only workloads of that LocalQueue.
     #[must_use]
     pub fn holders(&self, cluster_queue: &str, local_queue: Option<(&str, &str)>) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
@@ -216,7 +216,7 @@ impl World {
         workloads.filter(through).map(|workload| workload.uid.to_string()).collect()
     }
 
-    /// The victims of [`World::victims`] as evictions, with the paths of both sides. Changes nothing.
+    /// The victims that [`World::victims`] finds, as evictions with the paths of both queues. The world does not change.
     pub fn evictions_for(
         &mut self,
         uid: &str,
@@ -230,8 +230,7 @@ impl World {
         Some(targets.iter().filter_map(|target| self.eviction(uid, &path, target)).collect())
     }
 
-    /// Victims (uid and reason) for a workload that would use `usage`, where the cells in `needs` lack quota. Changes
-    /// nothing.
+    /// Victims (uid and reason) for a workload that would use `usage`, if the cells in `needs` lack quota. The world does not change.
     pub fn victims(
         &mut self,
         uid: &str,
@@ -260,7 +259,7 @@ impl World {
         needs.sort_unstable();
         let mut wanted = self.store.usage_named(usage);
         wanted.retain(|(_, value)| *value != 0);
-        // The asking workload does not hold its own request, and is not its own victim.
+        // The preemptor does not hold its own request, and is not its own victim.
         let gone = BTreeSet::from([id]);
         let mut trial = Trial::new(&mut self.tree);
         leave(&self.store, &mut trial, id, true);
@@ -273,7 +272,7 @@ impl World {
     }
 }
 
-/// Reasons without the faults in the pods' scheduling fields, which are reported as an error.
+/// Reasons without the faults in the pods' scheduling fields, because these faults are reported as an error.
 fn without_faults(reasons: &[Why]) -> Vec<Why> {
     reasons.iter().filter(|why| why.fault().is_none()).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Queries for victims, and the victims that answer them.
+//! Queries for victims of a preemption, and the victims that a search returns.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,17 @@ use crate::quota::balance::Units;
 use crate::world::ids::{CellId, QueueId, WorkloadId};
 use crate::world::store::{Store, Workload};
 
-/// One victim and the reason of its Preempted condition.
+/// A victim and the reason of its condition Preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) workload: WorkloadId,
     pub(crate) reason: &'static str,
-    /// Number of surplus pods that it gives up in place of leaving.
+    /// Number of surplus pods that the victim gives up instead of being evicted; `None` means that it is evicted.
     pub(crate) gives_up: Option<i64>,
 }
 
-/// Victims, and all workloads that were taken before the unneeded ones were put back, if shares can be judged on these only.
+/// The victims of a search. The second part has all workloads that the search took before it put the unneeded ones back, if shares can be judged only on all of
+/// them.
 pub(crate) type Victims = (Vec<Target>, Option<Vec<Target>>);
 
 /// A query for victims: the preemptor and its request.
@@ -28,15 +29,15 @@ pub(crate) struct Ask<'a> {
     pub(crate) queued_at: Millis,
     /// Cells that lack quota, sorted.
     pub(crate) needs: &'a [CellId],
-    /// Everything the workload would use.
+    /// All usage that the workload would have.
     pub(crate) usage: &'a [(CellId, Units)],
     /// Workloads that are not to be preempted.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
-    /// Set when the usage of LocalQueues orders candidates.
+    /// Set if the usage of LocalQueues orders candidates (admission fair sharing).
     pub(crate) afs: Option<&'a AdmissionFairSharing>,
     /// Preemption scope of the workload, applied after the queue's policy.
     pub(crate) preempts: Preempts,
-    /// The preemptor, set only if a policy bounds preemption.
+    /// The preemptor; set only if a policy bounds preemption.
     pub(crate) asking: Option<WorkloadId>,
 }
 

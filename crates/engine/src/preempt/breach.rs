@@ -5,32 +5,33 @@
 pub(crate) enum Breach {
     /// A victim holds no quota, is in the set twice, or gives up pods that are not surplus.
     NoVictim,
-    /// A victim was evicted already for another head of the cycle, or eviction history protects it.
+    /// A victim was already evicted for another head of the cycle, or eviction history protects the victim.
     Barred,
-    /// A victim is of another cohort tree, of a queue that may not admit, or holds nothing in a cell that lacks quota.
+    /// A victim is in another cohort tree or in a queue that may not admit, or holds no quota of a cell that lacks quota.
     Elsewhere,
-    /// A victim is a slice whose old or replacement slice holds quota, too.
+    /// A victim is a workload slice whose old or replacement slice holds quota, too.
     HandingOver,
     /// `withinClusterQueue` or `reclaimWithinCohort` protects a victim.
     Policy,
-    /// The priority of a victim is too near.
+    /// The priority of a victim is too near to the priority of the preemptor.
     TooNear,
     /// A victim began a short while ago or cannot be stopped.
     Protected,
-    /// A victim is preempted by a right that the workload does not have: `borrowWithinCohort`, its threshold, or its own quota.
+    /// A victim is preempted by a right that the preemptor does not have: by `borrowWithinCohort`, below its priority threshold, or within the preemptor's own
+    /// quota.
     Right,
     /// The queue of a victim, or a cohort above it, is within its quota.
     WithinQuota,
-    /// The side of a victim has a smaller share than the side of the preemptor.
+    /// The side of the cohort tree with the victim has a smaller share than the side with the preemptor.
     Share,
-    /// The victims are more, or hold more, than the queue's policy allows.
+    /// The victims are more, or hold more quota, than the queue's policy allows.
     Bounds,
-    /// The workload does not fit when the victims have left, or only by borrowing that is not allowed.
+    /// The preemptor does not fit when the victims have left, or fits only by borrowing that is not allowed.
     NotEnough,
 }
 
 impl Breach {
-    /// Message in the workload's verdict.
+    /// Message about the broken rule in the workload's verdict.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::NoVictim => "Preemption was refused: a chosen workload holds nothing that it could give up",

@@ -1,4 +1,4 @@
-//! The workloads that may be preempted for another one, and the right for each.
+//! The workloads that may be preempted for another workload, and the right by which each of them may be preempted.
 
 use std::cmp::Ordering;
 
@@ -16,11 +16,11 @@ use crate::world::store::{Held, Rank, Store, Workload};
 pub(crate) enum Right {
     /// Same queue.
     WithinQueue,
-    /// The asking queue is closer to the quota.
+    /// The preemptor's queue has an advantage over the candidate's queue: it is closer to the quota.
     Hierarchical,
-    /// Only if the asking queue does not borrow afterwards.
+    /// The candidate may be preempted only if the preemptor's queue does not borrow afterwards.
     WithoutBorrowing,
-    /// Even if it borrows afterwards.
+    /// The candidate may be preempted even if the preemptor's queue borrows afterwards.
     WhileBorrowing,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) workload: WorkloadId,
     pub(crate) queue: QueueId,
     pub(crate) right: Right,
-    /// The lowest cohort above both queues.
+    /// The lowest cohort that is above the candidate's queue and the preemptor's queue.
     pub(crate) common: Option<NodeId>,
     pub(crate) evicted: bool,
     pub(crate) priority: i64,
@@ -71,8 +71,8 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Order of candidates: evicted already, other queues first, lower priority, later reservation or checkpoint, the tie break. The order by
-    /// usage is in `usage`.
+    /// Order of candidates: already evicted workloads first, then candidates of other queues, lower priority, later reservation or checkpoint, and the
+    /// tie-break. The order by usage of LocalQueues is in the module `usage`.
     pub(crate) fn compare(&self, other: &Self, own: QueueId) -> Ordering {
         (!self.evicted, self.queue == own).cmp(&(!other.evicted, other.queue == own)).then_with(|| self.by_age(other))
     }
@@ -84,13 +84,13 @@ impl<'a> Candidate<'a> {
 }
 
 impl Held {
-    /// Start of the work that a preemption would lose: the last checkpoint or the reservation.
+    /// Start of the work that a preemption of the workload would lose: the later one of the last checkpoint and the reservation.
     pub(crate) fn loses_since(&self) -> Millis {
         self.saved.map_or(self.at, |saved| saved.max(self.at))
     }
 }
 
-/// Whether a policy lets a workload of this priority and queue-order timestamp preempt another.
+/// Whether a policy lets the preemptor, with this priority and queue-order timestamp, preempt the candidate.
 #[must_use]
 pub fn policy_allows(policy: PreemptionPolicy, preemptor: (i64, Millis), candidate: (i64, Millis)) -> bool {
     let is_lower = candidate.0 < preemptor.0;
@@ -104,17 +104,17 @@ pub fn policy_allows(policy: PreemptionPolicy, preemptor: (i64, Millis), candida
     }
 }
 
-/// Whether a policy lets the asking workload preempt a candidate.
+/// Whether a policy lets the preemptor preempt a candidate.
 pub(crate) fn satisfies(ask: &Ask<'_>, candidate: &Workload, policy: PreemptionPolicy) -> bool {
     policy_allows(policy, (ask.priority, ask.queued_at), (candidate.priority, candidate.queued_at))
 }
 
-/// Whether the holder has usage in a cell that lacks quota.
+/// Whether the holder of quota has usage in a cell that lacks quota.
 pub(crate) fn uses(held: &Held, needs: &[CellId]) -> bool {
     held.usage.iter().any(|(cell, _)| needs.contains(cell))
 }
 
-/// Properties that all candidates of a line have in common.
+/// Properties that all candidates of a queue have in common.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
     pub(super) queue: QueueId,
@@ -122,7 +122,7 @@ pub(super) struct Scope {
     pub(super) advantage: bool,
 }
 
-/// The conditions for candidates.
+/// The conditions that a workload must meet to be a candidate.
 pub(crate) struct Filter<'a> {
     pub(crate) store: &'a Store,
     pub(super) ask: &'a Ask<'a>,
@@ -139,7 +139,7 @@ impl<'a> Filter<'a> {
         if is_own { self.policy.within_cluster_queue } else { self.policy.reclaim_within_cohort }
     }
 
-    /// Whether no workload of this priority or a higher one may be preempted.
+    /// Whether no workload with the priority `priority`, or with a higher one, may be preempted.
     pub(super) const fn ends_at(&self, is_own: bool, priority: i64) -> bool {
         match self.policy_of(is_own) {
             PreemptionPolicy::Any => false,
@@ -166,7 +166,7 @@ impl<'a> Filter<'a> {
         Some(Candidate::of(rank.workload, workload, held, right, line.common))
     }
 
-    /// The right by which a workload of this priority may be preempted; `advantage` when the asking queue is closer to quota.
+    /// The right by which a workload with the priority `priority` may be preempted; `advantage` is true if the preemptor's queue is closer to the quota.
     pub(crate) fn right(&self, priority: i64, is_own: bool, advantage: bool) -> Right {
         let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| priority > i64::from(bound));
         if is_own {
@@ -181,7 +181,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Whether the requests fit the node's quota; reduces the requests to the part that the node cannot give from its own.
+/// Whether the requests fit the node's quota. Reduces the requests to the part that the node cannot give from its own quota.
 pub(crate) fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
     let mut fits = true;
     for (key, value) in requests {

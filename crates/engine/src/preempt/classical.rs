@@ -1,4 +1,4 @@
-//! Classical preemption, as in Kueue: take candidates in order until the workload fits, then put back the ones that are not needed.
+//! Classical preemption, as in Kueue: candidates are taken in order until the preemptor fits, and then the candidates that are not needed are put back.
 
 use crate::preempt::ask::{Ask, Target};
 use crate::preempt::candidates::{Candidate, Filter, Right};
@@ -13,8 +13,8 @@ fn may_borrow(store: &Store, ask: &Ask<'_>) -> bool {
     store.queues[ask.queue].spec.as_ref().is_some_and(|spec| spec.preemption.borrow_within_cohort)
 }
 
-/// Whether other queues count only where the asking queue is closer to quota: it may not borrow by preemption, and has used up its own
-/// nominal quota.
+/// Whether candidates of other queues count only if the preemptor's queue is closer to the quota: the case if the preemptor's queue may not borrow by
+/// preemption and has used up its own nominal quota.
 pub(crate) fn only_borrowing(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool {
     let is_under_nominal = ask.needs.iter().all(|key| {
         let cell = tree.cell(store.queues[ask.queue].node, *key);
@@ -23,7 +23,7 @@ pub(crate) fn only_borrowing(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool 
     !may_borrow(store, ask) && !is_under_nominal
 }
 
-/// Whether the request is larger than the quota of the queue: without borrowing it never fits, whatever leaves.
+/// Whether the request is larger than the quota of the queue, so that it never fits without borrowing, whichever workloads leave.
 pub(crate) fn must_borrow(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool {
     let node = store.queues[ask.queue].node;
     ask.usage.iter().any(|(key, value)| *value > tree.cell(node, *key).subtree)
@@ -79,8 +79,8 @@ fn attempt<'a>(
     Vec::new()
 }
 
-/// Whether a candidate's queue, and every cohort below the common one, is above its quota; always true for the own queue. A queue within its
-/// quota stays within it while other workloads leave.
+/// Whether a candidate's queue, and every cohort between this queue and the lowest common cohort, is above its quota; always true for candidates of the
+/// preemptor's own queue. A queue within its quota stays within it while other workloads leave.
 fn is_above_quota(store: &Store, tree: &Tree, ask: &Ask<'_>, candidate: &Candidate<'_>) -> bool {
     if candidate.queue == ask.queue {
         return true;

@@ -1,5 +1,5 @@
-//! Fair-sharing preemption, as in Kueue: victims come from the branch with the highest share, as long as the rules on shares before and
-//! after allow it. A second pass may take candidates that the first pass skipped.
+//! Fair-sharing preemption, as in Kueue: victims come from the branch of the cohort tree with the highest share, as long as the rules on shares before and
+//! after the preemption allow it. A second pass may take candidates that the first pass skipped.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,16 +15,16 @@ use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::{NodeId, QueueId, WorkloadId};
 use crate::world::store::Store;
 
-/// Reason of victims in other queues, where the asking queue reclaims its own quota.
+/// Reason of victims in other queues if the preemptor's queue reclaims its own quota.
 pub(crate) const RECLAIM: &str = "InCohortReclamation";
-/// Reason of victims in other queues, where shares decide.
+/// Reason of victims in other queues if shares decide.
 pub(crate) const FAIR: &str = "InCohortFairSharing";
 
-/// Queues to take a victim from, one after the other: always from the branch with the highest share.
+/// The queues from which victims are taken, one after the other: always from the branch of the cohort tree with the highest share.
 pub(crate) struct Turns<'a> {
     asking: QueueId,
     own: NodeId,
-    /// The asking queue's ancestors.
+    /// The ancestors of the preemptor's queue.
     path: BTreeSet<NodeId>,
     lines: BTreeMap<NodeId, Line<'a>>,
     pruned: BTreeSet<NodeId>,
@@ -37,7 +37,7 @@ impl<'a> Turns<'a> {
         Self { asking, own, path: tree.ancestors(own).collect(), lines, pruned: BTreeSet::new() }
     }
 
-    /// `candidates` of all queues, in their order.
+    /// Turns over the queues of `candidates`, which has the candidates of each queue in their order.
     pub(crate) fn listed(store: &Store, tree: &Tree, asking: QueueId, candidates: &[Candidate<'a>]) -> Self {
         let mut lists: BTreeMap<QueueId, Vec<Candidate<'a>>> = BTreeMap::new();
         for candidate in candidates {
@@ -46,7 +46,7 @@ impl<'a> Turns<'a> {
         Self::new(store, tree, asking, lists.into_values().filter_map(Line::listed))
     }
 
-    /// The next queue to take a victim from.
+    /// The next queue from which a victim is taken.
     pub(crate) fn next(&mut self, store: &Store, tree: &Tree) -> Option<NodeId> {
         let root = tree.root(self.own);
         if root == self.own {
@@ -70,7 +70,7 @@ impl<'a> Turns<'a> {
         Some(first)
     }
 
-    /// No more victims from this queue.
+    /// Ends the search for victims in a queue.
     pub(crate) fn drop_queue(&mut self, queue: NodeId) {
         self.lines.remove(&queue);
     }
@@ -115,7 +115,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// The strategies in the order in which they are tried.
+/// The fair-sharing strategies in the order in which they are tried.
 pub(crate) const fn in_order(strategies: &[ShareStrategy]) -> &[ShareStrategy] {
     match strategies {
         [] => &[ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare],
@@ -123,13 +123,13 @@ pub(crate) const fn in_order(strategies: &[ShareStrategy]) -> &[ShareStrategy] {
     }
 }
 
-/// Whether a queue may reclaim its quota whatever the shares are: it is within its nominal quota with the asking workload in.
+/// Whether a queue may reclaim its quota whatever the shares are: the case if it is within its nominal quota with the preemptor admitted.
 pub(crate) fn is_entitled(tree: &Tree, own: NodeId, gates: &Gates, ask: &Ask<'_>) -> bool {
     gates.fair_preempt_within_nominal && tree.within_quota(own, ask.needs)
 }
 
-/// Whether shares allow a victim: `new` is the share of the asking side with the workload in, `old` the share of the other side, and `after`
-/// the share of the other side without the victim.
+/// Whether shares allow a victim. `new` is the share of the preemptor's side with the preemptor admitted, `old` the share of the victim's side, and `after` the
+/// share of the victim's side without the victim.
 pub(crate) fn lets(strategy: ShareStrategy, new: &Share, old: &Share, after: impl FnOnce() -> Share) -> bool {
     let hopeless = new.value().is_infinite() && old.value().is_finite();
     !hopeless
@@ -139,7 +139,7 @@ pub(crate) fn lets(strategy: ShareStrategy, new: &Share, old: &Share, after: imp
         }
 }
 
-/// The share of a node when a victim has left.
+/// The share of a node after a victim has left.
 pub(crate) fn share_without(store: &Store, trial: &mut Trial<'_>, victim: WorkloadId, node: NodeId) -> Share {
     leave(store, trial, victim, true);
     let (share, _) = share_of(store, trial.tree(), node, &[]);
@@ -155,8 +155,8 @@ struct Search<'a> {
     gates: &'a Gates,
 }
 
-/// The victims. The share rules hold for the final set as well if all taken workloads on the side of the asking queue are evicted. If some
-/// of these stay, or only give up pods, the result has all taken workloads, too.
+/// The victims. If all taken workloads on the preemptor's side of the cohort tree are evicted, the share rules hold for the final victims, too. If some of
+/// these workloads stay, or only give up pods, the result contains all taken workloads, too.
 pub(crate) fn targets(
     store: &Store,
     tree: &mut Tree,
@@ -172,7 +172,7 @@ pub(crate) fn targets(
     let strategies = in_order(strategies);
     let search = Search { store, ask, filter: &filter, own: store.queues[ask.queue].node, gates };
     let mut trial = Trial::new(tree);
-    // Shares are compared with the asking workload in.
+    // Shares are compared with the preemptor admitted.
     trial.add(search.own, ask.usage);
     let mut targets = Vec::new();
     let mut retry = Vec::new();
@@ -193,7 +193,7 @@ pub(crate) fn targets(
     (targets, stay.then_some(taken))
 }
 
-/// The children of the lowest common cohort of two queues, on the side of each.
+/// The children of the lowest common cohort of two queues, one child on the path to each queue.
 pub(crate) fn sides(tree: &Tree, own: NodeId, other: NodeId) -> (NodeId, NodeId) {
     let line = |node: NodeId| -> Vec<NodeId> {
         let mut line: Vec<NodeId> = std::iter::once(node).chain(tree.ancestors(node)).collect();
@@ -221,7 +221,7 @@ impl<'a> Search<'a> {
         fits
     }
 
-    /// Number of victims on the asking queue's side below the root that are evicted and do not only give up pods.
+    /// Number of victims that are evicted as a whole and are on the preemptor's side of the cohort tree below the root.
     fn beside(&self, tree: &Tree, targets: &[Target]) -> usize {
         let line = |node: NodeId| std::iter::once(node).chain(tree.ancestors(node));
         let top = line(self.own).take_while(|node| tree.nodes[*node].parent.is_some()).last();
@@ -271,7 +271,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// `retry` has the candidates of each queue in their order.
+    /// Takes victims among skipped candidates; the parameter `retry` has the candidates of each queue in their order.
     fn second_pass(&self, trial: &mut Trial<'_>, retry: Vec<Candidate<'a>>, targets: &mut Vec<Target>) -> bool {
         let mut turns = Turns::listed(self.store, trial.tree(), self.ask.queue, &retry);
         while let Some(queue) = turns.next(self.store, trial.tree()) {

@@ -1,5 +1,5 @@
-//! Eviction history: pairs of victim and preemptor since the last outside change. A preemption that would close a circle is not allowed, so
-//! evictions come to an end: the pairs form a finite graph without circles.
+//! Eviction history: pairs of victim and preemptor since the last change from outside of the engine. A preemption that would close a circle of such pairs is
+//! not allowed, so evictions come to an end: the pairs form a finite graph without circles.
 
 mod barred;
 mod fronts;
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::world::ids::{NodeId, WorkloadId};
 
-/// Preemptors by victim.
+/// The preemptors of each victim.
 type Evicted = BTreeMap<WorkloadId, BTreeSet<WorkloadId>>;
 
-/// Pairs of victim and preemptor, per tree.
+/// Pairs of victim and preemptor, by root of the cohort tree.
 #[derive(Debug, Default)]
 pub(crate) struct Feuds(BTreeMap<NodeId, Evicted>);
 
@@ -20,14 +20,14 @@ impl Feuds {
         self.0.entry(root).or_default().entry(victim).or_default().insert(preemptor);
     }
 
-    /// Victims of a workload.
+    /// The victims that a workload has evicted.
     pub(crate) fn victims_of(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let pairs = self.0.values().flatten();
         pairs.filter(|(_, preemptors)| preemptors.contains(&asking)).map(|(victim, _)| *victim).collect()
     }
 
-    /// Workloads that a workload was evicted for, through any number of steps. `more` names further ones for each step, from all victims of the
-    /// tree.
+    /// Workloads for which a workload was evicted, directly or through other workloads. `more` returns further workloads for each step, from all victims of the
+    /// cohort tree.
     fn behind(
         &self,
         root: NodeId,

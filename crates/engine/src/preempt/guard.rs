@@ -1,4 +1,5 @@
-//! Bounds of preemption that a queue's policy sets: protected workloads, and the most that may be evicted for one workload.
+//! Bounds of preemption that a queue's policy sets: protected workloads, and the largest number of victims and amount of quota that may be evicted for one
+//! workload.
 
 use crate::model::{Millis, PreemptionGuard};
 use crate::preempt::ask::{Ask, Target};
@@ -8,19 +9,19 @@ use crate::world::ids::WorkloadId;
 use crate::world::store::{Held, Store};
 
 impl PreemptionGuard {
-    /// Whether it sets no bound.
+    /// Whether the guard sets no bound.
     pub(crate) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The guard of a queue.
+/// The bounds of preemption that the policy of a queue sets; `None` if there are none.
 fn guard(store: &Store, queue: crate::world::ids::QueueId) -> Option<&PreemptionGuard> {
     store.queues[queue].spec.as_ref().map(|spec| &spec.guard).filter(|guard| !guard.is_idle())
 }
 
-/// End of the time in which a holder of quota may not be preempted: without end while it cannot be stopped, or the end of its queue's
-/// protection of workloads that began a short while ago. `None` if it is not protected.
+/// End of the time in which a holder of quota may not be preempted. The time has no end while the holder cannot be stopped; otherwise it ends with the queue's
+/// protection of workloads that began a short while ago. `None` if the holder is not protected.
 pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
     if held.kept && !held.evicted {
         return Some(Millis(i64::MAX));
@@ -30,19 +31,19 @@ pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
     (protected > 0 && until > store.now && !held.evicted).then_some(until)
 }
 
-/// Whether a priority is too near to the priority of the preemptor.
+/// Whether a victim's priority is too near to the priority of the preemptor.
 pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i64) -> bool {
     let least = guard(store, ask.queue).map_or(0, |guard| guard.min_priority_difference);
     least > 0 && ask.priority.saturating_sub(priority) < i64::from(least)
 }
 
-/// Drops all victims when they are too many, or hold too much more than the request.
+/// Drops all victims if there are too many of them, or if they hold too much more than the request.
 pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec<Target> {
     if is_bounded(store, ask, &targets) { targets } else { Vec::new() }
 }
 
-/// Whether victims are few enough, and hold little enough more than the request. Earlier victims of the same workload that did not help it
-/// count as well.
+/// Whether victims are few enough, and hold little enough in comparison with the request. Earlier victims of the same preemptor, which did not help it, count
+/// as well.
 pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bool {
     let Some(guard) = guard(store, ask.queue) else { return true };
     let known = ask.asking.map(|asking| store.feuds.victims_of(asking)).unwrap_or_default();
@@ -61,13 +62,13 @@ pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bo
             evicted.saturating_mul(100) > in_usage(ask.usage, *cell).saturating_mul(Units::from(percent))
         })
     });
-    // Without new victims there is nothing to bound.
+    // If all victims are already known from earlier evictions, there is nothing to bound.
     let only_known = targets.iter().all(|target| known.contains(&target.workload));
     only_known || !(too_many || too_much)
 }
 
 impl World {
-    /// Notes the time, and wakes workloads that may preempt again because a protection has ended.
+    /// Records the time, and wakes workloads that may preempt again because the protection of a victim has ended.
     pub(crate) fn release_protected(&mut self, now: Millis) {
         let before = std::mem::replace(&mut self.store.now, now);
         for queue in self.protecting() {
@@ -79,7 +80,7 @@ impl World {
         }
     }
 
-    /// End of the next protection.
+    /// End of the protection that ends next.
     pub(crate) fn next_unprotected(&self) -> Option<Millis> {
         let ends = self.protecting().into_iter().flat_map(|queue| self.ends_of_protection(queue));
         ends.filter(|end| *end > self.store.now).min()

@@ -1,4 +1,4 @@
-//! The candidates of each queue in order, and the sequence in which those of all queues are tried.
+//! The candidates of each queue in order, and the sequence in which the candidates of all queues are tried.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,12 +15,12 @@ use crate::world::store::Rank;
 
 #[derive(Clone, Debug)]
 enum Rest<'a> {
-    /// The workloads of the queue that hold quota, in stored order: the list that is read now, and the list that follows it.
+    /// The workloads of the queue that hold quota, in stored order: the list that is read now, and the list that is read after it.
     Kept(sorted::Iter<'a, Rank>, Option<&'a Sorted<Rank>>),
     Listed(std::vec::IntoIter<Candidate<'a>>),
 }
 
-/// The candidates of one queue, in order, found one by one: mostly few are needed.
+/// The candidates of one queue, in order. The candidates are found one by one, because only few of them are needed in most cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) head: Candidate<'a>,
@@ -29,10 +29,10 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// `None` when the queue has no candidates.
+    /// The candidates of a queue; `None` if the queue has no candidates.
     fn of(filter: &Filter<'a>, scope: Scope) -> Option<Self> {
         let queue = &filter.store.queues[scope.queue];
-        // A queue that may not admit is out of the cycle, and so are its workloads.
+        // A queue that may not admit takes no part in the cycle, and its workloads are no candidates.
         if !queue.active || filter.ends_at(scope.queue == filter.ask.queue, i64::MIN) {
             return None;
         }
@@ -46,7 +46,7 @@ impl<'a> Line<'a> {
         Self::listed(sort_line(filter.store, afs, line.into_candidates(filter), &|_| true))
     }
 
-    /// Candidates of one queue, in order already.
+    /// The candidates of one queue, which the parameter `candidates` has in order already.
     pub(crate) fn listed(candidates: Vec<Candidate<'a>>) -> Option<Self> {
         let mut rest = candidates.into_iter();
         let head = rest.next()?;
@@ -54,7 +54,7 @@ impl<'a> Line<'a> {
         Some(Self { head, scope, rest: Rest::Listed(rest) })
     }
 
-    /// Goes on to the next candidate; `false` when there is none.
+    /// Goes on to the next candidate; `false` if there is none.
     pub(crate) fn advance(&mut self, filter: &Filter<'a>) -> bool {
         let next = self.rest.next(filter, &self.scope);
         next.is_some_and(|next| {
@@ -92,7 +92,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// The lists in which candidates are tried, first to last.
+/// The lists of candidates in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum List {
     Hierarchical,
@@ -104,7 +104,7 @@ enum List {
 pub(crate) struct Candidates<'a>(Vec<(List, Line<'a>)>);
 
 impl<'a> Candidates<'a> {
-    /// Candidates of the asking queue, and of queues over which it has no advantage.
+    /// Candidates of the preemptor's queue, and of queues over which the preemptor's queue has no advantage.
     pub(crate) fn listed(lines: impl IntoIterator<Item = Line<'a>>, own: QueueId) -> Self {
         let list = |line: &Line<'a>| if line.head.queue == own { List::Own } else { List::Priority };
         Self(lines.into_iter().map(|line| (list(&line), line)).collect())
@@ -122,13 +122,13 @@ impl<'a> Candidates<'a> {
         self.0.iter().any(|(list, _)| *list == List::Hierarchical)
     }
 
-    /// The sequence in which they are tried: evicted workloads first.
+    /// The sequence in which the candidates are tried: evicted workloads first.
     pub(crate) fn sequence(&self) -> Sequence<'a> {
         Sequence(self.0.iter().map(|(list, line)| Turn { list: *list, line: line.clone() }).collect())
     }
 }
 
-/// A line that waits for its next candidate to be tried.
+/// The candidates of a queue, waiting for the next of them to be tried.
 struct Turn<'a> {
     list: List,
     line: Line<'a>,
@@ -161,11 +161,11 @@ impl Ord for Turn<'_> {
     }
 }
 
-/// Candidates of all lines in their order, merged as far as they are asked for.
+/// Candidates of all queues in their order, merged as far as candidates are requested.
 pub(crate) struct Sequence<'a>(BinaryHeap<Turn<'a>>);
 
 impl<'a> Sequence<'a> {
-    /// The next candidate; `keep` returns false if its queue may give no more, this candidate included.
+    /// The next candidate. `keep` returns false for a candidate if its queue may give no more workloads, including this candidate.
     pub(crate) fn next(&mut self, filter: &Filter<'a>, keep: impl Fn(&Candidate<'a>) -> bool) -> Option<Candidate<'a>> {
         loop {
             let mut turn = self.0.peek_mut()?;
@@ -182,8 +182,8 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// All candidates; with `only_borrowing`, other queues count only where the asking queue is closer to quota. Costs the queues that are above
-/// their quota.
+/// All candidates of classical preemption. With `only_borrowing`, other queues count only if the preemptor's queue is closer to the quota. The cost is the
+/// number of queues that are above their quota.
 pub(crate) fn collect<'a>(filter: &Filter<'a>, tree: &Tree, only_borrowing: bool) -> Candidates<'a> {
     let ask = filter.ask;
     let mut found = Vec::new();
@@ -195,7 +195,7 @@ pub(crate) fn collect<'a>(filter: &Filter<'a>, tree: &Tree, only_borrowing: bool
     Candidates(found)
 }
 
-/// All candidates of fair sharing: workloads of the own queue, and of every queue of the tree that borrows in a cell that lacks quota.
+/// All candidates of fair sharing: workloads of the preemptor's own queue, and of every queue of the cohort tree that borrows in a cell that lacks quota.
 pub(crate) fn collect_borrowers<'a>(filter: &Filter<'a>, tree: &Tree) -> Vec<Line<'a>> {
     let (store, ask) = (filter.store, filter.ask);
     let own = store.queues[ask.queue].node;
@@ -221,7 +221,7 @@ fn add_cohorts<'a>(
     let mut advantage = fit_in_quota(tree, node, &mut remaining);
     let mut visited = node;
     for cohort in tree.ancestors(node) {
-        // Without an advantage, and without a policy to borrow, other queues count only while the asking queue does not borrow.
+        // If the preemptor's queue has no advantage and no policy to borrow, other queues count only while the preemptor's queue does not borrow.
         if advantage || !only_borrowing {
             add_subtree(filter, tree, cohort, visited, advantage, found);
         }

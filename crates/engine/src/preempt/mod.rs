@@ -1,4 +1,5 @@
-//! The search for victims. `candidates` has the workloads that may be preempted, `lines` their order; `classical` and `fair` choose among them.
+//! The search for victims. The module `candidates` has the workloads that may be preempted, and `lines` their order; `classical` and `fair` choose the victims
+//! among them.
 
 pub(crate) mod ask;
 pub(crate) mod breach;
@@ -22,22 +23,22 @@ use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::CellId;
 use crate::world::store::{Store, Workload};
 
-/// Victims whose leaving makes the usage fit; empty when there is no such set.
+/// Victims after whose end the preemptor's usage fits; empty if there is no such set of victims.
 ///
 /// # Errors
-/// The rule that the victims break in the second check: this is a fault of the search.
+/// Returns the rule that the victims break in the second check, which is a fault of the search.
 pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Result<Vec<Target>, Breach> {
     let (targets, taken) = search(store, tree, options, ask);
     recheck::check(store, tree, options, ask, &targets, taken.as_deref()).map(|()| targets)
 }
 
-/// The victims within the queue's bounds, before they are checked again.
+/// The victims within the bounds of the queue's policy, before the second check.
 fn search(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
     let (targets, taken) = unbounded(store, tree, options, ask);
     (guard::bounded(store, ask, targets), taken)
 }
 
-/// The victims, whatever their number.
+/// The victims, whatever bounds the queue's policy sets.
 pub(crate) fn unbounded(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
     match &options.fair_sharing {
         None => (classical::targets(store, tree, ask), None),
@@ -45,7 +46,7 @@ pub(crate) fn unbounded(store: &Store, tree: &mut Tree, options: &Options, ask: 
     }
 }
 
-/// The search for a single cell, as flavor assignment needs it.
+/// The search for victims for a single cell, as flavor assignment needs it.
 pub(crate) fn possibility(
     store: &Store,
     tree: &mut Tree,

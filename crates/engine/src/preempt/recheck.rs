@@ -1,9 +1,9 @@
-//! Every rule once more, on the final victims after the unneeded ones were put back. A set that breaks a rule is refused: no workload is
-//! preempted, the verdict says so, and a counter goes up.
+//! A second check of all rules of preemption, on the final victims after the unneeded ones were put back. A set of victims that breaks a rule is refused: no
+//! workload is preempted, the verdict says so, and a counter goes up.
 //!
-//! A condition that held when a victim was taken need not hold on the final set, because other victims left after it. The check is one that
-//! always holds there: each node that had to be above its quota, and each side that had to have the higher share, still is or has so with
-//! its last victim put back.
+//! A condition that held when a victim was taken need not hold for the final set, because other victims were taken after it. The second check uses a condition
+//! that always holds for the final set: each node that had to be above its quota, and each side that had to have the higher share, still is above it or has it
+//! when its last victim is put back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::world::World;
 use crate::world::ids::{NodeId, QueueId, WorkloadId};
 use crate::world::store::{Held, Store, Workload};
 
-/// Inputs that the checks of one set have in common.
+/// Inputs that the checks of one set of victims have in common.
 struct Check<'a> {
     store: &'a Store,
     ask: &'a Ask<'a>,
@@ -29,11 +29,11 @@ struct Check<'a> {
     own: NodeId,
 }
 
-/// Checks victims in the state of the search. `taken` has all workloads that the search took, if some on the side of the asking queue stay
-/// after all: then shares are judged on these. Costs the victims, and the nodes above each.
+/// Checks victims in the state of the search. The parameter `taken` has all workloads that the search took, if some of them on the preemptor's side were put
+/// back: in this case shares are judged on `taken`. The cost is the number of victims and of the nodes above each of them.
 ///
 /// # Errors
-/// A rule that the victims break.
+/// Returns a rule that the victims break, if they break one.
 pub(crate) fn check(
     store: &Store,
     tree: &mut Tree,
@@ -73,7 +73,7 @@ impl Check<'_> {
         self.store.queues[queue].node
     }
 
-    /// Rules for a victim that do not depend on the other victims.
+    /// Checks the rules for a victim that do not depend on the other victims.
     fn may_be_taken(&self, tree: &Tree, target: &Target) -> Result<(), Breach> {
         let (workload, held) = self.victim(target)?;
         let spares = |pods: i64| !held.evicted && held.spare.as_ref().is_some_and(|spare| spare.has(pods));
@@ -91,7 +91,8 @@ impl Check<'_> {
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, breach)| Err(breach))
     }
 
-    /// The asking queue's cohorts, lowest first, each with whether the queue is closer to quota than the others below it.
+    /// The cohorts above the preemptor's queue, the lowest first, each with a flag: true if the queue is closer to the quota than the other queues below the
+    /// cohort.
     fn levels(&self, tree: &Tree) -> Vec<(NodeId, bool)> {
         let mut remaining = self.ask.usage.to_vec();
         let mut advantage = fit_in_quota(tree, self.own, &mut remaining);
@@ -120,7 +121,7 @@ impl Check<'_> {
         if !fits(self.store, trial.tree(), self.ask, may_borrow) {
             return Err(Breach::NotEnough);
         }
-        // Per node below the lowest common cohort: true if it is above its quota with one of its victims put back.
+        // For each node below the lowest common cohort: true if the node is above its quota with one of its victims put back.
         let mut above: BTreeMap<NodeId, bool> = BTreeMap::new();
         for target in targets {
             let (_, held) = self.victim(target)?;
@@ -175,7 +176,7 @@ impl Check<'_> {
             return Err(Breach::Share);
         }
         let mut trial = self.without(tree, judged);
-        // As in the search, shares are those with the asking workload in.
+        // As in the search, shares are compared with the preemptor admitted.
         trial.add(self.own, self.ask.usage);
         let mut higher: BTreeMap<NodeId, bool> = BTreeMap::new();
         for target in judged.iter().filter(|target| target.reason == FAIR) {
@@ -201,8 +202,8 @@ impl Check<'_> {
 }
 
 impl World {
-    /// Number of victim sets that broke a rule when they were checked again, so that no workload was preempted. Each is a fault of the engine:
-    /// the number must stay 0.
+    /// Number of sets of victims that broke a rule in the second check, so that no workload was preempted. Each such set is a fault of the engine, so the
+    /// number must stay 0.
     #[must_use]
     pub const fn refused_victims(&self) -> u64 {
         self.refused_victims

@@ -1,4 +1,4 @@
-//! Surplus pods: a workload gives these up before it is evicted.
+//! Surplus pods: a workload gives its surplus pods up before it is evicted.
 
 use std::borrow::Cow;
 
@@ -10,19 +10,19 @@ use crate::world::beyond;
 use crate::world::store::{Held, Store};
 
 impl Held {
-    /// Usage of this number of pods.
+    /// Usage of `pods` pods of the workload's surplus.
     fn part(&self, pods: i64) -> Usage {
         let each = self.spare.iter().flat_map(|spare| &spare.each);
         each.map(|(cell, value)| (*cell, value.saturating_mul(Units::from(pods)))).collect()
     }
 
-    /// Usage that a target gives back.
+    /// Usage that a target of preemption gives back.
     pub(crate) fn given_back(&self, target: &Target) -> Cow<'_, Usage> {
         target.gives_up.map_or(Cow::Borrowed(&self.usage), |pods| Cow::Owned(self.part(pods)))
     }
 }
 
-/// Removes the usage that a target gives back from the trial, or puts it back.
+/// Removes the usage that a target gives back from the trial, or puts this usage back.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: bool) {
     let Some(held) = store.workload(target.workload).and_then(|workload| workload.held()) else { return };
     let (node, usage) = (store.queues[held.queue].node, held.given_back(target));
@@ -36,7 +36,8 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: 
     }
 }
 
-/// Replaces evictions, last first, by surplus pods where that is enough, with no more pods than needed. All targets are out of the trial.
+/// Replaces evictions, from the last to the first, by giving up surplus pods if that is enough, with no more pods than needed. All targets must be out of the
+/// trial.
 pub(crate) fn keep_whole(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, targets: &mut [Target], borrow: bool) {
     for target in targets.iter_mut().rev() {
         let held = store.workload(target.workload).and_then(|workload| workload.held()).filter(|held| !held.evicted);
@@ -50,7 +51,7 @@ pub(crate) fn keep_whole(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, ta
             leave(store, trial, &part, false);
             enough.then_some(part)
         };
-        // The fewest steps that are enough lie in `low..=high`.
+        // The smallest number of steps that is enough lies in `low..=high`.
         let (mut low, mut high) = (1_i64, spare.steps());
         let mut found = None;
         while low <= high {

@@ -1,11 +1,11 @@
-//! Trials without victims: workloads that leave and are put back, and room for the preemptor.
+//! Trials of the quota without victims: workloads are removed and put back, and it is checked whether the preemptor fits.
 
 use crate::preempt::ask::{Ask, Target};
 use crate::quota::tree::{Tree, Trial};
 use crate::world::beyond;
 use crate::world::store::Store;
 
-/// Removes a workload from the trial, or puts it back.
+/// Removes the usage of a workload from the trial, or puts this usage back.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::world::ids::WorkloadId, out: bool) {
     if let Some(held) = store.workload(workload).and_then(|w| w.held()) {
         let node = store.queues[held.queue].node;
@@ -18,7 +18,7 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::world
     }
 }
 
-/// Puts back, last first, every victim that is not needed; the very last one is always needed.
+/// Puts every victim back that is not needed, from the last to the first; the very last victim is always needed.
 pub(crate) fn fill_back(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, targets: &mut Vec<Target>, borrow: bool) {
     for index in (0..targets.len().saturating_sub(1)).rev() {
         let Some(target) = targets.get(index).copied() else { continue };
@@ -31,7 +31,7 @@ pub(crate) fn fill_back(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, tar
     }
 }
 
-/// Whether the workload fits; without borrowing if `borrow` is false.
+/// Whether the preemptor fits; without borrowing if `borrow` is false.
 pub(crate) fn fits(store: &Store, tree: &Tree, ask: &Ask<'_>, borrow: bool) -> bool {
     let node = store.queues[ask.queue].node;
     ask.usage.iter().all(|(key, value)| {

@@ -1,8 +1,8 @@
-//! The order of candidates under admission fair sharing, as in Kueue. Between two candidates of one ClusterQueue in LocalQueues of different
-//! names, the LocalQueue with the higher usage goes first, before priority. Elsewhere usage plays no part.
+//! The order of candidates under admission fair sharing, as in Kueue. Between two candidates of one ClusterQueue in LocalQueues of different names, the
+//! candidate of the LocalQueue with the higher usage goes first, whatever the priorities are. Between other candidates the usage of LocalQueues plays no part.
 //!
-//! The comparison need not be an order: a before b before c before a is possible. Lists are sorted and merged in ways that give Kueue's
-//! order where there is one, and the same answer to the same input where there is none.
+//! The comparison of candidates need not be an order: a before b before c before a is possible. Lists are sorted and merged in ways that give Kueue's order if
+//! there is one, and otherwise the same result for the same input.
 
 use std::cmp::Ordering;
 
@@ -43,7 +43,7 @@ pub(crate) fn sort_line<'a>(
     sorted.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Sorts by a comparison that need not be an order: the result depends on the input sequence and on nothing else.
+/// Sorts by a comparison that need not be an order: the result depends on the input sequence alone.
 fn merge_sort<T>(mut items: Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     if items.len() < 2 {
         return items;

@@ -1,7 +1,7 @@
 //! Admission fair sharing: the recent usage of each LocalQueue orders the workloads of its ClusterQueue, as in Kueue.
 //!
-//! The ledger is data. It has the decayed usage of admitted workloads with the time that it is true for. It also has penalties, which are
-//! charged ahead for reservations and count as used once their workloads are admitted. Time comes in with `plan` and `settle`.
+//! The ledger of a LocalQueue is data. The ledger has the decayed usage of admitted workloads, with the time for which this usage is valid. The ledger also has
+//! penalties, which are charged in advance for reservations and count as usage when the workloads are admitted. The time comes in with `plan` and `settle`.
 
 #![expect(clippy::float_arithmetic, reason = "usage decays by half-lives and is weighted in floats, as in Kueue")]
 
@@ -15,28 +15,29 @@ use crate::world::ids::{ResourceId, WorkloadId};
 /// Settings of admission fair sharing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdmissionFairSharing {
-    /// `usageHalfLifeTime` in milliseconds; 0 forgets at once.
+    /// `usageHalfLifeTime` in milliseconds; with 0, past usage is forgotten at once.
     pub half_life: i64,
     /// `usageSamplingInterval` in milliseconds.
     pub sampling_interval: i64,
-    /// `resourceWeights`; a resource without weight has 1.
+    /// `resourceWeights`; a resource without a weight has the weight 1.
     pub weights: BTreeMap<String, f64>,
 }
 
-/// Part of a consumption that is left after a time.
+/// Part of a past usage that is left after the time `elapsed`.
 #[must_use]
 pub fn kept(elapsed: i64, half_life: i64) -> f64 {
     if half_life <= 0 { 0.0 } else { 0.5_f64.powf(elapsed.max(0) as f64 / half_life as f64) }
 }
 
-/// Part of a workload's requests that is charged when it is admitted.
+/// Part of a workload's requests that is charged in advance when the workload is admitted.
 #[must_use]
 pub fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
     if settings.half_life <= 0 { 0.0 } else { 1.0 - kept(settings.sampling_interval, settings.half_life) }
 }
 
-/// Weighted usage of a LocalQueue: the sum of consumed and charged amounts times resource weights, divided by the LocalQueue's weight.
-/// `parts` are in milli units of cpu and units of all else, and may name a resource more than once. Infinite without a positive weight.
+/// Weighted usage of a LocalQueue: the sum of consumed and charged amounts times the resource weights, divided by the LocalQueue's weight. The amounts in
+/// `parts` are in milli units for cpu and in units for other resources, and may name a resource more than once. The result is infinite if the LocalQueue's
+/// weight is not positive.
 #[must_use]
 pub fn weighted_usage<'a>(
     parts: impl Iterator<Item = (&'a str, f64)>,
@@ -46,7 +47,7 @@ pub fn weighted_usage<'a>(
     if weight <= 0.0 {
         return f64::INFINITY;
     }
-    // Amounts are summed per resource before they are weighted, as in Kueue: equal usage then gives equal floats.
+    // Amounts are summed by resource before they are weighted, as in Kueue, so that equal usage gives equal floats.
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, amount) in parts {
         *sums.entry(name).or_default() += amount;
@@ -58,7 +59,7 @@ pub fn weighted_usage<'a>(
     weighted.fold(0.0, |sum, part| sum + part) / weight
 }
 
-/// Recent usage of a LocalQueue.
+/// Recent usage of a LocalQueue, for admission fair sharing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     consumed: BTreeMap<ResourceId, f64>,
@@ -81,19 +82,19 @@ impl Ledger {
         self.at = Some(now);
     }
 
-    /// Counts the penalty of an admitted workload as used.
+    /// Counts the penalty of an admitted workload as usage.
     fn confirm(&mut self, workload: WorkloadId) {
         for (resource, amount) in self.penalties.remove(&workload).unwrap_or_default() {
             *self.consumed.entry(resource).or_default() += amount;
         }
     }
 
-    /// Whether hardly any consumption is left and nothing is charged.
+    /// Whether hardly any past usage is left and no penalty is charged.
     fn is_idle(&self) -> bool {
         self.penalties.is_empty() && self.consumed.values().all(|amount| *amount < 0.5)
     }
 
-    /// Drops the penalty of a reservation that did not come about or that is never admitted.
+    /// Drops the penalty of a reservation that did not come about, or whose workload is never admitted.
     fn revert(&mut self, workload: WorkloadId) {
         self.penalties.remove(&workload);
     }

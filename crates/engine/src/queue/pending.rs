@@ -1,6 +1,6 @@
-//! The pending workloads of one ClusterQueue, kept by class of equals. A class is parked and woken as one, so a wake-up costs the number of
-//! classes, not of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and the lane with the lowest usage goes
-//! first; elsewhere all workloads are in lane 0.
+//! The pending workloads of one ClusterQueue, kept by class of equals. A whole class is parked and woken, so the cost of a wake-up is the number of classes,
+//! not the number of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and the lane with the lowest usage goes first; without it,
+//! all workloads are in lane 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::queue::key::Key;
 use crate::queue::sorted::Sorted;
 use crate::world::ids::{ClassId, WorkloadId};
 
-/// A member in its order.
+/// A member of a class of equals, with its key in the order of the queue.
 pub(crate) type Member = (Key, WorkloadId);
 
-/// Members without a notice of some kind: mostly none or one.
+/// Members of a class that have not been given a notice; in most cases there is no such member or only one.
 #[derive(Debug, Default)]
 pub(crate) enum Untold {
     #[default]
@@ -54,18 +54,18 @@ impl Untold {
     }
 }
 
-/// Members of one class in one queue.
+/// Members of one class of equals in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueue {
-    /// By lane, none of them empty.
+    /// Members of the class by lane; a lane without members is left out.
     lanes: Vec<(u32, Sorted<Member>)>,
-    /// Set while an equal workload was found not to fit and nothing changed since.
+    /// Set while an equal workload was found not to fit and nothing has changed since.
     pub(crate) parked: Option<PendingReason>,
-    /// Message to the member for which the class was parked.
+    /// Message to the member because of which the class was parked.
     pub(crate) why: Option<Arc<str>>,
     /// Members without a notice that they were passed over.
     unannounced: Untold,
-    /// Reason that was announced to all other members.
+    /// Reason that was given to all members except the members in `unannounced`.
     pub(crate) announced: Option<PendingReason>,
 }
 
@@ -90,7 +90,7 @@ impl ClassQueue {
 /// First member of each active class, by lane.
 #[derive(Debug, Default)]
 struct Heads {
-    /// Heads of lane 0, which need no look-up of the lane.
+    /// Heads of lane 0, kept apart because they need no look-up of the lane.
     shared: BTreeMap<Member, ClassId>,
     /// Heads of other lanes.
     others: BTreeMap<u32, BTreeMap<Member, ClassId>>,
@@ -106,7 +106,7 @@ impl Heads {
         std::iter::once((0, &self.shared)).chain(self.others.iter().map(|(lane, heads)| (*lane, heads)))
     }
 
-    /// Takes in the first members of a class; returns true if it was parked.
+    /// Makes a class active: its first members become heads. Returns true if the class was parked.
     fn wake(&mut self, class: ClassId, queue: &mut ClassQueue) -> bool {
         queue.why = None;
         let parked = queue.parked.take().is_some();
@@ -121,7 +121,7 @@ impl Heads {
     fn remove(&mut self, lane: u32, member: &Member) {
         let heads = if lane == 0 { Some(&mut self.shared) } else { self.others.get_mut(&lane) };
         if let Some(heads) = heads {
-            // A lane without heads is kept, because it mostly gets some again.
+            // A lane without heads is kept, because it gets heads again in most cases.
             heads.remove(member);
         }
     }
@@ -134,22 +134,22 @@ pub(crate) struct Pending {
     pub(crate) classes: BTreeMap<ClassId, ClassQueue>,
     pub(crate) solo: BTreeSet<WorkloadId>,
     pub(crate) mismatched: BTreeSet<WorkloadId>,
-    /// Parked classes that may fit after other workloads were admitted: `World::is_fickle`.
+    /// Parked classes that may fit after other workloads were admitted (see `World::is_fickle`).
     pub(crate) fickle: BTreeSet<ClassId>,
-    /// All pending workloads that name this queue and are counted there.
+    /// Number of all pending workloads that name the queue and are counted in it.
     pub(crate) total: u32,
-    /// The workload that waits for its victims; it goes first.
+    /// The workload that waits for its victims and goes first in the queue.
     pub(crate) sticky: Option<WorkloadId>,
-    /// The workload that issued preemptions last, under any strategy.
+    /// The workload that issued preemptions last, under any queueing strategy.
     pub(crate) preemptor: Option<WorkloadId>,
-    /// Epoch of the tree at the last wake-up.
+    /// Epoch of the cohort tree at the last wake-up of the queue.
     pub(crate) epoch: u64,
-    /// Epoch of the tree when a head was last taken by itself: the head was not judged by later changes.
+    /// Epoch of the cohort tree when a head was last taken without a cycle, so that changes after this epoch were not taken into account for the head.
     pub(crate) taken_at: Option<u64>,
 }
 
 impl Pending {
-    /// Adds a member to its class.
+    /// Adds a member to its class of equals.
     pub(crate) fn push(&mut self, class: ClassId, lane: u32, key: Key, workload: WorkloadId) {
         let queue = self.classes.entry(class).or_default();
         queue.unannounced.insert(workload);
@@ -172,14 +172,14 @@ impl Pending {
         }
     }
 
-    /// Notes that a member was looked at and stays.
+    /// Records that a member of a class was tried and stays in the class.
     pub(crate) fn stay(&mut self, class: ClassId, workload: WorkloadId) {
         if let Some(queue) = self.classes.get_mut(&class) {
             queue.unannounced.insert(workload);
         }
     }
 
-    /// Takes a member out of its class.
+    /// Takes a member out of its class of equals.
     pub(crate) fn take(&mut self, class: ClassId, lane: u32, key: Key, workload: WorkloadId) {
         let Some(queue) = self.classes.get_mut(&class) else { return };
         if let Some(first) = queue.first(lane) {
@@ -200,7 +200,7 @@ impl Pending {
         {
             self.heads.insert(lane, first.clone(), class);
         }
-        // The id of a class without members is reused for another class.
+        // The entry of a class without members is removed, because the id of the class is reused for another class.
         if queue.lanes.is_empty() {
             self.classes.remove(&class);
             self.fickle.remove(&class);
@@ -222,12 +222,12 @@ impl Pending {
         self.heads.lanes().any(|(_, heads)| !heads.is_empty())
     }
 
-    /// Whether this member is in an active class.
+    /// Whether the class is active: not parked, and with an entry in the queue.
     pub(crate) fn is_active(&self, class: ClassId) -> bool {
         self.classes.get(&class).is_some_and(|queue| queue.parked.is_none())
     }
 
-    /// Parks a class. Returns the members that have no notice with this reason yet.
+    /// Parks a class. Returns the members that have not had a notice with the reason `reason` yet.
     pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> Vec<WorkloadId> {
         let queue = self.classes.entry(class).or_default();
         for (lane, first) in queue.firsts() {
@@ -243,14 +243,14 @@ impl Pending {
         queue.members().map(|(_, workload)| *workload).collect()
     }
 
-    /// Keeps the message to a member of a parked class, for its equals.
+    /// Keeps the message to a member of a parked class for the other members of the class.
     pub(crate) fn tell_equals(&mut self, class: ClassId, reason: PendingReason, message: &Arc<str>) {
         if let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked == Some(reason)) {
             queue.why = Some(Arc::clone(message));
         }
     }
 
-    /// Parks a class without notices to its members, as it is woken soon; returns true if it was active.
+    /// Parks a class without notices to its members, because the class is woken soon; returns true if it was active.
     pub(crate) fn pass_over(&mut self, class: ClassId) -> bool {
         let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked.is_none()) else { return false };
         for (lane, first) in queue.firsts() {
@@ -260,7 +260,7 @@ impl Pending {
         true
     }
 
-    /// Makes every parked class active; returns true if there was one.
+    /// Makes every parked class active; returns true if there was a parked class.
     pub(crate) fn wake_classes(&mut self) -> bool {
         self.fickle.clear();
         let heads = &mut self.heads;
@@ -275,7 +275,7 @@ impl Pending {
         woken
     }
 
-    /// Makes one class active.
+    /// Makes the class active, if it is parked.
     pub(crate) fn wake_class(&mut self, class: ClassId) {
         self.fickle.remove(&class);
         if let Some(queue) = self.classes.get_mut(&class) {
@@ -283,7 +283,7 @@ impl Pending {
         }
     }
 
-    /// Workloads that will be tried.
+    /// Number of workloads of the queue that will be tried.
     pub(crate) fn active(&self) -> u32 {
         let active: usize = self.classes.values().filter(|queue| queue.parked.is_none()).map(ClassQueue::len).sum();
         u32::try_from(active).unwrap_or(u32::MAX)

@@ -1,14 +1,14 @@
-//! Items in order, with a fast first item, which is read most.
+//! Items in order, with fast access to the first item, which is read most often.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, btree_set};
 use std::iter::Chain;
 use std::option;
 
-/// Items in order, each once. The first item is outside of the tree of the others: reading it costs no walk, and a single item needs no tree.
+/// A sorted set of items. The first item is stored outside of the tree of the other items, so that reading it needs no walk, and a single item needs no tree.
 #[derive(Debug)]
 pub(crate) struct Sorted<T> {
-    /// `None` where there is none at all.
+    /// The first item; `None` if there are no items.
     first: Option<T>,
     others: BTreeSet<T>,
 }
@@ -87,7 +87,7 @@ mod tests {
         }
         assert_eq!((items.iter().copied().collect::<Vec<i32>>(), items.len()), (vec![1, 3, 5, 7, 9], 5));
         assert!(items.contains(&1) && items.contains(&7) && !items.contains(&4));
-        // The first, one behind it, and one that is not there.
+        // The items that are removed: the first item, an item behind it, and an item that is not in the set.
         for item in [1, 7, 4] {
             items.remove(&item);
         }

@@ -18,8 +18,8 @@ impl Workload {
         }
     }
 
-    /// The priority; where waiting counts, the priority extrapolated back to the epoch, times the milliseconds of an hour.
-    /// All pending workloads of the queue gain the same points in the same time, so their order does not change while they wait.
+    /// The number by which the queue is ordered: the priority; if points for waiting count, the priority that the workload would have had at the epoch, times
+    /// the milliseconds of an hour. All pending workloads of a queue gain the same points in the same time, so their order does not change while they wait.
     fn standing(&self) -> i64 {
         let priority = self.priority;
         match i64::from(self.points_per_hour) {
@@ -28,7 +28,7 @@ impl Workload {
         }
     }
 
-    /// The priority with the points for waiting.
+    /// The priority of the workload, with the points for waiting until `now`.
     pub(crate) fn priority_at(&self, now: Millis) -> i64 {
         let waited = now.0.saturating_sub(self.waits_since.0).max(0);
         self.priority.saturating_add(waited.saturating_mul(i64::from(self.points_per_hour)) / HOUR_MS)

@@ -1,16 +1,16 @@
-//! The tie break between workloads of equal priority and time (`docs/departures/0035-equal-times.md`).
+//! The tie-break between workloads of equal priority and time (`docs/departures/0035-equal-times.md`).
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::model::{Millis, WorkloadSpec};
 
-/// The tie break between workloads of the same priority and time. Its order is that of a queue.
+/// The tie-break between workloads of the same priority and time; smaller values go first in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tie {
-    /// As in Kueue: the smaller UID goes first.
+    /// The tie-break of Kueue: the workload with the smaller UID goes first.
     Uid(Arc<str>),
-    /// The lot of namespace and second, and the name behind it: fair between namespaces, by name within one.
+    /// The hash of namespace and second (the lot), followed by the workload's name: the order is fair between namespaces, and by name within a namespace.
     Lot(Arc<str>),
 }
 
@@ -23,14 +23,15 @@ impl Tie {
         Self::Lot(format!("{lot:016x}/{}", spec.name).into())
     }
 
-    /// The text that decides.
+    /// The text that is compared.
     pub(crate) const fn word(&self) -> &Arc<str> {
         match self {
             Self::Uid(word) | Self::Lot(word) => word,
         }
     }
 
-    /// The order in which victims are looked for. By lot the last of the queue goes first, so that the first of equals runs on.
+    /// The order in which victims are searched. With the tie-break by lot, the workload that is last in the queue is preempted first, so that the first of
+    /// equal workloads runs on.
     pub(crate) fn compare_victims(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Lot(one), Self::Lot(other)) => other.cmp(one),
@@ -38,7 +39,7 @@ impl Tie {
         }
     }
 
-    /// A number that decides most comparisons: numbers that differ are in the order of victims.
+    /// A number that decides most comparisons of victims: if the numbers of two workloads differ, the workloads are in the order of the numbers.
     pub(crate) fn start_of_victim(&self) -> u64 {
         match self {
             Self::Uid(uid) => start_of(uid),
@@ -47,7 +48,7 @@ impl Tie {
     }
 }
 
-/// The first eight bytes of a name: names that differ in them are in the order of these numbers.
+/// The first eight bytes of a name as a number: names that differ in these bytes are in the order of the numbers.
 pub(crate) fn start_of(name: &str) -> u64 {
     let mut start = [0; 8];
     for (to, byte) in start.iter_mut().zip(name.bytes()) {
@@ -56,14 +57,14 @@ pub(crate) fn start_of(name: &str) -> u64 {
     u64::from_be_bytes(start)
 }
 
-/// The second in which a workload came into its queue.
+/// The second in which a workload entered its queue.
 pub(crate) const fn second(at: Millis) -> i64 {
     at.0.div_euclid(1000)
 }
 
-/// The lot of a namespace in a second: each of two namespaces is first about equally often, and a tenant cannot choose its lot. The function
-/// is written out because the order has to be the same after a restart, an upgrade and a change of leader. It is FNV-1a with the last step
-/// of `SplitMix64`, without which similar names would have similar lots.
+/// The lot of a namespace in a second: each of two namespaces goes first about equally often, and a tenant cannot choose its lot. The hash function is written
+/// out because the order has to be the same after a restart, an upgrade and a change of leader. The function is FNV-1a with the last step of `SplitMix64`,
+/// without which similar names would have similar lots.
 pub(crate) fn lot(namespace: &str, second: i64) -> u64 {
     let bytes = namespace.bytes().chain([0xff]).chain(second.to_le_bytes());
     let mixed = bytes
@@ -77,7 +78,7 @@ pub(crate) fn lot(namespace: &str, second: i64) -> u64 {
 mod tests {
     use super::lot;
 
-    /// A leader of an older version has to find the same order: the numbers were computed apart from this code.
+    /// A leader of an older version has to find the same order of workloads, so the expected numbers were computed apart from this code.
     #[test]
     fn tie_hash_of_namespace_and_second_never_changes() {
         assert_eq!(lot("", 0), 0x80b1_ece3_5ca7_1072);

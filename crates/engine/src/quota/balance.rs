@@ -1,5 +1,5 @@
-//! Arithmetic of one quota cell, with Kueue's rules of borrowing and lending. Values have 128 bits, so sums of any real usage are exact, and
-//! adding and removing are exact inverses. [`INF`] stands for "unlimited".
+//! Arithmetic of one quota cell, with Kueue's rules of borrowing and lending. Amounts have 128 bits, so sums of any real usage are exact, and adding and
+//! removing are exact inverses. The amount [`INF`] stands for "unlimited".
 
 use crate::model::Amount;
 use crate::world::ids::CellId;
@@ -23,20 +23,20 @@ pub(crate) const fn plus(a: Units, b: Units) -> Units {
     if a >= INF || b >= INF || sum >= INF { INF } else { sum }
 }
 
-/// Adds beyond [`INF`] as well, in contrast to [`plus`]: an amount that is subtracted later has to be the amount that was added.
+/// Adds two amounts. In contrast to [`plus`], the sum may exceed [`INF`], because an amount that is subtracted later has to be the amount that was added.
 pub(crate) const fn add_to(total: &mut Units, value: Units) {
     *total = total.saturating_add(value);
 }
 
-/// Rest of `quota` after `used`; unlimited stays unlimited whatever is used.
+/// Rest of `quota` after `used`; an unlimited quota stays unlimited, whatever amount is used.
 pub(crate) const fn left(quota: Units, used: Units) -> Units {
     if quota >= INF { INF } else { quota.saturating_sub(used) }
 }
 
-/// Usage of a workload or an assignment: pairs sorted by cell, each cell once.
+/// Usage of a workload or an assignment: pairs of cell and amount, sorted by cell, with each cell at most once.
 pub(crate) type Usage = Vec<(CellId, Units)>;
 
-/// Adds to one cell of a usage.
+/// Adds an amount to one cell of a usage.
 pub(crate) fn accumulate(usage: &mut Usage, cell: CellId, value: Units) {
     match usage.binary_search_by_key(&cell, |(c, _)| *c) {
         Ok(at) => {
@@ -48,12 +48,12 @@ pub(crate) fn accumulate(usage: &mut Usage, cell: CellId, value: Units) {
     }
 }
 
-/// Value of one cell of a usage.
+/// Amount of one cell of a usage.
 pub(crate) fn in_usage(usage: &[(CellId, Units)], cell: CellId) -> Units {
     usage.binary_search_by_key(&cell, |(c, _)| *c).ok().and_then(|at| usage.get(at)).map_or(0, |(_, value)| *value)
 }
 
-/// Quota and usage of one (flavor, resource) at one node.
+/// Quota and usage of one flavor and resource at one node of the cohort tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) key: CellId,
@@ -63,13 +63,13 @@ pub(crate) struct Cell {
     pub(crate) borrowing_limit: Units,
     /// [`INF`] when absent.
     pub(crate) lending_limit: Units,
-    /// Own quota and the quota that the children lend.
+    /// Quota of the subtree: the node's own quota and the quota that its children lend.
     pub(crate) subtree: Units,
-    /// Own usage (queue), or usage that the children take from here (cohort).
+    /// At a queue: its own usage. At a cohort: usage that the children take from the cohort.
     pub(crate) usage: Units,
-    /// True if the node itself defines a quota, even of zero.
+    /// True if the node itself defines a quota, even a quota of zero.
     pub(crate) own: bool,
-    /// True if the node or one below it defines a quota. Elsewhere usage is a remnant and counts for no share.
+    /// True if the node or a node below it defines a quota. Otherwise usage of the cell is left over from an earlier quota and counts for no share.
     pub(crate) has_quota: bool,
 }
 
@@ -87,7 +87,7 @@ impl Cell {
         }
     }
 
-    /// Quota that the parent never sees.
+    /// Part of the quota that the parent never sees, because it is not lent.
     pub(crate) fn local(&self) -> Units {
         if self.lending_limit >= INF { 0 } else { left(self.subtree, self.lending_limit).max(0) }
     }
@@ -96,7 +96,7 @@ impl Cell {
         left(self.local(), self.usage).max(0)
     }
 
-    /// Part of `value` more that the parent would see; 0 where an unlimited quota is kept back, however much is in use.
+    /// Part of an additional usage `value` that the parent would see; 0 if the node keeps an unlimited quota back, however much is in use.
     pub(crate) fn above_local(&self, value: Units) -> Units {
         if self.local() >= INF { 0 } else { value.saturating_sub(self.local_available()) }
     }
@@ -117,7 +117,7 @@ impl Cell {
         }
     }
 
-    /// The most that the parent may give on top of what it gives already.
+    /// The largest amount that the parent may give in addition to the amount that it gives already.
     pub(crate) fn bound_from_parent(&self) -> Units {
         if self.borrowing_limit >= INF {
             INF
@@ -126,7 +126,7 @@ impl Cell {
         }
     }
 
-    /// Whether `extra` more would exceed the quota of the subtree.
+    /// Whether an additional usage `extra` would exceed the quota of the subtree.
     pub(crate) const fn exceeds_with(&self, extra: Units) -> bool {
         self.subtree < INF && self.usage.saturating_add(extra) > self.subtree
     }

@@ -1,4 +1,4 @@
-//! Dominant resource shares, as in Kueue: the usage of a node above its quota, relative to the lendable quota and to its weight.
+//! Dominant resource shares, as in Kueue: the usage of a node above its quota, relative to the lendable quota and to the node's weight.
 
 #![expect(clippy::float_arithmetic, reason = "shares are ratios, compared as floats as Kueue does")]
 
@@ -15,16 +15,16 @@ const NANO: f64 = 1_000_000_000.0;
 /// The value that decides between two queues or cohorts under fair sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
-    /// Largest borrowed part over the resources, in thousandths of the lendable quota, before weighting.
+    /// Largest borrowed part over all resources, in thousandths of the lendable quota, before it is divided by the weight.
     pub ratio: f64,
-    /// Fair weight; 0 and less count as 0.
+    /// Fair weight; a negative weight counts as 0.
     pub weight: f64,
-    /// True if usage of some cell exceeds the quota of the subtree, even if nothing of that resource may be lent.
+    /// True if the usage of some cell exceeds the quota of the subtree, even if no quota of its resource may be lent.
     pub borrowing: bool,
 }
 
 impl Share {
-    /// The ratio divided by the weight, as gauges show it: not rounded, and infinite for a borrower of weight 0.
+    /// The ratio divided by the weight, as gauges show it: not rounded, and infinite for a borrower with weight 0.
     #[must_use]
     pub fn value(&self) -> f64 {
         if self.ratio <= 0.0 {
@@ -36,7 +36,7 @@ impl Share {
         }
     }
 
-    /// The figure of the status: rounded up, `i64::MAX` for a borrower of weight 0.
+    /// The share as the status shows it: rounded up, and `i64::MAX` for a borrower with weight 0.
     #[must_use]
     pub fn rounded(&self) -> i64 {
         let value = self.value().ceil();
@@ -46,7 +46,7 @@ impl Share {
         }
     }
 
-    /// Smaller shares first; among borrowers of weight 0, which come last, the ratio decides.
+    /// Compares two shares, the smaller share first. Borrowers with weight 0 come last, and among them the ratio decides.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         let is_boundless = |share: &Self| share.weight <= 0.0 && share.ratio > 0.0;
@@ -58,18 +58,18 @@ impl Share {
     }
 }
 
-/// Share of a queue or cohort, and its origin.
+/// Share of a queue or cohort, with the resource and the cells from which it comes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShareFigures {
     /// The share.
     pub share: Share,
-    /// Resource that gave the ratio; of equal ones the first by name.
+    /// Resource that gave the ratio; of several resources with the same ratio, the first one by name.
     pub dominant_resource: Option<String>,
-    /// Cells above the quota of the subtree.
+    /// Cells in which usage is above the quota of the subtree.
     pub borrowed: Vec<FlavorResource>,
 }
 
-/// Amount that the nodes below a cohort may use of each resource if nothing is in use, by resource.
+/// Amount that the nodes below a cohort may use if no quota is in use, by resource.
 pub(crate) fn lendable(store: &Store, tree: &Tree, cohort: NodeId) -> Vec<(ResourceId, Units)> {
     let mut sums: Vec<(ResourceId, Units)> = Vec::new();
     for cell in &tree.nodes[tree.root(cohort)].cells {
@@ -83,7 +83,7 @@ pub(crate) fn lendable(store: &Store, tree: &Tree, cohort: NodeId) -> Vec<(Resou
     sums
 }
 
-/// Share of a node with `extra` usage on top, and the resource that gave it. Roots have none. Costs the node's cells.
+/// Share of a node with its usage increased by `extra`, and the resource that gave the share. A root has no share. The cost is the number of the node's cells.
 pub(crate) fn share_of(
     store: &Store,
     tree: &Tree,
@@ -127,8 +127,8 @@ pub(crate) fn asks_for<K>(requested: impl IntoIterator<Item = (K, Units)>, is_bo
     requested.into_iter().any(|(key, value)| value > 0 && is_borrowed(&key))
 }
 
-/// Whether a node, with `extra` usage on top, is above its quota in one of the requested cells. Usage of cells without quota is a remnant and
-/// does not count, as for shares.
+/// Whether a node, with its usage increased by `extra`, is above its quota in one of the requested cells. Usage of a cell without quota is left over from an
+/// earlier quota and does not count, as for shares.
 pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)], extra: &[(CellId, Units)]) -> bool {
     asks_for(usage.iter().copied(), |key| {
         let cell = tree.cell(node, *key);

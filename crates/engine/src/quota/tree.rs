@@ -1,5 +1,5 @@
-//! The cohort forest: queues are leaves, cohorts are inner nodes. Quotas are rebuilt per tree when an object changes; usage is updated per
-//! change, O(depth).
+//! The cohort forest: ClusterQueues are leaves, cohorts are inner nodes. When an object changes, the quotas of its tree are rebuilt; a change of usage updates
+//! only the nodes from the queue to the root.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     /// Sorted by key.
     pub(crate) cells: Vec<Cell>,
-    /// At a queue: usage beyond quota, which no cohort sees; nearly always none.
+    /// At a queue: usage beyond quota, which no cohort sees; in most cases there is none.
     pub(crate) beyond: Usage,
-    /// At a root: the queues of its tree; kept by `World::rebuild`.
+    /// At a root: the queues of its tree; `World::rebuild` updates this list.
     pub(crate) queues: Arc<[QueueId]>,
-    /// Quota that may be lent below a cohort, by resource; kept by `World::rebuild`.
+    /// Quota that may be lent below a cohort, by resource; `World::rebuild` updates it.
     pub(crate) lendable: Vec<(ResourceId, Units)>,
-    /// Fair weight in nano units.
+    /// Fair weight in billionths.
     pub(crate) weight: i64,
-    /// A cohort on or below a declared cycle: it is kept without a parent, so the forest itself never has cycles.
+    /// True for a cohort on a declared cycle of parents or below one: the cohort is kept without a parent, so that the forest itself never has cycles.
     pub(crate) cyclic: bool,
     /// At a queue: true if it may admit.
     pub(crate) active: bool,
     /// Distance to the furthest leaf. A queue that may not admit does not count as a leaf, although its quota and usage count.
     pub(crate) height: u32,
-    /// At a root: counts changes that may let parked workloads in.
+    /// At a root: number of changes that may let parked workloads fit.
     pub(crate) epoch: u64,
-    /// At a queue: counts changes that make a remembered flavor scan stale.
+    /// At a queue: number of changes that make the recorded progress of a flavor scan out of date.
     pub(crate) generation: u64,
 }
 
@@ -59,10 +59,10 @@ impl Node {
     }
 }
 
-/// Own quota of a node: cell, nominal, borrowing limit, lending limit.
+/// Own quota of a node: cell, nominal quota, borrowing limit and lending limit.
 pub(crate) type OwnQuota = (CellId, Units, Units, Units);
 
-/// All nodes.
+/// All nodes of the cohort forest.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) nodes: Arena<NodeId, Node>,
@@ -93,7 +93,7 @@ impl Tree {
         })
     }
 
-    /// The cohort of that name; it exists as soon as it is named.
+    /// The cohort with the name `name`, which exists as soon as an object names it.
     pub(crate) fn cohort(&mut self, name: &str) -> NodeId {
         if let Some(id) = self.cohorts.get(name) {
             return *id;
@@ -107,7 +107,7 @@ impl Tree {
         self.cohorts.get(name).copied()
     }
 
-    /// The root above a node.
+    /// The root of the cohort tree that contains a node.
     pub(crate) fn root(&self, node: NodeId) -> NodeId {
         self.ancestors(node).last().unwrap_or(node)
     }
@@ -117,12 +117,12 @@ impl Tree {
         std::iter::successors(self.nodes[node].parent, |n| self.nodes[*n].parent)
     }
 
-    /// Whether a node is below cohorts that were declared in a circle.
+    /// Whether a node is below cohorts whose parents were declared in a circle.
     pub(crate) fn is_below_cycle(&self, node: NodeId) -> bool {
         self.ancestors(node).any(|cohort| self.nodes[cohort].cyclic)
     }
 
-    /// `/root/../node`.
+    /// The path of a node in the form `/root/../node`.
     pub(crate) fn path(&self, node: NodeId) -> String {
         let mut names: Vec<&str> = self.ancestors(node).map(|n| self.nodes[n].name.as_str()).collect();
         names.reverse();
@@ -130,7 +130,7 @@ impl Tree {
         format!("/{}", names.join("/"))
     }
 
-    /// Every node of the tree, children before parents.
+    /// All nodes of a cohort tree, children before their parents.
     pub(crate) fn bottom_up(&self, root: NodeId) -> Vec<NodeId> {
         let mut order = vec![root];
         let mut next: usize = 0;
@@ -142,7 +142,7 @@ impl Tree {
         order
     }
 
-    /// Moves a node below another parent. The caller rebuilds both trees.
+    /// Moves a node below another parent. The caller must rebuild both cohort trees.
     pub(crate) fn set_parent(&mut self, node: NodeId, parent: Option<NodeId>) {
         let old = self.nodes[node].parent;
         if old == parent {
@@ -161,7 +161,7 @@ impl Tree {
         }
     }
 
-    /// Replaces the own quota of a node, keeping usage. The caller rebuilds the tree.
+    /// Replaces the own quota of a node and keeps its usage. The caller must rebuild the cohort tree.
     pub(crate) fn set_quota(&mut self, node: NodeId, quotas: &[OwnQuota]) {
         let node = &mut self.nodes[node];
         node.cells.retain(|c| c.usage != 0);
@@ -184,7 +184,7 @@ impl Tree {
         }
     }
 
-    /// Recomputes subtree quotas, cohort usage and heights of the tree around a node from its queues.
+    /// Recomputes subtree quotas, cohort usage and heights of the cohort tree that contains a node, from the queues of the tree.
     pub(crate) fn rebuild(&mut self, around: NodeId) {
         for node in self.bottom_up(self.root(around)) {
             if self.nodes[node].is_queue {
@@ -211,7 +211,7 @@ impl Tree {
         self.measure(around);
     }
 
-    /// Recomputes the heights of the tree around a node.
+    /// Recomputes the heights of the cohort tree that contains a node.
     pub(crate) fn measure(&mut self, around: NodeId) {
         for node in self.bottom_up(self.root(around)) {
             let above = self.nodes[node].children.iter().map(|child| {
@@ -227,7 +227,7 @@ impl Tree {
         self.nodes[node].cell(key)
     }
 
-    /// Amount that a node may still use; negative when it is in debt.
+    /// Amount that a node may still use; negative if more is used than the quota allows.
     pub(crate) fn raw_available(&self, node: NodeId, key: CellId) -> Units {
         let debt = in_usage(&self.nodes[node].beyond, key).saturating_neg();
         let (mut at, mut local, mut bound): (_, Units, _) = (node, debt, INF);
@@ -241,7 +241,7 @@ impl Tree {
             };
             match cell.local_available() {
                 INF => return bound,
-                // The sum is exact: a sum that saturated at INF here would hide a debt further up.
+                // The sum must be exact: a sum that saturated at INF here would hide a debt further up in the tree.
                 own => add_to(&mut local, own),
             }
             match cell.bound_from_parent() {
@@ -257,7 +257,7 @@ impl Tree {
         self.raw_available(node, key).max(0)
     }
 
-    /// Amount that a node could use if nothing were in use.
+    /// Amount that a node could use if no quota were in use.
     pub(crate) fn potential(&self, node: NodeId, key: CellId) -> Units {
         let (mut at, mut local, mut bound) = (node, 0, INF);
         loop {
@@ -273,7 +273,7 @@ impl Tree {
         }
     }
 
-    /// Adds usage at a queue, and the part above local quota at its cohorts. Negative usage never shows at cohorts.
+    /// Adds usage at a queue, and the part above the local quota at its cohorts. Negative usage is never added at cohorts.
     pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         for (key, value) in usage.iter().copied() {
             let (mut at, mut value) = (node, value);
@@ -288,7 +288,7 @@ impl Tree {
         }
     }
 
-    /// Removes usage; the exact inverse of [`Tree::add`].
+    /// Removes usage at a queue and its cohorts; the exact inverse of [`Tree::add`].
     pub(crate) fn remove(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         for (key, value) in usage.iter().copied() {
             let (mut at, mut value) = (node, value);
@@ -303,7 +303,7 @@ impl Tree {
         }
     }
 
-    /// Charges a queue for usage beyond quota, or takes the charge back. The cohorts above do not see it.
+    /// Charges a queue for usage beyond quota, or takes the charge back. The cohorts above the queue do not see this charge.
     pub(crate) fn charge_beyond(&mut self, node: NodeId, usage: &[(CellId, Units)], back: bool) {
         let beyond = &mut self.nodes[node].beyond;
         for (key, value) in usage {
@@ -312,7 +312,7 @@ impl Tree {
         beyond.retain(|(_, value)| *value != 0);
     }
 
-    /// Height of the lowest subtree around a queue with room for `value`, and whether that is less than the whole tree.
+    /// Height of the lowest subtree around a queue that has room for `value`, and whether this subtree is smaller than the whole cohort tree.
     pub(crate) fn height_that_fits(&self, queue: NodeId, key: CellId, value: Units) -> (u32, bool) {
         let cell = self.cell(queue, key);
         let has_parent = self.nodes[queue].parent.is_some();
@@ -332,12 +332,12 @@ impl Tree {
         (height, false)
     }
 
-    /// Whether a node is within its subtree's quota in all those cells.
+    /// Whether a node is within its subtree's quota in all cells of `keys`.
     pub(crate) fn within_quota(&self, node: NodeId, keys: &[CellId]) -> bool {
         keys.iter().all(|key| !self.cell(node, *key).exceeds_with(0))
     }
 
-    /// Whether all of a usage is available to a queue.
+    /// Whether the full amount of a usage is available to a queue.
     pub(crate) fn fits(&self, queue: NodeId, usage: &[(CellId, Units)]) -> bool {
         usage.iter().all(|(key, value)| *value <= self.available(queue, *key))
     }
@@ -348,16 +348,16 @@ impl Tree {
 enum Change {
     Added,
     Removed,
-    /// Usage beyond quota was taken back.
+    /// Usage beyond quota that was charged is taken back.
     Lifted,
     /// Usage beyond quota was charged.
     Charged,
 }
 
-/// One change of a trial: kind, node, and cell with amount.
+/// A change of a trial: kind, node, and cell with amount.
 type Undo = (Change, NodeId, (CellId, Units));
 
-/// A trial: changes of usage that are undone when it is dropped.
+/// A trial: changes of usage in the cohort tree that are undone when the trial is dropped.
 pub(crate) struct Trial<'t> {
     tree: &'t mut Tree,
     log: Vec<Undo>,
@@ -391,7 +391,7 @@ impl<'t> Trial<'t> {
         self.tree
     }
 
-    /// The tree, for searches inside the trial that undo their own changes.
+    /// The cohort tree, for searches inside the trial that undo their own changes.
     pub(crate) const fn tree_mut(&mut self) -> &mut Tree {
         self.tree
     }
@@ -399,7 +399,7 @@ impl<'t> Trial<'t> {
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        // Cells do not touch each other, so a usage may be taken back cell by cell.
+        // Cells are independent of each other, so a usage may be taken back cell by cell.
         while let Some((change, node, part)) = self.log.pop() {
             match change {
                 Change::Added => self.tree.remove(node, &[part]),

@@ -1,5 +1,4 @@
-//! The steps of a cycle that concern queues, one by one: take heads, put them back, wake what is parked. Cycles themselves
-//! run on the same functions.
+//! The steps of a cycle that concern queues, one by one: take heads, put them back, wake parked workloads. Cycles themselves run on the same functions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::world::World;
 use crate::world::ids::{Id as _, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Phase, Place, Progress};
 
-/// Time of a scan over flavors: the number of quota changes of its queue until then, and the cycle.
+/// Time of a scan over flavors: the number of quota changes of the workload's queue until the scan, and the cycle of the scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanTime {
     /// Changes of quota.
@@ -23,14 +22,14 @@ pub struct ScanTime {
     pub cycle: u64,
 }
 
-/// Whether a scan made at `last` has to begin anew at `now`; with the gate `preserves` a change of quota is ignored for one cycle.
+/// Whether a scan that was made at `last` has to begin anew at `now`; with the gate `preserves`, a change of quota is ignored for one cycle.
 #[must_use]
 pub fn scan_is_outdated(last: ScanTime, now: ScanTime, preserves: bool) -> bool {
     let progress = Progress { generation: last.generation, cycle: last.cycle, ..Progress::default() };
     progress.is_outdated(now.generation, now.cycle, preserves)
 }
 
-/// Whether a scan has flavors left to try; `tried` has its progress per pod set and resource.
+/// Whether a scan has flavors left to try; `tried` has the progress of the scan by pod set and resource.
 #[must_use]
 pub fn scan_goes_on(tried: &[BTreeMap<String, i32>]) -> bool {
     let any = ResourceId::at(0);
@@ -43,7 +42,7 @@ impl World {
         self.store.queue_ids.get(cluster_queue).copied()
     }
 
-    /// Takes the head of a ClusterQueue, as a cycle does; it is in flight until it is put back or changes.
+    /// Takes the head out of a ClusterQueue, as a cycle does. The head is in flight until it is put back or changes.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
         self.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;
@@ -54,7 +53,7 @@ impl World {
         self.store.workload(id).map(|workload| workload.uid.to_string())
     }
 
-    /// Takes the head of every ClusterQueue that is active, by name of the queue.
+    /// Takes the heads of all active ClusterQueues; returns names of ClusterQueues and uids of heads, sorted by name.
     pub fn pop_all_heads(&mut self, now: Millis) -> Vec<(String, String)> {
         let active =
             self.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.to_string());
@@ -64,7 +63,7 @@ impl World {
         heads.collect()
     }
 
-    /// Takes a given pending workload out of its place, as if it had been the head. False when it is not pending in a queue.
+    /// Takes a given pending workload out of its place, as if it had been the head. Returns false if the workload is not pending in a queue.
     pub fn pop_workload(&mut self, uid: &str) -> bool {
         let Some((id, queue, place)) = self.place_of(uid) else { return false };
         match place {
@@ -89,13 +88,13 @@ impl World {
         }
     }
 
-    /// Puts a popped workload back where a cycle with that outcome would put it; `tried` is the progress of its scan over flavors. False when it
-    /// is not popped.
+    /// Puts a popped workload back where a cycle with the outcome `outcome` would put it; `tried` is the progress of its scan over flavors. Returns false if
+    /// the workload is not popped.
     pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
         self.put_back_for(uid, outcome, outcome.reason(), tried)
     }
 
-    /// Puts a head back into its queue for that reason.
+    /// Puts a popped head back into its queue, with the reason `reason`.
     pub fn put_back_for(
         &mut self,
         uid: &str,
@@ -106,7 +105,7 @@ impl World {
         let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
         let root = self.tree.root(self.store.queues[queue].node);
         let epoch = self.tree.nodes[root].epoch;
-        // A wake-up of the others while the workload was popped wakes it, too. In a plan no time passes between the two.
+        // If other workloads were woken while this workload was popped, it is woken, too. In a plan no time passes between taking a head and putting it back.
         let woken = self.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
         self.wake_queue(queue, root);
         let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
@@ -123,7 +122,7 @@ impl World {
         let mut report = Report::default();
         self.put_back(&mut entry, &mut report);
         self.tell_heads(&mut report);
-        // A cycle forgets a scan that is over: the next one begins anew with or without it.
+        // A cycle forgets the progress of a scan that is over, because the next scan begins anew with or without it.
         let is_told = !progress.tried.is_empty();
         if let Some(workload) = self.store.workload_mut(id).filter(|workload| is_told && workload.progress.is_none()) {
             workload.progress = Some(Box::new(progress));
@@ -131,9 +130,9 @@ impl World {
         true
     }
 
-    /// Lets all parked workloads of a ClusterQueue's tree be tried again, and workloads whose back-off is over. Returns the number of workloads
-    /// that become active; 0 below a cycle of cohorts. It wakes the tree as a delta does, and queues as the start of a plan does. Popped
-    /// workloads and namespace mismatches are handled in addition: no delta or plan does that.
+    /// Lets all parked workloads of a ClusterQueue's cohort tree be tried again, and workloads whose back-off is over. Returns the number of workloads that
+    /// become active; 0 below a cycle of cohorts. The cohort tree is woken as by a delta, and its queues as at the start of a plan. In addition, unlike a delta
+    /// or a plan, `retry_parked` handles popped workloads and workloads whose namespace did not match.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.store.queues[queue].node;
@@ -151,16 +150,16 @@ impl World {
         let epoch = self.tree.nodes[root].epoch;
         self.wake(node);
         for queue in queues.iter().copied() {
-            // If no head was taken yet, any workload that is put back later was popped before.
+            // If no head was taken so far, a workload that is put back later counts as popped before this wake-up.
             self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
-            // A cycle parks no workload for a namespace that matches, and a change of labels or selector has such workloads tried at once.
+            // A cycle parks no workload whose namespace matches, and a change of labels or selector lets such workloads be tried at once.
             self.retry_mismatched(queue, |world, workload| world.is_selected(queue, workload));
             self.wake_queue(queue, root);
         }
         active(self).saturating_sub(before)
     }
 
-    /// True if two workloads are equal for scheduling, `None` when one is unknown.
+    /// True if two workloads are equal for scheduling; `None` if one of them is unknown.
     #[must_use]
     pub fn same_class(&self, a: &str, b: &str) -> Option<bool> {
         let class = |uid: &str| {
@@ -177,7 +176,7 @@ impl World {
         self.store.workload(sticky).map(|workload| workload.uid.to_string())
     }
 
-    /// Reason for which a pending workload is parked with its equals, `None` when it is not parked with them.
+    /// Reason for which a pending workload is parked with its class of equals; `None` if it is not parked with its class.
     #[must_use]
     pub fn parked_with_equals(&self, uid: &str) -> Option<PendingReason> {
         let (id, queue, place) = self.place_of(uid)?;

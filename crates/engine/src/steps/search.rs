@@ -16,14 +16,14 @@ use crate::quota::balance::amount;
 use crate::world::World;
 use crate::world::ids::{QueueId, WorkloadId};
 
-/// Whether flavor `a` is preferred to `b`, each given as its mode and the level that it borrows from.
+/// Whether flavor `a` is preferred to flavor `b`; each is given as its mode and the level from which it borrows.
 #[must_use]
 pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &FlavorFungibility) -> bool {
     is_preferred(a, b, fungibility.preemption_over_borrowing)
 }
 
-/// The largest counts that find room, by pod set given as count and `minCount`; `None` when there is nothing to reduce or no reduction finds
-/// room. The search assumes that smaller counts find room whenever larger ones do.
+/// The largest counts of pods that fit; `pod_sets` gives the count and `minCount` of each pod set. `None` if no count can be reduced or no reduced counts fit.
+/// The search assumes that smaller counts fit if larger counts fit.
 pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
     partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
 }
@@ -49,7 +49,7 @@ impl World {
         self.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
     }
 
-    /// Candidates by queue, each queue's in their order.
+    /// Candidates by queue; the candidates of each queue are in their order.
     fn lines_of<'a>(
         &'a self,
         candidates: &[Candidate<'a>],
@@ -64,8 +64,8 @@ impl World {
         lines.into_values().filter_map(sorted).collect()
     }
 
-    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. The LocalQueue usage of the workloads in `without_usage` is
-    /// taken as unknown. Workloads without quota are left out.
+    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. The LocalQueue usage of the workloads in `without_usage` is taken as
+    /// unknown. Workloads without quota are left out.
     #[must_use]
     pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -82,8 +82,8 @@ impl World {
         order
     }
 
-    /// The ClusterQueues that fair sharing takes a victim from one after the other, among workloads by uid. At each turn a candidate leaves (but
-    /// keeps its quota), or the queue is dropped if `drops` has true for that turn.
+    /// The ClusterQueues from which fair sharing takes victims, one after the other, among workloads by uid. At each turn a candidate is taken (but keeps its
+    /// quota), or the queue is dropped if `drops` is true for this turn.
     #[must_use]
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -105,8 +105,7 @@ impl World {
         order
     }
 
-    /// Usage that an entry keeps from later ones in its cycle: its full usage, or in mode `Preempt` without victims the part within its queue's
-    /// limits.
+    /// Usage that a head keeps from later heads in its cycle: its full usage, or, in mode `Preempt` without victims, only the part within its queue's limits.
     #[must_use]
     pub fn kept_free(
         &mut self,

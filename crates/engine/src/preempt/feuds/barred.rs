@@ -1,4 +1,4 @@
-//! Workloads that eviction history protects, and the end of that history.
+//! Workloads that eviction history protects from preemption, and the end of this history.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::world::World;
 use crate::world::ids::{NodeId, WorkloadId};
 
 impl World {
-    /// Pairs of victim and preemptor since the last outside change, by uid. For tests: no decision reads them.
+    /// Pairs of victim and preemptor since the last change from outside of the engine, by uid. The pairs are returned for tests only.
     #[doc(hidden)]
     #[must_use]
     pub fn evicted_for(&self) -> Vec<(String, String)> {
@@ -17,7 +17,7 @@ impl World {
         pairs.map(|(victim, preemptor)| (uid(victim), uid(preemptor))).collect()
     }
 
-    /// Workloads that a workload must not preempt, its own older slice included.
+    /// Workloads that a workload must not preempt, including the old slice that it replaces.
     pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(asking) };
         let mut barred = root.map_or_else(BTreeSet::new, |root| self.against(root, asking));
@@ -27,7 +27,7 @@ impl World {
         barred
     }
 
-    /// Whether a workload was evicted for another, directly or through others.
+    /// Whether a workload was evicted for another workload, directly or through other workloads.
     pub(crate) fn gave_way_to(&self, victim: WorkloadId, preemptor: WorkloadId) -> bool {
         let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(victim) };
         root.is_some_and(|root| self.store.feuds.behind(root, victim, |_, _| Vec::new()).contains(&preemptor))
@@ -42,7 +42,7 @@ impl World {
         Some(self.tree.root(self.store.queues[queue].node))
     }
 
-    /// Forgets the history of a workload's tree after the workload came, went or changed.
+    /// Forgets the eviction history of a workload's cohort tree after the workload came, went or changed.
     pub(crate) fn end_feuds_of(&mut self, workload: WorkloadId) {
         if !self.store.feuds.0.is_empty()
             && let Some(root) = self.tree_of(workload)
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Forgets all history after queues or cohorts changed.
+    /// Forgets the whole eviction history after queues or cohorts changed.
     pub(crate) fn end_feuds(&mut self) {
         self.store.feuds.0.clear();
     }

@@ -1,6 +1,6 @@
-//! Evicted workloads that block their queue. A victim goes back to its position in its queue. In a strict queue it then blocks the
-//! workloads behind it, and quota that was freed for one of them is free for any workload meanwhile. A preemptor of the victim therefore
-//! holds back the workloads behind the victim, as if it had evicted them.
+//! Evicted workloads that block their queue. A victim goes back to its position in its queue. In a strict queue the victim then blocks the workloads behind it,
+//! and quota that was freed for one of these workloads is free for any workload meanwhile. A preemptor of the victim therefore holds back the workloads behind
+//! the victim, as if it had evicted them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use crate::world::World;
 use crate::world::ids::{NodeId, QueueId, WorkloadId};
 
 impl World {
-    /// Workloads that a workload must not preempt because of the history of its tree: workloads that it was evicted for or is held back by,
-    /// directly or through others, and workloads that would come back to a strict queue before one of them. Costs the pairs that lead to it, and
-    /// with strict queues all victims of the tree and the holders of such queues.
+    /// Workloads that a workload must not preempt because of the eviction history of its cohort tree: workloads for which it was evicted or by which it is held
+    /// back, directly or through other workloads, and workloads that would return to a strict queue before one of these. The cost is the number of pairs that
+    /// lead to the workload, and with strict queues the number of all victims of the tree and of the holders of such queues.
     pub(super) fn against(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let mut found = self.store.feuds.behind(root, asking, |one, evicted| {
             let Some((queue, lane, key)) = self.place_if_it_blocks(one) else { return Vec::new() };
@@ -38,8 +38,8 @@ impl World {
         found
     }
 
-    /// Position of a workload once it holds no quota, if its queue is strict: queue, lane and key. The head of a strict queue, or of each of its
-    /// lanes, blocks the workloads behind it.
+    /// Position that a workload has when it holds no quota, if its queue is strict: queue, lane and key. The head of a strict queue, or of each lane of a
+    /// strict queue, blocks the workloads behind it.
     fn place_if_it_blocks(&self, id: WorkloadId) -> Option<(QueueId, u32, Key)> {
         let workload = self.store.workload(id)?;
         let queue = self.store.local_queues[workload.local_queue].queue?;

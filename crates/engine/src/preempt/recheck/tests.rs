@@ -13,7 +13,7 @@ const RECLAIMED: &str = "InCohortReclamation";
 const BORROWED: &str = "InCohortReclaimWhileBorrowing";
 const OWN: &str = "InClusterQueue";
 
-/// A queue that lacks quota, one that borrows, one that does not, and one by itself.
+/// Four queues: `a` lacks quota, `b` borrows, `d` does not borrow, and `alone` is in no cohort.
 fn queues() -> Vec<ClusterQueueSpec> {
     vec![
         queue("a", Some("c"), &[("f", 4)]),
@@ -40,12 +40,12 @@ fn fair() -> Options {
     Options { fair_sharing: Some(FairSharing { strategies: Vec::new() }), ..Options::default() }
 }
 
-/// A query of the workload `asks` in queue `a` for `asked` units, with workloads that it must not preempt (`gone`).
+/// A preemption query of the workload `asks` in queue `a` for `asked` units; `asks` must not preempt the workloads in `gone`.
 struct Court {
     world: World,
     asked: i128,
     gone: BTreeSet<WorkloadId>,
-    /// All workloads that were taken before some of them were put back, if known.
+    /// All workloads that the search took before some of them were put back, if known.
     taken: Option<Vec<Target>>,
 }
 
@@ -68,7 +68,7 @@ impl Court {
         act(store, tree, options, &Ask { needs: &needs, usage: &usage, ..ask })
     }
 
-    /// Victims by uid, with reasons, as they are found.
+    /// Uids and reasons of the victims, in the order in which the search finds them.
     fn found(&mut self) -> Vec<(String, &'static str)> {
         let targets = self.hear(targets).unwrap();
         let uid = |target: &Target| self.world.store.workload(target.workload).unwrap().uid.to_string();
@@ -105,7 +105,7 @@ fn found_victims_pass_recheck_and_are_evicted() {
     assert_eq!((evicted, court.world.refused_victims()), (found, 0));
 }
 
-/// Victims with reasons, and the verdict on them.
+/// Victims with reasons, and the expected result of the second check of them.
 type Case = (&'static [(&'static str, &'static str)], Result<(), Breach>);
 
 const SETS: [Case; 11] = [
@@ -129,7 +129,7 @@ fn corrupted_victim_set_is_refused() {
     }
 }
 
-/// `b` holds 4 of a quota of 2: one workload that holds 2 may go, and then no other one.
+/// Queue `b` holds 4 of a quota of 2: one workload that holds 2 may be preempted, and after that no other workload.
 #[test]
 fn victim_set_that_takes_queue_below_quota_is_refused() {
     let all = [("one", RECLAIMED), ("two", RECLAIMED), ("high", RECLAIMED)];
@@ -175,7 +175,7 @@ fn final_victim_set_beyond_policy_bounds_is_refused() {
     assert_eq!(little.judge(&[("one", RECLAIMED), ("two", RECLAIMED)]), Err(Breach::Bounds));
 }
 
-/// Beyond its own quota a queue may preempt only victims that `borrowWithinCohort` covers, up to the threshold.
+/// A queue that exceeds its own quota may preempt only victims that `borrowWithinCohort` covers, up to the priority threshold.
 #[test]
 fn final_victim_set_above_borrowing_threshold_is_refused() {
     let mut queues = queues();
@@ -184,7 +184,7 @@ fn final_victim_set_above_borrowing_threshold_is_refused() {
         Preemption { borrow_within_cohort: true, max_priority_threshold: Some(3), ..queues[0].preemption };
     let mut workloads = workloads();
     workloads.retain(|workload| ["asks", "one", "two", "high"].contains(&workload.uid.as_str()));
-    // `asks` requests 3 of the 2 that its queue owns, while queue `b` uses 4 of the cohort's 5.
+    // The workload `asks` requests 3 of the 2 that its queue owns, while queue `b` uses 4 of the cohort's 5.
     let mut court = Court::new(Options::default(), queues, workloads, 3);
     assert_eq!(court.judge(&[("one", BORROWED)]), Ok(()));
     assert_eq!(court.judge(&[("two", BORROWED), ("high", BORROWED)]), Err(Breach::Right), "above the threshold");
@@ -216,14 +216,14 @@ fn fair_shares_are_judged_again_on_final_victim_set() {
     assert_eq!(court.judge(&all), Err(Breach::Share), "d has less then than a would have");
     court.taken = Some(court.targets(&all));
     assert_eq!(court.judge(&all), Err(Breach::Share), "nor had it more when they were taken");
-    // The queue reclaims its own quota whatever the shares are.
+    // A queue reclaims its own quota whatever the shares are.
     let mut court = shared(1);
     assert_eq!(court.judge(&[("b1", FAIR)]), Err(Breach::Right));
     assert_eq!(court.judge(&[("b1", RECLAIM)]), Ok(()));
     assert_eq!(court.found().len(), 1);
 }
 
-/// While `own` was to leave as well, `b` had no smaller share than `a` would have; then `own` could stay.
+/// While the victim `own` was to leave, queue `b` had no smaller share than queue `a` would have; after that, `own` could stay.
 #[test]
 fn fair_shares_count_victims_that_were_put_back() {
     let quotas = [("a", 2), ("b", 2), ("d", 2), ("e", 1)];
@@ -254,11 +254,11 @@ fn queue_with_highest_share_gives_victims() {
     assert!(found.iter().all(|(uid, reason)| uid.starts_with('b') && *reason == FAIR), "{found:?}");
 }
 
-/// A world in which the accounting of `b` is wrong and lists `one` twice. A search that needs more than `one` holds takes it twice, and is
-/// refused. Cycles are run one by one there, because a plan panics in debug builds after a refusal.
+/// A world in which the accounting of queue `b` is wrong and lists the workload `one` twice. A search that needs more than `one` holds takes it twice, and its
+/// victims are refused. The tests run cycles one by one in this world, because a plan panics in debug builds after a refusal.
 fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> World {
     queues.push(queue("b", Some("c"), &[("f", 0)]));
-    // The smaller UID goes first among equals, so the tests can name the victim.
+    // Among equals the workload with the smaller UID is preempted first, so that the tests can name the victim.
     let departures = Departures { equals_by_lot: false, ..Departures::default() };
     let mut world = world(Options { departures, ..Options::default() }, queues, workloads);
     let one = *world.store.by_uid.get("one").unwrap();
@@ -269,14 +269,14 @@ fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> Wo
     world
 }
 
-/// Runs a cycle; returns its victims.
+/// Runs a cycle; returns the uids of its victims and its report.
 fn cycle(world: &mut World) -> (Vec<String>, Report) {
     let (mut lines, mut report) = (world.lines(), Report::default());
     world.run_cycle(Millis(2000), 10, &mut lines, &mut report);
     (report.evictions.iter().map(|eviction| eviction.uid.clone()).collect(), report)
 }
 
-/// A workload of `pods` pods of one unit each that accepts no fewer than `least`.
+/// A workload of `count` pods of one unit each that accepts no fewer than `least` pods.
 fn asks(queue: &str, uid: &str, count: i64, least: i64) -> WorkloadSpec {
     let mut asks = pending(queue, uid, 5, &[("main", 1)]);
     asks.pod_sets[0].count = count;
@@ -286,12 +286,12 @@ fn asks(queue: &str, uid: &str, count: i64, least: i64) -> WorkloadSpec {
 
 #[test]
 fn refused_victim_sets_of_partial_admission_count_once() {
-    // Pods, the fewest pods, whether room is found for some of them, and the number of refusals.
+    // Columns: number of pods, smallest number of pods, whether victims are found for some number of pods, and the number of refusals.
     for (count, least, is_found, refused) in [
         (2, 1, true, 0),
-        // In full size, but not in a smaller one.
+        // The full size is refused, and a smaller size is not.
         (4, 1, true, 1),
-        // Full size exceeds the quota; smaller sizes are refused first, and then not.
+        // The full size exceeds the quota; of the smaller sizes, the sizes that are tried earlier are refused, and a later one is not.
         (6, 1, true, 1),
         // Each possible size is refused.
         (4, 3, false, 1),
@@ -309,7 +309,7 @@ fn refused_victim_sets_of_partial_admission_count_once() {
     }
 }
 
-/// The second of two looks again, since the first has taken its victim.
+/// The second of two heads searches again, because the first head has taken its victim.
 #[test]
 fn refused_victim_sets_count_when_others_are_found_afterwards() {
     let queues = vec![queue("a", Some("c"), &[("f", 4)]), queue("d", Some("c"), &[("f", 4)])];

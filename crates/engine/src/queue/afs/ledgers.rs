@@ -1,4 +1,4 @@
-//! Ledgers of LocalQueues: taken in, settled and charged, and the lanes of a ClusterQueue that they order.
+//! Ledgers of LocalQueues: how they are taken in, updated and charged, and the lanes of a ClusterQueue, which are ordered by the ledgers.
 
 #![expect(clippy::float_arithmetic, reason = "usage is weighted and reported in floats, as in Kueue")]
 
@@ -13,7 +13,7 @@ use crate::world::World;
 use crate::world::ids::{CellId, LocalQueueId, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Held, LocalQueue, Store};
 
-/// An amount as the status has it: in whole units from 1000 units on, below that with at least four digits. Positive usage is never 0.
+/// An amount as the status shows it: in whole units from 1000 units on, and below 1000 units with at least four digits. Positive usage is never shown as 0.
 fn told(amount: f64, per_unit: i128) -> Nano {
     if amount <= 0.0 {
         return Nano(0);
@@ -37,7 +37,7 @@ fn by_resource(store: &Store, usage: impl Iterator<Item = (CellId, Units)>) -> B
     amounts
 }
 
-/// Weighted usage of a LocalQueue: its consumption and the penalties that are not settled yet.
+/// Weighted usage of a LocalQueue: its past usage and the penalties that do not count as usage yet.
 pub(crate) fn usage_of(store: &Store, settings: &AdmissionFairSharing, local_queue: &LocalQueue) -> f64 {
     let ledger = &local_queue.ledger;
     let consumed = ledger.consumed.iter().map(|(resource, amount)| (*resource, *amount));
@@ -71,8 +71,7 @@ impl World {
         settings.map_or(0.0, |settings| usage_of(&self.store, settings, local_queue))
     }
 
-    /// Weighted usage of a LocalQueue as it orders workloads and victims; `None` when admission fair sharing is off or the
-    /// LocalQueue is unknown.
+    /// Weighted usage of a LocalQueue, by which workloads and victims are ordered; `None` if admission fair sharing is off or the LocalQueue is unknown.
     #[must_use]
     pub fn local_queue_usage(&self, namespace: &str, name: &str) -> Option<f64> {
         self.options.admission_fair_sharing.as_ref()?;
@@ -80,7 +79,7 @@ impl World {
         Some(self.weighted(&self.store.local_queues[id]))
     }
 
-    /// Recent usage of a LocalQueue, for its status; `None` when it was never settled and no delta set it.
+    /// Recent usage of a LocalQueue, for its status; `None` if it was never computed and no delta set it.
     #[must_use]
     pub fn ledger(&self, namespace: &str, name: &str) -> Option<LedgerFigures> {
         let id = self.store.local_queue_names.get(&(namespace.to_owned(), name.to_owned()))?;
@@ -107,7 +106,8 @@ impl World {
         self.changed_local_queues.insert(id);
     }
 
-    /// Settles the penalty of a reservation that did not come about or whose workload is gone; a workload that was admitted pays it.
+    /// Drops the penalty of a reservation that did not come about or whose workload is gone; the penalty of a workload that was admitted counts as usage
+    /// instead.
     pub(crate) fn drop_penalty(&mut self, workload: WorkloadId) {
         if let Some(local_queue) = self.store.workload(workload).map(|workload| workload.local_queue) {
             let was_admitted = self.admitted_lately.remove(&(local_queue, workload));
@@ -116,8 +116,8 @@ impl World {
         }
     }
 
-    /// Takes in the admission state that a delta has. The penalty of a workload is settled when the workload is admitted. Until then it stays
-    /// charged, even if the workload loses its reservation meanwhile. It does not follow the workload to another LocalQueue.
+    /// Takes in the admission state of a delta. The penalty of a workload counts as usage when the workload is admitted. Until the admission the penalty stays
+    /// charged, even if the workload loses its reservation meanwhile. The penalty does not follow the workload to another LocalQueue.
     pub(crate) fn note_admission(
         &mut self,
         id: WorkloadId,
@@ -144,15 +144,15 @@ impl World {
         }
     }
 
-    /// End of the current sampling interval; `None` while no ledger has anything to settle.
+    /// End of the current sampling interval; `None` while no ledger has usage to update.
     pub(crate) fn next_settlement(&self) -> Option<Millis> {
         let interval = self.options.admission_fair_sharing.as_ref()?.sampling_interval.max(1);
         let at = self.settled_at.filter(|_| self.unsettled)?;
         Some(Millis(at.0.saturating_add(interval)))
     }
 
-    /// Brings ledgers up to `now`: LocalQueues with an admission since the last time, and when the sampling interval is over all LocalQueues under
-    /// admission fair sharing. Planning also does so, without this call.
+    /// Updates ledgers to the time `now`: the ledgers of LocalQueues with an admission since the last update, and at the end of the sampling interval the
+    /// ledgers of all LocalQueues under admission fair sharing. A call of `plan` updates the ledgers, too, without a call of `settle`.
     pub fn settle(&mut self, now: Millis) {
         let Some(settings) = self.options.admission_fair_sharing.clone() else { return };
         let ordered: Vec<QueueId> = self.store.queues.ids().filter(|queue| self.has_lanes(*queue)).collect();
@@ -160,7 +160,7 @@ impl World {
         self.settle_all(now, &settings, &ordered);
         for (queue, head) in ordered.into_iter().zip(heads) {
             if self.strict_head(queue) != head {
-                // The former head kept the new one from being looked at.
+                // The former head of the strict queue kept the new head from being tried.
                 self.live.insert(self.tree.root(self.store.queues[queue].node));
             }
         }
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// The workload that a strict queue tries next.
+    /// The workload that a queue tries next, if the queue is strict.
     fn strict_head(&self, queue: QueueId) -> Option<WorkloadId> {
         self.store.queues[queue].is_strict().then(|| self.head(queue)).flatten()
     }
@@ -197,7 +197,7 @@ impl World {
         let usage = by_resource(&self.store, admitted.copied());
         let ledger = &mut self.store.local_queues[id].ledger;
         if ledger.is_idle() && usage.values().all(|amount| *amount <= 0.0) {
-            // The rest fades and is not reported again: the last reported amounts with their time decay to the same values.
+            // The rest of the past usage fades and is not reported again, because the amounts that were reported last decay to the same values.
             if ledger.at.is_some() {
                 ledger.settle(&usage, now, half_life);
             }
@@ -208,7 +208,7 @@ impl World {
         self.changed_local_queues.insert(id);
     }
 
-    /// Charges a reservation to its LocalQueue ahead: a part of the workload's full request, whatever part of it was given.
+    /// Charges a reservation to its LocalQueue in advance: a part of the workload's full request, whatever amount the workload was given.
     pub(crate) fn charge(&mut self, workload: WorkloadId, now: Millis) {
         let held = self.store.workload(workload).and_then(|workload| workload.held());
         let Some(queue) = held.map(|held| held.queue).filter(|queue| self.has_lanes(*queue)) else { return };
