@@ -1,4 +1,4 @@
-//! The world: takes in deltas and keeps the accounting. Cycles are in `cycle`, queries in `figures`.
+//! The world: the type `World` takes in deltas and keeps the accounting of quota. Cycles are in the module `cycle`, queries in `explain/figures.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::quota::tree::{OwnQuota, Tree};
 use crate::world::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Group, Holders, Queue, Store};
 
-/// Names of objects whose figures or readiness changed, each once, in no order.
+/// Names of objects whose figures or readiness changed, each name once, in no particular order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// ClusterQueues.
@@ -22,30 +22,30 @@ pub struct Changed {
     pub cohorts: Vec<String>,
 }
 
-/// The long-lived model of the cluster that decisions are taken on. It is changed in place: nothing can copy it.
+/// The long-lived model of the cluster on which decisions are based. A `World` is changed in place and cannot be copied.
 #[derive(Debug)]
 pub struct World {
     pub(crate) options: Options,
     pub(crate) store: Store,
     pub(crate) tree: Tree,
     pub(crate) cohorts: BTreeMap<String, CohortSpec>,
-    /// Roots of trees where a cycle may find something to do.
+    /// Roots of cohort trees in which a cycle may find something to do.
     pub(crate) live: BTreeSet<NodeId>,
-    /// Roots of trees with an admission since their fickle classes were looked at.
+    /// Roots of cohort trees with an admission after the last check of their fickle classes.
     pub(crate) stirred: BTreeSet<NodeId>,
     /// Workloads in back-off.
     pub(crate) timers: BTreeSet<(Millis, WorkloadId)>,
-    /// Workloads whose reason to wait is in the verdicts of the next plan.
+    /// Workloads whose reason to wait will be in the verdicts of the next plan.
     pub(crate) notices: BTreeSet<WorkloadId>,
     pub(crate) cycle: u64,
     pub(crate) epoch: u64,
-    /// Time of the last settlement of admission fair sharing.
+    /// Time of the last update of the ledgers of admission fair sharing.
     pub(crate) settled_at: Option<Millis>,
-    /// True if a ledger has something to settle when the sampling interval is over.
+    /// True if a ledger has usage to update when the sampling interval is over.
     pub(crate) unsettled: bool,
-    /// Admitted workloads whose penalty the next plan settles, by LocalQueue.
+    /// Admitted workloads whose penalty becomes usage in the next plan, by LocalQueue.
     pub(crate) admitted_lately: BTreeSet<(LocalQueueId, WorkloadId)>,
-    /// Number of victim sets that were refused.
+    /// Number of sets of victims that were refused in the second check.
     pub(crate) refused_victims: u64,
     pub(crate) changed_queues: Marks<QueueId>,
     pub(crate) changed_local_queues: Marks<LocalQueueId>,
@@ -83,13 +83,14 @@ impl World {
         }
     }
 
-    /// Takes in one change. A workload costs O(depth of its tree), a queue or cohort its tree, a flavor all queues.
+    /// Takes in one change. The cost of a workload is the depth of its cohort tree, of a queue or cohort the size of its tree, and of a flavor the number of
+    /// all queues.
     ///
-    /// A planned admission keeps its quota while deltas still show the workload as pending under the `revision` of the plan. A planned eviction
-    /// stays noted while deltas still show the victim as not evicted. `Forget` takes either back.
+    /// A planned admission keeps its quota while deltas still show the workload as pending under the `revision` of the plan. A planned eviction is kept while
+    /// deltas still show the victim as not evicted. A delta `Forget` takes a planned admission or eviction back.
     ///
     /// # Errors
-    /// [`Refusal`] for an unknown workload; the world is unchanged then.
+    /// Returns a [`Refusal`] if the delta names an unknown workload; a refused delta changes nothing.
     pub fn apply(&mut self, delta: Delta) -> Result<(), Refusal> {
         match delta {
             Delta::Flavor(spec) => {
@@ -147,7 +148,7 @@ impl World {
         self.store.by_uid.get(uid).copied().ok_or_else(|| Refusal::UnknownWorkload(uid.to_owned()))
     }
 
-    /// The queue of that name; it has an id as soon as it is named.
+    /// The id of the ClusterQueue with the name `name`; a ClusterQueue has an id as soon as an object names it.
     pub(crate) fn queue_id(&mut self, name: &str) -> QueueId {
         if let Some(id) = self.store.queue_ids.get(name) {
             return *id;
@@ -168,7 +169,7 @@ impl World {
         id
     }
 
-    /// Lets parked workloads of the whole tree be tried again.
+    /// Lets parked workloads of the whole cohort tree be tried again.
     pub(crate) fn wake(&mut self, node: NodeId) {
         let root = self.tree.root(node);
         self.epoch = self.epoch.saturating_add(1);
@@ -205,7 +206,7 @@ impl World {
         (quotas, interned)
     }
 
-    /// Links a node below a cohort, and rebuilds and wakes the trees that it left and joined.
+    /// Links a node below a cohort, and rebuilds and wakes the cohort trees that the node left and joined.
     fn link(&mut self, node: NodeId, parent: Option<NodeId>, quotas: &[OwnQuota]) {
         self.end_feuds();
         let old_root = self.tree.root(node);
@@ -239,7 +240,7 @@ impl World {
         if old == Some(&spec) {
             return;
         }
-        // Members have the lanes of the old spec.
+        // Pending workloads are in the lanes of the old spec, so they are taken out before the spec changes.
         let moves = old.is_none_or(|old| old.usage_based != spec.usage_based);
         let members = if moves { self.unplace_members(id) } else { Vec::new() };
         let old = self.store.queues[id].spec.take();
@@ -252,7 +253,7 @@ impl World {
         self.store.guarded = guarded.saturating_sub(usize::from(was_guarded));
         let lists = |groups: &[Group]| -> Vec<_> { groups.iter().map(|group| group.flavors.clone()).collect() };
         if lists(&self.store.queues[id].groups) != lists(&groups) {
-            // The progress of scans is kept as indexes into these lists.
+            // The progress of scans over flavors is kept as indexes into the lists of flavors.
             self.forget_progress(id);
         }
         let queue = &mut self.store.queues[id];
@@ -309,7 +310,7 @@ impl World {
         self.relink_cohorts();
     }
 
-    /// Sets every cohort's parent as declared, except where that would be a cycle or below one.
+    /// Sets the parent of every cohort as declared, except for a cohort on a cycle of parents or below one.
     fn relink_cohorts(&mut self) {
         let names: Vec<String> = self.cohorts.keys().cloned().collect();
         let mut wanted: Vec<(NodeId, Option<NodeId>, bool)> = Vec::new();
@@ -327,7 +328,7 @@ impl World {
             if self.tree.nodes[*node].cyclic != *is_cyclic || self.tree.nodes[*node].parent != *parent {
                 touched.push((*node, self.tree.root(*node)));
                 self.tree.nodes[*node].cyclic = *is_cyclic;
-                // Unlink first: linking in any order never closes a loop then.
+                // All changed cohorts are unlinked before any is linked, so that no order of linking closes a loop.
                 self.tree.set_parent(*node, None);
             }
         }
@@ -345,7 +346,7 @@ impl World {
         }
     }
 
-    /// Whether the declared way up from a cohort runs into a cycle.
+    /// Whether the declared parents of a cohort lead into a cycle.
     pub(crate) fn is_cyclic(&self, name: &str) -> bool {
         let mut at = name;
         for _ in 0..=self.cohorts.len() {
@@ -357,7 +358,7 @@ impl World {
         true
     }
 
-    /// The cohorts of the cycle into which the declared way up from a cohort runs, the first of them once more at the end.
+    /// The cohorts of the cycle into which the declared parents of a cohort lead; the first cohort of the cycle is repeated at the end.
     pub(crate) fn cycle_above<'a>(&'a self, name: &'a str) -> Option<Vec<&'a str>> {
         let mut way = vec![name];
         let mut at = name;
@@ -378,7 +379,7 @@ impl World {
         }
     }
 
-    /// Lets parked workloads be tried again in the trees of the queues that offer a flavor; returns those queues.
+    /// Lets parked workloads be tried again in the cohort trees of the queues that offer a flavor; returns these queues.
     pub(crate) fn wake_flavor(&mut self, flavor: crate::world::ids::FlavorId) -> Vec<QueueId> {
         let offers = |id: &QueueId| self.store.queues[*id].groups.iter().any(|group| group.flavors.contains(&flavor));
         let offering: Vec<QueueId> = self.store.queues.ids().filter(offers).collect();
@@ -389,7 +390,7 @@ impl World {
         offering
     }
 
-    /// Recomputes whether a queue may admit; after a change its workloads get new reasons.
+    /// Recomputes whether a queue may admit; if that changes, the workloads of the queue get new reasons.
     fn refresh_active(&mut self, id: QueueId) {
         let active = self.readiness_of(id).is_some_and(|readiness| readiness.active);
         if self.store.queues[id].active == active {
@@ -438,7 +439,7 @@ impl World {
         self.store.release_local_queue(id);
     }
 
-    /// Lets the pending workloads of a queue scan its flavors from the first one on.
+    /// Lets the next scans of a queue's pending workloads begin at the first flavor.
     fn forget_progress(&mut self, id: QueueId) {
         let local_queues = &self.store.queues[id].local_queues;
         let members = local_queues.iter().flat_map(|local| &self.store.local_queues[*local].pending).copied();
@@ -454,7 +455,7 @@ impl World {
         }
     }
 
-    /// Takes the pending workloads of a queue out of their places.
+    /// Takes the pending workloads of a queue out of their places; returns them.
     fn unplace_members(&mut self, id: QueueId) -> Vec<WorkloadId> {
         let local_queues = &self.store.queues[id].local_queues;
         let members: Vec<WorkloadId> =

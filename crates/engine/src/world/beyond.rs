@@ -1,6 +1,6 @@
-//! Usage beyond quota: usage of pods that run without a reservation, until they are gone. It counts against the ClusterQueue of their job
-//! alone, and a cohort lends as if there were none. Otherwise a queue whose pods end slowly could take the quota of a lender that the cohort
-//! protects (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
+//! Usage beyond quota: usage of pods that run without a reservation, until they are gone. Usage beyond quota is charged to the ClusterQueue of the job alone,
+//! and a cohort lends as if there were no such usage. Otherwise a queue whose pods end slowly could take the quota of a lender that the cohort protects
+//! (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
 
 pub(crate) mod charge;
 
@@ -15,7 +15,8 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{Store, Workload};
 
 impl World {
-    /// Replaces the usage beyond quota of one carrier. Costs the cells of the old and the new usage.
+    /// Replaces the usage beyond quota of one workload, or of one job without a workload (the field `carrier`). The cost is the number of cells of the old and
+    /// the new usage.
     pub(crate) fn set_beyond(&mut self, spec: &BeyondSpec) {
         let mut usage = Usage::new();
         for (cell, value) in &spec.usage {
@@ -46,15 +47,15 @@ impl World {
         self.tree.charge_beyond(node, &beyond.usage, back);
         self.mark(beyond.queue);
         if back {
-            // Usage may have gone down, as when a workload leaves.
+            // Usage may have become smaller, as when a workload leaves, so the queue's cohort tree is woken.
             let generation = &mut self.tree.nodes[node].generation;
             *generation = generation.saturating_add(1);
             self.wake(node);
         }
     }
 
-    /// Lets a planned admission take the place of the charge for pods that run already, and the charge the place of a plan that was given up: what runs
-    /// is counted once. Costs nothing where no usage is beyond quota.
+    /// Lets a planned admission replace the charge for pods that run already, and lets the charge return when the plan is given up, so that running pods are
+    /// counted once. There is no cost if no usage is beyond quota.
     pub(crate) fn cover_charge(&mut self, id: WorkloadId) {
         if self.store.beyond.is_empty() {
             return;
@@ -69,7 +70,7 @@ impl World {
     }
 }
 
-/// Removes the usage beyond quota of a victim's job from a trial, or puts it back: a job is not spared as a victim because of such usage.
+/// Removes the usage beyond quota of a victim's job from a trial, or puts the usage back. A job is not protected from preemption by its usage beyond quota.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, out: bool) {
     if store.beyond.is_empty() {
         return;
@@ -80,9 +81,9 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, 
     }
 }
 
-/// Takes out of the what-if what pods of a queue use whose workloads are tried although they run, where this workload is one of them: these pods have
-/// the places that they ask for, and as many of them stay as fit. All other workloads find these places taken. Costs the carriers of usage beyond quota:
-/// nearly always none.
+/// If the workload's pods already run without quota, removes from the trial the usage beyond quota of all such workloads of its queue. The pods of these
+/// workloads have the places for which the workloads are tried, and as many of these pods stay as fit. Any other workload finds these places taken. The cost is
+/// the number of workloads and jobs with usage beyond quota, which is nearly always 0.
 pub(crate) fn set_trials_aside(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, queue: QueueId) {
     let runs = |workload: &Workload| store.classes[workload.class].runs;
     if store.beyond.is_empty() || !store.workload(workload).is_some_and(runs) {
@@ -97,7 +98,7 @@ pub(crate) fn set_trials_aside(store: &Store, trial: &mut Trial<'_>, workload: W
 }
 
 impl Store {
-    /// Whether an admission is planned, and not seen yet, of a workload whose pods run already.
+    /// Whether an admission is planned, and not yet confirmed by a delta, for a workload whose pods run already.
     fn has_planned_place(&self, id: WorkloadId) -> bool {
         let workload = self.workload(id);
         workload.is_some_and(|workload| {
@@ -105,7 +106,7 @@ impl Store {
         })
     }
 
-    /// Usage beyond quota of a queue, counted from the carriers.
+    /// Usage beyond quota of a queue, summed over the workloads and jobs that are charged.
     pub(crate) fn beyond_of(&self, queue: QueueId) -> Usage {
         let mut sum = Usage::new();
         let charged = self.beyond.values().filter(|beyond| beyond.queue == queue && !beyond.is_covered);

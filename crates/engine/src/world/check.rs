@@ -1,9 +1,9 @@
-//! Invariants of the world, for tests, simulations and (cheap enough) production.
+//! Checks of the invariants of the world, for tests, simulations and (they are cheap enough) production.
 
 use crate::world::World;
 
-/// Faults in the accounting of a world; empty when all is well. The usage of every queue is recomputed from its workloads, the usage and
-/// quota of every cohort from its children, and pending workloads are counted. Costs all workloads and all cells.
+/// Faults in the accounting of a world; empty if there are no faults. The check recomputes the usage of every queue from its workloads and the usage and quota
+/// of every cohort from its children, and counts pending workloads. The cost is the number of all workloads and all cells.
 #[must_use]
 pub fn check(world: &World) -> Vec<String> {
     world.audit()

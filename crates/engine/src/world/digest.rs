@@ -11,15 +11,15 @@ pub enum Booked {
     Waiting,
     /// The workload holds quota.
     Holding {
-        /// The ClusterQueue whose quota it is.
+        /// The ClusterQueue whose quota the workload holds.
         cluster_queue: String,
-        /// Flavor, resource and amount, sorted by the first two.
+        /// Flavor, resource and amount, sorted by flavor and resource.
         usage: Vec<(String, String, Amount)>,
     },
 }
 
 impl World {
-    /// State of a workload in the accounting, `None` when the uid is not known. Costs the cells that it holds.
+    /// State of a workload in the accounting; `None` if the uid is not known. The cost is the number of cells whose quota the workload holds.
     #[must_use]
     pub fn booked(&self, uid: &str) -> Option<Booked> {
         let workload = self.store.workload(self.store.by_uid.get(uid).copied()?)?;
@@ -33,7 +33,7 @@ impl World {
         Some(Booked::Holding { cluster_queue: self.store.queues[held.queue].name.to_string(), usage })
     }
 
-    /// UIDs of the workloads that wait in a LocalQueue, sorted; no UIDs if the LocalQueue is unknown.
+    /// UIDs of the workloads that wait in a LocalQueue, sorted; empty if the LocalQueue is unknown.
     #[must_use]
     pub fn waiting(&self, namespace: &str, local_queue: &str) -> Vec<&str> {
         let known = self.store.local_queue_names.get(&(namespace.to_owned(), local_queue.to_owned()));

@@ -1,4 +1,4 @@
-//! Quota that workloads hold, and the order of the workloads that hold quota of one queue.
+//! The quota that a workload holds, and the order of the workloads that hold quota of one queue.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::world::spare::Spare;
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) queue: QueueId,
-    /// Usage that the workload is charged.
+    /// Usage that is charged for the workload.
     pub(crate) usage: Usage,
-    /// Full usage given, if it is more than the charge: the workload replaces a slice that holds quota, too.
+    /// Full usage of the workload, if it is more than the charge: the workload replaces a slice that holds quota, too.
     pub(crate) whole: Option<Box<Usage>>,
-    /// Number of admitted pods per pod set; `None` if all pods are admitted.
+    /// Number of admitted pods of each pod set; `None` if all pods are admitted.
     pub(crate) counts: Option<Box<[i64]>>,
     pub(crate) at: Millis,
-    /// Time of its last checkpoint.
+    /// Time of the workload's last checkpoint.
     pub(crate) saved: Option<Millis>,
-    /// True if its admission checks are ready or it has none.
+    /// True if the admission checks of the workload are ready or it has no admission checks.
     pub(crate) admitted: bool,
-    /// True if it was evicted or its eviction is planned.
+    /// True if the workload was evicted or its eviction is planned.
     pub(crate) evicted: bool,
-    /// True if it must not be preempted at all.
+    /// True if the workload must not be preempted at all.
     pub(crate) kept: bool,
     /// UID of the preemptor, if the engine planned the eviction.
     pub(crate) evicted_for: Option<Arc<str>>,
     /// True while the reservation is only planned and no delta has confirmed it.
     pub(crate) assumed: bool,
-    /// The pods that it may do without.
+    /// The surplus pods that the workload can give up.
     pub(crate) spare: Option<Box<Spare>>,
-    /// Number of surplus pods that are leaving.
+    /// Number of surplus pods that the workload is giving up.
     pub(crate) giving: i64,
 }
 
 impl Held {
-    /// Full usage given.
+    /// Full usage that the workload was given.
     pub(crate) fn whole(&self) -> &Usage {
         self.whole.as_deref().unwrap_or(&self.usage)
     }
@@ -49,10 +49,10 @@ impl Held {
 /// Quota that the workloads of a LocalQueue hold of one ClusterQueue.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// Number of these workloads.
+    /// Number of the workloads that hold this quota.
     pub(crate) reserving: u32,
     pub(crate) usage: Usage,
-    /// The part of it that belongs to admitted workloads.
+    /// The part of the quota that admitted workloads hold.
     pub(crate) admitted: Usage,
 }
 
@@ -67,12 +67,12 @@ impl Totals {
     }
 }
 
-/// Position of a workload among the holders of quota of the same queue: the order in which victims are looked for.
+/// Position of a workload among the holders of quota of the same queue: the order in which victims are searched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) priority: i64,
     at: Reverse<Millis>,
-    /// A number that decides most comparisons without a look at the tie break.
+    /// A number that decides most comparisons, so that the tie-break is rarely compared.
     start: u64,
     tie: Victim,
     pub(crate) workload: WorkloadId,
@@ -84,7 +84,7 @@ impl Rank {
     }
 }
 
-/// The tie break between equals, in the order of victims.
+/// The tie-break between equal holders of quota, in the order of victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Victim(Tie);
 
@@ -133,7 +133,7 @@ impl Holders {
         self.part(evicted).remove(rank);
     }
 
-    /// Whether a workload is in the right part at the right rank.
+    /// Whether a workload is in the right list (leaving or staying) at the right rank.
     pub(crate) fn has(&self, rank: &Rank, evicted: bool) -> bool {
         if evicted { self.leaving.contains(rank) } else { self.staying.contains(rank) }
     }

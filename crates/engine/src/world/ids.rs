@@ -1,5 +1,5 @@
-//! Interned ids and the arenas they index. An id is only made by the arena that holds its item, and items are never
-//! taken out, so indexing cannot fail; this is the one module where indexing is allowed.
+//! Interned ids and the arenas whose items they index. An id is made only by the arena that holds its item, and items are never removed, so indexing cannot
+//! fail. Only this module of the engine may index.
 
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -48,7 +48,7 @@ ids! {
     ClassId,
 }
 
-/// Items per part of an arena: parts are never moved, and only the last has room to spare.
+/// Number of items in each part of an arena. Parts are never moved, and only the last part has unused room.
 const PART: usize = 256;
 
 /// Items by id.
@@ -68,7 +68,7 @@ impl<I: Id, T> Arena<I, T> {
         match self.parts.last_mut().filter(|part| part.len() < PART) {
             Some(part) => part.push(item),
             None => {
-                // Most arenas of small worlds stay small; one that fills its first part will fill more.
+                // Most arenas of small worlds stay small, so the first part starts empty; an arena that has filled its first part will fill more of them.
                 let mut part = Vec::with_capacity(if self.parts.is_empty() { 0 } else { PART });
                 part.push(item);
                 self.parts.push(part);
@@ -117,7 +117,7 @@ impl<I: Id, T> IndexMut<I> for Arena<I, T> {
 pub(crate) struct Interner<I, K> {
     ids: FxHashMap<K, I>,
     keys: Arena<I, K>,
-    /// Ids without a key, to be reused.
+    /// Ids without a key, which can be used again.
     free: Vec<I>,
 }
 
@@ -141,7 +141,7 @@ impl<I: Id, K: Clone + Eq + Hash> Interner<I, K> {
         id
     }
 
-    /// Releases an id: it may be given to another key.
+    /// Releases an id, so that it may be given to another key.
     pub(crate) fn release(&mut self, id: I) {
         if self.ids.remove(&self.keys[id]).is_some() {
             self.free.push(id);
@@ -157,7 +157,7 @@ impl<I: Id, K: Clone + Eq + Hash> Interner<I, K> {
     }
 }
 
-/// Ids that were marked, each once.
+/// Ids that were marked; each id is in the list once.
 #[derive(Debug)]
 pub(crate) struct Marks<I> {
     is_marked: Vec<bool>,
@@ -187,7 +187,7 @@ impl<I: Id + Ord> Marks<I> {
         }
     }
 
-    /// Takes all marks off.
+    /// Removes all marks and returns the marked ids.
     pub(crate) fn take(&mut self) -> Vec<I> {
         for id in &self.marked {
             if let Some(is_marked) = self.is_marked.get_mut(id.index()) {

@@ -1,5 +1,5 @@
-//! The pod sets of a class. Their specs without requests are shared: a thousand sizes of one template make a thousand classes, but one
-//! shape.
+//! The pod sets of a class of equals. Pod sets share their specs without requests: a thousand sizes of one pod template make a thousand classes, but only one
+//! shared spec.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::world::ids::{Interner, ResourceId};
 /// A pod set with interned resources.
 #[derive(Clone, Debug)]
 pub(crate) struct PodSet {
-    /// The spec without the requests.
+    /// The spec of the pod set without the requests.
     pub(crate) spec: Arc<PodSetSpec>,
-    /// Requests of one pod, by resource name.
+    /// Requests of one pod, sorted by resource name.
     pub(crate) requests: Box<[(ResourceId, Units)]>,
 }
 
 impl PodSet {
-    /// Whether it was made of this spec.
+    /// Whether the pod set was made from the spec `spec`.
     pub(crate) fn is_as(&self, spec: &PodSetSpec, resources: &Interner<ResourceId, String>) -> bool {
         let PodSetSpec {
             name,
@@ -50,12 +50,12 @@ impl PodSet {
     }
 }
 
-/// The shapes of all pod sets, and how many pod sets of classes have each.
+/// The shared specs of all pod sets, and the number of pod sets that use each of them.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes(FxHashMap<Arc<PodSetSpec>, u32>);
 
 impl Shapes {
-    /// A pod set of a new class.
+    /// A pod set of a new class of equals, with a shared spec.
     pub(crate) fn pod_set(&mut self, told: &PodSetSpec, resources: &mut Interner<ResourceId, String>) -> PodSet {
         let mut spec = told.clone();
         let requests = std::mem::take(&mut spec.requests);
@@ -67,7 +67,7 @@ impl Shapes {
         PodSet { spec, requests }
     }
 
-    /// Releases the shapes of a class without members.
+    /// Releases the shared specs of a class that has no members any more.
     pub(crate) fn release(&mut self, pod_sets: &[PodSet]) {
         for pod_set in pod_sets {
             if let Some(users) = self.0.get_mut(&pod_set.spec) {

@@ -1,5 +1,5 @@
-//! Workload slices, as in Kueue: a workload that grows is replaced by a larger one. Until the old slice is gone both hold quota, and the
-//! replacement slice is charged only the difference. Once the old slice is gone, the replacement slice is charged its full usage.
+//! Workload slices, as in Kueue: a workload that grows is replaced by a larger one. Until the old slice is gone, both slices hold quota, and the replacement
+//! slice is charged only the difference. When the old slice is gone, the replacement slice is charged its full usage.
 
 pub(crate) mod older;
 
@@ -13,7 +13,7 @@ use crate::world::slices::older::Older;
 use crate::world::store::{Held, Phase, Store, Workload};
 
 impl Store {
-    /// The old slice with interned names.
+    /// The quota of an old slice, with interned names.
     pub(crate) fn older(&mut self, replaced: &Replaced) -> Older {
         let mut given = Vec::with_capacity(replaced.pod_sets.len());
         for PodSetAssignment { name, flavors, usage, .. } in &replaced.pod_sets {
@@ -26,7 +26,7 @@ impl Store {
         Older { uid: Arc::from(replaced.uid.as_str()), given }
     }
 
-    /// The old slice of a workload, as long as it holds quota of the same queue and no other workload has replaced it.
+    /// The old slice of a workload, as long as the old slice holds quota of the same queue and no other workload has replaced it.
     fn replaced(&self, workload: &Workload, queue: QueueId) -> Option<(&Held, &Older)> {
         let older = self.classes[workload.class].replaces.as_deref().filter(|older| older.uid != workload.uid)?;
         let held = self.workload(self.by_uid.get(&older.uid).copied()?)?.held().filter(|held| held.queue == queue)?;
@@ -34,8 +34,9 @@ impl Store {
         heir.is_none_or(|heir| heir.uid == workload.uid).then_some((held, older))
     }
 
-    /// The replacement slice of a workload that holds quota. If there are several, the one that is charged a difference already, else the first that
-    /// was given quota. With another choice, the slice that is charged a difference would be charged its full usage, for which there may be no room.
+    /// The replacement slice of a workload, if the replacement holds quota. Of several replacement slices, it is the slice that is charged a difference
+    /// already, or else the slice that was given quota first. With another choice, the slice that is charged a difference would be charged its full usage, for
+    /// which there may be no room.
     fn heir(&self, uid: &Arc<str>) -> Option<WorkloadId> {
         let first = (Arc::clone(uid), WorkloadId::at(0));
         let slices = self.slices.range(first..).take_while(|(known, _)| known == uid);
@@ -47,7 +48,7 @@ impl Store {
         slices.filter_map(|(_, id)| rank(*id)).min().map(|(.., id)| id)
     }
 
-    /// The old slice, if an assignment may count its quota as held already: its full usage has to be the quota it was given.
+    /// The old slice, if an assignment may count the old slice's quota as held already: the full usage of the old slice must be the quota that it was given.
     pub(crate) fn grows_from(&self, workload: &Workload, queue: QueueId) -> Option<&Older> {
         let (held, older) = self.replaced(workload, queue)?;
         let mut told = Usage::new();
@@ -57,7 +58,7 @@ impl Store {
         (told == *held.whole()).then_some(older)
     }
 
-    /// The charge of a workload whose full usage is `whole`, if it replaces a slice; `None` when the charge is the full usage.
+    /// The charge of a workload whose full usage is `whole`, if it replaces a slice; `None` if the charge is the full usage.
     fn charged(&self, workload: &Workload, queue: QueueId, whole: &Usage) -> Option<Usage> {
         let (old, _) = self.replaced(workload, queue)?;
         let more = |(cell, value): &(CellId, Units)| (*cell, value.saturating_sub(in_usage(old.whole(), *cell)).max(0));
@@ -76,8 +77,8 @@ impl Store {
         heirs.filter(wrong).map(|workload| format!("{} is not charged what it has more", workload.uid)).collect()
     }
 
-    /// Whether an old slice and its replacement slice both hold quota. This state ends by itself, and meanwhile neither of the two slices may be
-    /// preempted.
+    /// Whether an old slice and its replacement slice both hold quota. The state in which both hold quota ends by itself, and meanwhile neither of the two
+    /// slices may be preempted.
     pub(crate) fn is_handing_over(&self, workload: &Workload) -> bool {
         if self.slices.is_empty() {
             return false;
@@ -88,7 +89,7 @@ impl Store {
 }
 
 impl World {
-    /// Recomputes the charges of slices around a workload that came to hold quota, changed or went.
+    /// Recomputes the charges of slices that are related to a workload that now holds quota, changed or is gone.
     pub(crate) fn recharge_around(&mut self, id: WorkloadId) {
         if self.store.slices.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Surplus pods of a workload that holds quota; `preempt/spare.rs` takes them.
+//! Surplus pods of a workload that holds quota; preemption takes them in `preempt/spare.rs`.
 
 use crate::model::{PodSetAssignment, Surplus};
 use crate::quota::balance::{Units, Usage};
@@ -15,19 +15,19 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// Surplus pods of a pod set that was given `given`, whose amounts by cell are `usage`.
+    /// Surplus pods of the pod set that was given `given`; `usage` has the amounts of the pod set by cell.
     pub(crate) fn of(surplus: &Surplus, given: &PodSetAssignment, usage: &[(CellId, Units)]) -> Option<Self> {
         let (pods, count) = (surplus.pods.min(given.count), Units::from(given.count));
         let each = || usage.iter().map(|(cell, value)| (*cell, value.checked_div(count).unwrap_or(0))).collect();
         (pods > 0 && count > 0).then(|| Self { pods, step: surplus.step.max(1), each: each() })
     }
 
-    /// Whether the workload has this number of surplus pods.
+    /// Whether the workload has at least `pods` surplus pods.
     pub(crate) const fn has(&self, pods: i64) -> bool {
         pods > 0 && pods <= self.pods
     }
 
-    /// Steps after which all of them are gone.
+    /// Number of steps after which all surplus pods are given up.
     pub(crate) fn steps(&self) -> i64 {
         let full = self.pods.checked_div(self.step).unwrap_or(0);
         full.saturating_add(i64::from(full.saturating_mul(self.step) < self.pods))

@@ -1,4 +1,4 @@
-//! State of the world besides the tree of quotas: flavors, queues, workloads and their classes.
+//! State of the world except the cohort tree: flavors, queues, workloads and their classes of equals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -27,7 +27,7 @@ use crate::world::slices::older::Older;
 
 const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
 
-/// Workloads that nothing distinguishes for scheduling.
+/// A class of equals: workloads that nothing distinguishes for scheduling.
 #[derive(Debug)]
 pub(crate) struct Class {
     /// Key of `Store::class_ids`.
@@ -35,17 +35,17 @@ pub(crate) struct Class {
     pub(crate) priority: i64,
     pub(crate) pod_sets: Arc<[PodSet]>,
     pub(crate) members: u32,
-    /// The only flavors its members may get.
+    /// The only flavors that members of the class may get.
     pub(crate) allowed: Option<Box<[FlavorId]>>,
-    /// The tiers that its members accept, best first.
+    /// The tiers that members of the class accept, the best tier first.
     pub(crate) tiers: Option<Box<[Tier]>>,
     /// Preemption scope of its members.
     pub(crate) preempts: Preempts,
-    /// The pods of its members run already, charged beyond quota.
+    /// True if the pods of the members run already, charged as usage beyond quota.
     pub(crate) runs: bool,
-    /// The old slice that its only member replaces.
+    /// The old slice that the only member of the class replaces.
     pub(crate) replaces: Option<Box<Older>>,
-    /// Next class with the same digest.
+    /// Next class of equals with the same digest.
     next: Option<ClassId>,
 }
 
@@ -58,19 +58,19 @@ fn digest(priority: i64, pod_sets: &[PodSetSpec]) -> u64 {
 /// The place where a pending workload waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// No queue takes it (LocalQueue or ClusterQueue missing or stopped).
+    /// The workload is in no queue, because its LocalQueue or ClusterQueue is missing or stopped.
     Nowhere,
-    /// In its class, active or parked with it.
+    /// The workload is in its class of equals, which is active or parked.
     Class,
-    /// Parked by itself until the tree is woken.
+    /// The workload is parked alone until its cohort tree is woken.
     Solo,
-    /// Parked until its namespace or queue changes.
+    /// The workload is parked until its namespace or queue changes.
     Mismatched,
     /// Back-off.
     Until(Millis),
     /// Blocked from outside.
     Blocked,
-    /// Taken from the queue for the current cycle.
+    /// The workload was taken from its queue for the current cycle.
     InFlight,
 }
 
@@ -89,18 +89,18 @@ pub(crate) struct Workload {
     pub(crate) local_queue: LocalQueueId,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
-    /// True if it goes before its equals in its queue.
+    /// True if the workload goes before workloads of equal priority in its queue.
     pub(crate) at_front: bool,
     pub(crate) points_per_hour: u32,
     pub(crate) waits_since: Millis,
     pub(crate) revision: u64,
     pub(crate) not_before: Option<Millis>,
     pub(crate) blocked: Option<Blocked>,
-    /// True if an admission check asks for a retry or rejects it.
+    /// True if an admission check asks for a retry or rejects the workload.
     pub(crate) checks_failed: bool,
-    /// True if one of its preemption gates is closed.
+    /// True if a preemption gate of the workload is closed.
     pub(crate) preemption_gated: bool,
-    /// Reason why its requests are out of bounds.
+    /// Reason why the requests of the workload are out of bounds.
     pub(crate) refused: Option<Box<str>>,
     pub(crate) class: ClassId,
     pub(crate) phase: Phase,
@@ -113,7 +113,7 @@ impl Workload {
         Rank::new(self.priority, held.loses_since(), &self.tie, id)
     }
 
-    /// Whether the figures of its queue count it while it is pending.
+    /// Whether the figures of its queue count the workload while it is pending.
     pub(crate) fn is_listed(&self) -> bool {
         self.blocked != Some(Blocked::OutOfQueue)
     }
@@ -140,7 +140,7 @@ pub(crate) struct Queue {
     pub(crate) node: NodeId,
     pub(crate) spec: Option<ClusterQueueSpec>,
     pub(crate) groups: Vec<Group>,
-    /// True if heads may be taken from it.
+    /// True if heads may be taken from the queue.
     pub(crate) active: bool,
     pub(crate) pending: Pending,
     pub(crate) held: Holders,
@@ -152,7 +152,7 @@ impl Queue {
         self.groups.iter().find(|group| group.covered.contains(&resource))
     }
 
-    /// The limit of admissions, if the queue has reached it.
+    /// The limit of admissions, if the queue has reached this limit.
     pub(crate) fn reached_limit(&self) -> Option<&JobLimit> {
         let limit = self.spec.as_ref()?.max_jobs.as_ref()?;
         (self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX)).then_some(limit)
@@ -176,17 +176,17 @@ impl Queue {
 pub(crate) struct LocalQueue {
     pub(crate) spec: Option<LocalQueueSpec>,
     pub(crate) queue: Option<QueueId>,
-    /// True if its namespace does not exist; false while no namespace is known at all.
+    /// True if the namespace of the LocalQueue does not exist; false while no namespace is known at all.
     pub(crate) lacks_namespace: bool,
     pub(crate) pending: BTreeSet<WorkloadId>,
     held: u32,
-    /// Quota that its workloads hold, by ClusterQueue. There are several after the LocalQueue changed its ClusterQueue.
+    /// Quota that workloads of the LocalQueue hold, by ClusterQueue. There are several entries after the LocalQueue has changed its ClusterQueue.
     totals: Vec<(QueueId, Totals)>,
     pub(crate) ledger: Ledger,
 }
 
 impl LocalQueue {
-    /// Quota that its workloads hold of the ClusterQueue that it names.
+    /// Quota that workloads of the LocalQueue hold of the ClusterQueue that the LocalQueue names.
     pub(crate) fn own_totals(&self) -> Option<&Totals> {
         let own = self.queue?;
         self.totals.iter().find(|(queue, _)| *queue == own).map(|(_, totals)| totals)
@@ -196,7 +196,7 @@ impl LocalQueue {
         self.totals.iter_mut().find(|(known, _)| *known == queue).map(|(_, totals)| totals)
     }
 
-    /// Adds the quota of a workload.
+    /// Adds the quota that a workload holds to the totals.
     pub(crate) fn add(&mut self, held: &Held) {
         self.held = self.held.saturating_add(1);
         if self.totals_mut(held.queue).is_none() {
@@ -209,21 +209,21 @@ impl LocalQueue {
         totals.count(&held.usage, held.admitted, false);
     }
 
-    /// Subtracts the quota of a workload.
+    /// Subtracts the quota that a workload held from the totals.
     pub(crate) fn remove(&mut self, held: &Held) {
         self.held = self.held.saturating_sub(1);
         let Some(totals) = self.totals_mut(held.queue) else { return };
         totals.reserving = totals.reserving.saturating_sub(1);
         totals.count(&held.usage, held.admitted, true);
         if totals.reserving == 0 {
-            // The next workload mostly holds quota of the same queue, so the entry stays.
+            // The next workload holds quota of the same queue in most cases, so the entry stays.
             totals.usage.clear();
             totals.admitted.clear();
         }
     }
 }
 
-/// Everything but the tree.
+/// The state of the world except the cohort tree.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) flavor_names: Interner<FlavorId, String>,
@@ -244,18 +244,18 @@ pub(crate) struct Store {
     /// Replacement slices, by the uid of the old slice.
     pub(crate) slices: BTreeSet<(Arc<str>, WorkloadId)>,
     pub(crate) classes: Arena<ClassId, Class>,
-    /// First class by digest; nearly always the only one.
+    /// First class of equals with each digest; in most cases the only class with this digest.
     pub(crate) class_ids: FxHashMap<u64, ClassId>,
     pub(crate) free_classes: Vec<ClassId>,
     shapes: Shapes,
     pub(crate) pods: ResourceId,
-    /// Usage beyond quota, by the uid of its carrier.
+    /// Usage beyond quota, by the uid of the workload or job that is responsible for it.
     pub(crate) beyond: BTreeMap<Arc<str>, Beyond>,
     /// The time of the last plan.
     pub(crate) now: Millis,
-    /// ClusterQueues with bounds of preemption.
+    /// Number of ClusterQueues with bounds of preemption.
     pub(crate) guarded: usize,
-    /// Kueue's message for equals of a workload without room, used where no better message is known.
+    /// Kueue's message for workloads that are equal to a workload without room, used if no better message is known.
     pub(crate) bypassed: Arc<str>,
 }
 
@@ -300,12 +300,12 @@ impl Store {
         self.flavor_names.key(id)
     }
 
-    /// The cell of a pair that is already known to some quota or usage.
+    /// The cell of a flavor and resource, if some quota or usage already names both.
     pub(crate) fn find_cell(&self, flavor: FlavorId, resource: ResourceId) -> Option<CellId> {
         self.cells.get(&(flavor, resource))
     }
 
-    /// As [`Store::find_cell`], by names.
+    /// The cell of a flavor and resource by their names, as [`Store::find_cell`].
     pub(crate) fn cell_called(&self, flavor: &str, resource: &str) -> Option<CellId> {
         self.find_cell(self.flavor_names.get(&flavor.to_owned())?, self.resources.get(&resource.to_owned())?)
     }
@@ -342,7 +342,7 @@ impl Store {
         self.workloads[id].as_mut()
     }
 
-    /// Notes that a workload with quota is evicted, or is not after all; returns true if that changed.
+    /// Records that a workload with quota is evicted, or is no longer evicted; returns true if that changed.
     pub(crate) fn set_evicted(&mut self, id: WorkloadId, evicted: bool) -> bool {
         let Some(workload) = self.workloads[id].as_mut() else { return false };
         let Phase::Held(held) = &mut workload.phase else { return false };
@@ -358,14 +358,14 @@ impl Store {
         true
     }
 
-    /// Notes the preemptor of an evicted workload.
+    /// Records the preemptor of an evicted workload.
     pub(crate) fn set_evicted_for(&mut self, id: WorkloadId, preemptor: Option<&Arc<str>>) {
         if let Some(Phase::Held(held)) = self.workloads[id].as_mut().map(|workload| &mut workload.phase) {
             held.evicted_for = preemptor.filter(|_| held.evicted).cloned();
         }
     }
 
-    /// Notes the number of surplus pods that a workload gives up; returns true if that is more than before.
+    /// Records the number of surplus pods that a workload gives up; returns true if the number is higher than before.
     pub(crate) fn set_giving(&mut self, id: WorkloadId, pods: i64) -> bool {
         let Some(Phase::Held(held)) = self.workloads[id].as_mut().map(|workload| &mut workload.phase) else {
             return false;
@@ -375,7 +375,7 @@ impl Store {
         is_news
     }
 
-    /// Lists a workload as the replacement slice of its old slice, or removes it.
+    /// Adds a workload to the list of replacement slices, or removes it.
     pub(crate) fn list_slice(&mut self, id: WorkloadId, listed: bool) {
         let class = self.workloads[id].as_ref().map(|workload| workload.class);
         let Some(older) = class.and_then(|class| self.classes[class].replaces.as_deref()) else { return };
@@ -411,7 +411,8 @@ impl Store {
         }
     }
 
-    /// Forgets a LocalQueue that does not exist and that no workload names: namespaces come and go, and workloads may name any queue.
+    /// Forgets a LocalQueue that does not exist and that no workload names. Without this, the memory would grow, because namespaces come and go and workloads
+    /// may name any queue.
     pub(crate) fn release_local_queue(&mut self, id: LocalQueueId) {
         let local_queue = &mut self.local_queues[id];
         if local_queue.spec.is_none() && local_queue.pending.is_empty() && local_queue.held == 0 {
@@ -420,7 +421,7 @@ impl Store {
         }
     }
 
-    /// The class of a workload, with one more member.
+    /// The class of equals of a workload, with its number of members increased by one.
     pub(crate) fn class(&mut self, spec: &WorkloadSpec) -> ClassId {
         let WorkloadSpec { priority, ref pod_sets, .. } = *spec;
         let names = spec.allowed_flavors.as_deref();

@@ -1,4 +1,4 @@
-//! The world is changed in place: no plan can copy it, since what is as large as the cluster has no copy.
+//! Tests that the types of the world cannot be copied: the world is changed in place, and no plan may copy a value that is as large as the cluster.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::quota::tree::{Node, Tree};
 use crate::world::ids::{Arena, Interner, WorkloadId};
 use crate::world::store::{Class, Holders, LocalQueue, Queue, Store, Workload};
 
-/// Asks whether a type can be copied: the inherent constant exists only if the type is `Clone`, and goes before that of the trait.
+/// Asks whether a type can be copied: the inherent constant exists only if the type is `Clone`, and takes precedence over the constant of the trait.
 #[allow(dead_code, reason = "a type is asked, and no value of it")]
 struct Copies<T>(PhantomData<T>);
 

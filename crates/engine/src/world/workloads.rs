@@ -1,4 +1,4 @@
-//! Deltas of workloads: moves between pending queue and held quota.
+//! Deltas of workloads: workloads move between the pending workloads of a queue and the holders of quota.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::world::ids::{ClassId, LocalQueueId, QueueId, WorkloadId};
 use crate::world::spare::Spare;
 use crate::world::store::{Held, Phase, Place, PodSet, Store, Workload};
 
-/// Position in its queue of a pending workload that issued preemptions.
+/// Position of a pending workload that issued preemptions in its queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footing {
     queue: QueueId,
-    /// True if it waits for its victims.
+    /// True if the workload waits for its victims.
     waits: bool,
     /// True if it goes first.
     first: bool,
 }
 
 impl Workload {
-    /// Whether a delta changes nothing but perhaps its pods and its admission state.
+    /// Whether a spec changes nothing except, possibly, the workload's pods and its admission state.
     fn is_told_as(&self, local_queue: LocalQueueId, spec: &WorkloadSpec) -> bool {
         self.revision == spec.revision
             && self.local_queue == local_queue
@@ -103,11 +103,12 @@ impl World {
         }
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
         let other_priority = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
-        // A scan that began with fewer possible victims has not seen the candidates of the first flavors.
+        // A scan that began with fewer possible victims has not considered the new candidates in the first flavors.
         let may_preempt_otherwise = other_priority || old_gated != spec.preemption_gated;
         let scans_anew = may_preempt_otherwise || !self.options.gates.preserve_scan_progress;
         let stays = self.stays(was_held.as_ref(), &spec.state) && !other_priority;
-        // The first position in a queue goes with the uid. The wait for victims requires the same spec that they were evicted for.
+        // A workload with the same uid keeps the first position in its queue. It goes on waiting for its victims only if the spec for which they were evicted
+        // has not changed.
         let waits = |footing: &Footing| footing.waits && same_spec && class == old_class;
         let footing = self.footing(id).filter(|_| was_queue == local_queue);
         let footing = footing.map(|footing| Footing { waits: waits(&footing), ..footing });
@@ -139,7 +140,7 @@ impl World {
         }
     }
 
-    /// Position in its queue of a pending workload that issued preemptions.
+    /// Position of a pending workload that issued preemptions in its queue; `None` for other workloads.
     pub(crate) fn footing(&self, id: WorkloadId) -> Option<Footing> {
         let queue = self.store.local_queues[self.store.workload(id)?.local_queue].queue?;
         let pending = &self.store.queues[queue].pending;
@@ -161,7 +162,7 @@ impl World {
         }
     }
 
-    /// Whether a delta has an admission state that is known already.
+    /// Whether the admission state of a delta is known already.
     fn is_echo(&self, id: WorkloadId, state: &WorkloadState) -> bool {
         let Some(workload) = self.store.workload(id) else { return false };
         match (&workload.phase, state) {
@@ -174,11 +175,11 @@ impl World {
         }
     }
 
-    /// Whether a workload keeps the same quota.
+    /// Whether a workload keeps the same quota with the new admission state.
     fn stays(&self, held: Option<&Held>, state: &WorkloadState) -> bool {
         match (held, state) {
             (Some(held), WorkloadState::Reserved(reservation)) => {
-                // When it can be stopped again, workloads that could not preempt it look again.
+                // When a holder of quota can be stopped again, workloads that could not preempt it are tried again.
                 let is_let_go = held.kept && !reservation.kept;
                 !is_let_go
                     && *self.store.queues[held.queue].name == *reservation.cluster_queue
@@ -200,7 +201,7 @@ impl World {
         Some(usage)
     }
 
-    /// Puts a workload where its admission state requires.
+    /// Puts a workload into the place that its admission state requires.
     fn attach(&mut self, id: WorkloadId, state: WorkloadState) {
         match state {
             WorkloadState::Pending { not_before, blocked } => {
@@ -276,7 +277,7 @@ impl World {
         self.detach_quietly(id, false);
     }
 
-    /// Takes a workload out of its queue or releases its quota; `quiet` when it gets the same quota back at once.
+    /// Takes a workload out of its queue or releases its quota; `quiet` is true if the workload gets the same quota back at once.
     fn detach_quietly(&mut self, id: WorkloadId, quiet: bool) {
         let Some(workload) = self.store.workload_mut(id) else { return };
         let local_queue = workload.local_queue;
@@ -323,7 +324,7 @@ impl World {
         }
     }
 
-    /// Puts a pending workload where it waits.
+    /// Puts a pending workload into the place where it waits.
     pub(crate) fn place(&mut self, id: WorkloadId) {
         let Some(workload) = self.store.workload(id) else { return };
         let (local_queue, class, key) = (workload.local_queue, workload.class, workload.key());
@@ -375,7 +376,7 @@ impl World {
         if place != Place::Nowhere
             && let Some(queue) = self.store.local_queues[local_queue].queue
         {
-            // Workloads that it blocked, or kept quota from, may be tried now.
+            // Workloads that the head blocked, or from which it kept quota, may be tried now.
             if place == Place::Class && self.head(queue) == Some(id) {
                 self.live.insert(self.tree.root(self.store.queues[queue].node));
             }
@@ -405,7 +406,7 @@ impl World {
 }
 
 impl Store {
-    /// Pods given to a workload of a class per pod set; `None` if they are all.
+    /// Number of pods that each pod set of a workload was given; `None` if all pods of each pod set were given quota.
     pub(crate) fn counts_given(&self, class: ClassId, given: &[PodSetAssignment]) -> Option<Box<[i64]>> {
         let count = |set: &PodSet| {
             given.iter().find(|given| given.name == set.spec.name).map_or(set.spec.count, |given| given.count)

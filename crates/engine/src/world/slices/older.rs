@@ -5,25 +5,25 @@ use std::sync::Arc;
 use crate::quota::balance::Units;
 use crate::world::ids::{FlavorId, ResourceId};
 
-/// Quota given for one resource: flavor and quantity.
+/// Quota that was given for one resource: resource, flavor and amount.
 type Given = (ResourceId, FlavorId, Units);
 
 /// Quota that the old slice was given, with interned names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Older {
     pub(crate) uid: Arc<str>,
-    /// Per pod set: name, and flavor and amount by resource.
+    /// For each pod set: its name, and flavor and amount by resource.
     pub(super) given: Vec<(String, Vec<Given>)>,
 }
 
 impl Older {
-    /// Flavor and amount of a resource in a pod set's admission; `None` if the admission has none.
+    /// Flavor and amount of a resource in a pod set's admission; `None` if the admission does not have the resource.
     pub(crate) fn given(&self, pod_set: &str, resource: ResourceId) -> Option<(FlavorId, Units)> {
         let (_, given) = self.given.iter().find(|(name, _)| name == pod_set)?;
         given.iter().find(|(known, ..)| *known == resource).map(|(_, flavor, amount)| (*flavor, *amount))
     }
 
-    /// The request beyond the old slice. It is negative where the pod set shrinks, which leaves that amount to pod sets that grow.
+    /// The part of a request that exceeds the old slice's quota. The amount is negative if the pod set shrinks, so that the rest is left to pod sets that grow.
     pub(crate) fn less(&self, pod_set: &str, resource: ResourceId, asked: Units) -> Units {
         self.given(pod_set, resource).map_or(asked, |(_, amount)| asked.saturating_sub(amount))
     }

@@ -1,4 +1,4 @@
-//! Tests of classes and LocalQueues that the store forgets.
+//! Tests that the store forgets classes of equals and LocalQueues that are not used any more.
 
 use std::collections::BTreeMap;
 
@@ -46,10 +46,10 @@ fn removed_local_queue_is_forgotten_once_no_workload_names_it() {
         world.apply(Delta::LocalQueue(spec)).unwrap();
         world.apply(Delta::Workload(workload("a", &namespace, "default"))).unwrap();
         world.apply(Delta::Workload(workload("b", &namespace, "default"))).unwrap();
-        // The workload names another LocalQueue, which no other one names.
+        // The workload `b` now names another LocalQueue, which no other workload names.
         world.apply(Delta::Workload(workload("b", &namespace, &format!("no-{round}")))).unwrap();
         world.apply(Delta::RemoveLocalQueue(namespace.clone(), "default".into())).unwrap();
-        // A workload still names the LocalQueue.
+        // The workload `a` still names the LocalQueue `default`.
         assert!(world.store.local_queue_names.get(&(namespace.clone(), "default".to_owned())).is_some());
         for uid in ["a", "b"] {
             world.apply(Delta::RemoveWorkload(uid.into())).unwrap();
