@@ -1,5 +1,5 @@
-//! Speed and memory of the engine alone: draining Kueue's performance shapes, one event in a full world, a search for victims
-//! among many, memory per pending workload. `cargo bench -p berth-engine`; figures are in docs/performance.md.
+//! Speed and memory of the engine alone: draining Kueue's performance shapes, one event in a full world, a search for victims among many holders, memory per
+//! pending workload. `cargo bench -p berth-engine` runs the benchmark; its figures are in docs/performance.md.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use berth_engine::*;
 use criterion::{BatchSize, Criterion, Throughput};
 
-/// The allocator of the shipped binary.
+/// The benchmark uses the allocator of the shipped binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -93,11 +93,11 @@ fn world(cohorts: usize, queues: usize, nominal: i64, limit: Option<i64>, fair: 
     world
 }
 
-/// Numbers of small, medium and large workloads in a repeated sequence, in Kueue's two shapes.
+/// Numbers of small, medium and large workloads in a repeated sequence, as in the two shapes of Kueue's performance test.
 const BASELINE: [usize; 3] = [7, 2, 1];
 const LARGE_SCALE: [usize; 3] = [35, 11, 4];
 
-/// The workloads of Kueue's generator, in that mix, with their priorities.
+/// Fills a world with the workloads of Kueue's generator, in the mix of sizes `small`, `medium` and `large`, with their priorities.
 fn fill(world: &mut World, cohorts: usize, queues: usize, each: usize, [small, medium, large]: [usize; 3]) {
     for cohort in 0..cohorts {
         for index in 0..queues {
@@ -116,8 +116,7 @@ fn fill(world: &mut World, cohorts: usize, queues: usize, each: usize, [small, m
     }
 }
 
-/// Plans and lets everything that was admitted finish, until nothing is left. Returns the number of admissions, and of heads
-/// that were looked at.
+/// Plans and lets all admitted workloads finish, until no workload is left. Returns the number of admissions and the number of heads that were tried.
 fn drain(world: &mut World) -> (usize, u64) {
     let (mut total, mut heads) = (0, 0);
     loop {
@@ -133,7 +132,7 @@ fn drain(world: &mut World) -> (usize, u64) {
     }
 }
 
-/// Prints how many admissions and heads a second eleven drains made: the median and the range.
+/// Prints the numbers of admissions and heads per second in eleven drains: the median and the range.
 fn report_drain(name: &str, full: impl Fn() -> World) {
     let (mut times, mut counts) = (Vec::new(), (0, 0));
     for _ in 0..11 {
@@ -197,8 +196,8 @@ fn timed(times: &mut Vec<Duration>, work: impl FnOnce()) {
     times.push(start.elapsed());
 }
 
-/// 10,000 admitted and 50,000 pending workloads in 10 cohorts of 10 queues; each event is followed by a plan.
-/// Times of arrivals, finishes and evictions.
+/// Times of arrivals, finishes and evictions in a world of 10,000 admitted and 50,000 pending workloads in 10 cohorts of 10 queues; each event is followed by a
+/// plan, which is part of its time.
 fn events() -> [Vec<Duration>; 3] {
     let (cohorts, queues) = (10, 10);
     let mut world = world(cohorts, queues, 100_000, None, false);
@@ -240,7 +239,7 @@ fn events() -> [Vec<Duration>; 3] {
     [arrivals, finishes, evictions]
 }
 
-/// The same events three times over, each from the start: what other programs and the machine take comes at another event each time.
+/// Reports the same events three times over, each time from the start, because delays by other programs and the machine hit other events each time.
 fn report_events() {
     let runs = [events(), events(), events()];
     for (kind, name) in ["arrival", "finish", "eviction"].into_iter().enumerate() {
@@ -256,8 +255,8 @@ fn report_events() {
     }
 }
 
-/// Times of a constant work without memory access, one for each finish event; undisturbed it takes `length`. Its tail above its median is
-/// noise of the machine.
+/// Times of a constant work without memory access, one time for each finish event; undisturbed, the work takes `length`. The difference between the tail and
+/// the median of these times is noise of the machine.
 fn counting(length: Duration) -> Vec<Duration> {
     let count = |turns: u128| {
         let start = Instant::now();
@@ -269,8 +268,8 @@ fn counting(length: Duration) -> Vec<Duration> {
     (0..1500).map(|_| count(turns)).collect()
 }
 
-/// Memory of 50,000 pending workloads, of one shape or each of its own. The measured world is kept, so that the next measurement does not
-/// reuse its memory.
+/// Prints the memory of 50,000 pending workloads, which have one shape (`step` is 0) or one shape each. The measured world is not freed, so that the next
+/// measurement does not reuse its memory.
 fn memory(name: &str, step: i64) {
     let mut world = world(10, 10, 0, None, false);
     let before = resident();
@@ -283,7 +282,7 @@ fn memory(name: &str, step: i64) {
     std::mem::forget(world);
 }
 
-/// 10,000 admitted workloads in one cohort, half of them borrowing; the search for victims of a workload that reclaims.
+/// Times of the search for victims of a workload that reclaims quota, among 10,000 admitted workloads in one cohort, half of which borrow.
 fn victims(fair: bool) {
     let queues = 10;
     let mut world = world(1, queues, 1_000_000, None, fair);
@@ -311,9 +310,9 @@ fn victims(fair: bool) {
 }
 
 fn main() {
-    // The operator does the same at its start: huge pages count in full, however little of them is used.
+    // The operator disables huge pages at its start, too: huge pages count in full, however little of them is used.
     rustix::thread::disable_transparent_huge_pages(true).expect("Linux");
-    // Measurements outside of criterion; `cargo bench -p berth-engine -- events` runs one part of them, `-- drain` none.
+    // The measurements outside of criterion: `cargo bench -p berth-engine -- events` runs one of them, `-- drain` none.
     let parts: [(&str, fn()); 3] = [("memory", memories), ("events", report_events), ("victims", searches)];
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let is_asked = |name: &str| filter.as_deref().is_none_or(|filter| filter.starts_with(name));

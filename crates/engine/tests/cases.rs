@@ -1,4 +1,4 @@
-//! Golden cases: each file under `tests/cases` holds cases, each with commands and what they print. `UPDATE=1` rewrites.
+//! Golden cases: each file under `tests/cases` holds cases, each with commands and the output that these commands print. `UPDATE=1` rewrites the files.
 
 use std::fs;
 use std::path::Path;

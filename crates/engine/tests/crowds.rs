@@ -1,5 +1,5 @@
-//! The cost of one event does not depend on the number of equal pending workloads: the plan after it looks at as many heads among 50,000 as
-//! among 1,000.
+//! The cost of one event does not depend on the number of equal pending workloads: the plan after the event tries as many heads among 50,000 pending workloads
+//! as among 1,000.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1_000_000);
 const ALL: Limits = Limits { max_admissions: usize::MAX };
 
-/// Ten cohorts of ten queues with ten cores each, in which preemption is on.
+/// A world of ten cohorts with ten queues each; each queue has ten cores, and preemption is on.
 fn world() -> World {
     let mut world = World::new(Options::default());
     let mut apply = |delta| world.apply(delta).unwrap();
@@ -41,7 +41,7 @@ fn world() -> World {
     world
 }
 
-/// The queue of the workload of that number: queues take turns.
+/// The queue of the workload with the number `number`: queues take turns.
 fn queue_of(number: usize) -> String {
     format!("q{}-{}", number % 10, number / 10 % 10)
 }
@@ -77,7 +77,7 @@ fn workload(uid: String, number: usize, priority: i64, at: i64) -> WorkloadSpec 
     }
 }
 
-/// Counts of a plan: heads, cycles, admissions, verdicts.
+/// Counts of a plan: number of heads, cycles, admissions and verdicts.
 type Looks = [u64; 4];
 
 fn plan_after(world: &mut World, event: Delta) -> Looks {
@@ -89,8 +89,7 @@ fn plan_after(world: &mut World, event: Delta) -> Looks {
     [plan.heads, plan.cycles, admissions, verdicts]
 }
 
-/// Counts of the plans after an arrival, a finish and an eviction, with all quota in use and `waiting` pending workloads: in four queues of a
-/// cohort.
+/// Counts of the plans after an arrival, a finish and an eviction, in four queues of a cohort, while all quota is in use and `waiting` workloads are pending.
 fn after_events(waiting: usize) -> Vec<[Looks; 3]> {
     let mut world = world();
     for number in 0..1_000 {
@@ -115,7 +114,7 @@ fn after_events(waiting: usize) -> Vec<[Looks; 3]> {
 #[test]
 fn plan_after_one_event_costs_same_however_many_workloads_wait() {
     let [few, many] = [1_000, 50_000].map(after_events);
-    // The first events of a cohort may give all pending workloads a new verdict.
+    // The first events of a cohort may give all pending workloads a new verdict, so the first counts are not compared.
     assert_eq!(&few[1..], &many[1..], "heads, cycles, admissions, verdicts after arrivals, finishes, evictions");
     for [_, finish, eviction] in &many {
         for [heads, _, admissions, _] in [finish, eviction] {

@@ -1,4 +1,4 @@
-//! Kueue's rules to the letter, in tests that the lines of a golden case cannot have.
+//! Tests of Kueue's rules to the letter, for which the lines of a golden case are not enough.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn nano(amounts: BTreeMap<String, Amount>) -> BTreeMap<String, Nano> {
     amounts.into_iter().map(|(name, amount)| (name.clone(), berth_quantity::to_nano(&name, amount))).collect()
 }
 
-/// A queue of one flavor, `f`, with a nominal quota and a borrowing limit.
+/// A queue with one flavor, `f`, a nominal quota and a borrowing limit.
 fn queue(name: &str, cohort: Option<&str>, nominal: i64, limit: Option<i64>) -> ClusterQueueSpec {
     let quota = Quota { nominal: Amount::new(nominal), borrowing_limit: limit.map(Amount::new), lending_limit: None };
     ClusterQueueSpec {
@@ -47,7 +47,7 @@ fn world(options: Options, queues: Vec<ClusterQueueSpec>) -> World {
     world
 }
 
-/// A workload of a LocalQueue, `namespace/name`, with pod sets given as name and number of pods; each pod asks for one cpu.
+/// A pending workload of a LocalQueue, `namespace/name`; `pod_sets` has the name and the number of pods of each pod set, and each pod requests one cpu.
 fn pending(uid: &str, local_queue: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
     let (namespace, local_queue) = local_queue.split_once('/').unwrap_or(("default", local_queue));
     let pod_set = |(name, count): &(&str, i64)| PodSetSpec {
@@ -114,8 +114,8 @@ fn usage_based(name: &str) -> ClusterQueueSpec {
     ClusterQueueSpec { usage_based: true, ..queue(name, Some("c"), 9, None) }
 }
 
-/// Workloads, each with its LocalQueue, ClusterQueue and priority, in the order in which they are tried as victims of `asks`. The usage of
-/// names that begin with `unknown` is not known.
+/// Uids of workloads in the order in which they are tried as victims of `asks`; each workload is given with its LocalQueue, ClusterQueue and priority. The
+/// LocalQueue usage of workloads whose uid begins with `unknown` is not known.
 fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) -> Vec<String> {
     let queues = ["a", "b"].map(usage_based).into_iter().chain([queue("asks", Some("c"), 9, None)]);
     let mut world = world(by_usage(), queues.collect());
@@ -160,14 +160,15 @@ fn victim_order_treats_local_queues_of_one_name_as_one() {
     let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
     let workloads = [("one", "n/x", "a", 5), ("two", "m/x", "a", 7)];
     assert_eq!(order(&usages, &workloads), ["one", "two"]);
-    // `three` comes between them by usage, and `one` before `two` by priority: that is an order, too.
+    // The workload `three` comes between `one` and `two` by usage, and `one` before `two` by priority: the three comparisons form an order.
     let between = [workloads[0], workloads[1], ("three", "n/y", "a", 0)];
     assert_eq!(order(&usages, &between), ["one", "three", "two"]);
 }
 
 #[test]
 fn victim_order_is_stable_where_kueue_defines_none() {
-    // The one of the namesakes with less usage goes first by priority: each of the three comes before another one.
+    // Of the two LocalQueues with the same name, the workload of the one with less usage goes first by priority, so that each of the three workloads comes
+    // before another one in a circle.
     let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
     let circle = [("one", "n/x", "a", 7), ("two", "m/x", "a", 5), ("three", "n/y", "a", 0)];
     assert_eq!(order(&usages, &circle).len(), 3);
@@ -227,7 +228,7 @@ fn queue_above_its_borrowing_limit_keeps_negative_free_quota() {
 
 #[test]
 fn queue_over_its_limits_keeps_exact_usage_after_a_cycle() {
-    // A high borrowing limit lets the head look for victims; its further request is more than the queue may have.
+    // A high borrowing limit lets the head search for victims, although its further request is more than the queue may have.
     let options = Options { departures: Departures::NONE, ..Options::default() };
     let mut world = world(options, vec![queue("q", Some("c"), 2, Some(9)), queue("r", Some("c"), 9, None)]);
     world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 12)]))).unwrap();
@@ -268,7 +269,7 @@ fn flavor_scan_round_ends_at_the_limit_of_berth() {
         let flavor = |at: usize| FlavorQuotas { flavor: format!("{resource}{at}"), quotas: quotas.clone() };
         ResourceGroup { covered: vec![resource.into()], flavors: (0..count).map(flavor).collect() }
     };
-    // Sixteen and seventeen are at their ends together after 272 scans.
+    // The scans of 16 and of 17 flavors are at the end of their lists at the same time after 272 scans.
     for (departures, scans) in [(Departures::NONE, 272), (Departures::default(), 256)] {
         let mut spec = queue("q", None, 1, None);
         spec.groups.extend([many("memory", 16), many("gpu", 17)]);
@@ -308,7 +309,8 @@ fn workload_admitted_in_a_cycle_is_no_victim_in_it() {
         apply(held("second", "lent", "lent", 2, &[("main", 2)]));
         apply(pending("a", "a", 9, &[("main", 3)]));
         apply(pending("small", "small", 0, &[("main", 1)]));
-        // Last of the three: `first` leaves for `a`, and without `small` and `second` there would be room for it as well.
+        // Workload `b` is the last of the three pending workloads: its victim `first` already leaves for `a`, and without `small` and `second` there would be
+        // room for `b` as well.
         apply(WorkloadSpec { queued_at: Millis(5), ..pending("b", "b", 5, &[("main", 3)]) });
         let plan = world.plan_cycles(NOW, ALL, 1);
         let admitted: Vec<&str> = plan.admissions.iter().map(|admission| &*admission.uid).collect();
@@ -371,8 +373,8 @@ fn local_queue_counts_only_usage_of_cluster_queue_it_names() {
     assert_eq!(told(&world), (0, vec![]), "nobody knows its flavors");
 }
 
-/// Two namespaces that submit in the same second: in some seconds one goes first, in others the other, and a world that is made anew
-/// from the same objects has the same order.
+/// Two namespaces submit workloads in the same second: in some seconds the workload of one namespace goes first, in other seconds the workload of the other
+/// namespace. A world that is made anew from the same objects has the same order.
 #[test]
 fn equal_workloads_of_two_namespaces_are_ordered_by_hash() {
     let first = |second: i64, turned: bool| {

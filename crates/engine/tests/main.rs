@@ -1,4 +1,4 @@
-//! Tests of the engine through its public face: golden cases, laws over random worlds, small worlds, and crowds.
+//! Tests of the engine through its public interface: golden cases, laws over random worlds, small worlds, and worlds with many equal workloads.
 
 mod cases;
 mod crowds;

@@ -1,11 +1,11 @@
-//! Small worlds, a sample at even steps of all that there are: up to three queues in one of two forests, two flavors with quotas 0 to 2
-//! each, four workloads, amounts 0 to 2, two priorities, every order of age among those of equal priority, whether they wait or hold
-//! quota, and a pairwise set of policies.
+//! Small worlds: a sample at even steps of all small worlds. A small world has up to three queues in one of two forests, two flavors with quotas of 0 to 2
+//! each, and four workloads with amounts of 0 to 2, two priorities, every order of age among workloads of equal priority, pending or with quota, and a pairwise
+//! set of policies.
 //!
-//! Equivalent worlds are counted once (see `choices`): queues of equal quota below the same cohort change places, age matters among equals
-//! only, and so does priority where there are two. Worlds without a pending request are left out. 3,805,672,248 worlds are left.
-//! `BERTH_WORLDS` sets the part that is tried: every n-th world, 1 is all of them; a plain test run takes every 17,789th.
-//! `BERTH_WORLDS_SECONDS` is the time in seconds that five million of them may take (`make small-worlds`).
+//! Equivalent worlds are counted once (see `choices`): queues with equal quota below the same cohort are interchangeable, age matters only among workloads of
+//! equal priority, and priority matters only if two priorities occur. Worlds without a pending request are left out. 3,805,672,248 worlds are left.
+//! `BERTH_WORLDS` sets the part that is tried: every n-th world, and 1 means all worlds; a plain test run tries every 17,789th world. `BERTH_WORLDS_SECONDS` is
+//! the time in seconds that five million worlds may take (`make small-worlds`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +20,15 @@ const ALL: Limits = Limits { max_admissions: 100 };
 const QUEUES: [&str; 3] = ["q0", "q1", "q2"];
 /// Number of small worlds.
 const TOTAL: u64 = 3_805_672_248;
-/// A plain test run tries one world in this number.
+/// A plain test run tries one world in `PLAIN` worlds.
 const PLAIN: u64 = 17_789;
 
-/// Nominal quotas of a flavor; a queue has one of each of two flavors, and so one of nine pairs.
+/// Number of nominal quotas of a flavor; a queue has a quota of each of two flavors, so that there are nine pairs of quotas.
 const QUOTAS: usize = 3;
 const PAIRS: usize = QUOTAS * QUOTAS;
 
-/// Columns: queueing strategy; `withinClusterQueue`; `reclaimWithinCohort`; scan over flavors; fair sharing, by equal weights or by
-/// [`WEIGHTS`]; limits of quota; strategies of sharing; preemption before borrowing, or while it borrows. Every pair of values of two columns
-/// occurs.
+/// Columns of `RULES`: queueing strategy; `withinClusterQueue`; `reclaimWithinCohort`; scan over flavors; fair sharing, by equal weights or by [`WEIGHTS`];
+/// limits of quota; strategies of fair sharing; preemption before borrowing, or while borrowing. Every pair of values of two columns occurs in some row.
 const RULES: [[usize; 8]; 18] = [
     [0, 0, 0, 0, 0, 0, 0, 0],
     [0, 0, 1, 1, 1, 1, 1, 1],
@@ -51,13 +50,13 @@ const RULES: [[usize; 8]; 18] = [
     [1, 2, 2, 1, 0, 1, 2, 0],
 ];
 
-/// Weights of the queues, if they differ. Queues that differ in weight only have the same weight in all worlds.
+/// Weights of the queues in the rules in which weights differ. Queues that differ in weight alone have the same weight in all worlds.
 const WEIGHTS: [i64; 3] = [0, 1_000_000_000, 2_000_000_000];
 
-/// Cohort of each queue, by forest.
+/// Cohort of each queue, for each forest.
 const FORESTS: [[&str; 3]; 2] = [["x", "x", "x"], ["x", "y", "y"]];
 
-/// The pair of quotas of a queue.
+/// The number of the pair of quotas of a queue.
 fn pair(quotas: usize, queue: usize) -> usize {
     quotas / PAIRS.pow(u32::try_from(queue).unwrap()) % PAIRS
 }
@@ -108,7 +107,7 @@ fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
             spec.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
         }
         if extra == 1 {
-            // The preference matters only where the scan goes on to the next flavor in either case.
+            // The preference matters only if the scan goes on to the next flavor both after borrowing and after preemption.
             spec.fungibility = FlavorFungibility {
                 when_can_borrow: Fungibility::TryNextFlavor,
                 when_can_preempt: Fungibility::TryNextFlavor,
@@ -123,13 +122,13 @@ fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
     objects
 }
 
-/// A workload of a small world. A workload with an empty request (`asked` is 0) is always a pending one.
+/// A workload of a small world. A workload with an empty request (`asked` is 0) is always pending.
 #[derive(Clone, Copy)]
 struct Kind {
     queue: usize,
     priority: i64,
     asked: u64,
-    /// 0 waits, the others hold their request in the first or second flavor.
+    /// State of the workload: 0 if it is pending, otherwise the flavor, first or second, in which it holds quota.
     state: usize,
 }
 
@@ -142,7 +141,7 @@ fn kind(number: u8) -> Kind {
     Kind { queue, priority, asked, state }
 }
 
-/// Four kinds of workload, oldest first, for every distinct world. `alike` has true for queues that are like the one before.
+/// Four kinds of workload, the oldest first, for every distinct world. `alike` is true for a queue that is equal to the queue before it.
 fn choices(alike: [bool; 3]) -> Vec<[u8; 4]> {
     let mut found = Vec::new();
     let mut chosen = Vec::new();
@@ -152,7 +151,7 @@ fn choices(alike: [bool; 3]) -> Vec<[u8; 4]> {
 
 fn choose(alike: [bool; 3], chosen: &mut Vec<u8>, found: &mut Vec<[u8; 4]>) {
     if let Ok(whole) = <[u8; 4]>::try_from(chosen.as_slice()) {
-        // A world needs a pending request.
+        // A world without a pending request is left out.
         if whole.iter().any(|number| kind(*number).asked > 0 && kind(*number).state == 0) {
             found.push(whole);
         }
@@ -161,15 +160,15 @@ fn choose(alike: [bool; 3], chosen: &mut Vec<u8>, found: &mut Vec<[u8; 4]>) {
     for number in 0..KINDS {
         let next = kind(number);
         let in_order = match chosen.last().map(|last| kind(*last)) {
-            // Two levels of priority, or one, which is called 0.
+            // If all workloads have one priority, it is priority 0; so the first workload always has priority 0.
             None => next.priority == 0,
-            // Age counts among equals only, and a workload with an empty request is the oldest of them.
+            // Age counts only among workloads of equal priority, and a workload with an empty request is the oldest of them.
             Some(last) if last.priority == next.priority => {
                 next.asked > 0 || (last.asked == 0 && last.queue <= next.queue)
             }
             Some(last) => last.priority < next.priority,
         };
-        // Queues that are alike are used in their order.
+        // Queues that are equal are used in their order.
         let uses_first = !alike[next.queue] || chosen.iter().any(|known| kind(*known).queue + 1 == next.queue);
         if in_order && uses_first {
             chosen.push(number);
@@ -218,7 +217,7 @@ fn quick_laws(objects: &Objects, world: &mut World) -> Result<(), String> {
     Err(format!("evictions without end ({last} rounds)"))
 }
 
-/// Fails if the oracle decides a first cycle differently.
+/// Fails if the oracle decides the first cycle differently from the engine.
 fn agrees(objects: &Objects) -> Result<(), String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let given = |sets: &[PodSetAssignment]| sets.iter().map(|set| (set.count, set.flavors.clone())).collect();
@@ -232,7 +231,7 @@ fn agrees(objects: &Objects) -> Result<(), String> {
     if fast == slow { Ok(()) } else { Err(format!("engine {fast:?} oracle {slow:?}")) }
 }
 
-/// Q2: a node over its quota gets nothing more. Counted from the objects.
+/// Law Q2: a node of the cohort tree that is over its quota gets no more usage. The usage is counted from the objects.
 fn feeds_nobody(objects: &Objects) -> Result<(), String> {
     let before = Ledger::of(objects).debts();
     let plan = objects.world().plan(NOW, ALL);
@@ -241,7 +240,7 @@ fn feeds_nobody(objects: &Objects) -> Result<(), String> {
     fed.map_or(Ok(()), |(cell, debt)| Err(format!("{cell:?} is over by {debt}")))
 }
 
-/// The forests with the quotas of their queues, symmetric ones once; true for queues that are like the one before.
+/// The forests with the quotas of their queues, without symmetric repetitions; the flags are true for queues that are equal to the queue before.
 fn forests() -> Vec<(usize, usize, [bool; 3])> {
     let mut forests = Vec::new();
     for (forest, cohorts) in FORESTS.iter().enumerate() {
@@ -262,13 +261,13 @@ fn forests() -> Vec<(usize, usize, [bool; 3])> {
 #[derive(Default)]
 struct Done {
     tried: u64,
-    /// Worlds that were compared with the oracle.
+    /// Number of worlds in which the engine was compared with the oracle.
     compared: u64,
-    /// Worlds with a pending workload of a holder's priority that is younger than the holder.
+    /// Number of worlds with a pending workload that has the priority of a holder of quota and is younger than it.
     older_holders: u64,
 }
 
-/// Runs every second forest from the `first` on.
+/// Tests the worlds of every second forest, beginning with forest `first`; one world in `stride` is tried.
 fn part(first: usize, stride: u64) -> Done {
     let (mut number, mut done) = (0_u64, Done::default());
     let mut lists: BTreeMap<[bool; 3], Vec<[u8; 4]>> = BTreeMap::new();
@@ -337,8 +336,8 @@ fn laws_hold_in_every_small_world() {
     }
 }
 
-/// Worlds in which the oracle once differed: forest, quotas, rules, kinds. In the first one an eviction of the very cycle forbids another one,
-/// because its victim would come back before the next preemptor of a strict queue.
+/// Worlds in which the oracle once differed from the engine: forest, quotas, rules, kinds of workload. In the first of these worlds an eviction in the same
+/// cycle forbids another eviction, because its victim would return to its strict queue before the next preemptor.
 const DIFFERED: [(usize, usize, usize, [u8; 4]); 1] = [(1, 272, 17, [19, 0, 7, 27])];
 
 #[test]

@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// A quantity of one resource: milli units for `cpu`, whole units otherwise. Arithmetic saturates; the largest value
-/// means "unlimited" and absorbs additions and subtractions.
+/// A quantity of one resource: milli units for `cpu`, whole units for other resources. Arithmetic saturates; the largest value means "unlimited" and stays the
+/// same when amounts are added or subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amount(i64);
 
@@ -17,7 +17,7 @@ impl Amount {
         Self(units)
     }
 
-    /// An amount from a wide value, clamped to the range of `i64`.
+    /// An amount from a 128-bit value, clamped to the range of `i64`.
     #[must_use]
     pub fn clamped(units: i128) -> Self {
         let bound = if units < 0 { i64::MIN } else { i64::MAX };
@@ -30,25 +30,25 @@ impl Amount {
         self.0
     }
 
-    /// Whether this is [`Amount::UNLIMITED`].
+    /// Whether the amount is [`Amount::UNLIMITED`].
     #[must_use]
     pub const fn is_unlimited(self) -> bool {
         self.0 == i64::MAX
     }
 
-    /// Saturating sum; unlimited plus anything stays unlimited.
+    /// Saturating sum of two amounts; an unlimited amount plus any amount stays unlimited.
     #[must_use]
     pub const fn add(self, other: Self) -> Self {
         if self.is_unlimited() || other.is_unlimited() { Self::UNLIMITED } else { Self(self.0.saturating_add(other.0)) }
     }
 
-    /// Saturating difference; unlimited minus anything stays unlimited.
+    /// Saturating difference of two amounts; an unlimited amount minus any amount stays unlimited.
     #[must_use]
     pub const fn sub(self, other: Self) -> Self {
         if self.is_unlimited() { Self::UNLIMITED } else { Self(self.0.saturating_sub(other.0)) }
     }
 
-    /// Saturating product with a count.
+    /// Saturating product of the amount and a count.
     #[must_use]
     pub const fn mul(self, count: i64) -> Self {
         Self(self.0.saturating_mul(count))

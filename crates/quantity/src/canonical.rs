@@ -1,19 +1,19 @@
-//! How Kubernetes writes a quantity: the text that its API server stores, and that hashes of its objects are made of.
+//! The text of a quantity as Kubernetes writes it: the text that the API server stores, and from which hashes of its objects are made.
 
 use crate::parse::{Scale, parts, scale};
 use crate::{Nano, ParseError, parse_quantity};
 
 const UNIT: i128 = 1_000_000_000;
-/// Digits that Kubernetes reads without arithmetic on large numbers.
+/// Number of digits up to which Kubernetes reads a quantity without arithmetic on large numbers.
 const PLAIN_DIGITS: usize = 18;
 const DECIMAL: [(i32, &str); 10] =
     [(-9, "n"), (-6, "u"), (-3, "m"), (0, ""), (3, "k"), (6, "M"), (9, "G"), (12, "T"), (15, "P"), (18, "E")];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// The text that Kubernetes writes for a quantity that it has read. Some texts it writes as it read them, though there is a shorter one.
+/// The text that Kubernetes writes for a quantity that it has read. Kubernetes keeps some texts as it read them, although there is a shorter text.
 ///
 /// # Errors
-/// [`ParseError`] when the text is not a Kubernetes quantity.
+/// Returns a [`ParseError`] if the text is not a Kubernetes quantity.
 pub fn canonical(text: &str) -> Result<String, ParseError> {
     let Nano(nano) = parse_quantity(text)?;
     let (_, whole, fraction, suffix) = parts(text);
@@ -26,7 +26,7 @@ pub fn canonical(text: &str) -> Result<String, ParseError> {
     }
     Ok(match scale {
         Scale::Two(_) => {
-            // The bound of what can be asked for in bytes.
+            // The bound is the largest amount that can be requested in bytes.
             let most = i128::from(i64::MAX).saturating_mul(UNIT);
             let nano = nano.clamp(most.saturating_neg(), most);
             let small = nano.unsigned_abs() < UNIT.unsigned_abs().saturating_mul(1024);
@@ -36,13 +36,13 @@ pub fn canonical(text: &str) -> Result<String, ParseError> {
     })
 }
 
-/// `12e6`, in contrast to the suffix E.
+/// Whether a suffix is an exponent, as in `12e6`, in contrast to the suffix `E`.
 fn has_exponent(suffix: &str) -> bool {
     suffix.len() > 1 && suffix.starts_with(['e', 'E'])
 }
 
-/// Whether Kubernetes takes the text for the shortest one without looking closer: a few digits that do not end in what a larger suffix
-/// could say.
+/// Whether Kubernetes takes the text for the shortest one without a closer check: it has only a few digits, and these do not end in digits that a larger suffix
+/// could replace.
 fn is_kept(whole: &str, fraction: &str, scale: &Scale) -> bool {
     let whole = match whole.trim_start_matches('0') {
         "" => "0",
@@ -65,7 +65,7 @@ fn is_kept(whole: &str, fraction: &str, scale: &Scale) -> bool {
     }
 }
 
-/// Writes an amount with the largest suffix or exponent that keeps it exact.
+/// Writes an amount with the largest suffix or exponent that keeps the amount exact.
 fn decimal(nano: i128, exponential: bool) -> String {
     let (mut amount, mut exponent) = (nano, -9_i32);
     while amount != 0 && amount % 1000 == 0 {

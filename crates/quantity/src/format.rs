@@ -4,8 +4,8 @@ const DECIMAL: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
 const FINE: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Canonical Kubernetes text of an amount of `resource`: `cpu` from milli units, memory, ephemeral storage and huge
-/// pages with binary suffixes, the rest with decimal ones.
+/// Canonical Kubernetes text of an amount of `resource`: `cpu` is read in milli units; memory, ephemeral storage and huge pages are written with binary
+/// suffixes, other resources with decimal suffixes.
 #[must_use]
 pub fn format(resource: &str, amount: Amount) -> String {
     let units = amount.get();
@@ -13,7 +13,7 @@ pub fn format(resource: &str, amount: Amount) -> String {
         return shorten(units, 1000, &DECIMAL);
     }
     let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
-    // A byte amount that no binary suffix shortens is shown with decimal ones, as Kueue shows it.
+    // An amount of bytes that no binary suffix shortens is written with a decimal suffix, as in Kueue.
     if is_bytes && units % 1024 == 0 {
         shorten(units, 1024, &BINARY)
     } else {
@@ -21,7 +21,7 @@ pub fn format(resource: &str, amount: Amount) -> String {
     }
 }
 
-/// Canonical text of an amount that may be a fraction of the unit of `resource`: of whole units as [`format`] has it.
+/// Canonical text of an amount that may be a fraction of the unit of `resource`; whole units are written as by [`format`].
 #[must_use]
 pub fn format_nano(resource: &str, Nano(nano): Nano) -> String {
     let unit = nano_per_unit(resource);
@@ -34,7 +34,7 @@ pub fn format_nano(resource: &str, Nano(nano): Nano) -> String {
     }
 }
 
-/// Divides by `base` as long as nothing is lost and a suffix is left.
+/// Divides an amount by `base` as long as the result is exact and a suffix is left.
 fn shorten(mut units: i64, base: i64, suffixes: &[&str]) -> String {
     if units == 0 {
         return "0".to_owned();

@@ -1,8 +1,7 @@
 //! Exact Kubernetes quantities and the saturating [`Amount`] in which quota is counted.
 //!
-//! Units are those of Kueue: milli for `cpu`, whole units for everything else. Nothing here uses floats, a clock or
-//! serde. Start reading at [`quota`] and [`request`]; text rules are in `parse`,
-//! `format` and `canonical`.
+//! The units of amounts are Kueue's: milli units for `cpu`, whole units for other resources. The crate uses no floats, no clock and no serde. Entry points for
+//! a reader are [`quota`] and [`request`]; the rules of texts are in `parse`, `format` and `canonical`.
 
 #![cfg_attr(
     not(test),
@@ -41,7 +40,7 @@ const fn is_cpu(resource: &str) -> bool {
 /// Value of a quantity text in the unit of `resource`, rounded away from zero and clamped to the range of `i64`.
 ///
 /// # Errors
-/// [`ParseError`] when the text is not a Kubernetes quantity.
+/// Returns a [`ParseError`] if the text is not a Kubernetes quantity.
 pub fn value(resource: &str, text: &str) -> Result<Amount, ParseError> {
     Ok(in_units(resource, parse_quantity(text)?))
 }
@@ -52,7 +51,7 @@ fn in_units(resource: &str, Nano(nano): Nano) -> Amount {
     } else {
         (nano / NANO_PER_WHOLE, nano % NANO_PER_WHOLE)
     };
-    // The remainder of a division has the sign of the value, so this rounds away from zero.
+    // The remainder of a division has the sign of the value, so adding the remainder's sign rounds away from zero.
     Amount::clamped(units.saturating_add(rest.signum()))
 }
 
@@ -62,17 +61,17 @@ pub const fn nano_per_unit(resource: &str) -> i128 {
     if is_cpu(resource) { NANO_PER_MILLI } else { NANO_PER_WHOLE }
 }
 
-/// Exact value of an amount of `resource`.
+/// Exact value of an amount of `resource` in [`Nano`] units.
 #[must_use]
 pub fn to_nano(resource: &str, amount: Amount) -> Nano {
     Nano(i128::from(amount.get()).saturating_mul(nano_per_unit(resource)))
 }
 
-/// A quota (nominal, borrowing or lending limit). Beyond `i64` it is [`Amount::UNLIMITED`]; for `cpu` that begins with the last full core that
-/// `i64` has in milli units.
+/// A quota (nominal quota, borrowing limit or lending limit). A quota beyond the range of `i64` is [`Amount::UNLIMITED`]; for `cpu`, the unlimited range begins
+/// with the last full core that `i64` can hold in milli units.
 ///
 /// # Errors
-/// [`ParseError`] when the text is not a Kubernetes quantity, or [`ParseError::Negative`].
+/// Returns a [`ParseError`] if the text is not a Kubernetes quantity, or [`ParseError::Negative`] if it is negative.
 pub fn quota(resource: &str, text: &str) -> Result<Amount, ParseError> {
     let nano = parse_quantity(text)?;
     if is_cpu(resource) && nano >= MOST_CPU {
@@ -81,10 +80,10 @@ pub fn quota(resource: &str, text: &str) -> Result<Amount, ParseError> {
     non_negative(in_units(resource, nano), text)
 }
 
-/// A pod's request; beyond `i64` it is clamped to the largest value, as Kueue does.
+/// A pod's request; a request beyond the range of `i64` is clamped to the largest value, as in Kueue.
 ///
 /// # Errors
-/// [`ParseError`] when the text is not a Kubernetes quantity, or [`ParseError::Negative`].
+/// Returns a [`ParseError`] if the text is not a Kubernetes quantity, or [`ParseError::Negative`] if it is negative.
 pub fn request(resource: &str, text: &str) -> Result<Amount, ParseError> {
     non_negative(value(resource, text)?, text)
 }

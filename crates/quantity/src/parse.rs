@@ -1,4 +1,4 @@
-/// Nano units (10⁻⁹), exact; saturates far beyond the range of any quota.
+/// An exact number of nano units (10⁻⁹); the number saturates far beyond the range of any quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nano(pub i128);
 
@@ -11,7 +11,7 @@ pub enum ParseError {
     /// The text is not a number with an optional suffix.
     #[error("{0:?} is not a quantity: a decimal number with an optional suffix is needed, such as 500m or 2Gi")]
     Format(String),
-    /// The suffix is not one of Kubernetes'.
+    /// The suffix is no suffix of Kubernetes.
     #[error("{text:?} has the unknown suffix {suffix:?}")]
     Suffix {
         /// The full text.
@@ -19,7 +19,7 @@ pub enum ParseError {
         /// Suffix of the text.
         suffix: String,
     },
-    /// A negative value where none is allowed.
+    /// The value is negative where no negative value is allowed.
     #[error("{0:?} must not be negative")]
     Negative(String),
 }
@@ -30,10 +30,10 @@ pub(crate) enum Scale {
     Two(u32),
 }
 
-/// Reads a quantity in any form that Kubernetes accepts; digits beyond nano round away from zero.
+/// Reads a quantity in any form that Kubernetes accepts; digits beyond nano units round away from zero.
 ///
 /// # Errors
-/// [`ParseError::Empty`], [`ParseError::Format`] or [`ParseError::Suffix`].
+/// Returns [`ParseError::Empty`], [`ParseError::Format`] or [`ParseError::Suffix`] if the text is no quantity.
 pub fn parse_quantity(text: &str) -> Result<Nano, ParseError> {
     if text.is_empty() {
         return Err(ParseError::Empty);
@@ -46,7 +46,7 @@ pub fn parse_quantity(text: &str) -> Result<Nano, ParseError> {
     Ok(Nano(if negative { magnitude.saturating_neg() } else { magnitude }))
 }
 
-/// Sign (true if negative), digits before and after the point, and suffix.
+/// Parts of a quantity's text: sign (true if negative), digits before and after the point, and suffix.
 pub(crate) fn parts(text: &str) -> (bool, &str, &str, &str) {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -93,7 +93,7 @@ fn exponent(text: &str, suffix: &str) -> Result<Scale, ParseError> {
     let Some(number) = number else {
         return Err(ParseError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() });
     };
-    // An exponent that does not fit decides nothing but "huge" or "tiny".
+    // An exponent that does not fit into the number type is clamped, because it can only mean "huge" or "tiny".
     let bound = if number.starts_with('-') { -1_000_000 } else { 1_000_000 };
     Ok(Scale::Ten(number.parse::<i64>().map_or(bound, |e| e.clamp(-1_000_000, 1_000_000))))
 }
@@ -126,7 +126,7 @@ fn decimal(whole: &str, fraction: &str, exponent: i64) -> i128 {
 fn binary(whole: &str, fraction: &str, exponent: u32) -> i128 {
     let unit = 1_000_000_000_i128 << exponent;
     let whole = whole.bytes().fold(0_i128, |v, b| v.saturating_mul(10).saturating_add(digit(b)));
-    // Long multiplication of the fraction's digits: `carry` ends as the whole nano part, `lost` tells of a remainder.
+    // Long multiplication of the fraction's digits: `carry` is the whole number of nano units at the end, and `lost` is true if there is a remainder.
     let (carry, lost) = fraction.bytes().rev().fold((0_i128, false), |(carry, lost), byte| {
         let product = digit(byte).saturating_mul(unit).saturating_add(carry);
         (product / 10, lost || product % 10 != 0)

@@ -1,4 +1,4 @@
-//! Tests of quantities: by hand, and random ones against an arithmetic of any size.
+//! Tests of quantities: texts chosen by hand, and random texts compared with an arithmetic without a limit of size.
 
 #[path = "../../testrun/noted.rs"]
 mod noted;

@@ -1,4 +1,4 @@
-//! Texts that Kubernetes accepts or refuses, Kueue's units, and canonical output.
+//! Tests of the texts that Kubernetes accepts or refuses, of Kueue's units, and of canonical output.
 
 use berth_quantity::{Amount, Nano, ParseError, canonical, format, parse_quantity, quota, request, value};
 
@@ -74,7 +74,7 @@ fn quantity_is_read_in_resource_units_and_bounded_to_i64() {
     }
     assert_eq!(quota("cpu", "10P"), Ok(Amount::UNLIMITED));
     assert_eq!(quota("memory", "10E"), Ok(Amount::UNLIMITED));
-    // Kueue judges whole cores: the last of them that fit are no bound any more, to a quota.
+    // Kueue compares whole cores: a quota of the last number of whole cores that fits is unlimited already.
     assert_eq!(quota("cpu", "9223372036854775"), Ok(Amount::UNLIMITED));
     assert_eq!(quota("cpu", "9223372036854774999m"), Ok(Amount::new(9_223_372_036_854_774_999)));
     assert_eq!(request("cpu", "9223372036854775"), Ok(Amount::new(9_223_372_036_854_775_000)));
@@ -115,7 +115,7 @@ fn amount_arithmetic_saturates_and_unlimited_stays_unlimited() {
     assert_eq!(Amount::new(i64::MAX / 2).mul(3), Amount::UNLIMITED);
 }
 
-/// Texts that apimachinery 0.36.2 writes for texts that it has read, from a Go program. It keeps some texts as they came.
+/// Texts that apimachinery 0.36.2 writes for texts that it has read, produced by a Go program. Apimachinery keeps some texts as it read them.
 #[test]
 fn canonical_quantity_text_equals_that_of_kubernetes() {
     let table = "

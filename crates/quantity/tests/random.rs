@@ -1,8 +1,8 @@
-//! Law Q4: random texts are read as by a slow reader that was written apart from the code. The slow reader keeps every decimal digit and has
-//! no number that can overflow.
+//! Law Q4: random texts are read with the same result as by a slow reader that was written apart from the code. The slow reader keeps every decimal digit and
+//! has no number that can overflow.
 //!
-//! A failure names its text. `BERTH_CASES` sets how many are tried, `BERTH_SEED` where they begin; `BERTH_SHARD=2/8` tries the second
-//! of eight parts of them, as the engine's laws do.
+//! A failure names its text. `BERTH_CASES` sets the number of texts, `BERTH_SEED` the first seed; `BERTH_SHARD=2/8` tries the second of eight parts of the
+//! texts, as in the engine's laws.
 
 use berth_quantity::{Amount, Nano, ParseError, format, parse_quantity, quota, request, value};
 
@@ -17,7 +17,7 @@ fn seeds() -> std::ops::Range<u64> {
     seeds
 }
 
-/// The seeds of a part such as `2/8`, of `all` seeds from the first on.
+/// The seeds of a part such as `2/8` of the `all` seeds that begin with the seed `first`.
 fn part(first: u64, all: u64, shard: &str) -> std::ops::Range<u64> {
     let parts = shard.split_once('/').and_then(|(part, of)| Some((part.parse::<u64>().ok()?, of.parse::<u64>().ok()?)));
     let known = parts.filter(|(part, of)| (1..=*of).contains(part));
@@ -25,7 +25,7 @@ fn part(first: u64, all: u64, shard: &str) -> std::ops::Range<u64> {
     first + all * (part - 1) / of..first + all * part / of
 }
 
-/// xorshift, good enough to wander.
+/// The random number generator xorshift, which is good enough for random texts.
 struct Dice(u64);
 
 impl Dice {
@@ -42,7 +42,7 @@ impl Dice {
 
     fn digits(&mut self, most: usize) -> String {
         let count = self.below(most + 1);
-        // Zeros and nines are where rounding and carrying happen.
+        // Zeros and nines are frequent among the digits, because rounding and carrying happen at zeros and nines.
         (0..count).map(|_| ['0', '0', '0', '9', '1', '2', '5', '7'][self.below(8)]).collect()
     }
 }
@@ -72,14 +72,14 @@ enum Scale {
     Two(u32),
 }
 
-/// A number of any size: decimal digits, first to last, and how many of them stand behind the point.
+/// A number of any size: its decimal digits in order, and the number of digits behind the point.
 struct Exact {
     is_negative: bool,
     digits: Vec<u8>,
     behind: i64,
 }
 
-/// Sign of a number in a text, and the rest.
+/// Sign of a number in a text, and the rest of the text.
 fn sign(text: &str) -> (bool, &str) {
     match text.chars().next() {
         Some('-') => (true, &text[1..]),
@@ -93,7 +93,7 @@ fn leading_digits(text: &str) -> (&str, &str) {
     (&text[..count], &text[count..])
 }
 
-/// Value of a text, or `None` if Kubernetes refuses it. A text without any digit is zero, as in Kubernetes.
+/// Value of a text, or `None` if Kubernetes refuses the text. A text without any digit is zero, as in Kubernetes.
 fn read(text: &str) -> Option<Exact> {
     if text.is_empty() {
         return None;
@@ -109,7 +109,7 @@ fn read(text: &str) -> Option<Exact> {
             if exponent.is_empty() || !leading_digits(exponent).1.is_empty() {
                 return None;
             }
-            // With fewer than a hundred digits, an exponent of a thousand is as good as any larger one.
+            // A text has fewer than a hundred digits, so an exponent of a thousand has the same effect as any larger exponent.
             let exponent = exponent.bytes().fold(0_i64, |sum, byte| (sum * 10 + i64::from(byte - b'0')).min(1000));
             Scale::Ten(if is_below { -exponent } else { exponent })
         }
@@ -123,7 +123,7 @@ fn read(text: &str) -> Option<Exact> {
     Some(Exact { is_negative, digits, behind })
 }
 
-/// Doubles a number in decimal digits.
+/// Doubles a number that is given in decimal digits.
 fn double(digits: &mut Vec<u8>) {
     let mut carry = 0;
     for digit in digits.iter_mut().rev() {
@@ -136,7 +136,7 @@ fn double(digits: &mut Vec<u8>) {
 }
 
 impl Exact {
-    /// Number of units of ten to the minus `places`, rounded away from zero; `None` above `most`.
+    /// The number in units of ten to the minus `places`, rounded away from zero; `None` if the result is above `most`.
     fn units(&self, places: i64, most: i128) -> Option<i128> {
         let behind = self.behind - places;
         let count = i64::try_from(self.digits.len()).unwrap();
@@ -159,7 +159,7 @@ impl Exact {
     }
 }
 
-/// Mostly quantities, some of them with something wrong.
+/// A random text: in most cases a valid quantity, in some cases a quantity with an error.
 fn random_text(dice: &mut Dice) -> String {
     let sign = ["", "", "", "", "-", "+"][dice.below(6)];
     let most = [2, 4, 12, 20, 45][dice.below(5)];
