@@ -1,4 +1,4 @@
-//! Flavor assignment of a workload in one size, as in Kueue, for any number of pod sets and resource groups.
+//! The oracle's flavor assignment of a workload in one size, as in Kueue, for any number of pod sets and resource groups.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,20 +9,20 @@ use super::books::{Amounts, Books, Fr, Node};
 use super::victims::{self, Plea, Victims};
 use crate::worlds::flavor_labels;
 
-/// Progress of a scan over flavors: index of the last flavor that was tried, by pod set and resource; none where all were tried.
+/// Progress of a scan over flavors: index of the flavor that was tried last, by pod set and resource; a resource whose flavors were all tried has no entry.
 pub(crate) type Tried = Vec<BTreeMap<String, usize>>;
-/// Flavors that an assignment is restricted to, by pod set and resource.
+/// The only flavors that an assignment may use, by pod set and resource.
 pub(crate) type Pins = Vec<BTreeMap<String, String>>;
 
-/// Pods and flavors of each pod set of a workload that starts.
+/// Number of pods and flavors of each pod set of a workload that starts.
 pub(crate) type Start = Vec<(i64, BTreeMap<String, String>)>;
 
-/// Assignment of one pod set: pods, and flavor and mode by resource.
+/// Assignment of one pod set: number of pods, and flavor and mode by resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) count: i64,
     pub(crate) flavors: BTreeMap<String, (String, Mode)>,
-    /// True if one of its resource groups is no plain fit.
+    /// True if one of the pod set's resource groups is no plain fit.
     lacks: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Found {
     pub(crate) no_fit: Option<PendingReason>,
     pub(crate) victims: Victims,
     pub(crate) tried: Tried,
-    /// True if the scan began behind the first flavor in some group.
+    /// True if the scan of some resource group began behind the first flavor.
     pub(crate) resumed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Found {
         self.sets.iter().map(pin).collect()
     }
 
-    /// Pods of each pod set.
+    /// Number of pods of each pod set.
     pub(crate) fn counts(&self) -> Vec<i64> {
         self.sets.iter().map(|given| given.count).collect()
     }
@@ -55,7 +55,7 @@ impl Found {
         self.counts().into_iter().zip(self.pins()).collect()
     }
 
-    /// Whether it fits, or would without its victims.
+    /// Whether the workload fits, at once or when its victims have left.
     pub(super) fn has_room(&self) -> bool {
         self.mode == Mode::Fit || !self.victims.is_empty()
     }
@@ -82,16 +82,16 @@ impl Found {
 pub(crate) struct How<'a> {
     pub(crate) pins: Option<&'a Pins>,
     pub(crate) tried: Option<&'a Tried>,
-    /// The size that it is restricted to.
+    /// The only size that the assignment may have: the number of pods of each pod set.
     pub(crate) counts: Option<&'a [i64]>,
-    /// True if it must not preempt.
+    /// True if the assignment must not preempt.
     pub(crate) free_only: bool,
 }
 
-/// Mode of a flavor, and the level that the queue borrows from.
+/// Mode of a flavor, and the level from which the queue borrows.
 type Level = (Granular, u32);
 
-/// Whether `a` is better than `b`.
+/// Whether the level `a` is better than the level `b`.
 fn prefers(a: Level, b: Level, policy: &FlavorFungibility) -> bool {
     let rank = |level: Level| {
         let viable = level.0 > Granular::NoCandidates;
@@ -116,7 +116,7 @@ fn severity(reason: Option<PendingReason>) -> u8 {
     }
 }
 
-/// One flavor for one resource group of a pod set.
+/// Result of one flavor for one resource group of a pod set.
 struct Attempt {
     level: Level,
     flavors: BTreeMap<String, (String, Mode)>,
@@ -124,13 +124,13 @@ struct Attempt {
     why: Option<PendingReason>,
 }
 
-/// Inputs of a search: options, accounting, workload and queue.
+/// Inputs of a search for an assignment: options, accounting, workload and queue.
 pub(crate) struct Search<'a> {
     pub(crate) options: &'a Options,
     pub(crate) books: &'a Books,
     pub(crate) spec: &'a WorkloadSpec,
     pub(crate) queue: &'a str,
-    /// Workloads that it must not preempt because of eviction history.
+    /// Workloads that the workload must not preempt because of eviction history.
     pub(crate) barred: &'a BTreeSet<String>,
     pub(crate) how: How<'a>,
 }
@@ -170,7 +170,7 @@ impl Search<'_> {
         }
     }
 
-    /// Mode and level of an amount of a flavor and resource.
+    /// Mode and borrowing level of an amount of a flavor and resource.
     fn quota(&self, fr: &Fr, value: i128) -> (Level, Option<PendingReason>) {
         let (books, queue) = (self.books, self.queue);
         let node = Node::Queue(queue.to_owned());
@@ -209,7 +209,7 @@ impl Search<'_> {
                 attempt.why = why;
             }
             if own.0 == Granular::NoFit || attempt.level.0 == Granular::NoFit {
-                // The other resources are looked at nevertheless, for the quota that they lack.
+                // The other resources are tried nevertheless, for the reasons about the quota that they lack.
                 attempt.level.0 = Granular::NoFit;
                 continue;
             }
@@ -223,7 +223,7 @@ impl Search<'_> {
         attempt
     }
 
-    /// Finds a flavor of a resource group for a pod set; the reason where there is none.
+    /// Finds a flavor of a resource group for a pod set; returns the reason if there is no flavor.
     fn scan(
         &self,
         found: &mut Found,
@@ -244,7 +244,7 @@ impl Search<'_> {
             if pin.is_some_and(|pin| pin != Some(&flavor.flavor)) {
                 continue;
             }
-            // A label that the flavor does not have keeps no pod off.
+            // A node label that the flavor does not have keeps no pod off the flavor.
             let nodes = flavor_labels(&flavor.flavor);
             let selector = &self.spec.pod_sets[index].node_selector;
             if selector.iter().any(|(label, value)| nodes.get(label).is_some_and(|own| own != value)) {
@@ -281,8 +281,8 @@ impl Search<'_> {
             let fr = (best.flavors[*resource].0.clone(), (*resource).clone());
             *found.usage.entry(fr).or_default() += value;
         }
-        // In Kueue the mode of the flavor decides whether it fits. If preemption is preferred to borrowing, this rule may hide a resource that does
-        // not fit.
+        // In Kueue the mode of the flavor decides whether the flavor fits. If preemption is preferred to borrowing, this rule may hide a resource that does not
+        // fit.
         let all_fit = best.flavors.values().all(|(_, mode)| *mode == Mode::Fit);
         let fits = best.level.0 == Granular::Fit && (all_fit || !self.options.departures.all_must_fit);
         found.sets[index].lacks |= !fits;
@@ -290,7 +290,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The assignment in that size, without a search for victims.
+    /// The assignment in the size `counts`, without a search for victims.
     pub(crate) fn assign(&self, counts: &[i64]) -> Found {
         let mut found = Found {
             mode: Mode::Fit,
@@ -337,7 +337,7 @@ impl Search<'_> {
         found
     }
 
-    /// The assignment in that size, with its victims.
+    /// The assignment in the size `counts`, with its victims.
     pub(super) fn nominate_as(&self, counts: &[i64]) -> Found {
         let mut found = self.assign(counts);
         if found.mode == Mode::Preempt {

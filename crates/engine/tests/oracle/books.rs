@@ -1,4 +1,4 @@
-//! Quota by Kueue's rules of borrowing and lending. Values that follow from quotas alone are computed once; usage is computed after each
+//! The oracle's quota by Kueue's rules of borrowing and lending. Values that follow from quotas alone are computed once; usage is computed again after each
 //! change, from the leaves up.
 
 use std::cell::OnceCell;
@@ -29,18 +29,18 @@ pub(crate) struct Holder {
     pub(crate) usage: Rc<Amounts>,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
-    /// Start of the work that a preemption would lose.
+    /// Start of the work that a preemption of the holder would lose.
     pub(crate) at: Millis,
     pub(crate) evicted: bool,
-    /// True if the preemptor must not preempt it.
+    /// True if the preemptor must not preempt the holder.
     pub(crate) barred: bool,
-    /// Usage of its LocalQueue when the cycle began; none where usage orders nothing.
+    /// Usage of the holder's LocalQueue when the cycle began; `None` if usage of LocalQueues orders nothing.
     pub(crate) used: Option<f64>,
 }
 
 const BOUNDLESS: i128 = i64::MAX as i128;
 
-/// Sum of quotas; unlimited from the largest amount on.
+/// Sum of two quotas; unlimited from the largest amount on.
 fn plus(a: i128, b: i128) -> i128 {
     if a >= BOUNDLESS || b >= BOUNDLESS { BOUNDLESS } else { (a + b).min(BOUNDLESS) }
 }
@@ -50,7 +50,7 @@ fn minus(a: i128, b: i128) -> i128 {
     if b >= BOUNDLESS { if a >= BOUNDLESS { 0 } else { -BOUNDLESS } } else { left(a, b) }
 }
 
-/// Rest of a quota beside usage.
+/// The part of a quota that is left beside usage.
 fn left(quota: i128, used: i128) -> i128 {
     if quota >= BOUNDLESS { BOUNDLESS } else { quota - used }
 }
@@ -61,28 +61,28 @@ struct Level {
     nominal: i128,
     borrowing: Option<i128>,
     lending: Option<i128>,
-    /// True if the node or one below it defines a quota, even of zero.
+    /// True if the node or a node below it defines a quota, even a quota of zero.
     has_quota: bool,
     subtree: i128,
     local: i128,
     potential: i128,
 }
 
-/// The forest and its quotas.
+/// The cohort forest and its quotas.
 #[derive(Debug, Default)]
 struct Forest {
     places: BTreeMap<Node, usize>,
     nodes: Vec<Node>,
     parents: Vec<Option<usize>>,
     children: Vec<Vec<usize>>,
-    /// Queues that may not admit: no leaves to heights.
+    /// Queues that may not admit: they do not count as leaves when heights are computed.
     stopped: BTreeSet<usize>,
     frs: BTreeMap<Fr, usize>,
-    /// By node and by flavor and resource.
+    /// Levels by node, and by flavor and resource.
     levels: Vec<Vec<Level>>,
 }
 
-/// Nominal quota and limits that a node defines itself; whether it defines any.
+/// Nominal quota and limits that a node itself defines; `has_quota` is true if it defines any.
 fn own(groups: &[ResourceGroup], fr: &Fr) -> Level {
     for group in groups {
         for flavor in group.flavors.iter().filter(|flavor| flavor.flavor == fr.0) {
@@ -144,7 +144,7 @@ impl Forest {
         forest
     }
 
-    /// Quotas of subtrees, from the leaves up.
+    /// Computes the quotas of subtrees, from the leaves up.
     fn add_up(&mut self, node: usize, at: usize) {
         let mut level = self.levels[node][at];
         level.subtree = level.nominal;
@@ -158,7 +158,7 @@ impl Forest {
         self.levels[node][at] = level;
     }
 
-    /// Potential quota, from the roots down.
+    /// Computes the potential quota of each node, from the roots down.
     fn hand_down(&mut self, node: usize, at: usize) {
         let above = self.parents[node].map(|parent| self.levels[parent][at].potential);
         let level = &mut self.levels[node][at];
@@ -176,16 +176,16 @@ impl Forest {
     }
 }
 
-/// Objects and holders.
+/// Objects of a world, and the holders of quota.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Books {
     pub(crate) queues: Rc<BTreeMap<String, ClusterQueueSpec>>,
     pub(crate) cohorts: Rc<BTreeMap<String, CohortSpec>>,
     forest: Rc<Forest>,
     pub(crate) holders: Vec<Holder>,
-    /// Usage kept for earlier heads of the cycle: queue and amounts.
+    /// Usage that is kept for earlier heads of the cycle: queue and amounts.
     booked: Vec<(String, Amounts)>,
-    /// Usage by node and by flavor and resource: all of it, and the part that the parent sees. Computed on first use.
+    /// Usage by node, and by flavor and resource: the full usage, and the part that the parent sees. The table is computed on first use.
     used: OnceCell<Vec<Vec<(i128, i128)>>>,
 }
 
@@ -207,13 +207,13 @@ impl Books {
         }
     }
 
-    /// Keeps amounts for a queue.
+    /// Keeps amounts of quota for a head of a queue.
     pub(crate) fn book(&mut self, queue: &str, usage: Amounts) {
         self.booked.push((queue.to_owned(), usage));
         self.used.take();
     }
 
-    /// Keeps nothing any more.
+    /// Releases all amounts that were kept for heads.
     pub(crate) fn clear_booked(&mut self) {
         self.booked.clear();
         self.used.take();
@@ -232,7 +232,7 @@ impl Books {
         Self { queues, cohorts, forest, holders, booked: self.booked.clone(), used: OnceCell::new() }
     }
 
-    /// A copy of these objects with another preemption policy of one queue, and with workloads that must not be preempted.
+    /// A copy of the objects with another preemption policy of one queue, and with workloads that must not be preempted.
     pub(crate) fn seen_by(&self, queue: &str, preemption: Preemption, barred: &BTreeSet<String>) -> Self {
         let mut books = self.clone();
         if books.queues[queue].preemption != preemption
@@ -289,7 +289,7 @@ impl Books {
                 let node = forest.places[&Node::Queue(queue.clone())];
                 for (fr, amount) in usage {
                     let of = &mut used[node][forest.frs[fr]];
-                    // Negative usage shows at its queue alone.
+                    // Negative usage is counted at its queue alone.
                     *of = (of.0 + amount, of.1 + amount.max(&0));
                 }
             }
@@ -300,7 +300,7 @@ impl Books {
         })
     }
 
-    /// Adds up usage below a node, and computes the part that its parent sees.
+    /// Adds up usage below a node, and computes the part that the node's parent sees.
     fn show(&self, node: usize, used: &mut Vec<Vec<(i128, i128)>>) {
         for child in &self.forest.children[node] {
             self.show(*child, used);
@@ -356,7 +356,7 @@ impl Books {
         usage.iter().all(|(fr, value)| *value <= self.available(&node, fr).max(0))
     }
 
-    /// Borrowing level, and whether less than the whole tree has room.
+    /// Borrowing level of an amount in a queue, and whether a subtree smaller than the whole cohort tree has room.
     pub(crate) fn borrowing_level(&self, queue: &str, fr: &Fr, value: i128) -> (u32, bool) {
         let node = Node::Queue(queue.to_owned());
         let line = self.line(&node);
@@ -378,7 +378,7 @@ impl Books {
         self.forest.frs.keys().cloned().collect()
     }
 
-    /// Usage of a node above its own quota, in the resource with the largest part.
+    /// The fair share of a node: its usage above its own quota, in the resource with the largest part.
     pub(crate) fn share(&self, node: &Node) -> Part {
         let weight = match node {
             Node::Queue(name) => self.queues[name].weight,

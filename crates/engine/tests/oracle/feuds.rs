@@ -1,4 +1,4 @@
-//! Preemptions that eviction history forbids (`0005-no-eviction-loops.md`, rule 1): the pairs of preemptors and victims form no circle.
+//! Preemptions that eviction history forbids in the oracle (`0005-no-eviction-loops.md`, rule 1): the pairs of preemptors and victims form no circle.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::history::History;
 use super::place;
 
 impl History<'_> {
-    /// Whether one workload, once evicted, comes back before another one in a strict queue. Where usage orders LocalQueues, the order may have
-    /// changed by then: there it holds only for two workloads of the same LocalQueue.
+    /// Whether workload `one`, after its eviction, returns before workload `other` in a strict queue. If usage orders LocalQueues, the order may have changed
+    /// by then, so the result is true only for two workloads of the same LocalQueue.
     fn comes_back_before(&self, one: &str, other: &str) -> bool {
         let (one, other) = (self.places[one], self.places[other]);
         let queue = self.queue_of(one);
@@ -22,8 +22,8 @@ impl History<'_> {
         is_strict && are_in_line && place(one, self.now) < place(other, self.now)
     }
 
-    /// Workloads that a workload must not preempt, because evictions would go round in a circle: each eviction holds back the next preemptor, by
-    /// evicting it or by letting its victim come back before it. Workloads admitted in this cycle are excluded, too.
+    /// Workloads that a workload must not preempt, because evictions would go round in a circle: each eviction holds back the next preemptor, by evicting it or
+    /// by letting its victim return before it. Workloads that were admitted in this cycle must not be preempted, either.
     pub(super) fn barred(&self, spec: &WorkloadSpec) -> BTreeSet<String> {
         let Some(feuds) = self.feuds.get(&self.root(&self.queue_of(spec))) else { return self.fresh.clone() };
         let victims: BTreeSet<&String> = feuds.iter().map(|(_, victim)| victim).collect();

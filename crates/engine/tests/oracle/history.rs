@@ -1,5 +1,5 @@
-//! Cycles one after another, with the state between them: pending and parked workloads, preemptors that wait for victims, and the progress of scans
-//! over flavors. Written from Kueue's documented behaviour and from the pages in `docs/departures`, without a look at the engine.
+//! The oracle's cycles one after another, with the state between them: pending and parked workloads, preemptors that wait for victims, and the progress of
+//! scans over flavors. The file is written from Kueue's documented behaviour and from the pages in `docs/departures`, without use of the engine's code.
 
 mod heads;
 mod plans;
@@ -19,15 +19,15 @@ use super::{Head, are_equal, by_age, by_share, place};
 /// Outcome of a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Admitted: uid, with its pods and flavors.
+    /// The head was admitted: uid, with its pods and flavors.
     Admit(String, Start),
-    /// Preempts: uid, and victims with reasons, without the ones that were evicted already.
+    /// The head preempts: uid, and the victims with reasons, without the victims that were evicted already.
     Preempt(String, BTreeSet<(String, &'static str)>),
-    /// Stays, for this reason.
+    /// The head stays pending: uid and reason.
     Wait(String, PendingReason),
 }
 
-/// The assignment that a workload preempted for (`0005-no-eviction-loops.md`, rule 3).
+/// The assignment for which a workload issued preemptions (`0005-no-eviction-loops.md`, rule 3).
 #[derive(Clone, Debug)]
 struct Claim {
     counts: Vec<i64>,
@@ -35,7 +35,7 @@ struct Claim {
     victims: Vec<String>,
 }
 
-/// Progress of a scan over flavors, and its time.
+/// Progress of a scan over flavors, and the time of the scan.
 #[derive(Clone, Debug)]
 struct Scan {
     tried: Tried,
@@ -45,7 +45,7 @@ struct Scan {
     scans: usize,
 }
 
-/// Place of a head after its cycle.
+/// The place of a head after its cycle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     NoRoom,
@@ -57,32 +57,32 @@ enum After {
 #[derive(Default)]
 struct Cycle {
     steps: Vec<(Node, Step)>,
-    /// The trees in which something moved.
+    /// The cohort trees in which something changed.
     moved: BTreeSet<Node>,
-    /// The trees in which a head goes on with another flavor, each with the number of scans that it may make.
+    /// The cohort trees in which a head goes on with another flavor, each with the number of scans that the head may make.
     scanning: BTreeMap<Node, usize>,
-    /// By tree: heads of queues without strict order that stay although they do not wait for victims.
+    /// Heads of queues without strict order that stay although they do not wait for victims, by cohort tree.
     losers: BTreeMap<Node, Vec<String>>,
 }
 
-/// Outcome of a head that was put back.
+/// What happens with a head that was put back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stays {
     /// The head was parked.
     Parked,
-    /// The head goes on with another flavor, at most that number of times.
+    /// The head goes on with another flavor, at most as many times as the number says.
     Scans(usize),
     First,
 }
 
-/// Outcome of the head of a cycle, which takes effect when the cycle is over.
+/// Outcome of a head of a cycle, which takes effect when the cycle is over.
 struct Ended<'a> {
     head: Head<'a>,
     after: After,
     claim: Option<Claim>,
 }
 
-/// A world as cycles leave it.
+/// A world as cycles have left it.
 pub(crate) struct History<'a> {
     pub(super) options: &'a Options,
     pub(super) local_queues: LocalQueues,
@@ -92,23 +92,23 @@ pub(crate) struct History<'a> {
     /// All workloads by uid.
     pub(super) places: BTreeMap<String, &'a WorkloadSpec>,
     parked: BTreeSet<String>,
-    /// Workloads that lost to reserved quota, and let others have their turn in this plan (`0012-losers-stand-aside.md`).
+    /// Workloads that lost to quota reserved for others, and that are passed over for the rest of this plan (`0012-losers-stand-aside.md`).
     aside: BTreeSet<String>,
-    /// By queue: the workload that issued preemptions last; and the one that goes first for it.
+    /// For each queue: the workload that issued preemptions last; and the workload that goes first because of its preemptions.
     preemptors: BTreeMap<String, String>,
     first: BTreeMap<String, String>,
     claims: BTreeMap<String, Claim>,
     scans: BTreeMap<String, Scan>,
     cycle: u64,
-    /// Workloads admitted in this cycle: none of them is a victim before the next cycle.
+    /// Workloads that were admitted in this cycle: none of them is a victim before the next cycle.
     pub(super) fresh: BTreeSet<String>,
-    /// By queue: number of departures.
+    /// Number of departures from each queue.
     generations: BTreeMap<String, u64>,
-    /// By tree: preemptors and their victims (`0005-no-eviction-loops.md`, rule 1).
+    /// Pairs of preemptor and victim by cohort tree (`0005-no-eviction-loops.md`, rule 1).
     pub(super) feuds: BTreeMap<Node, BTreeSet<(String, String)>>,
-    /// Trees with an admission since workloads whose pod sets compete with each other were looked at.
+    /// Cohort trees with an admission after the last check of the workloads whose pod sets compete with each other.
     stirred: BTreeSet<Node>,
-    /// Trees in which there may be something to do.
+    /// Cohort trees in which a cycle may find something to do.
     live: BTreeSet<Node>,
 }
 
@@ -153,7 +153,7 @@ impl<'a> History<'a> {
         self.books.line(&Node::Queue(queue.to_owned())).pop().unwrap()
     }
 
-    /// Number of departures from the tree of a queue.
+    /// Number of departures from the cohort tree of a queue.
     fn left(&self, queue: &str) -> u64 {
         let root = self.root(queue);
         let near = self.books.queues.keys().filter(|other| self.root(other) == root);
@@ -168,14 +168,14 @@ impl<'a> History<'a> {
         Search { options: self.options, books, spec, queue, barred: &self.barred(spec), how }.nominate()
     }
 
-    /// Evicted workloads of a tree that still hold quota.
+    /// Evicted workloads of a queue's cohort tree that still hold quota.
     fn leaving(&self, queue: &str) -> Vec<String> {
         let root = self.root(queue);
         let leaves = |holder: &&Holder| holder.evicted && self.root(&holder.queue) == root;
         self.books.holders.iter().filter(leaves).map(|holder| holder.uid.clone()).collect()
     }
 
-    /// The assignment by a claim now; none where the claim is given up.
+    /// The assignment that a claim gives now; `None` if the claim is given up.
     fn look_by_claim(&self, spec: &WorkloadSpec, queue: &str, claim: &Claim) -> Option<Found> {
         let how = How { pins: Some(&claim.pins), tried: None, counts: Some(&claim.counts), free_only: true };
         let now = self.look(spec, queue, &self.books, how);
@@ -209,7 +209,7 @@ impl<'a> History<'a> {
             self.claims.extend(claim.map(|claim| (spec.uid.clone(), claim)));
             return head(found, true, (fresh, 0));
         }
-        // Where a claim is given up, the scan begins with the flavors of the claim.
+        // If a claim is given up, the next scan begins with the flavors of the claim.
         let back = |claim: Claim| {
             let place = |resource: &String, flavor: &String| {
                 let group = self.books.queues[queue].groups.iter().find(|group| group.covered.contains(resource))?;
@@ -234,7 +234,7 @@ impl<'a> History<'a> {
         head(found, false, round)
     }
 
-    /// Whether a head that was looked at before fits once all victims have left.
+    /// Whether a head that was nominated before fits when all victims have left.
     fn fits(&self, head: &Head<'_>, gone: &[String]) -> bool {
         let mut leaving = gone.to_vec();
         leaving.extend(head.found.uids());
@@ -244,13 +244,13 @@ impl<'a> History<'a> {
         if head.found.mode != Mode::Fit || gone.is_empty() || !self.options.departures.fit_beside_victims {
             return true;
         }
-        // Victims still hold their quota; only quota that is kept for pending workloads does not count yet.
+        // Victims still hold their quota; only the quota that is kept for pending workloads is left out of the comparison.
         let mut held = self.books.clone();
         held.clear_booked();
         held.fits(&head.queue, &head.found.usage)
     }
 
-    /// Looks at a head again when its turn comes. Returns whether it fits.
+    /// Checks a head again when its turn in the cycle comes. Returns whether the head fits.
     fn refresh(&self, head: &mut Head<'a>, gone: &[String]) -> bool {
         let is_gone = |uid: &String| gone.contains(uid);
         if !head.found.uids().iter().any(is_gone) {
@@ -274,8 +274,7 @@ impl<'a> History<'a> {
         self.fits(head, gone)
     }
 
-    /// Keeps quota for a head that needs preemption and finds no victims, if its queue cannot always reclaim its quota or the head waits for its
-    /// victims.
+    /// Keeps quota for a head that needs preemption and finds no victims, if its queue cannot always reclaim its quota or the head waits for its victims.
     fn reserve(&mut self, head: &Head<'_>) {
         let always = self.books.queues[&head.queue].preemption.reclaim_within_cohort == PreemptionPolicy::Any;
         let waits = self.options.gates.prioritize_preemptors && head.is_preemptor;
@@ -307,10 +306,10 @@ impl<'a> History<'a> {
         Claim { counts: head.found.counts(), pins: head.found.pins(), victims }
     }
 
-    /// Processes a head. Returns its step, and its outcome where it stays.
+    /// Processes a head. Returns its step, and its outcome if it stays pending.
     fn process(&mut self, mut head: Head<'a>, gone: &mut Vec<String>) -> (Step, Option<Ended<'a>>) {
         let mut fits = self.refresh(&mut head, gone);
-        // Eviction history may protect earlier found victims since the evictions of this very cycle.
+        // Eviction history may now protect victims that were found earlier, because of the evictions of this same cycle.
         if !head.held && head.found.mode != Mode::DeferredFit && !gone.is_empty() {
             let barred = self.barred(head.spec);
             fits &= !head.found.uids().iter().any(|victim| barred.contains(victim));
@@ -378,7 +377,7 @@ impl<'a> History<'a> {
         Step::Admit(uid, head.found.start())
     }
 
-    /// Puts back a head that was not admitted.
+    /// Puts a head back that was not admitted.
     fn put_back(&mut self, ended: Ended<'a>) -> Stays {
         let Ended { head, after, claim } = ended;
         let left = self.left(&head.queue);
@@ -392,7 +391,7 @@ impl<'a> History<'a> {
         };
         let is_over = self.options.departures.scans_end && head.scans >= most;
         let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty()) && !is_over;
-        // A scan that began behind the first flavor has not seen quota that has become free there since (`0002-flavor-scan-starts-over.md`).
+        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free since (`0002-flavor-scan-starts-over.md`).
         let resumed = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
         let over = resumed && !scans && head.began != Some(left);
         if scans {
@@ -416,13 +415,13 @@ impl<'a> History<'a> {
         if after == After::Retry || is_strict {
             return Stays::First;
         }
-        // Equals of a workload without room are parked with it.
+        // Workloads that are equal to a workload without room are parked together with it.
         let equals = self.waiting[&queue].iter().filter(|other| are_equal(other, head.spec));
         self.parked.extend(equals.map(|spec| spec.uid.clone()));
         Stays::Parked
     }
 
-    /// One cycle over the heads of these trees.
+    /// One cycle over the heads of the cohort trees `live`.
     fn cycle(&mut self, live: &BTreeSet<Node>) -> Cycle {
         self.cycle += 1;
         self.fresh.clear();
@@ -476,7 +475,7 @@ impl<'a> History<'a> {
         cycle
     }
 
-    /// Values that decide between heads besides shares.
+    /// Values of a head, besides shares, that decide the order of heads.
     pub(crate) fn rank(&self, head: &Head<'_>) -> (bool, super::Place) {
         let is_first = self.options.gates.prioritize_preemptors && head.is_preemptor;
         let (priority, since, uid) = place(head.spec, self.now);

@@ -1,7 +1,7 @@
-//! A slow, obvious scheduler over plain objects, written from Kueue's documented behaviour and apart from the engine: cycle by cycle, with any
-//! number of pod sets and resource groups, and with partial admission. It has the gates that order heads, those of fair preemption and of
-//! scans, and admission fair sharing. It does not have workload slices. Where Berth departs from Kueue on purpose (`Options::departures`), it
-//! follows the options.
+//! The oracle: a slow, obvious scheduler over plain objects, written from Kueue's documented behaviour and apart from the engine. The oracle works cycle by
+//! cycle, with any number of pod sets and resource groups, and with partial admission. The oracle knows the gates that order heads, the gates of fair
+//! preemption and of scans, and admission fair sharing. It does not know workload slices. If Berth departs from Kueue on purpose (`Options::departures`), the
+//! oracle follows the options.
 
 pub(crate) mod assign;
 pub(crate) mod books;
@@ -23,14 +23,14 @@ use books::{Amounts, Books, Holder, Node};
 use history::{History, Step};
 use usage::LocalQueues;
 
-/// Decisions of a cycle.
+/// Decisions of the oracle in a cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decided {
-    /// Pods and flavors by admitted workload.
+    /// Pods and flavors of each admitted workload.
     pub(crate) admitted: BTreeMap<String, Start>,
-    /// Victim, preemptor, reason; victims that were evicted already are left out.
+    /// Victim, preemptor and reason of each eviction; victims that were evicted already are left out.
     pub(crate) evicted: BTreeSet<(String, String, &'static str)>,
-    /// Reasons of heads that stay.
+    /// Reasons of the heads that stay pending.
     pub(crate) waiting: BTreeMap<String, PendingReason>,
 }
 
@@ -41,22 +41,22 @@ impl Decided {
     }
 }
 
-/// The head of a queue, and its assignment.
+/// The head of a queue, with its assignment.
 pub(crate) struct Head<'a> {
     spec: &'a WorkloadSpec,
     queue: String,
     found: Found,
-    /// True if it issued preemptions before and waits for them.
+    /// True if the head issued preemptions before and waits for its victims.
     is_preemptor: bool,
-    /// True if the assignment is the one that it preempted for.
+    /// True if the assignment is the one for which the head issued preemptions.
     held: bool,
-    /// Number of departures from its tree when this round of scans began; none if the outcome was not a plain lack of room.
+    /// Number of departures from the head's cohort tree when this round of scans began; `None` if the head failed for another reason than a plain lack of room.
     began: Option<u64>,
-    /// Scans of the round.
+    /// Number of scans in the round.
     scans: usize,
 }
 
-/// The objects of a world as the oracle sees them.
+/// The objects of a world in the form that the oracle uses.
 pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloads: &[WorkloadSpec]) -> Books {
     let mut known: BTreeMap<String, CohortSpec> =
         cohorts.iter().map(|cohort| (cohort.name.clone(), cohort.clone())).collect();
@@ -92,12 +92,12 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
     Books::new(queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(), known, holders)
 }
 
-/// One cycle from a world in which nothing was tried before, with no LocalQueues but those that ClusterQueues have under their names.
+/// One cycle from a world in which nothing was tried before. There are only the LocalQueues that ClusterQueues have under their own names.
 pub(crate) fn cycle(options: &Options, books: Books, workloads: &[WorkloadSpec], now: Millis) -> Decided {
     first_cycle(History::new(options, LocalQueues::default(), books, workloads, now))
 }
 
-/// The first cycle of all.
+/// The decisions of the first cycle of a history.
 pub(crate) fn first_cycle(mut history: History<'_>) -> Decided {
     let mut decided = Decided::default();
     for step in history.one_cycle() {
@@ -117,7 +117,7 @@ pub(crate) fn first_cycle(mut history: History<'_>) -> Decided {
     decided
 }
 
-/// Order of pending workloads.
+/// Key in the order of pending workloads.
 pub(crate) type Place = (Reverse<i64>, Millis, String);
 
 fn place(spec: &WorkloadSpec, now: Millis) -> Place {
@@ -125,7 +125,7 @@ fn place(spec: &WorkloadSpec, now: Millis) -> Place {
     (Reverse(spec.priority + gained), spec.queued_at, spec.uid.clone())
 }
 
-/// Whether two of a queue are equal for scheduling.
+/// Whether two workloads of a queue are equal for scheduling.
 fn are_equal(one: &WorkloadSpec, other: &WorkloadSpec) -> bool {
     (one.priority, one.preempts) == (other.priority, other.preempts) && one.pod_sets == other.pod_sets
 }
@@ -138,7 +138,7 @@ fn by_age(heads: &[Head<'_>], history: &History<'_>) -> usize {
     (0..heads.len()).min_by_key(|index| key(&heads[*index])).unwrap()
 }
 
-/// The winner of the tournament in the tree of the first head.
+/// The winner of the fair-sharing tournament in the cohort tree of the first head.
 fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
     let root = |head: &Head<'_>| books.line(&Node::Queue(head.queue.clone())).last().cloned();
     let first = root(&heads[0]);
@@ -166,7 +166,7 @@ fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
             levels.push((line.len() - depth, node.clone(), index));
         }
     }
-    // Deepest cohorts first: each sends its winner up.
+    // The deepest cohorts come first, because each cohort sends its winner up to its parent.
     levels.sort_by_key(|(depth, node, index)| (Reverse(*depth), node.clone(), *index));
     for (_, cohort, index) in levels {
         let line = books.line(&Node::Queue(heads[index].queue.clone()));

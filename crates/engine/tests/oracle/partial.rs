@@ -1,17 +1,16 @@
-//! The size in which a workload could start, as in Kueue: all its pods, or if they find no room, the largest number that does.
+//! The size in which a workload could start in the oracle, as in Kueue: all its pods, or the largest number of pods that finds room.
 
 use std::ops::Range;
 
 use super::assign::{Found, Search};
 
 impl Search<'_> {
-    /// All pods of each pod set.
+    /// Number of pods of each pod set in full size.
     pub(crate) fn all_pods(&self) -> Vec<i64> {
         self.spec.pod_sets.iter().map(|set| set.count).collect()
     }
 
-    /// The assignment of the workload with its victims: in the size that it is restricted to, else in full size, else in the largest reduced size
-    /// that is found.
+    /// The assignment of the workload with its victims: in the only size that it may have, or in full size, or in the largest reduced size that is found.
     pub(crate) fn nominate(&self) -> Found {
         if let Some(counts) = self.how.counts {
             return self.nominate_as(counts);
@@ -30,21 +29,21 @@ impl Search<'_> {
         found.unwrap_or(Found { resumed: full.resumed || resumed, ..full })
     }
 
-    /// Pods above the minimum, by pod set.
+    /// Number of pods above the minimum, by pod set.
     fn to_spare(&self) -> Vec<i64> {
         self.spec.pod_sets.iter().map(|set| set.min_count.map_or(0, |least| (set.count - least).max(0))).collect()
     }
 
-    /// The size `steps` below the full one: each pod set gives its part of the steps, rounded down.
+    /// The size that is `steps` steps below the full size: each pod set gives its part of the steps, rounded down.
     fn below(&self, steps: i64) -> Vec<i64> {
         let spare = self.to_spare();
         let most: i64 = spare.iter().sum();
         self.all_pods().iter().zip(&spare).map(|(all, spare)| all - spare * steps / most).collect()
     }
 
-    /// The assignment of the smallest of these steps that finds room, by bisection; and whether the scan of a size without room began behind the
-    /// first flavors. More steps do not always find room, since other flavors and other victims come in. The tried sizes decide then, and they
-    /// are the middles, as in Kueue.
+    /// The assignment with the fewest steps that finds room, by bisection; and whether the scan of a size without room began behind the first flavors. More
+    /// steps do not always find room, because other flavors and other victims come in. The result then depends on the sizes that are tried, which are the
+    /// middles of ranges, as in Kueue.
     fn largest(&self, steps: Range<i64>) -> (Option<Found>, bool) {
         if steps.is_empty() {
             return (None, false);

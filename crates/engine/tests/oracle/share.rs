@@ -1,4 +1,4 @@
-//! Shares, compared as fractions of integers: exact, whereas the engine divides.
+//! The oracle's fair shares, compared as fractions of integers: the comparison is exact, whereas the engine divides floats.
 
 use std::cmp::Ordering;
 
@@ -7,16 +7,16 @@ use std::cmp::Ordering;
 pub(crate) struct Part {
     /// Borrowed amount of the dominant resource.
     pub(crate) borrowed: i128,
-    /// Lendable amount of that resource, above 0.
+    /// Lendable amount of the dominant resource, above 0.
     pub(crate) lendable: i128,
     /// In billionths.
     pub(crate) weight: i64,
-    /// True if an amount is borrowed, even if none of that resource may be lent.
+    /// True if an amount of a resource is borrowed, even if no quota of this resource may be lent.
     pub(crate) borrowing: bool,
 }
 
-/// Compares `a / b` with `c / d`; all are positive or zero, the divisors positive. If the products are too large, the integer parts are
-/// compared first and then the inverted remainders.
+/// Compares `a / b` with `c / d`; all numbers are positive or zero, and the divisors are positive. If the products are too large, the integer parts are
+/// compared, and if these are equal, the inverted remainders.
 fn compare_ratios((a, b): (i128, i128), (c, d): (i128, i128)) -> Ordering {
     if let (Some(left), Some(right)) = (a.checked_mul(d), c.checked_mul(b)) {
         return left.cmp(&right);
@@ -37,7 +37,7 @@ impl Part {
         Self { borrowed: 0, lendable: 1, weight, borrowing: false }
     }
 
-    /// Takes in another resource; the one with the larger part counts.
+    /// Takes another resource into the share; the resource with the larger part counts.
     pub(crate) fn with(mut self, borrowed: i128, lendable: i128) -> Self {
         self.borrowing |= borrowed > 0;
         if lendable > 0 && compare_ratios((borrowed, lendable), (self.borrowed, self.lendable)).is_gt() {
@@ -46,15 +46,15 @@ impl Part {
         self
     }
 
-    /// Whether the share is infinite: a borrower without weight.
+    /// Whether the share is infinite: the node borrows and has no weight.
     pub(crate) const fn is_boundless(&self) -> bool {
         self.weight <= 0 && self.borrowed > 0
     }
 
-    /// Smaller shares first; infinite shares come last, and among those the part alone counts.
+    /// Compares two shares, the smaller share first; infinite shares come last, and among infinite shares the part alone counts.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         let plain = |part: &Self| (part.borrowed, part.lendable);
-        // A node that borrows nothing has no share, whatever its weight.
+        // A node that borrows nothing has no share, whatever its weight is.
         let weighted = |part: &Self| {
             let weight = if part.borrowed == 0 { 1 } else { i128::from(part.weight) };
             (part.borrowed, part.lendable.saturating_mul(weight))

@@ -1,7 +1,7 @@
-//! Admission fair sharing, as in Kueue: recent usage of LocalQueues. It orders the pending workloads of a ClusterQueue, and the candidates for
-//! preemption in it.
+//! The oracle's admission fair sharing, as in Kueue: recent usage of LocalQueues orders the pending workloads of a ClusterQueue, and the candidates for
+//! preemption in the ClusterQueue.
 //!
-//! Amounts are floats. Equal amounts compare as equal only in worlds in which floats are exact, as those of `worlds/by_usage.rs`.
+//! Amounts are floats. Equal amounts compare as equal only in worlds in which floats are exact, such as the worlds of `worlds/by_usage.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ struct Lane {
     /// In billionths.
     weight: i64,
     consumed: Amounts,
-    /// Time of the consumed amounts; none if there are none yet.
+    /// Time for which the consumed amounts are valid; `None` if there are no amounts yet.
     at: Option<Millis>,
-    /// Amounts charged ahead, by workload.
+    /// Amounts that are charged in advance, by workload.
     penalties: BTreeMap<String, Amounts>,
 }
 
@@ -29,18 +29,18 @@ struct Lane {
 pub(crate) struct LocalQueues {
     settings: AdmissionFairSharing,
     lanes: BTreeMap<String, Lane>,
-    /// The ClusterQueues in which usage orders workloads.
+    /// The ClusterQueues in which usage of LocalQueues orders workloads.
     ordered: BTreeSet<String>,
 }
 
-/// Part of a consumption that is left: half of it after each half-life. Only full half-lives pass here.
+/// Part of a past usage that is left: half of it after each half-life. The time must be a multiple of the half-life.
 fn left_after(time: i64, half_life: i64) -> f64 {
     assert_eq!(time % half_life, 0, "floats are not exact");
     (0..time / half_life).fold(1.0, |left, _| left / 2.0)
 }
 
 impl LocalQueues {
-    /// Each ClusterQueue has one of its name and of weight 1; `more` are beside these.
+    /// The LocalQueues of a world: each ClusterQueue has a LocalQueue of its name with weight 1, and `more` has the other LocalQueues.
     pub(crate) fn new(
         options: &Options,
         queues: &[ClusterQueueSpec],
@@ -70,18 +70,18 @@ impl LocalQueues {
         }
     }
 
-    /// The ClusterQueue of a LocalQueue; the one of the same name for an unknown LocalQueue.
+    /// The ClusterQueue of a LocalQueue; for an unknown LocalQueue, the ClusterQueue of the same name.
     pub(crate) fn queue_of(&self, local_queue: &str) -> String {
         self.lanes.get(local_queue).map_or(local_queue.to_owned(), |lane| lane.queue.clone())
     }
 
-    /// Whether usage orders the workloads of a ClusterQueue.
+    /// Whether usage of LocalQueues orders the workloads of a ClusterQueue.
     pub(crate) fn orders(&self, queue: &str) -> bool {
         self.ordered.contains(queue)
     }
 
-    /// Brings all ledgers up to a time: consumption decays, and usage of admitted workloads comes in by the same factor. A ledger without any
-    /// amounts begins at that time.
+    /// Updates all ledgers to a time: past usage decays, and usage of admitted workloads is added by the same factor. A ledger without any amounts begins at
+    /// this time.
     pub(crate) fn settle(&mut self, now: Millis, workloads: &[WorkloadSpec]) {
         for (name, lane) in &mut self.lanes {
             if !self.ordered.contains(&lane.queue) {
@@ -101,7 +101,7 @@ impl LocalQueues {
         }
     }
 
-    /// Charges an admission ahead: the part of its full request that would decay in one interval.
+    /// Charges an admission in advance: the part of its full request that would decay in one interval.
     pub(crate) fn charge(&mut self, spec: &WorkloadSpec) {
         let AdmissionFairSharing { half_life, sampling_interval, .. } = self.settings;
         let Some(lane) = self.lanes.get_mut(&spec.local_queue).filter(|lane| self.ordered.contains(&lane.queue)) else {
@@ -117,14 +117,14 @@ impl LocalQueues {
         lane.penalties.insert(spec.uid.clone(), penalty);
     }
 
-    /// Drops the charge of a workload that is gone and was never settled.
+    /// Drops the charge of a workload that is gone before the charge counted as usage.
     pub(crate) fn drop_penalty(&mut self, uid: &str) {
         for lane in self.lanes.values_mut() {
             lane.penalties.remove(uid);
         }
     }
 
-    /// Weighted usage of a LocalQueue; none where usage orders nothing.
+    /// Weighted usage of a LocalQueue; `None` if usage orders nothing in its ClusterQueue.
     pub(crate) fn used(&self, local_queue: &str) -> Option<f64> {
         let lane = self.lanes.get(local_queue).filter(|lane| self.ordered.contains(&lane.queue))?;
         if lane.weight <= 0 {

@@ -1,4 +1,4 @@
-//! Preemption by Kueue's documented rules.
+//! The oracle's preemption by Kueue's documented rules.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ pub(crate) struct Plea<'a> {
     pub(crate) queued_at: Millis,
     pub(crate) needs: Vec<Fr>,
     pub(crate) usage: Amounts,
-    /// True if the last of equals in the queue is tried first. In these worlds all workloads are of one namespace and second, and have their UIDs
-    /// as names.
+    /// True if, among equal workloads, the last one in the queue is tried first as a victim. In these worlds all workloads are of one namespace and second, and
+    /// have their UIDs as names.
     pub(crate) equals_by_lot: bool,
 }
 
-/// Victims with reasons, in no order; empty when there is no lawful set.
+/// Victims with reasons, in no particular order; empty if no set of victims is allowed.
 pub(crate) type Victims = Vec<(String, &'static str)>;
 
 pub(crate) fn lawful(policy: PreemptionPolicy, plea: &Plea<'_>, holder: &Holder) -> bool {
@@ -41,8 +41,8 @@ fn uses(holder: &Holder, needs: &[Fr]) -> bool {
     needs.iter().any(|fr| holder.usage.contains_key(fr))
 }
 
-/// The order in which candidates are tried. LocalQueue usage comes before priority, but only between candidates of one queue: the candidates of
-/// each queue are sorted first, and then the first of all queues' first ones is taken each time (`0006-order-of-victims-by-usage.md`).
+/// Sorts candidates in the order in which they are tried. LocalQueue usage comes before priority, but only between candidates of one queue: the candidates of
+/// each queue are sorted first, and then the best of the first candidates of all queues is taken each time (`0006-order-of-victims-by-usage.md`).
 fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
     let last_word = |h: &Holder| match plea.equals_by_lot {
         true => Ok(Reverse(h.uid.clone())),
@@ -58,7 +58,7 @@ fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
         lines.entry(holder.queue.clone()).or_default().push(holder.clone());
     }
     for line in lines.values_mut() {
-        // Candidates of equal usage keep their order.
+        // Candidates with equal usage keep their order.
         let used = |h: &Holder| h.used.unwrap_or(0.0);
         line.sort_by(|a, b| b.evicted.cmp(&a.evicted).then(used(b).total_cmp(&used(a))));
     }
@@ -79,14 +79,14 @@ pub(crate) fn has_room(books: &Books, plea: &Plea<'_>, borrow: bool) -> bool {
     books.fits(plea.queue, &plea.usage) && (borrow || plea.usage.iter().all(|(fr, v)| !books.exceeds(&node, fr, *v)))
 }
 
-/// The lowest cohort above both queues.
+/// The lowest cohort above the two queues.
 pub(crate) fn common(books: &Books, queue: &str, other: &str) -> Option<Node> {
     let line = books.line(&Node::Queue(other.to_owned()));
     books.line(&Node::Queue(queue.to_owned())).into_iter().find(|node| line.contains(node))
 }
 
-/// Whether the preemptor is closer to the quota of a cohort than other holders below it: the request fits the quota of its queue, or of a
-/// cohort between its queue and the common one.
+/// Whether the preemptor is closer to the quota of a cohort than other holders below it: the request fits the quota of the preemptor's queue, or of a cohort
+/// between this queue and the common cohort.
 fn has_advantage(books: &Books, plea: &Plea<'_>, common: &Node) -> bool {
     let mut remaining = plea.usage.clone();
     for node in books.line(&Node::Queue(plea.queue.to_owned())) {
@@ -103,7 +103,7 @@ fn has_advantage(books: &Books, plea: &Plea<'_>, common: &Node) -> bool {
     false
 }
 
-/// The reason for a victim under classical preemption, and whether the right ends where the preemptor would borrow.
+/// The reason for a victim under classical preemption, and whether the right to preempt ends where the preemptor would borrow.
 pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'static str, bool) {
     if holder.queue == plea.queue {
         return ("InClusterQueue", false);
@@ -120,8 +120,8 @@ pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'stati
     }
 }
 
-/// Whether the victims can leave in some order so that each victim of another queue leaves while its queue is over its quota, and so are all
-/// cohorts between it and the lowest common one.
+/// Whether the victims can leave in some order in which each victim of another queue leaves while its queue is over its quota, and so are all cohorts between
+/// this queue and the lowest common cohort.
 pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holder]) -> bool {
     let may_leave = |now: &Books, holder: &Holder| {
         let shared = common(books, plea.queue, &holder.queue);
@@ -129,7 +129,7 @@ pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holde
         let mut below = now.line(&node).into_iter().take_while(|node| Some(node) != shared.as_ref());
         holder.queue == plea.queue || below.all(|node| over(now, &node, &plea.needs))
     };
-    // By bit set of victims that have left: true if that set can be reached.
+    // For each set of victims that have left, as a bit set: true if the set can be reached.
     let mut reached = vec![false; 1 << victims.len()];
     reached[0] = true;
     for away in 0..reached.len() {
@@ -158,7 +158,7 @@ fn give_back(books: &Books, plea: &Plea<'_>, mut taken: Victims, borrow: bool) -
     taken
 }
 
-/// A candidate with its right: reason, only without borrowing, lowest common cohort.
+/// A candidate with its right: reason, whether it may be preempted only without borrowing, and the lowest common cohort.
 type Candidate = (Holder, &'static str, bool, Option<Node>);
 
 pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
@@ -260,7 +260,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The queue of the next victim: down the branches of highest share that still have candidates.
+    /// The queue of the next victim: the search goes down the branches with the highest share that still have candidates.
     fn next(&self, now: &Books, pruned: &mut Vec<Node>) -> Option<String> {
         let line = now.line(&self.own);
         let root = line.last().unwrap().clone();

@@ -7,15 +7,15 @@ use berth_quantity::to_nano;
 
 use super::{Dice, Objects, amount, local_queue};
 
-/// Thousandths in one cpu.
+/// Number of thousandths in one cpu.
 const WHOLE: i64 = 1000;
 const RESOURCE_WEIGHTS: [&[(&str, f64)]; 4] =
     [&[], &[("memory", 0.5)], &[("cpu", 2.0), ("memory", 0.25)], &[("cpu", 0.0)]];
 const WEIGHTS: [i64; 5] = [0, 500_000_000, 1_000_000_000, 1_000_000_000, 2_000_000_000];
 
-/// Lets usage order the workloads of most queues. Usage is exact in floats, in whatever order it is added up: cpu comes in integers, the first
-/// plan, at 1000 ms, is made one or two half-lives after the time of the ledgers, an interval is one or two half-lives, and weights are powers
-/// of two. Two LocalQueues therefore have equal usage, or clearly different usage.
+/// Lets usage of LocalQueues order the workloads of most ClusterQueues. Usage is exact in floats, in whatever order it is added up, for the following reasons:
+/// cpu comes in integers; the first plan, at 1000 ms, is made one or two half-lives after the time of the ledgers; an interval is one or two half-lives;
+/// weights are powers of two. Two LocalQueues therefore have equal usage, or clearly different usage.
 pub(crate) fn by_usage(mut objects: Objects, seed: u64) -> Objects {
     let mut dice = Dice::new(seed ^ 0x9b05_688c);
     objects.count_in_whole_cpus();
@@ -59,7 +59,7 @@ fn make_whole(amounts: &mut BTreeMap<String, Amount>) {
 }
 
 impl Objects {
-    /// A thousand times as much cpu everywhere, so that decisions stay the same.
+    /// Multiplies all amounts of cpu by a thousand, so that the decisions stay the same.
     fn count_in_whole_cpus(&mut self) {
         let of_queues = self.queues.iter_mut().flat_map(|queue| &mut queue.groups);
         for group in of_queues.chain(self.cohorts.iter_mut().flat_map(|cohort| &mut cohort.groups)) {

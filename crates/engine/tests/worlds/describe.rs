@@ -1,4 +1,4 @@
-//! Worlds in few lines, for the message of a failure.
+//! Descriptions of worlds in few lines, for the message of a failure.
 
 use berth_engine::*;
 
@@ -33,7 +33,7 @@ fn given(set: &PodSetAssignment) -> String {
 }
 
 impl Objects {
-    /// In few lines.
+    /// A description of the world in few lines.
     pub(crate) fn describe(&self) -> String {
         let (sharing, partial) = (&self.options.fair_sharing, self.options.partial_admission);
         let mut text = format!("{sharing:?}, partial admission {partial}\n");

@@ -1,5 +1,5 @@
-//! Berth's additions to quotas, laid over a world: bounds of preemption, limits of jobs, tiers with shares, and stock-outs. Kueue's admission
-//! fair sharing between two LocalQueues of a ClusterQueue is here, too.
+//! Berth's additions to quotas, put on a generated world: bounds of preemption, limits of jobs, tiers with shares, and stock-outs. The additions include
+//! Kueue's admission fair sharing between two LocalQueues of a ClusterQueue.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::worlds::{Dice, Objects, amount, local_queue};
 const NOW: i64 = 1000;
 const TIERS: [Tier; 3] = [Tier::Reserved, Tier::OnDemand, Tier::Spot];
 
-/// A way to make a world smaller.
+/// A change that makes a world smaller.
 type Try = Box<dyn Fn(&mut Extras)>;
 
 /// A world and Berth's additions to it.
@@ -22,7 +22,7 @@ pub(crate) struct Extras {
     pub(crate) stock_outs: Vec<StockOut>,
 }
 
-/// Bounds of preemption, of which most queues set some.
+/// Random bounds of preemption; most queues get at least one bound.
 pub(crate) fn random_guard(dice: &mut Dice) -> PreemptionGuard {
     PreemptionGuard {
         min_priority_difference: dice.pick(&[0, 0, 0, 0, 1, 2]),
@@ -32,7 +32,7 @@ pub(crate) fn random_guard(dice: &mut Dice) -> PreemptionGuard {
     }
 }
 
-/// Makes a world in which few preempt one in which many do.
+/// Changes a world in which few workloads preempt into a world in which many workloads do.
 pub(crate) fn stir(objects: &mut Objects, dice: &mut Dice) {
     for queue in &mut objects.queues {
         let preemption = &mut queue.preemption;
@@ -59,7 +59,7 @@ fn random_tiers(dice: &mut Dice) -> Vec<Tier> {
     tiers
 }
 
-/// Lays the additions over a world.
+/// Puts the additions on a world.
 pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
     let mut extras = Extras { objects, flavors: Vec::new(), stock_outs: Vec::new() };
     let mut dice = Dice::new(seed ^ 0x6a09_e667);
@@ -78,7 +78,7 @@ pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
     extras
 }
 
-/// Lays the additions over a world, and lets every ClusterQueue but a few order its workloads by LocalQueue usage.
+/// Puts the additions on a world, and lets most ClusterQueues order their workloads by the usage of LocalQueues.
 pub(crate) fn with_usage(objects: Objects, seed: u64) -> Extras {
     let mut extras = with_extras(objects, seed);
     extras.add_admission_fair_sharing(&mut Dice::new(seed ^ 0xbb67_ae85));
@@ -141,7 +141,7 @@ impl Extras {
         }
     }
 
-    /// The world of all that.
+    /// The world of the objects and all additions.
     pub(crate) fn world(&self) -> World {
         let mut world = Objects { workloads: Vec::new(), ..self.objects.clone() }.world();
         for flavor in &self.flavors {
@@ -156,18 +156,18 @@ impl Extras {
         world
     }
 
-    /// The ClusterQueue of a workload.
+    /// The ClusterQueue in which a workload waits.
     pub(crate) fn queue_of(&self, spec: &WorkloadSpec) -> &ClusterQueueSpec {
         let name = self.objects.queue_of(spec);
         self.objects.queues.iter().find(|queue| queue.name == name).unwrap()
     }
 
-    /// The bounds of a workload's ClusterQueue.
+    /// The bounds of preemption of a workload's ClusterQueue.
     pub(crate) fn guard_of(&self, spec: &WorkloadSpec) -> PreemptionGuard {
         self.queue_of(spec).guard
     }
 
-    /// The smallest set of these workloads, stock-outs and bounds on which the test still fails.
+    /// The smallest set of workloads, stock-outs and bounds with which the test still fails.
     pub(crate) fn shrink(mut self, fails: impl Fn(&Self) -> bool) -> Self {
         let mut tries: Vec<Try> = Vec::new();
         for at in (0..self.objects.workloads.len()).rev() {
@@ -193,7 +193,7 @@ impl Extras {
         self
     }
 
-    /// In few lines.
+    /// A description of the world and its additions in few lines.
     pub(crate) fn describe(&self) -> String {
         let mut text = self.objects.describe();
         for queue in &self.objects.queues {

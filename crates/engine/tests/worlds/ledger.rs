@@ -1,5 +1,5 @@
-//! Quota of a forest, counted from the objects in two passes: usage and quota from the leaves up, room from the roots down. Written from
-//! Kueue's rules of borrowing and lending, apart from the engine.
+//! Quota of a cohort forest, counted from the objects in two passes: usage and quota from the leaves up, free quota from the roots down. The file is written
+//! from Kueue's rules of borrowing and lending, apart from the engine.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use super::Objects;
 
 /// Flavor and resource.
 pub(crate) type Fr = (String, String);
-/// Kind (true for a queue) and name of a node.
+/// Kind (true for a queue) and name of a node of the cohort tree.
 pub(crate) type Name = (bool, String);
 
-/// A quota that has no end.
+/// The amount of an unlimited quota.
 pub(crate) const UNLIMITED: i128 = i64::MAX as i128;
 
-/// Sum of quotas; unlimited from the largest amount on.
+/// Sum of two quotas; unlimited from the largest amount on.
 fn plus(a: i128, b: i128) -> i128 {
     if a >= UNLIMITED || b >= UNLIMITED { UNLIMITED } else { (a + b).min(UNLIMITED) }
 }
@@ -31,12 +31,12 @@ fn minus(a: i128, b: i128) -> i128 {
     }
 }
 
-/// Quota minus usage, exact for numbers of any size.
+/// Quota minus usage; the difference is exact for numbers of any size.
 fn left(quota: i128, used: i128) -> i128 {
     if quota >= UNLIMITED { UNLIMITED } else { quota - used }
 }
 
-/// One flavor and resource at one node.
+/// Quota and usage of one flavor and resource at one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Level {
     pub(crate) nominal: i128,
@@ -46,9 +46,9 @@ pub(crate) struct Level {
     pub(crate) subtree: i128,
     pub(crate) usage: i128,
     local: i128,
-    /// Amount that may still be used; below zero in debt.
+    /// Amount that may still be used; negative if the node is in debt.
     pub(crate) room: i128,
-    /// Amount that could be used if nothing were in use.
+    /// Amount that could be used if no quota were in use.
     pub(crate) most: i128,
 }
 
@@ -72,12 +72,12 @@ impl Level {
     }
 }
 
-/// All nodes with all flavors and resources.
+/// All nodes of the forest with all flavors and resources.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     pub(crate) nodes: Vec<Name>,
     pub(crate) frs: Vec<Fr>,
-    /// By node and then by flavor and resource.
+    /// Levels by node, and then by flavor and resource.
     pub(crate) levels: Vec<Vec<Level>>,
 }
 
@@ -98,7 +98,7 @@ fn parent(objects: &Objects, node: &Name) -> Option<Name> {
     above.map(|name| (false, name))
 }
 
-/// Usage of the workloads, by queue, flavor and resource.
+/// Usage of the workloads that hold quota, by queue, flavor and resource.
 fn held(objects: &Objects) -> BTreeMap<(String, Fr), i128> {
     let mut held = BTreeMap::new();
     for spec in &objects.workloads {
@@ -172,7 +172,7 @@ impl Ledger {
         Self { nodes, frs, levels }
     }
 
-    /// Nodes over their quota, with flavor, resource and amount.
+    /// Nodes that are over their quota, with flavor, resource and amount.
     pub(crate) fn debts(&self) -> BTreeMap<(Name, Fr), i128> {
         let mut debts = BTreeMap::new();
         for (node, levels) in self.nodes.iter().zip(&self.levels) {
@@ -183,7 +183,7 @@ impl Ledger {
         debts
     }
 
-    /// The level of a queue in a flavor and resource; empty for unknown ones.
+    /// The level of a queue in a flavor and resource; a level without quota and usage if one of them is unknown.
     pub(crate) fn queue(&self, name: &str, flavor: &str, resource: &str) -> Level {
         let node = self.nodes.iter().position(|(is_queue, known)| *is_queue && known == name);
         let at = self.frs.iter().position(|fr| fr.0 == flavor && fr.1 == resource);
@@ -191,7 +191,7 @@ impl Ledger {
     }
 }
 
-/// A node's own quota and limits, before anything is added up.
+/// A node's own quota and limits, before quotas of other nodes are added.
 fn quota(groups: &[ResourceGroup], fr: &Fr) -> Level {
     let amount = |amount: Amount| i128::from(amount.get());
     for group in groups {

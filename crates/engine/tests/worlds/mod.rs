@@ -1,4 +1,4 @@
-//! Random worlds from a seed, and the number of them that a law is tried on.
+//! Random worlds from a seed, and the number of worlds on which a law is tried.
 
 pub(crate) mod by_usage;
 mod describe;
@@ -13,7 +13,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The part of the cases that is run here, and the number of parts: `BERTH_SHARD=2/8` is the second of eight. Default: all cases.
+/// The part of the cases that is run here, and the number of parts: `BERTH_SHARD=2/8` stands for the second of eight parts. By default all cases are run.
 fn shard() -> (u64, u64) {
     let text = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
     let parts = text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
@@ -21,7 +21,7 @@ fn shard() -> (u64, u64) {
     parts.filter(is_one).unwrap_or_else(|| panic!("BERTH_SHARD is {text:?}, and is to be like 2/8"))
 }
 
-/// The seeds of a law: one for each case, from `BERTH_SEED` on (default 1), and of these the part of `BERTH_SHARD`.
+/// The seeds of a law: one seed for each case, from `BERTH_SEED` on (1 by default), and of these seeds only the part that `BERTH_SHARD` names.
 pub(crate) fn seeds() -> std::ops::Range<u64> {
     let (first, all) = (number("BERTH_SEED").unwrap_or(1), number("BERTH_CASES").unwrap_or(100_000));
     let (part, of) = shard();
@@ -30,13 +30,13 @@ pub(crate) fn seeds() -> std::ops::Range<u64> {
     seeds
 }
 
-/// Cases per law here: the part of `BERTH_SHARD` of `BERTH_CASES` (default 100,000).
+/// Number of cases of a law in this run: the part of `BERTH_CASES` (100,000 by default) that `BERTH_SHARD` names.
 pub(crate) fn cases() -> u32 {
     let seeds = seeds();
     (seeds.end - seeds.start) as u32
 }
 
-/// Names a world when anything panics in it, the engine's own assertions included.
+/// Prints the name of a world if anything panics while the world is tried, including the engine's own assertions.
 pub(crate) struct Named<T: std::fmt::Debug>(pub(crate) T);
 
 impl<T: std::fmt::Debug> Drop for Named<T> {
@@ -47,12 +47,13 @@ impl<T: std::fmt::Debug> Drop for Named<T> {
     }
 }
 
-/// Every third world is a wide one: they cost several times as much, and the small ones meet more often.
+/// The world of a seed: every third world is a wide world. A wide world costs several times as much as a small one, and in small worlds workloads compete more
+/// often.
 pub(crate) fn mixed(seed: u64) -> Objects {
     if seed.is_multiple_of(3) { wide::wide(seed) } else { random(seed) }
 }
 
-/// xorshift, good enough to wander.
+/// The random number generator xorshift, which is good enough for random worlds.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -76,7 +77,7 @@ impl Dice {
     }
 }
 
-/// Kueue's feature gates; some are off in every fourth world. The two that only Berth has on stay on: without them evictions may go on for
+/// Kueue's feature gates, some of which are off in every fourth world. The two gates that are on in Berth alone stay on: without them evictions may go on for
 /// ever, and a workload that fits may wait.
 pub(crate) fn gates(seed: u64) -> Gates {
     let mut dice = Dice::new(seed ^ 0x5be0_cd19);
@@ -85,14 +86,15 @@ pub(crate) fn gates(seed: u64) -> Gates {
     Gates::named(|name| (name != "PrioritizePreemptorWorkloads").then(&mut is_on))
 }
 
-/// One of the pending workloads of a world, `None` if there is none.
+/// The uid of a pending workload of a world; `None` if no workload is pending.
 pub(crate) fn one_that_waits(objects: &Objects, seed: u64) -> Option<String> {
     let waits = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let waiting: Vec<&WorkloadSpec> = objects.workloads.iter().filter(waits).collect();
     waiting.get((seed % 3) as usize).or(waiting.first()).map(|spec| spec.uid.clone())
 }
 
-/// Adds up the counts of a law in the world of a seed. If it does not hold, the message has the seed and the smallest failing world.
+/// Adds the counts that a law returns for the world of a seed to `sums`. If the law does not hold, the panic message has the seed and the smallest world for
+/// which it fails.
 pub(crate) fn add_up<const N: usize>(
     sums: &mut [u32; N],
     seed: u64,
@@ -115,7 +117,7 @@ pub(crate) struct Objects {
     pub(crate) cohorts: Vec<CohortSpec>,
     pub(crate) queues: Vec<ClusterQueueSpec>,
     pub(crate) workloads: Vec<WorkloadSpec>,
-    /// LocalQueues beside the one that each ClusterQueue has under its name.
+    /// LocalQueues in addition to the LocalQueue that each ClusterQueue has under its own name.
     pub(crate) local_queues: Vec<LocalQueueSpec>,
     /// Recent usage of LocalQueues.
     pub(crate) ledgers: Vec<(String, LedgerFigures)>,
@@ -165,7 +167,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i64, queued_at: i64, req
     }
 }
 
-/// Makes a workload hold the quota of its admission, admitted at once.
+/// Makes a workload hold the quota of its admission; the workload is Admitted at once.
 pub(crate) fn admit(spec: &mut WorkloadSpec, admission: &Admission, at: Millis) {
     spec.state = WorkloadState::Reserved(Reservation {
         cluster_queue: admission.cluster_queue.to_string(),
@@ -179,14 +181,14 @@ pub(crate) fn admit(spec: &mut WorkloadSpec, admission: &Admission, at: Millis) 
     });
 }
 
-/// Makes a victim that has left queue again.
+/// Makes a victim that has left wait for quota again.
 pub(crate) fn queue_again(spec: &mut WorkloadSpec, now: Millis) {
     spec.revision += 1;
     spec.waits_since = now;
     spec.state = WorkloadState::Pending { not_before: None, blocked: None };
 }
 
-/// Makes a pending workload hold its request, in one flavor.
+/// Makes a pending workload hold its request in one flavor.
 pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool) {
     let usage = spec.pod_sets[0].requests.clone();
     let flavors = usage.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
@@ -232,7 +234,7 @@ fn random_groups(dice: &mut Dice, flavors: u64, resources: usize, most: u64, lim
 
 const WEIGHTS: [i64; 5] = [1_000_000_000, 1_000_000_000, 2_000_000_000, 500_000_000, 0];
 
-/// Fair sharing in every second world, with each list of strategies.
+/// Fair sharing, which is on in every second world, with a random list of strategies.
 fn random_sharing(dice: &mut Dice) -> Option<FairSharing> {
     let (last, first) = (ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare);
     dice.chance(2).then(|| FairSharing {
@@ -240,7 +242,7 @@ fn random_sharing(dice: &mut Dice) -> Option<FairSharing> {
     })
 }
 
-/// Weight, preemption, scan over flavors and strategy of a queue.
+/// Sets random weight, preemption, scan over flavors and queueing strategy of a queue.
 fn random_policies(dice: &mut Dice, spec: &mut ClusterQueueSpec) {
     let policies = [
         PreemptionPolicy::Never,
@@ -303,7 +305,7 @@ pub(crate) fn random(seed: u64) -> Objects {
         random_policies(&mut dice, &mut spec);
         objects.queues.push(spec);
     }
-    // A point for each millisecond, in a queue in which waiting counts.
+    // A queue in which waiting counts gives a workload one point for each millisecond.
     let points: Vec<u32> = (0..count).map(|_| if dice.chance(4) { 3_600_000 } else { 0 }).collect();
     for index in 0..3 + dice.below(9) {
         let queue = dice.below(count);
@@ -318,7 +320,7 @@ pub(crate) fn random(seed: u64) -> Objects {
         }
         objects.workloads.push(spec);
     }
-    // Reservations are within quota, as the engine would have made them, but for a few that an edit put over.
+    // Reservations are within quota, as if the engine had made them, except in some worlds, in which quota was cut afterwards.
     if !dice.chance(10) {
         objects.keep_within_quota();
     }
@@ -326,7 +328,7 @@ pub(crate) fn random(seed: u64) -> Objects {
     objects
 }
 
-/// Makes a world in which most pending workloads have several pods and accept fewer.
+/// Changes a world so that most pending workloads have several pods and accept fewer pods.
 pub(crate) fn shrinking(mut objects: Objects, seed: u64) -> Objects {
     let mut dice = Dice::new(seed ^ 0x3c6e_f372);
     let waits = |spec: &&mut WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
@@ -344,8 +346,8 @@ pub(crate) fn shrinking(mut objects: Objects, seed: u64) -> Objects {
 }
 
 impl Objects {
-    /// Gives every second holder a checkpoint, possibly older than its reservation. The random numbers are separate, so the rest of the world stays
-    /// the same.
+    /// Gives every second holder of quota a checkpoint, possibly older than its reservation. The random numbers for checkpoints are separate, so that the rest
+    /// of the world stays the same.
     fn save_some(&mut self, seed: u64) {
         let mut dice = Dice::new(seed ^ 0x1f83_d9ab);
         for spec in &mut self.workloads {
@@ -355,7 +357,7 @@ impl Objects {
         }
     }
 
-    /// Drops holders that are more than the quota has room for.
+    /// Removes holders for which the quota has no room.
     fn keep_within_quota(&mut self) {
         let mut world = World::default();
         self.objects_into(&mut world);
@@ -373,7 +375,7 @@ impl Objects {
         self.workloads = kept;
     }
 
-    /// The workload of that name.
+    /// The workload with the name `uid`.
     pub(crate) fn workload(&mut self, uid: &str) -> &mut WorkloadSpec {
         self.workloads.iter_mut().find(|spec| spec.uid == uid).unwrap()
     }
@@ -384,7 +386,7 @@ impl Objects {
         beside.map_or(&spec.local_queue, |queue| &queue.cluster_queue)
     }
 
-    /// These objects after a plan: admitted workloads hold their quota, and victims are evicted.
+    /// The objects after a plan: admitted workloads hold their quota, and victims are evicted.
     pub(crate) fn after(&self, plan: &Plan, now: Millis) -> Self {
         let mut objects = self.clone();
         for admission in &plan.admissions {
@@ -428,7 +430,7 @@ impl Objects {
         }
     }
 
-    /// The world of these objects.
+    /// The world that has these objects.
     pub(crate) fn world(&self) -> World {
         let mut world = World::new(self.options.clone());
         self.objects_into(&mut world);
@@ -438,7 +440,7 @@ impl Objects {
         world
     }
 
-    /// The smallest set of these workloads on which the test still fails.
+    /// The smallest set of the workloads with which the test still fails.
     pub(crate) fn shrink(mut self, fails: impl Fn(&Self) -> bool) -> Self {
         let mut index = 0;
         while index < self.workloads.len() {

@@ -1,6 +1,5 @@
-//! Worlds with features of Workloads and quotas beyond [`super::random`]: several pod sets and resources, two resource groups, `minCount`,
-//! amounts from zero to beyond every quota, four levels, limits that are zero, absent or unlimited, stopped queues, and priorities at the
-//! ends of their range.
+//! Worlds with features of Workloads and quotas beyond [`super::random`]: several pod sets and resources, two resource groups, `minCount`, amounts from zero to
+//! beyond every quota, four levels of the cohort tree, limits that are zero, absent or unlimited, stopped queues, and priorities at the ends of their range.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +7,18 @@ use berth_engine::*;
 
 use super::{Dice, Objects, WEIGHTS, flavor_labels, pending, queue, random_policies, random_sharing};
 
-/// Counted in milli cores, bytes and devices.
+/// Names of the resources, which are counted in milli cores, bytes and devices.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "gpu"];
 const POD_SETS: [&str; 3] = ["driver", "worker", "eval"];
 const MI: i64 = 1 << 20;
 const GI: i64 = 1 << 30;
-/// The largest amount that is not unlimited.
+/// The largest amount that does not mean "unlimited".
 const LAST: i64 = i64::MAX - 1;
 
 /// Size of the amounts of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
-    /// Small amounts, which often just fit.
+    /// Small amounts, for which quota is often just enough.
     Small,
     /// Amounts as users write them.
     Real,
@@ -49,7 +48,7 @@ impl Scale {
     }
 }
 
-/// The resource groups of all queues of a world: resources, and the flavors that they share.
+/// The resource groups of all queues of a world: for each group its resources, and the flavors that the resources share.
 type Layout = Vec<(Vec<usize>, Vec<&'static str>)>;
 
 fn random_layout(dice: &mut Dice) -> Layout {
@@ -68,7 +67,7 @@ pub(crate) fn total(one: Amount, count: i64) -> Amount {
     Amount::clamped(i128::from(one.get()) * i128::from(count))
 }
 
-/// A wide world and the inputs for edits of the same kind.
+/// A wide world, with the inputs from which edits of the same kind are made.
 #[derive(Clone, Debug)]
 pub(crate) struct Wide {
     pub(crate) objects: Objects,
@@ -91,7 +90,7 @@ impl Wide {
         wide.objects.options.partial_admission = !dice.chance(8);
         wide.add_forest(&mut dice);
         wide.add_workloads(&mut dice);
-        // Holders are within quota, but for those that an edit put over.
+        // Holders are within quota, except in some worlds, in which quota was cut afterwards.
         if !dice.chance(5) {
             wide.objects.keep_within_quota();
         }
@@ -99,7 +98,7 @@ impl Wide {
         wide
     }
 
-    /// Quotas of a queue or cohort.
+    /// Random quotas of a queue or cohort.
     pub(crate) fn random_groups(&self, dice: &mut Dice) -> Vec<ResourceGroup> {
         let mut groups = Vec::new();
         for (resources, flavors) in &self.layout {
@@ -121,7 +120,7 @@ impl Wide {
         groups
     }
 
-    /// Absent in half of all cases, else zero, any amount or unlimited.
+    /// A random limit: absent in half of all cases, otherwise zero, any amount or unlimited.
     fn random_limit(&self, dice: &mut Dice, resource: usize) -> Option<Amount> {
         match dice.below(8) {
             0 => Some(Amount::ZERO),
@@ -200,7 +199,7 @@ impl Wide {
     }
 }
 
-/// Gives a workload its request, or the smallest accepted size, in some flavor of each resource group.
+/// Gives a workload quota for its request, or for the smallest accepted size, in some flavor of each resource group.
 fn hold(spec: &mut WorkloadSpec, owner: &ClusterQueueSpec, dice: &mut Dice) {
     let mut pod_sets = Vec::new();
     for set in &spec.pod_sets {

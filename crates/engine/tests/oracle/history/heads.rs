@@ -1,4 +1,4 @@
-//! The workload that a queue tries next, and the order of victims by the usage of their LocalQueues.
+//! The workload that a queue tries next in the oracle, and the order of victims by the usage of their LocalQueues.
 
 use std::cmp::Ordering;
 
@@ -13,8 +13,8 @@ impl<'a> History<'a> {
         self.local_queues.queue_of(&spec.local_queue)
     }
 
-    /// The workload that a queue tries next: by the usage of its LocalQueue as in Kueue, then a waiting preemptor, then by place. The LocalQueue of
-    /// a workload with a claim goes first (`0005-no-eviction-loops.md`). Victims leave for good here, so that none of them comes before its preemptor.
+    /// The workload that a queue tries next: ordered by the usage of its LocalQueue as in Kueue, then a waiting preemptor, then by place. The LocalQueue of a
+    /// workload with a claim goes first (`0005-no-eviction-loops.md`). In the oracle victims leave for good, so that none of them comes before its preemptor.
     pub(super) fn head(&self, queue: &str) -> Option<&'a WorkloadSpec> {
         let is_out = |spec: &WorkloadSpec| self.parked.contains(&spec.uid) || self.aside.contains(&spec.uid);
         let waiting = self.waiting.get(queue)?.iter().copied();
@@ -31,7 +31,7 @@ impl<'a> History<'a> {
         active.iter().copied().min_by(|a, b| compare(a, b))
     }
 
-    /// Notes the usage at the beginning of a cycle, which orders victims as in Kueue's snapshot.
+    /// Records the usage of LocalQueues at the beginning of a cycle, which orders victims as in Kueue's snapshot.
     pub(super) fn note_usage(&mut self) {
         for holder in &mut self.books.holders {
             holder.used = self.local_queues.used(&self.places[&holder.uid].local_queue);

@@ -1,4 +1,4 @@
-//! Cycles back to back, until nothing moves any more and all workloads that may have a turn have had it.
+//! Cycles of the oracle back to back, until nothing changes any more and every workload that may be tried has been tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,18 +6,18 @@ use super::super::books::Node;
 use super::{History, Step};
 
 impl History<'_> {
-    /// The steps of one cycle over all heads.
+    /// The steps of one cycle over the heads of all queues.
     pub(crate) fn one_cycle(&mut self) -> Vec<Step> {
         let cycle = self.cycle(&self.live.clone());
         cycle.steps.into_iter().map(|(_, step)| step).collect()
     }
 
-    /// Cycles until nothing moves any more. Returns all steps by tree.
+    /// Runs cycles until nothing changes any more. Returns all steps by cohort tree.
     pub(crate) fn plan(&mut self) -> BTreeMap<Node, Vec<Step>> {
         let mut story: BTreeMap<Node, Vec<Step>> = BTreeMap::new();
         let mut live = std::mem::take(&mut self.live);
         let mut idle: BTreeMap<Node, usize> = BTreeMap::new();
-        // Trees in which something moved since a workload there stood aside.
+        // Cohort trees in which something has changed since a workload stood aside there.
         let mut stirs: BTreeSet<Node> = BTreeSet::new();
         loop {
             if live.is_empty() {

@@ -1,4 +1,4 @@
-//! Workloads that are looked at again: after an admission, and after a departure.
+//! Workloads that the oracle tries again: after an admission, and after a departure.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::super::books::{Holder, Node};
 use super::History;
 
 impl History<'_> {
-    /// Wakes workloads that may fit because others were admitted: their pod sets compete for flavors, or they scan on past flavors that they could
-    /// borrow (`0005-no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
+    /// Wakes workloads that may fit because other workloads were admitted: workloads whose pod sets compete for flavors, or whose scan goes past flavors that
+    /// they could borrow (`0005-no-eviction-loops.md`, at its end). Returns the cohort trees in which workloads are to be tried again.
     pub(super) fn rouse(&mut self) -> BTreeSet<Node> {
         let mut roused = BTreeSet::new();
         let stirred = std::mem::take(&mut self.stirred);
@@ -40,7 +40,7 @@ impl History<'_> {
         roused
     }
 
-    /// Lets these heads and their equals stand aside.
+    /// Lets the heads `losers` and workloads equal to them stand aside.
     pub(super) fn let_others_go_first(&mut self, losers: Vec<String>) {
         if !self.options.departures.stand_aside {
             return;
@@ -54,7 +54,7 @@ impl History<'_> {
         }
     }
 
-    /// Lets the workloads of a tree that stand aside be tried again; returns true if there are any.
+    /// Lets the workloads of a cohort tree that stand aside be tried again; returns true if there are any.
     pub(super) fn call_back(&mut self, root: &Node) -> bool {
         let (mine, others): (BTreeSet<String>, _) = std::mem::take(&mut self.aside)
             .into_iter()
@@ -63,7 +63,7 @@ impl History<'_> {
         !mine.is_empty()
     }
 
-    /// Removes evicted workloads and wakes their trees.
+    /// Removes evicted workloads and wakes their cohort trees.
     pub(crate) fn let_leave(&mut self) -> Vec<String> {
         let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
         let uids: Vec<String> = gone.iter().map(|holder| holder.uid.clone()).collect();
