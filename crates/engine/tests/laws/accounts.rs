@@ -1,7 +1,7 @@
-//! Laws of the account of a workload: the account has named each victim of a preemption as one that may be preempted. The account agrees
-//! with messages about lacking quota, about the preemptor of a victim, and about the quota of an admitted workload.
+//! Laws of the account of a workload: the account names each victim of a preemption as a workload that may be preempted. The account also agrees with messages
+//! about lacking quota, about the preemptor of a victim, and about the quota of an admitted workload.
 //!
-//! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// A world in which, every second time, policies bound preemption.
+/// A world in which, for every second seed on average, policies bound preemption.
 fn bounded(seed: u64) -> Objects {
     let mut objects = mixed(seed);
     let mut dice = Dice::new(seed ^ 0x3c6e_f372);
@@ -22,7 +22,7 @@ fn bounded(seed: u64) -> Objects {
         for queue in &mut objects.queues {
             queue.guard = PreemptionGuard {
                 min_priority_difference: dice.pick(&[0, 0, 0, 2]),
-                // The last workload came at 3 and is still protected by 998.
+                // The last workload of a world came at time 3 and is still protected by a protection of 998 ms.
                 protected_ms: dice.pick(&[0, 0, 998, 10_000]),
                 max_victims: dice.pick(&[None, None, Some(1), Some(2)]),
                 max_evicted_percent: dice.pick(&[None, None, Some(100), Some(150)]),
@@ -32,7 +32,7 @@ fn bounded(seed: u64) -> Objects {
     objects
 }
 
-/// The world before its first cycle, at the time of that cycle.
+/// The world before its first cycle, at the time of the first cycle.
 fn at_first(objects: &Objects) -> World {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 0);
@@ -40,7 +40,7 @@ fn at_first(objects: &Objects) -> World {
     world
 }
 
-/// Tries a law on all worlds; returns the sum of what it counts.
+/// Tries a law on the worlds of all seeds; returns the sums of the law's counts.
 fn on_all<const N: usize>(law: impl Fn(&Objects) -> Result<[usize; N], String>) -> [usize; N] {
     let mut sums = [0; N];
     for seed in seeds() {
@@ -65,7 +65,7 @@ fn cell_of(cell: &CellAccount) -> Fr {
     (cell.flavor.clone(), cell.resource.clone())
 }
 
-/// The preemption policy of a workload within its queue's policy.
+/// The preemption policy that applies to a workload: its queue's policy, narrowed to the workload's preemption scope.
 fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPolicy {
     let queue = objects.queues.iter().find(|queue| queue.name == spec.local_queue).unwrap();
     let Preemption { within_cluster_queue, reclaim_within_cohort, .. } = queue.preemption;
@@ -76,8 +76,8 @@ fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPol
     }
 }
 
-/// Looks for victims for every pending workload. The account allows the preemption of each victim, and policies and quotas protect no holder
-/// that the account allows. Returns the number of victims, and the number of holders that may not be preempted.
+/// Searches victims for every pending workload. The account must allow the preemption of each victim, and policies and quotas must protect no holder that the
+/// account allows to preempt. Returns the number of victims, and the number of holders that may not be preempted.
 fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2], String> {
     let mut counts = [0; 2];
     let mut world = at_first(objects);
@@ -124,13 +124,13 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
         }
         let cells = |fr: &Fr| FlavorResource { flavor: fr.0.clone(), resource: fr.1.clone() };
         let lacking: Vec<FlavorResource> = needs.iter().map(cells).collect();
-        // Unlimited amounts are cut off, and may be more than the request.
+        // Unlimited amounts are cut off in the usage, which may then exceed the request, so such a workload is skipped.
         if lacking.is_empty() || report.usage.values().any(|amount| amount.is_unlimited()) {
             continue;
         }
         for (victim, reason) in world.victims(&spec.uid, queue, &lacking, &report.usage).unwrap() {
             counts[0] += 1;
-            // A victim may have to leave a cell that lacks nothing, so that the queue, which reclaims its own quota, does not borrow there.
+            // A victim may have to leave a cell that lacks no quota, so that the queue, which reclaims its own quota, does not borrow in this cell.
             let mut rights = account.cells.iter().flat_map(|cell| &cell.holders).filter(|holder| holder.uid == victim);
             if !rights.any(|holder| [Right::MayBePreempted, Right::Leaving].contains(&holder.right)) {
                 return Err(format!("{victim} would leave for {} ({reason}); its account: {account:#?}", spec.uid));
@@ -168,19 +168,19 @@ fn victims_found_by_search_are_preemptible_in_account_of_preemptor() {
     assert!(cases() < 1000 || victims > cases() as usize / 100, "too tame: {victims} victims");
 }
 
-/// Whether an account is of fewer pods than all: a cycle looks for the largest size, and its message is about the full size.
+/// Whether an account covers fewer pods than all: a cycle searches the largest size, and its message is about the full size.
 fn is_of_fewer(account: &Account) -> bool {
     account.cells.iter().any(|cell| cell.pods < cell.all_pods)
 }
 
-/// The workloads that a first cycle judges once: its judgement of the others depends on its earlier steps.
+/// The workloads that a first cycle judges only once. A judgement that the cycle repeats depends on the cycle's earlier steps.
 fn judged_once<'a>(objects: &'a Objects, plan: &Plan) -> BTreeMap<&'a str, &'a WorkloadSpec> {
     let again = |queue: &str| plan.recomputed_targets.keys().any(|(name, _)| name == queue);
     let specs = objects.workloads.iter().filter(|spec| !again(&spec.local_queue));
     specs.map(|spec| (spec.uid.as_str(), spec)).collect()
 }
 
-/// Runs a first cycle: the account allowed the preemption of each victim in a requested cell, and accounts change nothing.
+/// Runs a first cycle: the account must allow the preemption of each victim in a requested cell, and making accounts must change nothing.
 fn planned(objects: &Objects) -> Result<[usize; 2], String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     if plan.evictions.is_empty() {
@@ -223,7 +223,7 @@ fn account_names_victims_as_preemptible_before_plan_evicts_them() {
     assert!(cases() < 1000 || classical.min(fair) > cases() as usize / 500, "too tame: {classical} and {fair}");
 }
 
-/// The message about a cell that lacks quota; a fault where the account's change that would help has another amount.
+/// The message about a cell that lacks quota. Returns an error if the account names a change with another amount.
 fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     if cell.mismatch.is_some() {
         return Ok(None);
@@ -242,7 +242,7 @@ fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     } else if lacking > 0 {
         let said =
             format!("insufficient unused quota for {resource} in flavor {flavor}, {} more needed", text(lacking));
-        // A message does not include the debt, which has to be released as well.
+        // A message does not include the debt, which other workloads have to release as well.
         (said, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking + debt))].contains(&cell.unblock))
     } else {
         return Ok(None);
@@ -250,12 +250,12 @@ fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     if is_told { Ok(Some(said)) } else { Err(format!("{said:?} is told as {cell:#?}")) }
 }
 
-/// Whether sums of its amounts are within the range of amounts.
+/// Whether sums of the amounts of a cell's account are within the range of amounts.
 fn has_an_end(cell: &CellAccount) -> bool {
     [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
 }
 
-/// Runs a first cycle: each lack of quota in a message is in the account from before. Returns the number of lacks.
+/// Runs a first cycle: each lack of quota in a message must be in the account that was made before. Returns the number of such messages.
 fn told(objects: &Objects) -> Result<[usize; 1], String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let mut world = at_first(objects);
@@ -286,8 +286,8 @@ fn pending_message_states_same_missing_amounts_as_account() {
     assert!(cases() < 1000 || count > cases() as usize / 10, "too tame: {count}");
 }
 
-/// Runs a first cycle. The accounts afterwards agree with a victim's condition about the preemptor, and with an admitted workload's condition
-/// about its queue and number of pods. Returns the number of both.
+/// Runs a first cycle. The accounts afterwards must agree with a victim's condition about the preemptor, and with an admitted workload's condition about its
+/// queue and number of pods. Returns the number of victims and of admitted workloads.
 fn said_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 1);

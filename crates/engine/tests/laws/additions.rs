@@ -1,8 +1,8 @@
-//! Laws of preemption in worlds with what Berth adds to Kueue: bounds of preemption, limits of jobs, tiers, stock-outs, admission fair
-//! sharing. Time goes on there: protections and stock-outs end, usage decays. And that a plan is made of cycles there, too, with workload
-//! slices and smaller sizes beside.
+//! Laws of preemption in worlds with Berth's additions to Kueue: bounds of preemption, limits of jobs, tiers, stock-outs, and admission fair sharing. Time goes
+//! on in these worlds: protections and stock-outs end, and usage decays. Another law in these worlds: a plan equals its cycles made one by one, also with
+//! workload slices and with jobs that are admitted in reduced size.
 //!
-//! A failure names its seed and shows the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::worlds::{Dice, Named, cases, mixed, random, seeds, shrinking};
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
-/// The end of time in these worlds: later events are not waited for.
+/// The end of time in these worlds: the test does not wait for later events.
 const HORIZON: i64 = 8000;
 const ALL: Limits = Limits { max_admissions: 1000 };
 
@@ -20,14 +20,14 @@ const ALL: Limits = Limits { max_admissions: 1000 };
 #[derive(Debug, Default)]
 struct Tally {
     rounds: u32,
-    /// Rounds with evictions after time went on.
+    /// Number of rounds with evictions after time went on.
     later: u32,
     evictions: u32,
-    /// Preemptors that a bound held for, victims of queues that protect, and shares of evicted work that were judged.
+    /// Number of preemptors to which a bound applied, of victims in queues that protect their workloads, and of shares of evicted work that were judged.
     bounded: u32,
     protecting: u32,
     shares: u32,
-    /// Judged shares in a world with two flavors (`two_flavors`), and in a plan with another preemptor or an admission (`not_alone`).
+    /// Number of judged shares in a world with two flavors (`two_flavors`), and in a plan with another preemptor or an admission (`not_alone`).
     two_flavors: u32,
     not_alone: u32,
 }
@@ -35,12 +35,12 @@ struct Tally {
 /// Amounts that a queue may still use, by flavor and resource.
 type Room = BTreeMap<(String, String), i128>;
 
-/// A world that runs, and the outside view of it.
+/// A world that runs, with the state that an observer of its plans keeps.
 struct Life<'a> {
     extras: &'a Extras,
     world: World,
     specs: BTreeMap<String, WorkloadSpec>,
-    /// Victims of each workload since the last change from outside.
+    /// Victims of each workload since the last change from outside of the engine.
     victims: BTreeMap<String, BTreeSet<String>>,
     now: Millis,
 }
@@ -95,14 +95,14 @@ impl<'a> Life<'a> {
         rooms
     }
 
-    /// Runs cycles until nothing moves. Admitted workloads hold their quota from then on, and victims keep theirs for the time being.
+    /// Runs cycles until no cycle admits or evicts. Admitted workloads hold their quota at once, and victims keep their quota for the time being.
     fn round(&mut self, bounds: Option<&mut Tally>) -> Result<Round, String> {
         let mut round = Round::default();
         let (mut quiet, mut bounds) = (0, bounds);
-        // A cycle may only continue a scan of flavors, without an admission or eviction. Only a plan knows how many such cycles can follow each
-        // other.
+        // A cycle may only continue a scan of flavors, without an admission or eviction. The test cannot know how many cycles of this kind follow each other,
+        // so a whole plan is made after eight of them.
         while quiet <= 8 {
-            // Free quota changes from cycle to cycle in a plan, so a plan is not judged.
+            // Free quota changes from cycle to cycle in a plan, so the bounds are judged for single cycles only.
             let rooms = (bounds.is_some() && quiet < 8).then(|| self.rooms());
             let step = self.world.plan_cycles(self.now, ALL, if quiet < 8 { 1 } else { u64::MAX });
             if step.cycles == 0 {
@@ -117,7 +117,7 @@ impl<'a> Life<'a> {
         Ok(round)
     }
 
-    /// Notes a step: admitted workloads hold their quota from then on.
+    /// Records the admissions and evictions of a step: admitted workloads hold their quota at once.
     fn note(&mut self, step: Plan, round: &mut Round) {
         for eviction in &step.evictions {
             let victims = self.victims.entry(eviction.preemptor.clone()).or_default();
@@ -140,7 +140,7 @@ impl<'a> Life<'a> {
         round.evictions.extend(step.evictions);
     }
 
-    /// Fails if the evictions of one cycle are not within the bounds.
+    /// Fails if the evictions of one cycle are not within the bounds of preemption.
     fn judge(&self, step: &Plan, rooms: &BTreeMap<&str, Room>, tally: &mut Tally) -> Result<(), String> {
         let mut fresh = BTreeMap::<&str, Vec<&str>>::new();
         for eviction in &step.evictions {
@@ -160,7 +160,7 @@ impl<'a> Life<'a> {
                 }
                 let theirs = self.extras.guard_of(victim);
                 tally.protecting += u32::from(theirs.protected_ms > 0);
-                // A victim without known quota was given it in this very cycle.
+                // A victim without known quota was given its quota in this same cycle.
                 let since = self.held(&victim.uid).map_or(self.now, |held| held.at);
                 if theirs.protected_ms > 0 && since.0 + theirs.protected_ms > self.now.0 {
                     return fault("protected");
@@ -174,7 +174,7 @@ impl<'a> Life<'a> {
             if guard.max_victims.is_some_and(|most| all.len() > most as usize) {
                 return fault(&format!("too many with {earlier:?}"));
             }
-            // Other heads took victims in the same cycle, and the contested cells were found anew without them.
+            // If other heads took victims in the same cycle, the contested cells were found again without these victims, so the shares are not judged.
             let recomputed = step.recomputed_targets.keys().any(|(name, _)| *name == queue.name);
             let Some(percent) = guard.max_evicted_percent.filter(|_| !recomputed) else { continue };
             let room = &rooms[queue.name.as_str()];
@@ -190,8 +190,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Whether a flavor may be the one for which these victims left: each of them holds a lacking resource there, and together they hold no more
-    /// of it than is allowed.
+    /// Whether a flavor may be the flavor for which these victims were evicted: each victim holds a lacking resource of the flavor, and together the victims
+    /// hold no more of the resource than is allowed.
     fn is_within(
         &self,
         spec: &WorkloadSpec,
@@ -210,7 +210,7 @@ impl<'a> Life<'a> {
             set.flavors.get(resource).filter(|other| *other == flavor)?;
             set.usage.get(resource).map(|amount| i128::from(amount.get()))
         };
-        // A victim without the lacking resource may be among them, as in Kueue: under fair sharing its other resources count as well.
+        // A victim without the lacking resource may be among the victims, as in Kueue: under fair sharing the victim's other resources count as well.
         let is_cause = |uid: &&str| contested.iter().any(|resource| holds(uid, resource).is_some());
         let is_little = |resource: &&str| {
             let evicted: i128 = all.iter().filter_map(|uid| holds(uid, resource)).sum();
@@ -234,7 +234,7 @@ impl<'a> Life<'a> {
     }
 }
 
-/// Lets a world run until nothing moves any more and no event is due before the horizon.
+/// Lets a world run until no cycle admits or evicts any more and no event is due before the horizon.
 fn run_out(extras: &Extras, tally: &mut Tally, with_bounds: bool) -> Result<(), String> {
     let mut life = Life::new(extras);
     let mut last = Vec::new();
@@ -249,7 +249,7 @@ fn run_out(extras: &Extras, tally: &mut Tally, with_bounds: bool) -> Result<(), 
         if round.evictions.is_empty() {
             let again = life.world.plan(life.now, ALL);
             if !again.admissions.is_empty() || !again.evictions.is_empty() {
-                // An admission counts as used once it is confirmed, and then another workload may be next.
+                // An admission counts as used when it is confirmed, and then another workload may be next.
                 let is_used = extras.objects.options.admission_fair_sharing.is_some() && !round.admissions.is_empty();
                 if !is_used {
                     return Err(format!("a plan after a plan found more: {again:?}"));
@@ -297,7 +297,7 @@ fn hold_on(make: fn(u64) -> Extras, with_bounds: bool) -> Tally {
     tally
 }
 
-/// Whether there are too few cases for a statement about their mixture, or at least one in `many` counted.
+/// Whether more than one in `many` cases was counted. With fewer than 1000 cases the result is always true.
 fn is_one_in(many: u32, count: u32) -> bool {
     cases() < 1000 || count > cases() / many
 }
@@ -322,8 +322,8 @@ fn bounds_of_preemption_hold_in_every_cycle() {
     assert!(is_one_in(80, tally.not_alone), "too tame: {tally:?}");
 }
 
-/// Checks the turns in ClusterQueues ordered by usage, as long as all heads were admitted: a head that is not admitted may change the next
-/// turn. Counts turns, and turns of workloads that by priority and age would have been behind another one.
+/// Checks in which order ClusterQueues that are ordered by usage admit workloads, as long as all heads were admitted: a head that is not admitted may change
+/// the next turn. Counts turns, and turns of workloads that would have been behind another workload by priority and age.
 fn turns(extras: &Extras) -> Result<[u32; 2], String> {
     let mut world = extras.world();
     let none = world.plan_cycles(NOW, ALL, 0);
@@ -348,7 +348,7 @@ fn turns(extras: &Extras) -> Result<[u32; 2], String> {
         let stays = |spec: &WorkloadSpec| step.verdicts.iter().any(|told| told.leading && *told.uid == *spec.uid);
         let is_before = |one: &WorkloadSpec, other: &WorkloadSpec| {
             let by_usage = used[one.local_queue.as_str()].total_cmp(&used[other.local_queue.as_str()]);
-            // If waiting counts as well, this law does not count its points.
+            // If points for waiting count as well, the comparison ends with usage, because this law does not compute the points.
             let by_place = || if one.points_per_hour == 0 { place(one).cmp(&place(other)) } else { Ordering::Equal };
             by_usage.then_with(by_place).is_lt()
         };
@@ -370,7 +370,7 @@ fn turns(extras: &Extras) -> Result<[u32; 2], String> {
     Ok(seen)
 }
 
-/// Adds up the counts of a law in the world of each seed. If it does not hold, the message has the seed and the smallest failing world.
+/// Adds the counts of a law over the worlds of all seeds. If the law does not hold, the panic message has the seed and the smallest world that fails.
 fn add_up<const N: usize>(make: fn(u64) -> Extras, law: fn(&Extras) -> Result<[u32; N], String>) -> [u32; N] {
     let mut sums = [0; N];
     for seed in seeds() {
@@ -387,7 +387,7 @@ fn add_up<const N: usize>(make: fn(u64) -> Extras, law: fn(&Extras) -> Result<[u
     sums
 }
 
-/// The charge of an admission counts for the next turn.
+/// The charge of an admission counts for the next turn of the LocalQueue.
 #[test]
 fn local_queue_with_least_usage_has_its_turn_first() {
     let seen = add_up(|seed| with_usage(random(seed), seed), turns);
@@ -395,11 +395,10 @@ fn local_queue_with_least_usage_has_its_turn_first() {
     assert!(is_one_in(10, seen[0]) && is_one_in(200, seen[1]), "too tame: {seen:?}");
 }
 
-/// A world ordered by usage in which many workloads start with fewer pods, and some are larger replacement slices of a holder of their
-/// LocalQueue.
+/// A world ordered by usage in which many workloads start with fewer pods, and some workloads are larger replacement slices of a holder in their LocalQueue.
 fn ordered_by_usage(seed: u64) -> Extras {
     let mut extras = with_usage(shrinking(random(seed), seed), seed);
-    // A class stands aside for the rest of one plan, which single cycles do not have.
+    // A class of equals stands aside for the rest of one plan, and single cycles have no rest of a plan.
     extras.objects.options.departures.stand_aside = false;
     let stays = |spec: &&WorkloadSpec| matches!(&spec.state, WorkloadState::Reserved(held) if !held.evicted);
     let mut holders: Vec<WorkloadSpec> = extras.objects.workloads.iter().filter(stays).cloned().collect();
@@ -418,13 +417,13 @@ fn ordered_by_usage(seed: u64) -> Extras {
     extras
 }
 
-/// Makes a plan at once and cycle by cycle. Counts plans of several steps, workloads that start with fewer pods than requested, replacement
+/// Makes a plan at once and cycle by cycle, and compares both. Counts plans of several steps, workloads that start with fewer pods than requested, replacement
 /// slices, and plans that would differ without any LocalQueue usage.
 fn planned(extras: &Extras) -> Result<[u32; 4], String> {
     let plan = extras.world().plan(NOW, ALL);
     let (mut world, mut quiet) = (extras.world(), 0);
     let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
-    // A cycle that only goes on scanning flavors moves nothing, and one workload after another may do so.
+    // A cycle that only continues a scan of flavors neither admits nor evicts, and one workload after another may have such a cycle.
     while quiet < 600 {
         let step = world.plan_cycles(NOW, ALL, 1);
         if step.cycles == 0 {
@@ -452,7 +451,7 @@ fn planned(extras: &Extras) -> Result<[u32; 4], String> {
     Ok([u32::from(is_long), reduced as u32, slices as u32, u32::from(by_usage)])
 }
 
-/// As in `rules.rs`, with features that the worlds there do not have.
+/// The same law as in `rules.rs`, with features that the worlds in `rules.rs` do not have.
 #[test]
 fn plan_by_usage_equals_its_cycles_made_one_by_one() {
     let seen = add_up(ordered_by_usage, planned);

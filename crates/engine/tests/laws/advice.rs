@@ -1,6 +1,6 @@
 //! Laws of an account's advice: the change that the account names helps, and every pending workload has a reason to wait.
 //!
-//! A failure names its seed and shows the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
-/// Steps after which advice must have led to an admission.
+/// Number of steps after which the advice of accounts must have led to an admission.
 const STEPS: usize = 24;
 
 /// Number of times that each kind of advice was followed.
@@ -41,7 +41,7 @@ const fn kind(unblock: &Unblock) -> &'static str {
     }
 }
 
-/// Whether sums of these amounts are within the range of amounts.
+/// Whether sums of the amounts of a cell's account are within the range of amounts.
 fn has_an_end(cell: &CellAccount) -> bool {
     [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
 }
@@ -50,12 +50,12 @@ fn together(cell: &CellAccount) -> i128 {
     i128::from(cell.asked.get()) + i128::from(cell.earlier.get())
 }
 
-/// Amount that a queue may still use of a cell, counted from the objects alone; below zero in debt.
+/// Amount that a queue may still use of a cell, counted from the objects alone; negative if the queue is in debt.
 fn room(objects: &Objects, queue: &str, cell: &CellAccount) -> i128 {
     Ledger::of(objects).queue(queue, &cell.flavor, &cell.resource).room
 }
 
-/// Amounts that a workload holds of a cell, by pod set.
+/// Amounts of a cell that a workload holds, one for each pod set.
 fn parts<'a>(spec: &'a mut WorkloadSpec, cell: &'a CellAccount) -> impl Iterator<Item = &'a mut Amount> {
     let sets = match &mut spec.state {
         WorkloadState::Reserved(held) => held.pod_sets.as_mut_slice(),
@@ -71,7 +71,7 @@ fn holds(spec: &mut WorkloadSpec, cell: &CellAccount) -> i128 {
     parts(spec, cell).map(|part| i128::from(part.get())).sum()
 }
 
-/// Reduces the amount that a workload holds of a cell.
+/// Reduces the amount of a cell that a workload holds.
 fn cut(spec: &mut WorkloadSpec, cell: &CellAccount, mut less: i128) {
     for part in parts(spec, cell) {
         let taken = less.min(i128::from(part.get()));
@@ -80,10 +80,11 @@ fn cut(spec: &mut WorkloadSpec, cell: &CellAccount, mut less: i128) {
     }
 }
 
-/// Releases exactly that amount of a cell, from workloads whose leaving helps the queue: it may use that much more afterwards.
+/// Releases the amount `much` of a cell, from workloads whose end helps the queue: the queue may use exactly this amount more afterwards.
 fn release(objects: &mut Objects, queue: &str, cell: &CellAccount, much: i128) -> Result<(), String> {
     let mut left = much;
-    // Workloads of the own queue go first: all of their usage helps. Usage of other queues helps only beyond their own nominal quota.
+    // Workloads of the queue itself are reduced first, because all of their usage helps. Usage of other queues helps only as far as it is beyond their own
+    // nominal quota.
     let mut order: Vec<usize> = (0..objects.workloads.len()).collect();
     let is_other = |spec: &WorkloadSpec| !matches!(&spec.state, WorkloadState::Reserved(r) if r.cluster_queue == queue);
     order.sort_by_key(|at| is_other(&objects.workloads[*at]));
@@ -118,7 +119,7 @@ fn drop_evicted(objects: &mut Objects) {
     objects.workloads.retain(|spec| !matches!(&spec.state, WorkloadState::Reserved(held) if held.evicted));
 }
 
-/// Judges the advice for one cell, by a ledger written apart from the engine: the amount is enough, and less is not.
+/// Judges the advice for one cell by a ledger that is written apart from the engine: the amount must be enough, and a smaller amount must not be.
 fn judge(objects: &Objects, ledger: &Ledger, queue: &str, cell: &CellAccount) -> Result<(), String> {
     let level = ledger.queue(queue, &cell.flavor, &cell.resource);
     let asked = together(cell);
@@ -151,7 +152,7 @@ fn judge(objects: &Objects, ledger: &Ledger, queue: &str, cell: &CellAccount) ->
     }
 }
 
-/// Judges one account of a world, all of its cells.
+/// Judges one account of a world, with all cells of the account.
 fn helps(objects: &Objects, at: usize, followed: &mut Followed) -> Result<(), String> {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 0);
@@ -187,7 +188,7 @@ fn advised_amount_is_enough_and_less_is_not() {
     }
 }
 
-/// A pending workload among holders of quota, with all kinds of obstacles, and no other pending workload.
+/// A world with one pending workload among holders of quota, with all kinds of obstacles, and the uid of the pending workload.
 fn hindered(seed: u64) -> Option<(Extras, String)> {
     let mut dice = Dice::new(seed ^ 0x510e_527f);
     let mut extras = with_extras(mixed(seed), seed);
@@ -196,7 +197,7 @@ fn hindered(seed: u64) -> Option<(Extras, String)> {
     let uid = pending.get(dice.below(pending.len().max(1) as u64) as usize)?.clone();
     extras.objects.workloads.retain(|spec| spec.uid == uid || !is_pending(spec));
     let spec = extras.objects.workload(&uid);
-    // The workload must not help itself by preemption.
+    // The workload must not get quota by preemption.
     spec.preempts = Preempts::Nobody;
     spec.checks_failed = dice.chance(12);
     spec.refused = dice.chance(12).then(|| "out of bounds".to_owned());
@@ -219,7 +220,7 @@ fn hindered(seed: u64) -> Option<(Extras, String)> {
     Some((extras, uid))
 }
 
-/// The pending workload, its world and the time.
+/// The pending workload that follows advice, its world and the time.
 struct Advised {
     extras: Extras,
     uid: String,
@@ -236,7 +237,7 @@ impl Advised {
         self.extras.objects.queues.iter_mut().find(|queue| queue.name == name).unwrap()
     }
 
-    /// Removes an obstacle.
+    /// Removes the obstacle that an account names.
     fn clear(&mut self, obstacle: &Unblock) -> Result<(), String> {
         match obstacle {
             Unblock::QueueResumes => (self.owner().stop, self.owner().inactive) = (StopPolicy::None, None),
@@ -258,7 +259,7 @@ impl Advised {
         Ok(())
     }
 
-    /// Follows the advice for a cell.
+    /// Follows the advice of an account for one cell.
     fn follow(&mut self, cell: &CellAccount) -> Result<(), String> {
         let queue = self.spec().local_queue.clone();
         match &cell.unblock {
@@ -289,7 +290,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
         if !plan.admissions.is_empty() {
             return Ok(());
         }
-        // A smaller world may not have the workload.
+        // A world that was made smaller may not have the workload any more.
         let Some(account) = world.account(uid, advised.now) else { return Ok(()) };
         if !account.cells.iter().all(has_an_end) {
             return Ok(());
@@ -300,7 +301,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
             told.push(format!("{obstacle:?}"));
             continue;
         }
-        // One way is enough: the flavor that is tried first.
+        // It is enough to follow the advice for one flavor: the flavor that is tried first.
         let mut firsts = BTreeSet::new();
         let is_first = |cell: &&CellAccount| firsts.insert((cell.pod_set.clone(), cell.resource.clone()));
         let cells: Vec<&CellAccount> = account.cells.iter().filter(is_first).collect();
@@ -311,7 +312,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
             *followed.entry(kind(&cell.unblock)).or_default() += 1;
             told.push(format!("{} {}/{}: {:?}", cell.pod_set, cell.flavor, cell.resource, cell.unblock));
         }
-        // A release for one pod set counts for the next one, so a new account is made after each kind of help.
+        // A release for one pod set counts for the next pod set, so a new account is made after each change.
         for cell in cells {
             advised.follow(cell)?;
             if cell.unblock != Unblock::Nothing {
@@ -352,7 +353,7 @@ fn workload_that_follows_its_advice_is_admitted() {
     assert!(cases() < 20_000 || never.is_empty(), "too tame: never {never:?}");
 }
 
-/// The world after a plan, without some of the pending workloads, and a plan after that.
+/// The world after a plan, without the pending workloads for which `without` is true, and the plan after their removal.
 fn at_rest(objects: &Objects, without: impl Fn(&WorkloadSpec) -> bool) -> (World, Plan) {
     let mut world = objects.world();
     let mut first = world.plan(NOW, ALL);
@@ -387,13 +388,13 @@ fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
         if account.obstacle.is_none() && account.mode == Some(Mode::Fit) {
             return fault("it fits, and nothing is told to be in its way");
         }
-        // A workload with a request beyond the range of amounts may lack nothing.
+        // A workload with a request beyond the range of amounts may lack no quota.
         if !is_told && account.cells.iter().all(has_an_end) {
             return fault("it is told nothing");
         }
         if let Some(obstacle) = account.obstacle {
             *followed.entry(kind(&obstacle)).or_default() += 1;
-            // Amounts beyond the range are cut off, and then the fit depends on the sums.
+            // Amounts beyond the range are cut off, and then the fit depends on the sums, so such an obstacle is not judged.
             obstacles.extend(account.cells.iter().all(has_an_end).then_some((spec, obstacle)));
         }
     }

@@ -1,7 +1,7 @@
-//! Laws of usage beyond quota: it counts against its own queue only, nothing is admitted into it, it goes with the victim that is its carrier,
-//! and once it is gone the world is as if it had never been.
+//! Laws of usage beyond quota. The usage counts against its own queue only, and no workload is admitted into quota that such usage takes. The usage is gone
+//! when the workload that carries it is preempted, and afterwards the world is as if the usage had never been.
 //!
-//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const ALL: Limits = Limits { max_admissions: 1000 };
 /// Flavor and resource.
 type Fr = (String, String);
 
-/// The cells of a queue.
+/// The flavors and resources of which a queue has quota.
 fn cells(queue: &ClusterQueueSpec) -> Vec<Fr> {
     let mut cells = Vec::new();
     for group in &queue.groups {
@@ -37,14 +37,14 @@ fn free(objects: &Objects, world: &World) -> BTreeMap<(String, Fr), i64> {
     free
 }
 
-/// Usage and quota of all nodes.
+/// Usage and quota of all nodes of the cohort forest, as text.
 fn booked(objects: &Objects, world: &World) -> String {
     let queues = objects.queues.iter().map(|queue| (queue.name.as_str(), true));
     let nodes = queues.chain(objects.cohorts.iter().map(|cohort| (cohort.name.as_str(), false)));
     nodes.map(|(name, is_queue)| format!("{name} {:?}\n", world.snapshot(name, is_queue))).collect()
 }
 
-/// Usage beyond quota of some workloads, and of a job without one, each in any queue.
+/// Random usage beyond quota of some workloads, and of a job without a workload, each charged to a random queue.
 fn random(dice: &mut Dice, objects: &Objects) -> Vec<BeyondSpec> {
     let mut carriers: Vec<String> = objects.workloads.iter().map(|spec| spec.uid.clone()).collect();
     carriers.push("a job".into());
@@ -89,13 +89,13 @@ fn usage_beyond_quota_is_charged_to_its_queue_alone() {
             }
         }
         charged += sums.values().filter(|sum| **sum > 0).count();
-        // No node uses more, and free quota of all other queues stays.
+        // No node of the cohort forest uses more, and the free quota of all other queues stays the same.
         assert_eq!(booked(&objects, &world), booked_before);
         let free_now = free(&objects, &world);
         for (at, before) in &free_before {
             let sum = sums.get(at).copied().unwrap_or(0);
             let least = (before - sum).max(0);
-            // Unlimited free quota may still be unlimited.
+            // Free quota that was unlimited may still be unlimited.
             let is_right = if *before == i64::MAX { free_now[at] >= least } else { free_now[at] == least };
             assert!(is_right, "{at:?}: {before} less {sum} is not {}", free_now[at]);
         }
@@ -108,7 +108,7 @@ fn usage_beyond_quota_is_charged_to_its_queue_alone() {
                 assert_eq!(cell.total.get(), used.saturating_add(sums.get(&at).copied().unwrap_or(0)), "{at:?}");
             }
         }
-        // Nothing is admitted into usage beyond quota.
+        // No workload is admitted into quota that usage beyond quota takes.
         let plan = world.plan(NOW, ALL);
         assert_eq!((check(&world), world.refused_victims()), (Vec::new(), 0));
         let mut given: BTreeMap<(String, Fr), i64> = BTreeMap::new();
@@ -152,7 +152,8 @@ fn usage_beyond_quota_leaves_nothing_behind() {
     }
 }
 
-/// Pods that run already have their own charge to themselves: what they are given, all quotas have, and another one is given none of it.
+/// A workload whose pods run already finds its own charge free. The quotas have the amounts that these workloads are given, and no other workload is given any
+/// of them.
 #[test]
 fn running_pods_get_no_more_quota_than_their_queue_has() {
     let mut given = 0;

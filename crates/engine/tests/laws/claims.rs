@@ -1,4 +1,4 @@
-//! Laws of claims: quota that a preemptor had freed for itself is kept for it until it starts, or until it could not start with it any more.
+//! Laws of claims: quota for which a preemptor issued preemptions is kept for it until the preemptor starts, or until it could no longer start with this quota.
 
 use crate::worlds::{Objects, amount, hold, pending, queue};
 use berth_engine::*;
@@ -6,7 +6,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// Flavors of cpu with their nominal quotas.
+/// A resource group of cpu: flavors with their nominal quotas.
 fn cpu(flavors: &[(&str, u64)]) -> Vec<ResourceGroup> {
     let quota = |nominal: u64| Quota { nominal: amount(nominal), borrowing_limit: None, lending_limit: None };
     let flavor = |(name, nominal): &(&str, u64)| FlavorQuotas { flavor: (*name).into(), quotas: vec![quota(*nominal)] };
@@ -30,8 +30,8 @@ fn leave(world: &mut World, uid: &str) -> Plan {
     world.plan(NOW, ALL)
 }
 
-/// While the victim holds f1, the driver can have f0 by borrowing, and the worker f1. Without it the driver would rather have f1, and
-/// would take the worker's room.
+/// While the victim holds f1, the driver can have f0 by borrowing, and the worker f1. Without the victim the driver would prefer f1, and would take the quota
+/// that the worker needs.
 #[test]
 fn claim_keeps_flavors_of_all_pod_sets_of_preemptor() {
     let mut own = queue("q", Some("x"), cpu(&[("f0", 0), ("f1", 6)]));
@@ -50,7 +50,7 @@ fn claim_keeps_flavors_of_all_pod_sets_of_preemptor() {
     };
     let mut world = objects.world();
     assert_eq!(evicted(&world.plan(NOW, ALL)), ["victim"]);
-    // The victim queues again at once.
+    // The victim waits for quota again at once.
     victim.revision += 1;
     victim.state = WorkloadState::Pending { not_before: None, blocked: None };
     world.apply(Delta::Workload(victim)).unwrap();
@@ -60,7 +60,8 @@ fn claim_keeps_flavors_of_all_pod_sets_of_preemptor() {
     assert_eq!(flavors, ["f0", "f1"]);
 }
 
-/// The queue `other` is above its quota until `large` has left: then `small` could not be preempted any more. `next` waits for any room.
+/// A world in which the queue `other` is above its quota until `large` has left: after that, `small` could not be preempted any more. The workload `next` waits
+/// for any free quota.
 fn two_victims() -> World {
     let mut own = queue("own", Some("x"), cpu(&[("f0", 4)]));
     own.preemption.reclaim_within_cohort = PreemptionPolicy::LowerPriority;
@@ -103,7 +104,7 @@ fn preemptor_does_not_wait_for_victim_that_stays() {
     assert_eq!(admitted(&leave(&mut world, "large")), ["next"]);
 }
 
-/// With less quota the preemptor could not start even when both victims have left: it waits for no victims.
+/// With less quota the preemptor could not start even after both victims have left, so it does not wait for victims.
 #[test]
 fn claim_that_cannot_become_a_fit_is_given_up() {
     let mut world = two_victims();
@@ -114,7 +115,7 @@ fn claim_that_cannot_become_a_fit_is_given_up() {
     assert_eq!(admitted(&leave(&mut world, "large")), ["next"]);
 }
 
-/// The id of a victim that is gone is reused for another workload, which is not a victim.
+/// The id of a victim that is gone is reused for another workload, which must not be taken for the victim.
 #[test]
 fn workload_with_reused_id_is_not_taken_for_victim() {
     let mut world = two_victims();

@@ -1,5 +1,5 @@
-//! Equal deltas give plans that are equal to the byte in every process. Two more processes, with other environments, memory layouts and threads,
-//! compute the digest of the plans of many worlds.
+//! Law of determinism: equal deltas give plans that are equal to the byte in every process. Two more processes, with other environments, memory layouts and
+//! threads, compute the digest of the plans of many worlds.
 
 use std::process::{Child, Command, Stdio};
 
@@ -9,7 +9,7 @@ use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
-/// Set where this program is to print its digest and no more.
+/// Environment variable that is set if this program has to print its digest and nothing more.
 const ASKED: &str = "BERTH_PRINT_DIGEST";
 const MARK: &str = "digest of the plans: ";
 
@@ -20,7 +20,7 @@ fn mix(digest: &mut u64, text: &str) {
     }
 }
 
-/// Digest of the first plans of these worlds, and of one plan after each.
+/// Digest of the first plans of the worlds of all seeds, and of a later plan of each world.
 fn digest() -> u64 {
     let mut digest = 0xcbf2_9ce4_8422_2325;
     for seed in seeds() {
@@ -47,7 +47,7 @@ fn start(environment: &[(&str, &str)]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The digest that it prints.
+/// The digest that a process prints.
 fn found_by(process: Child) -> String {
     let output = process.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -66,7 +66,7 @@ fn plans_are_the_same_to_the_byte_in_every_process() {
     let long = "x".repeat(10_000);
     let environments =
         [&[("RUST_TEST_THREADS", "1"), ("LANG", "C")][..], &[("TZ", "Asia/Kathmandu"), ("BERTH_LONG", &long)]];
-    // All at once: they take no longer together than one after the other.
+    // The processes run at the same time, because all together they take no longer than one after the other.
     let others = environments.map(start);
     let own = own();
     for (other, environment) in others.into_iter().zip(environments) {

@@ -1,6 +1,6 @@
-//! Laws of equal requests: no workload is passed over for an equal one behind it, and a class of equals is looked at once.
+//! Laws of equal requests: no workload is passed over for an equal workload behind it, and a class of equals is tried once.
 //!
-//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
     (-spec.priority, spec.queued_at, spec.uid.as_str())
 }
 
-/// Whether two workloads request the same from the same LocalQueue.
+/// Whether two workloads request the same pod sets from the same LocalQueue, with the same preemption scope.
 fn are_equal(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
     a.local_queue == b.local_queue && a.pod_sets == b.pod_sets && a.preempts == b.preempts
 }
 
-/// The world with some workloads changed, so that they request the same as another workload of their queue.
+/// The world with some workloads changed, so that they have the same requests as another workload of their queue.
 fn with_equals(mut objects: Objects, dice: &mut Dice) -> Objects {
     let mut models = BTreeMap::new();
     for spec in objects.workloads.iter_mut().filter(|spec| is_pending(spec)) {
@@ -37,12 +37,12 @@ fn with_equals(mut objects: Objects, dice: &mut Dice) -> Objects {
     objects
 }
 
-/// A workload that waits although this plan admitted an equal one behind it.
+/// A workload that waits although this plan admitted an equal workload behind it, and the admitted workload.
 fn passed_over<'a>(objects: &'a Objects, plan: &Plan) -> Option<(&'a WorkloadSpec, &'a WorkloadSpec)> {
     let mut ahead: BTreeMap<&str, &WorkloadSpec> =
         objects.workloads.iter().filter(|spec| is_pending(spec)).map(|spec| (spec.uid.as_str(), spec)).collect();
     for admission in &plan.admissions {
-        // A workload that held quota at first is not admitted again: a plan admits only workloads that were pending.
+        // A workload that held quota at the beginning is not admitted again: a plan admits only workloads that were pending.
         let admitted = ahead.remove(&*admission.uid)?;
         let over = ahead.values().find(|other| are_equal(other, admitted) && place(other) < place(admitted));
         if let Some(over) = over {
@@ -57,12 +57,11 @@ fn workload_is_never_passed_over_for_an_equal_behind_it() {
     let mut several = 0;
     for seed in seeds() {
         let _named = Named(seed);
-        // Workloads have one pod set each. With several pod sets an admission elsewhere can make a workload fit that did not fit before, and
-        // the one behind is looked at later (docs/departures/0005-no-eviction-loops.md, the last paragraph; the plainest world is 25152 of the mixed
-        // ones).
+        // Workloads have one pod set each. With several pod sets, an admission elsewhere can make a workload fit that did not fit before, and a workload behind
+        // it is tried later (docs/departures/0005-no-eviction-loops.md, the last paragraph; the simplest example is world 25152 of the mixed worlds).
         let mut objects = with_equals(random(seed), &mut Dice::new(seed ^ 0x3c6e_f372));
-        // Possible victims depend on the preemptor: a workload of higher priority may choose a flavor whose holders another preemptor takes
-        // in the same cycle, and the one behind, which has no victims, the next flavor. Queues without equals may still reclaim.
+        // Possible victims depend on the preemptor: a workload of higher priority may choose a flavor whose holders another preemptor takes in the same cycle,
+        // while the workload behind it, which has no victims, chooses the next flavor. So only queues without equal workloads may reclaim.
         for queue in &mut objects.queues {
             let has_equals =
                 objects.workloads.iter().filter(|spec| is_pending(spec) && spec.local_queue == queue.name).count() > 1;
@@ -89,7 +88,7 @@ fn workload_is_never_passed_over_for_an_equal_behind_it() {
     assert!(cases() < 1000 || several > cases() / 50, "too tame: {several}");
 }
 
-/// The world with `copies` more workloads that are equal to the first pending one, behind it.
+/// The world with `copies` more workloads that are equal to the first pending workload and behind it in the queue.
 fn crowded(objects: &Objects, copies: u32) -> World {
     let mut objects = objects.clone();
     if let Some(model) = objects.workloads.iter().find(|spec| is_pending(spec)).cloned() {
@@ -102,17 +101,17 @@ fn crowded(objects: &Objects, copies: u32) -> World {
     objects.world()
 }
 
-/// The uid of one of the copies.
+/// The uid of the copy with the number `number`.
 fn copy_of_model(number: u32) -> String {
     format!("x{number:03}")
 }
 
-/// Number of copies that a plan starts.
+/// Number of copies that a plan admits.
 fn started(plan: &Plan) -> usize {
     plan.admissions.iter().filter(|admission| admission.uid.starts_with('x')).count()
 }
 
-/// Changes a world so that a workload without room is parked, and waiting adds no points.
+/// Changes a world so that every queue parks a workload without room, and waiting adds no points.
 fn parking(mut objects: Objects) -> Objects {
     for queue in &mut objects.queues {
         queue.strategy = Strategy::BestEffortFifo;
@@ -123,15 +122,15 @@ fn parking(mut objects: Objects) -> Objects {
     objects
 }
 
-/// Results of a plan, and the number of heads that it looked at.
+/// Results of a plan, and the number of heads that the plan tried.
 fn done(plan: &Plan) -> (&[Admission], &[Eviction], u64) {
     (plan.admissions.as_slice(), plan.evictions.as_slice(), plan.heads)
 }
 
 const COPIES: [u32; 3] = [1, 12, 24];
 
-/// Plans for one, twelve and twenty-four equal workloads, which must make no difference. Then no head is looked at until a holder ends. Returns
-/// the world with one workload before that, and whether heads were looked at after it. `None` if the one starts, or no workload waits.
+/// Plans for one, twelve and twenty-four equal workloads, which must make no difference. Until a holder ends, no head may be tried again. Returns the world
+/// with one copy before the end of the holder, and whether heads were tried after it. `None` if the one copy starts, or no workload is pending.
 fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     if !objects.workloads.iter().any(is_pending) {
         return None;
@@ -143,16 +142,16 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
         return None;
     }
     assert!(plans.iter().all(|plan| done(plan) == done(&plans[0])), "more looks for more equals: {}", told());
-    // The equals are parked as one class.
+    // The equal workloads are parked as one class.
     let parked = worlds[0].parked_with_equals(&copy_of_model(0));
     for (world, copies) in worlds.iter().zip(COPIES) {
         let is_as_first = |copy| world.parked_with_equals(&copy_of_model(copy)) == parked;
         assert!((0..copies).all(is_as_first), "{copies} equals are not parked together: {}", told());
     }
-    // Nothing changed, so no head is looked at.
+    // The world did not change, so no head is tried.
     let looks = worlds.each_mut().map(|world| world.plan(NOW, ALL).heads);
     assert_eq!(looks, [0; 3], "{}", told());
-    // The end of a holder wakes the class. Some members may start now; the others are looked at once, whatever their number.
+    // The end of a holder wakes the class. Some members may start now; the other members are tried once, whatever their number is.
     let [one, few, many] = worlds;
     let holds = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Reserved(_));
     let Some(holder) = objects.workloads.iter().find(holds) else { return Some((one, false)) };
@@ -184,7 +183,7 @@ fn equals_are_judged_once_per_change_of_capacity() {
     assert!(cases() < 1000 || (refused > cases() / 10 && again > cases() / 20), "too tame: {refused} {again}");
 }
 
-/// Whether victims are looked for on behalf of a workload, and found for no flavor.
+/// Whether a search for victims runs for a workload, and finds no victims in any flavor.
 fn finds_no_victims(world: &mut World, uid: &str, queue: &str) -> bool {
     let report = world.assign(uid, queue, AssignInput::default()).unwrap();
     let attempts = report.pod_sets.iter().flat_map(|set| &set.attempts);
@@ -192,8 +191,8 @@ fn finds_no_victims(world: &mut World, uid: &str, queue: &str) -> bool {
     best == Some(PreemptionPossibility::NoCandidates)
 }
 
-/// The first member of a class stands for it, preemptor or not: the others never come before it, and have their turn only when it has left the
-/// queue. The plan and its evictions therefore do not depend on the number of members, as long as none of them starts.
+/// The first member of a class represents the class, whether it may preempt or not: the other members never go before it, and are tried only after the first
+/// member has left the queue. The plan and its evictions therefore do not depend on the number of members, as long as none of them starts.
 #[test]
 fn equals_that_may_preempt_are_judged_once_per_change_of_capacity() {
     let (mut refused, mut again, mut busy) = (0, 0, 0);
@@ -211,7 +210,7 @@ fn equals_that_may_preempt_are_judged_once_per_change_of_capacity() {
         }
         let first = copy_of_model(0);
         if one.parked_with_equals(&first).is_none() {
-            // The first member waits for its victims, or lost against others.
+            // The first member of the class waits for its victims, or lost against other heads.
             busy += 1;
         } else if finds_no_victims(&mut one, &first, &model.local_queue) {
             refused += 1;

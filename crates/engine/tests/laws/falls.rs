@@ -1,11 +1,11 @@
-//! The law that evictions come to an end without an outside change: a potential falls with each round of evictions.
+//! Law that evictions come to an end without a change from outside: a potential falls with each round of evictions.
 //!
-//! The potential has two parts. The first part is the number of pairs of preemptor and victim without an eviction so far. Where it does not
-//! fall, all pairs of the round are known, and the second part falls: each workload is placed below the workloads that it was ever evicted
-//! for, and from the top down it counts the workloads that neither hold quota nor wait for quota to be freed. Both are bounded, so evictions
-//! end.
+//! The potential has two parts. The first part of the potential is the number of pairs of workloads without an eviction of one for the other so far. If the
+//! first part does not fall in a round, all pairs of the round are known already, and the second part falls. The second part places each workload below the
+//! workloads for which it was ever evicted, and counts, from the top down, the workloads that neither hold quota nor wait for quota to be freed. Both parts of
+//! the potential are bounded, so evictions end.
 //!
-//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const ALL: Limits = Limits { max_admissions: 1000 };
 /// Victim and preemptor.
 type Pair = (String, String);
 
-/// Depth of each workload below its preemptors, direct or through others. Fails for a circle.
+/// Depth of each workload below its preemptors, direct or through other workloads. Fails if the pairs form a circle.
 fn depths(uids: &BTreeSet<String>, pairs: &BTreeSet<Pair>) -> Result<BTreeMap<String, usize>, String> {
     let mut depths: BTreeMap<String, usize> = uids.iter().map(|uid| (uid.clone(), 0)).collect();
     for _ in 0..=uids.len() {
@@ -39,7 +39,7 @@ fn depths(uids: &BTreeSet<String>, pairs: &BTreeSet<Pair>) -> Result<BTreeMap<St
     Err(format!("a circle: {pairs:?}"))
 }
 
-/// The potential: pairs without an eviction, and, from the top down, the number of workloads at each depth without quota or a claim.
+/// The potential: the number of pairs without an eviction, and, from the top down, the number of workloads at each depth without quota or a claim.
 fn potential(
     uids: &BTreeSet<String>,
     pairs: &BTreeSet<Pair>,
@@ -52,7 +52,8 @@ fn potential(
     Ok((uids.len() * uids.len() - pairs.len(), without))
 }
 
-/// Lets a world run until there are no more evictions. Returns the rounds with evictions, and the number in which the second part fell.
+/// Lets a world run until there are no more evictions. Returns the number of rounds with evictions, and the number of rounds in which the second part of the
+/// potential fell.
 fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
     let mut world = objects.world();
     let mut specs: BTreeMap<String, WorkloadSpec> =

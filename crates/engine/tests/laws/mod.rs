@@ -1,6 +1,6 @@
-//! Laws over random worlds. They are one program, since each would take a minute on one core, and all of them share what they are made of.
+//! Laws over random worlds. The laws are modules of one program, because each law takes a minute on one core, and all laws share the code that makes worlds.
 //!
-//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 mod accounts;
 mod additions;

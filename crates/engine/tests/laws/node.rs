@@ -1,6 +1,6 @@
-//! Law of pods that get flavors of several resource groups: all of them can be of one node, and where such flavors fit the pods are admitted.
+//! Law of pods that get flavors of several resource groups: all these flavors can be of one node, and the pods are admitted if flavors of one node fit.
 //!
-//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::fixture::Scene;
 use crate::worlds::{Dice, Named, seeds};
 use berth_engine::Options;
 
-/// A flavor of a resource group: node labels, and quota.
+/// A flavor of a resource group, with its node labels and its quota.
 struct Flavor {
     labels: BTreeMap<String, u64>,
     quota: u64,
@@ -16,7 +16,7 @@ struct Flavor {
 
 const RESOURCES: [&str; 3] = ["cpu", "gpu", "memory"];
 
-/// Resource groups of one resource each.
+/// Random resource groups, each with one resource.
 fn random_groups(dice: &mut Dice) -> Vec<Vec<Flavor>> {
     let labels = |dice: &mut Dice| -> BTreeMap<String, u64> {
         let all = ["pool", "zone"].into_iter().filter(|_| dice.chance(2)).map(str::to_owned).collect::<Vec<_>>();
@@ -27,7 +27,7 @@ fn random_groups(dice: &mut Dice) -> Vec<Vec<Flavor>> {
     (0..2 + dice.below(2)).map(|_| flavors(dice)).collect()
 }
 
-/// The commands that make the world and ask for the quota of one pod.
+/// The commands that make the world and request quota for one pod.
 fn commands(groups: &[Vec<Flavor>], asked: &[u64]) -> String {
     let (mut text, mut quotas) = (String::new(), Vec::new());
     for (group, resource) in groups.iter().zip(RESOURCES) {
@@ -43,7 +43,7 @@ fn commands(groups: &[Vec<Flavor>], asked: &[u64]) -> String {
     text + &format!("queue q {}\npending q/w{requests}\nplan\n", quotas.join(" | "))
 }
 
-/// All combinations of one flavor a group.
+/// All combinations of flavors, with one flavor of each group.
 fn combinations(groups: &[Vec<Flavor>]) -> Vec<Vec<usize>> {
     groups.iter().fold(vec![vec![]], |begun, group| {
         let longer = |begun: Vec<usize>| (0..group.len()).map(move |at| [begun.clone(), vec![at]].concat());
@@ -51,7 +51,7 @@ fn combinations(groups: &[Vec<Flavor>]) -> Vec<Vec<usize>> {
     })
 }
 
-/// Whether there can be a node with the labels of all these flavors.
+/// Whether a node can have the labels of all flavors of a combination.
 fn are_of_one_node(groups: &[Vec<Flavor>], combination: &[usize]) -> bool {
     let mut node: BTreeMap<&str, u64> = BTreeMap::new();
     let labels = groups.iter().zip(combination).flat_map(|(group, at)| &group[*at].labels);

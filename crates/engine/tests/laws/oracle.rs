@@ -1,6 +1,6 @@
-//! The engine agrees with a slow, obvious scheduler on random worlds: in one cycle, and in whole plans with what comes after them.
+//! The engine agrees with the oracle, a slow and obvious scheduler, on random worlds: in single cycles, and in whole plans with the events after them.
 //!
-//! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,17 +17,17 @@ use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
-/// Number of rounds in which victims leave and all workloads are looked at again.
+/// Number of rounds in which victims leave and all workloads are tried again.
 const ROUNDS: usize = 5;
 
-/// Turns off the feature gates that are off in the world of the seed, as far as the oracle knows them.
+/// Turns off the feature gates that are off in the world of the seed, as far as the oracle knows these gates.
 fn gated(mut objects: Objects, seed: u64) -> Objects {
     let known = gates(seed);
     objects.options.gates = Gates { flavor_fungibility: true, recompute_overlap: true, park_equals: true, ..known };
     objects
 }
 
-/// Kueue to the letter: with its own gates, and nowhere another decision.
+/// A world with Kueue's decisions to the letter: with Kueue's own gates, and without departures.
 fn as_kueue(mut objects: Objects) -> Objects {
     objects.options.departures = Departures::NONE;
     objects.options.gates.prioritize_preemptors = false;
@@ -35,20 +35,20 @@ fn as_kueue(mut objects: Objects) -> Objects {
     objects
 }
 
-/// A world in which usage orders most queues, and some workloads start with fewer pods.
+/// A world in which LocalQueue usage orders most queues, and some workloads start with fewer pods.
 fn ordered(seed: u64) -> Objects {
     let objects = gated(random(seed), seed);
     by_usage(if seed.is_multiple_of(3) { shrinking(objects, seed) } else { objects }, seed)
 }
 
-/// A copy of the world without an order of workloads by usage.
+/// A copy of the world without the order of workloads by LocalQueue usage.
 fn unordered(objects: &Objects) -> Objects {
     let mut objects = objects.clone();
     objects.options.admission_fair_sharing = None;
     objects
 }
 
-/// A world, but for one with shares of amounts so large that the engine's are not exact.
+/// The world, or `None` if fair shares have amounts so large that the engine's shares are not exact.
 fn known(objects: Objects) -> Option<Objects> {
     let groups = objects.queues.iter().flat_map(|queue| &queue.groups);
     let groups = groups.chain(objects.cohorts.iter().flat_map(|cohort| &cohort.groups));
@@ -80,7 +80,8 @@ fn slow(objects: &Objects) -> Decided {
     slow::first_cycle(history(objects))
 }
 
-/// The decision of both in the first cycle in the world of a seed. If they differ, the message has the smallest such world.
+/// The decision of the first cycle in the world of a seed, by the engine and the oracle. If the two differ, the panic message has the smallest world in which
+/// they differ.
 fn agreed(objects: &Objects, seed: u64) -> Decided {
     let (fast_one, slow_one) = (fast(objects), slow(objects));
     if fast_one != slow_one {
@@ -90,7 +91,7 @@ fn agreed(objects: &Objects, seed: u64) -> Decided {
     slow_one
 }
 
-/// Compares every second world from `first`; returns the numbers of cycles that admit, preempt and leave heads.
+/// Compares engine and oracle in every second world from `first` on; returns the numbers of cycles that admit, preempt and leave heads pending.
 fn part(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
@@ -105,7 +106,7 @@ fn part(first: u64, count: u64) -> [u64; 3] {
     seen
 }
 
-/// Runs two halves of the cases side by side and adds up what they counted.
+/// Runs two halves of the cases side by side and adds their counts.
 fn halves<const N: usize>(count: u64, part: fn(u64, u64) -> [u64; N]) -> [u64; N] {
     let first = worlds::seeds().start;
     let parts: Vec<_> = (0..2).map(|index| std::thread::spawn(move || part(first + index, count - index))).collect();
@@ -126,8 +127,8 @@ fn single_cycle_equals_that_of_the_oracle() {
     assert!(count < 1000 || seen.iter().all(|seen| *seen > count / 50), "too tame: {seen:?}");
 }
 
-/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns the number of cycles in which usage changes
-/// the heads, and the number in which it changes only their victims.
+/// Compares engine and oracle in every second world from `first` on, in turn with Kueue's decisions and with Berth's. Returns the number of cycles in which
+/// LocalQueue usage changes the heads, and the number of cycles in which it changes only the victims of the heads.
 fn part_by_usage(first: u64, count: u64) -> [u64; 2] {
     let mut seen = [0; 2];
     for seed in (first..first + count).step_by(2) {
@@ -142,7 +143,7 @@ fn part_by_usage(first: u64, count: u64) -> [u64; 2] {
     seen
 }
 
-/// LocalQueue usage decides about the head of a queue, and about its victims among several candidates.
+/// LocalQueue usage decides about the head of a queue, and about the head's victims among several candidates.
 #[test]
 fn single_cycle_by_usage_equals_that_of_the_oracle() {
     let count = u64::from(cases());
@@ -152,7 +153,7 @@ fn single_cycle_by_usage_equals_that_of_the_oracle() {
     assert!(count < 50_000 || victims > count / 2000, "too tame: {victims} cycles with other victims");
 }
 
-/// Results of a plan in one tree: admissions and preemptions in their order, and the reasons of the other heads.
+/// Results of a plan in one cohort tree: admissions and preemptions in their order, and the reasons of the other heads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Story {
     admitted: Vec<(String, Start)>,
@@ -160,14 +161,14 @@ struct Story {
     waiting: BTreeMap<String, PendingReason>,
 }
 
-/// Results by tree, without trees in which nothing happens.
+/// Results by cohort tree, without trees in which nothing happens.
 type Stories = BTreeMap<Node, Story>;
 
 fn root(objects: &Objects, queue: &str) -> Node {
     slow::books(&objects.cohorts, &objects.queues, &[]).line(&Node::Queue(queue.to_owned())).pop().unwrap()
 }
 
-/// Whether reasons are compared: not with several resource groups, because the order of their reasons may differ.
+/// Whether reasons are compared: with several resource groups they are not, because the order of their reasons may differ.
 fn tells_reasons(objects: &Objects) -> bool {
     objects.queues.iter().all(|queue| queue.groups.len() == 1)
 }
@@ -232,17 +233,17 @@ fn slow_story(objects: &Objects, steps: BTreeMap<Node, Vec<Step>>) -> Stories {
     stories
 }
 
-/// Counts of the comparison of a world.
+/// Counts of the comparison of engine and oracle in a world.
 #[derive(Default)]
 struct Compared {
     plans: u64,
     admit: u64,
     preempt: u64,
-    /// Steps of the longest plan.
+    /// Number of steps of the longest plan.
     longest: usize,
-    /// Workloads that started with fewer pods than requested.
+    /// Number of workloads that started with fewer pods than requested.
     reduced: u64,
-    /// Reduced workloads that had victims before.
+    /// Number of workloads that started with fewer pods and had victims before.
     after_victims: u64,
 }
 
@@ -251,7 +252,7 @@ fn is_reduced(objects: &Objects, admission: &Admission) -> bool {
     admission.pod_sets.iter().zip(&spec.pod_sets).any(|(given, set)| given.count < set.count)
 }
 
-/// Runs a world in both ways, victims leaving for good after each plan.
+/// Runs a world with the engine and with the oracle; victims leave for good after each plan.
 fn compare(objects: &Objects) -> Result<Compared, String> {
     let mut world = objects.world();
     let mut history = history(objects);
@@ -283,7 +284,7 @@ fn compare(objects: &Objects) -> Result<Compared, String> {
     Ok(seen)
 }
 
-/// The counts of [`compare`] in the world of a seed. If the ways differ, the message has the smallest such world.
+/// The counts of [`compare`] in the world of a seed. If engine and oracle differ, the panic message has the smallest world in which they differ.
 fn compared(objects: &Objects, seed: u64) -> Compared {
     compare(objects).unwrap_or_else(|_| {
         let small = objects.clone().shrink(|objects| compare(objects).is_err());
@@ -291,13 +292,14 @@ fn compared(objects: &Objects, seed: u64) -> Compared {
     })
 }
 
-/// The engine's first plan.
+/// The results of the engine's first plan.
 fn told(objects: &Objects) -> Stories {
     fast_story(objects, &objects.world().plan(NOW, ALL))
 }
 
-/// Compares every second world from `first`, all of them as Kueue decides and as Berth does. Returns the number of plans, the numbers that
-/// admitted and preempted, the number of worlds with a plan of more than two steps, and the number in which the two ways differ.
+/// Compares engine and oracle in every second world from `first` on, in each world with Kueue's decisions and with Berth's. Returns the number of plans, the
+/// numbers of plans that admitted and preempted, the number of worlds with a plan of more than two steps, and the number of worlds in which Berth's plan
+/// differs from Kueue's.
 fn whole(first: u64, count: u64) -> [u64; 5] {
     let mut seen = [0; 5];
     for seed in (first..first + count).step_by(2) {
@@ -314,8 +316,8 @@ fn whole(first: u64, count: u64) -> [u64; 5] {
     seen
 }
 
-/// A plan walks several heads per queue, and equals once. The oracle runs Kueue's cycles one after another, looks at one head per queue in
-/// each, and keeps only the state that Kueue keeps.
+/// A plan of the engine tries several heads of each queue, and equal workloads once. The oracle runs Kueue's cycles one after another, tries one head of each
+/// queue in each cycle, and keeps only the state that Kueue keeps.
 #[test]
 fn plan_equals_cycles_of_the_oracle_in_sequence() {
     let count = u64::from(cases());
@@ -327,8 +329,8 @@ fn plan_equals_cycles_of_the_oracle_in_sequence() {
     assert!(count < 1000 || differ > count / 200, "too tame: {differ} worlds in which Berth departs from Kueue");
 }
 
-/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns the number of plans that preempted, the
-/// number of worlds with a plan of more than two steps, and the number of these in which usage changes the first plan.
+/// Compares engine and oracle in every second world from `first` on, in turn with Kueue's decisions and with Berth's. Returns the number of plans that
+/// preempted, the number of worlds with a plan of more than two steps, and the number of such worlds in which LocalQueue usage changes the first plan.
 fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
@@ -355,8 +357,8 @@ fn plan_by_usage_equals_cycles_of_the_oracle_in_sequence() {
     assert!(count < 1000 || changed > count / 100, "too tame: {changed} plans that usage changes");
 }
 
-/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns the number of plans that preempted, the
-/// number of workloads that started with fewer pods than requested, and the number of these with victims.
+/// Compares engine and oracle in every second world from `first` on, in turn with Kueue's decisions and with Berth's. Returns the number of plans that
+/// preempted, the number of workloads that started with fewer pods than requested, and the number of such workloads that had victims.
 fn reduced(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
@@ -369,7 +371,7 @@ fn reduced(first: u64, count: u64) -> [u64; 3] {
     seen
 }
 
-/// A workload starts, or preempts, in the size that the oracle finds by trying the accepted sizes itself.
+/// A workload starts, or preempts, in the size that the oracle finds by its own search over the accepted sizes.
 #[test]
 fn plan_reduces_same_workloads_as_the_oracle() {
     let count = u64::from(cases());

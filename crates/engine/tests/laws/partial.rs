@@ -1,7 +1,7 @@
-//! Laws of partial admission: a workload starts in a size that finds room, if need be with victims, and the next larger size finds none. Each
-//! size is tried by itself, on a copy of the world in which the workload has that size and no minimum.
+//! Laws of partial admission: a workload starts in a size that fits, if need be with victims, and the next larger size does not fit. Each size is tried alone,
+//! on a copy of the world in which the workload has this size and no minimum.
 //!
-//! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// Outcome of the first cycle for the only pending workload.
+/// Outcome of the first cycle for the only pending workload of a world.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     given: Option<Vec<PodSetAssignment>>,
@@ -35,7 +35,7 @@ fn outcome(objects: &Objects) -> Outcome {
     }
 }
 
-/// The sizes from the full one down to the minimum, in common steps as in Kueue.
+/// The sizes of a workload from the full size down to the minimum, in common steps as in Kueue.
 fn sizes(spec: &WorkloadSpec) -> Vec<Vec<i64>> {
     let deltas: Vec<i64> = spec.pod_sets.iter().map(|set| set.count - set.min_count.unwrap_or(set.count)).collect();
     let whole: i64 = deltas.iter().sum();
@@ -48,7 +48,7 @@ fn sizes(spec: &WorkloadSpec) -> Vec<Vec<i64>> {
     sizes
 }
 
-/// Outcome for a workload in one size.
+/// Outcome of the first cycle for a workload in one size.
 fn in_size(objects: &Objects, uid: &str, size: &[i64]) -> Outcome {
     let mut objects = objects.clone();
     for (set, count) in objects.workload(uid).pod_sets.iter_mut().zip(size) {
@@ -57,7 +57,7 @@ fn in_size(objects: &Objects, uid: &str, size: &[i64]) -> Outcome {
     outcome(&objects)
 }
 
-/// Judges the outcome of a workload. Counts outcomes in reduced size, and the ones among them that preempt.
+/// Judges the outcome of a workload. Counts outcomes in reduced size, and outcomes in reduced size that preempt.
 fn judge(objects: &Objects, uid: &str) -> Result<[u32; 2], String> {
     let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let mut objects = objects.clone();
@@ -83,7 +83,7 @@ fn judge(objects: &Objects, uid: &str) -> Result<[u32; 2], String> {
     if larger.is_none() { Ok([0; 2]) } else { fault("it waits, and its minimum finds room", &larger) }
 }
 
-/// A wide world in which many preempt, with policies that bound that in every third queue.
+/// A wide world in which many workloads preempt, and in which the policies of every third queue bound preemption.
 fn world(seed: u64) -> Objects {
     let mut objects = wide(seed);
     let mut dice = Dice::new(seed ^ 0x9b05_688c);
@@ -95,7 +95,7 @@ fn world(seed: u64) -> Objects {
     }
     for spec in &mut objects.workloads {
         match &mut spec.state {
-            // An evicted holder would be waited for without an eviction in the plan.
+            // The pending workload would wait for an evicted holder without an eviction in the plan, so no holder is evicted at the beginning.
             WorkloadState::Reserved(held) => held.evicted = false,
             WorkloadState::Pending { .. } => {
                 for set in &mut spec.pod_sets {

@@ -1,8 +1,7 @@
-//! Laws of quota (Q1 to Q5 and Q7 below) over wide worlds: three levels of cohorts with limits, amounts up to the end of `i64`, several pod
-//! sets and resources. Queues and cohorts move and change while workloads hold quota. All figures of the engine are compared with a ledger
-//! counted from the objects.
+//! Laws of quota (Q1 to Q5 and Q7) over wide worlds: three levels of cohorts with limits, amounts up to the end of `i64`, several pod sets and resources.
+//! Queues and cohorts move and change while workloads hold quota. All figures of the engine are compared with a ledger that is counted from the objects.
 //!
-//! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// Q3 and Q4: every figure of the world is exactly the one counted from the objects.
+/// Laws Q3 and Q4: every figure of the world is exactly the figure that is counted from the objects.
 fn compared(objects: &Objects, world: &World) -> Result<Ledger, String> {
     let faults = check(world);
     if !faults.is_empty() {
@@ -49,7 +48,7 @@ fn compared(objects: &Objects, world: &World) -> Result<Ledger, String> {
     Ok(ledger)
 }
 
-/// Compares the figures for the status of a queue.
+/// Compares the figures for the status of a queue with the ledger.
 fn statuses(objects: &Objects, world: &World, ledger: &Ledger, name: &str) -> Result<(), String> {
     let figures = world.figures(name).ok_or_else(|| format!("no figures of {name}"))?;
     let local = world.local_queue_figures("default", name).ok_or_else(|| format!("no figures of local {name}"))?;
@@ -73,7 +72,7 @@ fn statuses(objects: &Objects, world: &World, ledger: &Ledger, name: &str) -> Re
     Ok(())
 }
 
-/// The next larger counts on the way from `minCount` to full size; `None` at full size.
+/// The next larger counts of pods on the way from `minCount` to full size; `None` at full size.
 fn larger(spec: &WorkloadSpec, given: &[PodSetAssignment]) -> Result<Option<Vec<i64>>, String> {
     let deltas: Vec<i64> = spec.pod_sets.iter().map(|set| set.count - set.min_count.unwrap_or(set.count)).collect();
     let whole: i64 = deltas.iter().sum();
@@ -87,8 +86,8 @@ fn larger(spec: &WorkloadSpec, given: &[PodSetAssignment]) -> Result<Option<Vec<
     Ok((step > 0).then(|| counts(step - 1)))
 }
 
-/// Q7: an admitted workload has all its pod sets in one assignment: their full requests, in flavors of its queue, one flavor per pod set and
-/// resource group, no pod set below its minimum and all reduced alike.
+/// Law Q7: an admitted workload has all its pod sets in one assignment. The pod sets have their full requests, in flavors of the workload's queue, with one
+/// flavor for each pod set and resource group; no pod set is below its minimum, and all pod sets are reduced by common steps.
 fn whole(objects: &Objects, plan: &Plan) -> Result<u64, String> {
     let mut reduced = 0;
     for admission in &plan.admissions {
@@ -133,16 +132,16 @@ fn whole(objects: &Objects, plan: &Plan) -> Result<u64, String> {
     Ok(reduced)
 }
 
-/// Counts of a walk.
+/// Counts of a walk through plans and edits.
 #[derive(Default)]
 struct Seen {
     admissions: u64,
     evictions: u64,
-    /// Nodes over their quota when a plan was made.
+    /// Number of nodes over their quota when a plan was made.
     debts: u64,
 }
 
-/// Two plans, each followed by its outcome and an edit.
+/// Makes two plans, each followed by its outcome and an edit.
 fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
     let mut world = objects.world();
     let mut dice = Dice::new(seed ^ 0x3c6e_f372);
@@ -152,7 +151,7 @@ fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
         let plan = world.plan(NOW, Limits { max_admissions: dice.pick(&[1, 3, 1000]) });
         whole(&objects, &plan)?;
         objects = objects.after(&plan, NOW);
-        // Q1, Q2 and Q5: no node comes to be over its quota, and a node that was gets nothing more.
+        // Laws Q1, Q2 and Q5: no node comes to be over its quota, and a node that was over its quota gets no more usage.
         let after = compared(&objects, &world)?.debts();
         let fed = after.iter().find(|(cell, debt)| **debt > before.get(*cell).copied().unwrap_or(0));
         if let Some((cell, debt)) = fed {
@@ -168,12 +167,12 @@ fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
     for spec in std::mem::take(&mut objects.workloads) {
         world.apply(Delta::RemoveWorkload(spec.uid)).unwrap();
     }
-    // With no workloads each figure is exactly zero.
+    // Without workloads each figure is exactly zero.
     compared(&objects, &world)?;
     Ok(seen)
 }
 
-/// Outcome of a plan: admissions are confirmed, forgotten or still in flight, and victims leave or take their time.
+/// Applies the outcome of a plan: admissions are confirmed, forgotten or not confirmed yet, and victims leave or still hold their quota.
 fn follow(dice: &mut Dice, objects: &mut Objects, world: &mut World, plan: &Plan) {
     let is_new = |uid: &str| plan.admissions.iter().any(|admission| *admission.uid == *uid);
     let mut stay = Vec::new();
@@ -203,11 +202,11 @@ fn follow(dice: &mut Dice, objects: &mut Objects, world: &mut World, plan: &Plan
     objects.workloads = stay;
 }
 
-/// An administrator's edit: another parent, another quota, a queue stopped or running again.
+/// An administrator's edit: another parent, another quota, or a queue that is stopped or runs again.
 fn change(dice: &mut Dice, wide: &Wide, objects: &mut Objects, world: &mut World) {
     let (queues, cohorts) = (objects.queues.len() as u64, objects.cohorts.len() as u64);
     let (queue, cohort) = (dice.below(queues) as usize, dice.below(cohorts) as usize);
-    // The parent is a cohort before it in the list, so that there is no circle.
+    // The new parent is a cohort that is earlier in the list, so that there is no circle.
     let above = dice.below(cohort as u64 + 1) as usize;
     let names: Vec<String> = objects.cohorts.iter().map(|cohort| cohort.name.clone()).collect();
     match dice.below(5) {
@@ -250,8 +249,8 @@ fn quota_holds_and_figures_are_exact_at_any_depth() {
     assert!(cases() < 1000 || (admissions > least && evictions > least && debts > least), "too tame");
 }
 
-/// One cycle: an admission is complete, and a reduced one has no room for the next larger size, if there is only one way to give it (one
-/// flavor in each group).
+/// Judges the first cycle: an admission is complete, and for an admission in reduced size the next larger size does not fit. The size is judged only if there
+/// is one way to assign it (one flavor in each group).
 fn first_cycle(objects: &Objects) -> Result<u64, String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let reduced = whole(objects, &plan)?;
@@ -300,7 +299,7 @@ fn workload_holds_quota_for_all_pod_sets_or_none() {
     assert!(cases() < 1000 || reduced > u64::from(cases()) / 100, "too tame: {reduced}");
 }
 
-/// The ledger itself, against figures worked out by hand.
+/// The ledger itself is tested against figures that were worked out by hand.
 #[test]
 fn ledger_with_limits_at_three_levels_matches_hand_computed_figures() {
     let groups = |nominal: i64, borrowing_limit: Option<i64>, lending_limit: Option<i64>| {
@@ -328,15 +327,15 @@ fn ledger_with_limits_at_three_levels_matches_hand_computed_figures() {
     objects.workloads.push(spec);
     let ledger = Ledger::of(&objects);
     let a = ledger.queue("a", "f0", "cpu");
-    // Its own 2 are in use, and 1 of y's 4; y keeps 3 to itself, lends 1 and may borrow 3: 2 and 1 + 3 are left.
+    // Queue `a` uses its own 2 and 1 of the 4 of cohort `y`. Cohort `y` keeps 3 to itself, lends 1 and may borrow 3, so that 2 and 1 + 3 are left.
     assert_eq!((a.usage, a.room, a.most), (3, 6, 9));
     assert_eq!(ledger.queue("b", "f0", "cpu").room, 6);
     assert_eq!(compared(&objects, &objects.world()).map(|ledger| ledger.debts()), Ok(BTreeMap::new()));
-    // Queue a borrows more than it may.
+    // Queue `a` now borrows more than it may.
     objects.queues[0].groups = groups(2, Some(0), Some(0));
     let debt = (((true, "a".to_owned()), ("f0".to_owned(), "cpu".to_owned())), 1);
     assert_eq!(compared(&objects, &objects.world()).map(|ledger| ledger.debts()), Ok(BTreeMap::from([debt])));
-    // An unlimited quota is never exceeded, however much is in use.
+    // An unlimited quota is never exceeded, however much of it is in use.
     objects.queues[0].groups = groups(i64::MAX, Some(0), Some(0));
     assert_eq!(Ledger::of(&objects).queue("a", "f0", "cpu").room, UNLIMITED);
     assert!(Ledger::of(&objects).debts().is_empty());

@@ -1,7 +1,7 @@
-//! Laws over random worlds: effects of a plan on quota and workloads, an end to evictions, and changes of the input that must not matter.
-//! `quota.rs` has the detailed laws of quota, and `victims.rs` those of preemption.
+//! Laws over random worlds: effects of a plan on quota and workloads, an end of evictions, and changes of the input that must not matter. The file `quota.rs`
+//! has the detailed laws of quota, and `victims.rs` the laws of preemption.
 //!
-//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// The root of the tree of a queue.
+/// Name of the root of a queue's cohort tree.
 fn root(objects: &Objects, queue: &str) -> String {
     let Some(mut at) = objects.queues.iter().find(|known| known.name == queue).and_then(|known| known.cohort.as_ref())
     else {
@@ -28,10 +28,11 @@ fn root(objects: &Objects, queue: &str) -> String {
     at.clone()
 }
 
-/// Steps by tree and kind.
+/// Steps of a plan by cohort tree and kind.
 type Story = BTreeMap<(String, &'static str), Vec<String>>;
 
-/// Steps of a plan in each tree, in their order: admissions, evictions, and reasons to wait, which have no order. Names are mapped.
+/// Steps of a plan in each cohort tree, in their order: admissions, evictions, and reasons to wait, which have no order. The function `name` maps the names of
+/// objects.
 fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story {
     let mut story = Story::new();
     let mut tell = |uid: &str, what: &'static str, text: String| {
@@ -58,7 +59,7 @@ fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story
     story
 }
 
-/// Q7: all pod sets, each with its full request, none below its minimum.
+/// Law Q7: an admission has all pod sets, each with its full request, and no pod set below its minimum.
 fn is_whole(admission: &Admission, spec: &WorkloadSpec) -> bool {
     let mut sets = admission.pod_sets.iter().zip(&spec.pod_sets);
     admission.pod_sets.len() == spec.pod_sets.len()
@@ -75,7 +76,7 @@ fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
     (-spec.priority, spec.queued_at, spec.uid.as_str())
 }
 
-/// V2: in a strict queue no workload is admitted before one that is ahead of it.
+/// Law V2: in a strict queue no workload is admitted before a workload that is ahead of it.
 fn passed_over<'a>(
     objects: &Objects,
     specs: &'a BTreeMap<String, WorkloadSpec>,
@@ -92,7 +93,7 @@ fn passed_over<'a>(
     specs.values().filter(waits).find(|spec| place(spec) < place(admitted))
 }
 
-/// Lets a world run: victims leave and queue again, until nothing moves. Returns the rounds with evictions.
+/// Lets a world run: victims leave and wait for quota again, until no plan evicts any more. Returns the number of rounds with evictions.
 fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
     let mut specs: BTreeMap<String, WorkloadSpec> =
         objects.workloads.iter().map(|spec| (spec.uid.clone(), spec.clone())).collect();
@@ -182,7 +183,7 @@ fn plan_puts_no_cluster_queue_over_its_quota() {
         let plan = world.plan(NOW, ALL);
         let fresh: Vec<String> = world.over_quota().into_iter().filter(|fault| !before.contains(fault)).collect();
         assert!(fresh.is_empty(), "seed {seed}: {fresh:?}\n{}{plan:?}", objects.describe());
-        // The same figures, counted from the objects.
+        // The engine's figures are compared with figures that are counted from the objects.
         let mut after = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
         for admission in &plan.admissions {
             let given = &admission.pod_sets[0];
@@ -208,7 +209,7 @@ fn plan_puts_no_cluster_queue_over_its_quota() {
     }
 }
 
-/// Bounds of preemption, of which most queues set some.
+/// Random bounds of preemption; most queues get at least one bound.
 fn random_guard(dice: &mut Dice) -> PreemptionGuard {
     PreemptionGuard {
         min_priority_difference: dice.pick(&[0, 0, 1, 2]),
@@ -246,7 +247,7 @@ fn evictions_stay_within_bounds_of_queue_policies() {
                 let difference = preemptor.priority - victim.priority;
                 let least = i64::from(guard.min_priority_difference);
                 assert!(least <= 0 || difference >= least, "too near: {}", told());
-                // A victim that was pending got its quota in this very plan.
+                // A victim that was pending got its quota in this same plan.
                 let at = match &victim.state {
                     WorkloadState::Reserved(held) => held.at,
                     WorkloadState::Pending { .. } => NOW,
@@ -255,7 +256,7 @@ fn evictions_stay_within_bounds_of_queue_policies() {
                 let protected = theirs.protected_ms > 0 && at.0 + theirs.protected_ms > NOW.0;
                 assert!(!protected, "protected: {}", told());
             }
-            // One flavor and one preemptor leave no doubt about the contested cells.
+            // With one flavor and one preemptor there is no doubt about the contested cells.
             let alone = plan.admissions.is_empty() && plan.evictions.iter().all(|e| e.preemptor == preemptor.uid);
             let flavors = objects.queues.iter().flat_map(|queue| &queue.groups).map(|group| group.flavors.len()).max();
             let Some(percent) = guard.max_evicted_percent.filter(|_| alone && flavors == Some(1)) else { continue };
@@ -331,8 +332,8 @@ fn scaled(objects: &Objects) -> Objects {
     objects
 }
 
-/// Whether no sum of amounts comes near the end of their range when all are scaled. Unlimited amounts are not scaled, so shares of them would
-/// change.
+/// Whether no sum of amounts comes near the end of their range when all amounts are scaled. Unlimited amounts are not scaled, so fair shares of unlimited
+/// amounts would change.
 fn is_scalable(objects: &Objects) -> bool {
     let queues = objects.queues.iter().flat_map(|queue| &queue.groups);
     let groups = queues.chain(objects.cohorts.iter().flat_map(|cohort| &cohort.groups));
@@ -386,19 +387,19 @@ fn plan_is_unchanged_by_order_names_scale_and_unrelated_objects() {
     }
 }
 
-/// Cycles in one call and one by one give the same plan. `oracle.rs` compares them with Kueue's cycles.
+/// Cycles in one call and cycles one by one give the same plan. The file `oracle.rs` compares the cycles with Kueue's.
 #[test]
 fn plan_equals_its_cycles_made_one_by_one() {
     let mut long = 0;
     for seed in seeds() {
         let _named = Named(seed);
         let mut objects = mixed(seed);
-        // A class stands aside for the rest of one plan, which single cycles do not have.
+        // A class of equals stands aside for the rest of one plan, and single cycles have no rest of a plan.
         objects.options.departures.stand_aside = false;
         let plan = objects.world().plan(NOW, ALL);
         let (mut world, mut quiet) = (objects.world(), 0);
         let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
-        // A cycle may only continue a scan of flavors, without an admission or eviction, and many such cycles may follow each other.
+        // A cycle may only continue a scan of flavors, without an admission or eviction, and many cycles of this kind may follow each other.
         while quiet < 600 {
             let step = world.plan_cycles(NOW, ALL, 1);
             quiet = if step.admissions.is_empty() && step.evictions.is_empty() { quiet + 1 } else { 0 };
@@ -412,7 +413,7 @@ fn plan_equals_its_cycles_made_one_by_one() {
     assert!(cases() < 1000 || long > cases() / 50, "too tame: {long} long sequences");
 }
 
-/// In a queue without strict order in which no workload waits for victims, every workload or an equal one is looked at.
+/// In a queue without strict order in which no workload waits for victims, every workload is tried, or a workload equal to it.
 #[test]
 fn best_effort_queue_gives_every_workload_or_equal_a_turn() {
     let mut seen = 0;
@@ -458,11 +459,11 @@ fn raised_quota_takes_no_admission_away() {
             queue.cohort = None;
             queue.preemption = Preemption::default();
             queue.strategy = Strategy::StrictFifo;
-            // A second flavor would let the first workload take another way.
+            // With a second flavor, more quota could let the first workload take another flavor.
             queue.groups.iter_mut().for_each(|group| group.flavors.truncate(1));
         }
         for set in objects.workloads.iter_mut().flat_map(|spec| &mut spec.pod_sets) {
-            // With more quota it would take more pods.
+            // With more quota a workload with `minCount` would take more pods.
             set.min_count = None;
         }
         let before = objects.world().plan(NOW, ALL);

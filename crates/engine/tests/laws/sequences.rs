@@ -1,6 +1,6 @@
-//! Laws over random worlds and random sequences of deltas and plans, each tried on the sequences of the seeds of `worlds`.
+//! Laws over random worlds and random sequences of deltas and plans; each law is tried on the sequences of the seeds of `worlds`.
 //!
-//! A failure names its seed and shows the fewest steps that fail; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the fewest steps that fail; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use crate::worlds::seeds;
 use berth_engine::Strategy;
@@ -21,10 +21,10 @@ enum Step {
         lend: Option<u8>,
         policy: u8,
         strict: bool,
-        /// Memory has other flavors than cpu.
+        /// True if memory has other flavors than cpu.
         split: bool,
     },
-    /// A LocalQueue leads to another ClusterQueue from now on.
+    /// A LocalQueue names another ClusterQueue from now on.
     Lead {
         name: usize,
         queue: usize,
@@ -42,7 +42,7 @@ enum Step {
         memory: u8,
         priority: u8,
         min: bool,
-        /// A second pod set of one pod with the same request.
+        /// True if the workload has a second pod set of one pod with the same request.
         second: bool,
     },
     /// A change of a workload's priority.
@@ -57,13 +57,13 @@ enum Step {
         name: usize,
         present: bool,
     },
-    /// A larger replacement slice.
+    /// A larger slice replaces a workload.
     Slice {
         id: u8,
         of: u8,
         more: u8,
     },
-    /// A planned admission is confirmed, with surplus pods.
+    /// A planned admission is confirmed, and the workload has surplus pods.
     Confirm {
         id: u8,
         surplus: u8,
@@ -123,7 +123,7 @@ fn name_of(names: &[&str], index: usize) -> Option<String> {
     names.get(index).map(|n| (*n).to_owned())
 }
 
-/// State of an observer of the plans, as control would have it.
+/// State that an observer of the plans keeps, as control would keep it.
 #[derive(Default)]
 struct Observer {
     specs: std::collections::BTreeMap<String, WorkloadSpec>,
@@ -257,7 +257,7 @@ impl Observer {
             Step::Confirm { id, surplus, step } => {
                 let uid = format!("w{id}");
                 let (Some(spec), Some(given)) = (self.specs.get_mut(&uid), self.given.get(&uid)) else { return false };
-                // The surplus is at most the number of given pods, which may be less than requested.
+                // The number of surplus pods is at most the number of given pods, which may be less than requested.
                 let pods = i64::from(surplus).min(given.pod_sets[0].count);
                 spec.state = WorkloadState::Reserved(Reservation {
                     cluster_queue: given.cluster_queue.to_string(),
@@ -358,7 +358,7 @@ fn holds(law: impl Fn(Vec<Step>) -> Result<(), TestCaseError>) {
     }
 }
 
-/// Accounting that is kept per change equals recomputed accounting, and a plan never takes more quota than there is.
+/// Accounting that is updated with each change equals recomputed accounting, and a plan never takes more quota than there is.
 #[test]
 fn accounting_is_exact_and_plans_keep_within_quota() {
     holds(|steps| {
@@ -370,7 +370,7 @@ fn accounting_is_exact_and_plans_keep_within_quota() {
     });
 }
 
-/// Nothing parked would fit unless something woke it.
+/// A parked workload that would fit is always woken, so a sweep after a plan finds none.
 #[test]
 fn sweep_after_plan_finds_no_parked_workload_that_fits() {
     holds(|steps| {
@@ -416,7 +416,7 @@ fn workload_pending_after_a_plan_does_not_fit() {
     });
 }
 
-/// A plan after a plan has nothing left to do, and the same deltas give the same plans.
+/// A plan directly after a plan neither admits nor evicts, and the same deltas give the same plans.
 #[test]
 fn plans_are_complete_and_deterministic() {
     holds(|steps| {

@@ -1,7 +1,7 @@
-//! Laws of preemption (V3): victims are permitted by the reported right, the rules hold for the final set, no victim can be dropped from it,
-//! among equals the ones with the least lost work leave, and freed quota is kept for the preemptor.
+//! Laws of preemption (V3): the reported right permits each victim, the rules hold for the final set of victims, no victim can be dropped from the set, among
+//! equal workloads the ones that lose the least work are preempted, and freed quota is kept for the preemptor.
 //!
-//! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+//! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// The request of a workload in its assigned flavors: the cells that lack quota, and all usage. `None` when it needs no preemption, or its
-/// request is beyond the range of amounts.
+/// The request of a workload in its assigned flavors: the cells that lack quota, and all usage. `None` if the workload needs no preemption, or its request is
+/// beyond the range of amounts.
 fn wanted(report: &AssignmentReport) -> Option<(Vec<Fr>, Amounts)> {
     let (mut needs, mut usage) = (BTreeSet::new(), Amounts::new());
     for set in &report.pod_sets {
@@ -33,7 +33,7 @@ fn wanted(report: &AssignmentReport) -> Option<(Vec<Fr>, Amounts)> {
     (report.mode == Mode::Preempt && can_be_told).then(|| (needs.into_iter().collect(), usage))
 }
 
-/// The preemption policy of a workload within its queue's policy.
+/// The preemption policy of a workload: its queue's policy, narrowed to the workload's preemption scope.
 fn narrowed(policy: PreemptionPolicy, preempts: Preempts) -> PreemptionPolicy {
     match preempts {
         Preempts::Nobody => PreemptionPolicy::Never,
@@ -42,7 +42,7 @@ fn narrowed(policy: PreemptionPolicy, preempts: Preempts) -> PreemptionPolicy {
     }
 }
 
-/// Pairs of holders that differ only in the work they would lose: the one that loses less, and the one that loses more.
+/// Pairs of holders that differ only in the work that they would lose: the holder that loses less, and the holder that loses more.
 fn pairs_of_equals<'a>(
     books: &'a Books,
     plea: &'a Plea<'_>,
@@ -62,7 +62,7 @@ fn pairs_of_equals<'a>(
     })
 }
 
-/// Judges the victims that are found for one workload.
+/// Judges the victims that a search finds for one workload.
 fn judge(
     objects: &Objects,
     books: &Books,
@@ -137,8 +137,8 @@ fn judge(
     (!is_lean).then(|| "they are too few or too many".to_owned())
 }
 
-/// Looks for victims for every pending workload; returns the number of sets, of sets with several victims, and of sets with one of several
-/// equals.
+/// Searches victims for every pending workload. Returns the number of sets of victims, of sets with several victims, and of sets with a victim that was chosen
+/// among equal workloads.
 fn searched(objects: &Objects) -> Result<[u32; 3], String> {
     let mut sets = [0; 3];
     let mut world = objects.world();
@@ -184,12 +184,12 @@ fn victims_are_permitted_and_none_can_be_dropped() {
         sets[0], sets[1], sets[2]
     );
     assert!(cases() < 1000 || (sets[0] > cases() / 50 && sets[1] > cases() / 1000), "too tame: {sets:?}");
-    // Equals are rare.
+    // Equal holders are rare in these worlds.
     assert!(cases() < 50_000 || sets[2] > 0, "too tame: {sets:?}");
 }
 
-/// Lets the victims of the only preemptor of a plan leave, all at once or one by one, in any order. Returns their number, 0 where the
-/// preemptor of a victim is not certain.
+/// Lets the victims of the only preemptor of a plan leave, all at once or one by one, in any order. Returns the number of victims, or 0 if the preemptor of a
+/// victim is not certain.
 fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String> {
     let mut world = objects.world();
     for spec in &objects.workloads {
@@ -200,7 +200,8 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
     let plan = world.plan(NOW, ALL);
     let preemptors: BTreeSet<&String> = plan.evictions.iter().map(|eviction| &eviction.preemptor).collect();
     let (Some(preemptor), 1) = (preemptors.first().map(|uid| (*uid).clone()), preemptors.len()) else { return Ok(0) };
-    // A later cycle of the same plan may have given its quota away lawfully: then it waits for no victims any more.
+    // A later cycle of the same plan may have given the preemptor's quota to another workload, which is allowed; in this case the preemptor waits for no
+    // victims any more.
     let waits = |told: &Verdict| *told.uid == *preemptor && told.reason == PendingReason::WaitingForPreemptedWorkloads;
     if !plan.verdicts.iter().any(waits) {
         return Ok(0);
@@ -220,8 +221,8 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
             return Ok(victims.len());
         }
         if !next.evictions.is_empty() {
-            // Other workloads began to preempt, and free quota is decided among them; or the preemptor, which was to start in reduced size,
-            // goes on for its full size.
+            // Either other workloads began to preempt, and free quota is decided among them; or the preemptor, which was to start in reduced size, goes on to
+            // preempt for its full size.
             return Ok(0);
         }
     }
@@ -250,7 +251,7 @@ fn quota_freed_bit_by_bit_is_kept_for_the_preemptor() {
     kept(true);
 }
 
-/// Holders with surplus pods, a pending workload beside them, and policies that bound preemption.
+/// A world of holders with surplus pods and pending workloads, in which policies bound preemption.
 fn elastic(seed: u64) -> Objects {
     let mut objects = mixed(seed);
     let mut dice = Dice::new(seed ^ 0x510e_527f);
@@ -261,7 +262,7 @@ fn elastic(seed: u64) -> Objects {
         }
     }
     for spec in &mut objects.workloads {
-        // In reduced size its request might be less than the one computed here.
+        // In reduced size a workload's request might be less than the request that is computed here.
         spec.pod_sets.iter_mut().for_each(|set| set.min_count = None);
         let WorkloadState::Reserved(held) = &mut spec.state else { continue };
         held.evicted = false;
@@ -285,7 +286,7 @@ fn surplus(spec: &WorkloadSpec) -> Option<&Surplus> {
     }
 }
 
-/// Usage that a holder gives back: all of it, or the usage of that many surplus pods.
+/// Usage that a holder gives back: its full usage, or the usage of `pods` surplus pods.
 fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
     let mut given = Amounts::new();
     let WorkloadState::Reserved(held) = &spec.state else { return given };
@@ -302,10 +303,10 @@ fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
     given
 }
 
-/// A victim, and the number of pods that it gives up in place of leaving.
+/// A victim, and the number of pods that it gives up instead of being evicted.
 type Leaving<'a> = (&'a WorkloadSpec, Option<i64>);
 
-/// The accounting after these victims have given back their part.
+/// The accounting after the victims have given back their part.
 fn when_gone(books: &Books, leaving: &[Leaving<'_>]) -> Books {
     let uids: Vec<String> = leaving.iter().map(|(spec, _)| spec.uid.clone()).collect();
     let mut after = books.without(&uids);
@@ -319,7 +320,7 @@ fn when_gone(books: &Books, leaving: &[Leaving<'_>]) -> Books {
     after
 }
 
-/// The next smaller number of pods that a victim could give up; `None` when there is none.
+/// The next smaller number of pods that a victim could give up; `None` if there is none.
 fn less(&(spec, pods): &Leaving<'_>) -> Option<i64> {
     let all = surplus(spec);
     match pods {
@@ -331,15 +332,15 @@ fn less(&(spec, pods): &Leaving<'_>) -> Option<i64> {
     }
 }
 
-/// Judges the victims for the only pending workload. Counts victims that give up pods, the ones under fair sharing, the ones with a part of the
-/// surplus, and sets of victims with one that a policy bounds.
+/// Judges the victims for the only pending workload. Counts victims that give up pods, such victims under fair sharing, victims that give up a part of their
+/// surplus, and sets of victims of which a policy bounds one.
 fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let mut objects = objects.clone();
     objects.workloads.retain(|spec| spec.uid == uid || !waits(spec));
     let Some(spec) = objects.workloads.iter().find(|spec| spec.uid == uid) else { return Ok([0; 4]) };
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
-    // The world is before its first cycle, at the time of that cycle.
+    // The world is before its first cycle, at the time of the first cycle.
     let mut world = objects.world();
     let none = world.plan_cycles(NOW, ALL, 0);
     assert!(none.admissions.is_empty() && none.evictions.is_empty(), "no cycle, and yet {none:?}");
@@ -443,7 +444,7 @@ fn plans_with_victims_that_give_up_pods_keep_within_quota() {
                 assert!(may, "seed {seed}: {eviction:?}\n{}", objects.describe());
                 giving += 1;
             }
-            // Evicted victims leave; victims that give up pods take their time.
+            // Evicted victims leave at once; victims that give up pods still hold their quota.
             for eviction in plan.evictions.iter().filter(|eviction| eviction.gives_up.is_none()) {
                 world.apply(Delta::RemoveWorkload(eviction.uid.clone())).unwrap();
             }
