@@ -59,7 +59,7 @@ impl PendingReason {
         Self::PendingEvaluation,
     ];
 
-    /// The reason as Kueue writes it.
+    /// Kueue's text of the reason of a pending workload.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -146,7 +146,7 @@ pub struct Plan {
     pub recomputed_targets: BTreeMap<(String, &'static str), u32>,
     /// Scheduling cycles that were run.
     pub cycles: u64,
-    /// Number of heads that the cycles looked at.
+    /// Number of heads that the cycles tried.
     pub heads: u64,
 }
 

@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// The queues of the live cohort trees that have heads. Parked workloads of these queues are woken if something changed in their tree.
+    /// The queues of the live cohort trees that have heads. Parked workloads of the queues are woken if something changed in their cohort tree.
     pub(crate) fn lines(&mut self) -> Lines {
         let mut lines = Vec::with_capacity(self.live.len());
         for root in self.live.clone() {
@@ -196,8 +196,8 @@ impl World {
     }
 
     /// The head of a queue. The lane (the workloads of one LocalQueue) of a workload that issued preemptions goes first, then the lane with the lowest usage.
-    /// In a lane, the workload that waits for its victims goes first. The victims of this workload do not go before it, whatever usage their LocalQueues have:
-    /// otherwise the victims would take their old quota back and be evicted for the same workload again.
+    /// In a lane, the workload that waits for its victims goes first. The victims of a waiting preemptor do not go before it, whatever usage their LocalQueues
+    /// have: otherwise the victims would take their old quota back and be evicted for the preemptor again.
     fn first_in_line(&self, queue: QueueId, sticky: Option<WorkloadId>) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         if !self.has_lanes(queue) {

@@ -162,9 +162,9 @@ impl World {
         Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
     }
 
-    /// Quota that an assignment of `counts` pods of each pod set requests, in the form for the search for victims. `totals` has the requests of all pods; a pod
-    /// set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and `counts` is ignored. Amounts of zero have
-    /// no cell. Unlike this function, a cycle starts from the requests of one pod and never divides totals.
+    /// Quota that an assignment of `counts` pods of each pod set requests, in the form for the search for victims. The parameter `totals` has the requests of
+    /// all pods; a pod set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and `counts` is ignored. An
+    /// amount of zero gets no cell in the result. A cycle starts from the requests of one pod instead, and never divides total requests.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],

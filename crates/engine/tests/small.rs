@@ -141,7 +141,7 @@ fn kind(number: u8) -> Kind {
     Kind { queue, priority, asked, state }
 }
 
-/// Four kinds of workload, the oldest first, for every distinct world. `alike` is true for a queue that is equal to the queue before it.
+/// Four kinds of workload, the oldest first, for every distinct world. The parameter `alike` is true for a queue that is equal to the queue before it.
 fn choices(alike: [bool; 3]) -> Vec<[u8; 4]> {
     let mut found = Vec::new();
     let mut chosen = Vec::new();
@@ -336,7 +336,7 @@ fn laws_hold_in_every_small_world() {
     }
 }
 
-/// Worlds in which the oracle once differed from the engine: forest, quotas, rules, kinds of workload. In the first of these worlds an eviction in the same
+/// Worlds in which the oracle once differed from the engine: forest, quotas, rules, kinds of workload. In the first world of the list, an eviction in the same
 /// cycle forbids another eviction, because its victim would return to its strict queue before the next preemptor.
 const DIFFERED: [(usize, usize, usize, [u8; 4]); 1] = [(1, 272, 17, [19, 0, 7, 27])];
 

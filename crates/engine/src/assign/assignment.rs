@@ -130,7 +130,7 @@ impl Assignment {
         self.pod_sets.iter().map(move |pod_set| (name(pod_set.index), pod_set))
     }
 
-    /// A value of each result, in the order of the pod sets of the request.
+    /// The values that `of` returns for the results, in the order of the pod sets of the request.
     pub(crate) fn by_place<T: Default>(&self, of: impl Fn(&PodSetResult) -> T) -> Vec<T> {
         let mut all = Vec::with_capacity(self.pod_sets.len());
         for pod_set in &self.pod_sets {
@@ -186,7 +186,7 @@ impl Assignment {
         self.by_place(|pod_set| pod_set.choices.iter().map(|c| (c.resource, c.flavor)).collect())
     }
 
-    /// Lets the next scan begin at the first flavor.
+    /// Forgets the progress of the scan, so that the next scan begins at the first flavor.
     pub(crate) fn forget_progress(&mut self) {
         self.progress = Progress::default();
         for choice in self.pod_sets.iter_mut().flat_map(|pod_set| &mut pod_set.choices) {

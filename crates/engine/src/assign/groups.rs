@@ -1,5 +1,5 @@
 //! Pod sets of one group (`topologyRequest.podSetGroupName`) get the same flavor of each resource, judged by their summed requests. A pod set without a group
-//! is assigned like a group of one.
+//! is assigned alone.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -77,7 +77,7 @@ fn find_flavors(
 struct Turns<'a> {
     members: &'a [Member<'a>],
     asked: &'a [(ResourceId, Units)],
-    /// Indexes in `asked` in the order of assignment, if the requests belong to several resource groups.
+    /// Indexes into the requests `asked` in the order of assignment; `None` if all requests belong to one resource group.
     order: Option<&'a [usize]>,
 }
 

@@ -8,7 +8,7 @@ use crate::model::{
 
 type Labels = BTreeMap<String, String>;
 
-/// Node labels by which clouds and Karpenter distinguish kinds of capacity. A pod that selects one of these labels asks for a capacity tier.
+/// Node labels by which clouds and Karpenter distinguish kinds of capacity. A pod that selects a capacity label asks for a capacity tier.
 pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "cloud.google.com/gke-preemptible",
     "cloud.google.com/gke-spot",
@@ -24,7 +24,7 @@ const OF_ONE_KIND: [&str; 3] =
     ["cloud.google.com/gke-preemptible", "cloud.google.com/gke-spot", "cloud.google.com/reservation-name"];
 
 impl Requirement {
-    /// Whether the requirement asks for one kind of capacity: a requirement that accepts both spot and on-demand asks for none.
+    /// Whether the requirement asks for one kind of capacity: a requirement that accepts both spot and on-demand capacity does not.
     fn asks_for_capacity(&self) -> bool {
         let key = self.key.as_str();
         match self.op {
@@ -53,8 +53,8 @@ impl PodSetSpec {
     }
 }
 
-/// The first requirement that keeps pods off a flavor although their affinity matches, with the alternative that contains it. `None` if a matching alternative
-/// has no requirement that keeps the pods off.
+/// The first requirement that keeps pods off a flavor although their affinity matches, with the alternative that contains it. The result is `None` if a
+/// matching alternative has no requirement that keeps the pods off the flavor.
 pub(crate) fn in_each_alternative<'a>(
     labels: &Labels,
     affinity: &'a [Vec<Requirement>],

@@ -14,7 +14,8 @@ use crate::model::FlavorSpec;
 use crate::world::ids::FlavorId;
 use crate::world::store::Store;
 
-/// Largest number of combinations of flavors that are tried for a pod set. Each combination costs as much as a whole assignment does if no labels differ.
+/// Largest number of combinations of flavors that are tried for a pod set. Each combination of flavors costs as much as the whole assignment of a pod set whose
+/// flavors have no different labels.
 const MOST: usize = 32;
 
 /// The result of the scan for one resource group.

@@ -25,7 +25,7 @@ pub(crate) struct Request<'a> {
     pub(crate) pins: Option<&'a Pins>,
     /// The workload slice that this workload replaces: the quota of the old slice is held already, and only its flavors may be given.
     pub(crate) replaced: Option<&'a Older>,
-    /// The only flavors that may be given.
+    /// The only flavors that the workload may be given.
     pub(crate) allowed: Option<&'a [FlavorId]>,
     /// The tiers that the workload accepts, the best tier first.
     pub(crate) tiers: Option<&'a [Tier]>,

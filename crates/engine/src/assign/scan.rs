@@ -187,7 +187,7 @@ impl<'a> Scan<'a> {
                 level = (mode, borrow);
             }
             if level.0 == Granular::NoFit {
-                // The loop goes on, so that the reasons of the other resources are collected, too.
+                // The loop over resources goes on, so that the reasons about the other resources are collected, too.
                 continue;
             }
             let hopeless = mode == Granular::NoCandidates;

@@ -2,7 +2,7 @@
 //! (`docs/departures/0012-losers-stand-aside.md`).
 //!
 //! A head may fit and still lose in each cycle: to the claim of a preemptor whose victims are leaving, or to the quota that the head of a strict queue keeps.
-//! Kueue tries such a head again and again, and never tries a workload behind it.
+//! Kueue tries a head that loses to reserved quota again and again, and never tries a workload behind the head.
 
 use std::collections::{BTreeMap, BTreeSet};
 

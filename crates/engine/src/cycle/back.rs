@@ -82,8 +82,8 @@ impl World {
         // Without FlavorFungibility no scan continues an earlier scan, whatever progress is recorded.
         let is_over = !self.options.gates.flavor_fungibility || scans >= most;
         let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
-        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free. In this case all flavors are scanned before the
-        // head is parked.
+        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free. So a head with a scan of this kind scans all
+        // flavors before it is parked.
         let resumed = self.options.departures.scan_over && assignment.resumed && *requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;
         let keeps = !missed && (goes_on || assignment.progress.waits);

@@ -1,6 +1,6 @@
 //! A claim is the quota for which a preemptor issued preemptions: the flavors of all its pod sets, their counts, and the victims. The claim is kept until the
-//! preemptor starts, or until the preemptor could not start even after its last victim has left. Kueue searches again in each cycle instead. A new search may
-//! find other flavors or other victims than the victims that are leaving, and then the quota of the first victims is free for any workload.
+//! preemptor starts, or until the preemptor could not start even after its last victim has left. Kueue keeps no claim, and searches again in each cycle. A new
+//! search may find other flavors or other victims than the victims that are leaving, and then the quota of the first victims is free for any workload.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -67,9 +67,9 @@ impl<'a> Name<'a> {
 /// Values that decide between two heads that meet at a cohort: about the child of the cohort on the path to each head's queue, with the head's usage added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// Share of the child below the cohort.
+    /// Fair share of the cohort's child on the path to the head's queue.
     pub share: Share,
-    /// True if the child exceeds its quota in a flavor and resource that the head requests.
+    /// True if the cohort's child on the path to the head's queue exceeds its quota in a flavor and resource that the head requests.
     pub borrows_requested: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Contender<E> {
     usage: Usage,
     /// Nodes of the cohort tree from the root to the head's queue.
     path: Vec<NodeId>,
-    /// For each node of the path but the last: the values of the node below it. The list is empty while these values are still to be computed.
+    /// For each node of the path but the last: the values of the node below it. The list of values is empty while they are still to be computed.
     standings: Vec<Standing>,
 }
 

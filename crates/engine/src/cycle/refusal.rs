@@ -1,4 +1,4 @@
-//! Reasons to refuse a head before nomination, and the namespaces on which such a reason depends.
+//! Reasons to refuse a head before nomination, and the namespaces on which these reasons depend.
 
 use std::collections::BTreeMap;
 

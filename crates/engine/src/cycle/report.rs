@@ -1,4 +1,4 @@
-//! Results of cycles, for the plan.
+//! Results of scheduling cycles, collected for a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

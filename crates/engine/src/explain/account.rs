@@ -38,11 +38,12 @@ pub enum Unblock {
     Release(Amount),
     /// Quota has to be raised by this amount, or the request has to be lowered by it.
     RaiseQuota(Amount),
-    /// The workload's pods or the flavor have to change.
+    /// The requirements of the workload's pods, or the flavor, have to change, because they do not match.
     ChangeRequirements,
     /// Workloads that were evicted have to leave: their quota is enough, and no other workload waits for it.
     EvictedLeave,
-    /// The workload itself was evicted, and its pods have to stop. When they have stopped, its quota is free, and the workload waits for quota again.
+    /// The workload itself was evicted, and its pods have to stop. When the pods have stopped, the workload's quota is free, and the workload waits for quota
+    /// again.
     PodsStop,
     /// The head of the queue, with this uid, blocks the workloads behind it: the head has to start or to be deleted.
     HeadGoes(String),
@@ -56,7 +57,7 @@ pub enum Unblock {
     BackOffEnds(Millis),
     /// A gate, a hold or a limit on the workload itself has to end. The condition of the workload says which of them it is.
     HoldEnds,
-    /// An admission check that failed has to be ready.
+    /// An admission check of the workload that failed has to become ready.
     CheckReady,
     /// The workload's namespace has to exist, and the ClusterQueue has to select it.
     NamespaceMatches,

@@ -122,7 +122,7 @@ impl World {
         })
     }
 
-    /// Figures for the status of a LocalQueue. Only quota of its current ClusterQueue counts. The cost is the number of its pending workloads.
+    /// Figures for the status of a LocalQueue. Only quota of the LocalQueue's current ClusterQueue counts. The cost is the number of its pending workloads.
     #[must_use]
     pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
@@ -204,7 +204,7 @@ impl World {
         })
     }
 
-    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. The cost is the number of cells with such usage.
+    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. The cost is the number of cells with usage beyond quota.
     #[must_use]
     pub fn beyond(&self, cluster_queue: &str) -> Vec<(FlavorResource, crate::model::Amount)> {
         let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
@@ -420,7 +420,7 @@ impl World {
     }
 
     /// Faults of ClusterQueues that use more of a cell than the quota allows: more than nominal quota plus borrowing limit, or the root of the cohort tree uses
-    /// more than it has. The list is empty unless quota was cut or reservations came from outside of the engine.
+    /// more than it has. The list of faults is empty unless quota was cut or reservations came from outside of the engine.
     #[must_use]
     pub fn over_quota(&self) -> Vec<String> {
         let mut faults = Vec::new();

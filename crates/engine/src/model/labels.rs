@@ -5,15 +5,15 @@
 pub enum SelectorOp {
     /// Value is one of.
     In,
-    /// The value is none of the given values, or the key is absent.
+    /// The label's value is none of the given values, or the label's key is absent.
     NotIn,
     /// Key present.
     Exists,
     /// Key absent.
     DoesNotExist,
-    /// The value is an integer greater than the given integer (node affinity only).
+    /// The label's value is an integer greater than the given integer (node affinity only).
     Gt,
-    /// The value is an integer less than the given integer (node affinity only).
+    /// The label's value is an integer less than the given integer (node affinity only).
     Lt,
     /// Not an operator of Kubernetes: each value of the requirement is an error message in Kubernetes' words, which begins with the name of the invalid field.
     Illegal,

@@ -6,8 +6,8 @@ pub enum PreemptionPolicy {
     /// Never preempt.
     #[default]
     Never,
-    /// The empty policy, which the API's defaults rule out. The empty policy allows no victims. But unlike `Never` as `reclaimWithinCohort`, the empty policy
-    /// lets a queue that would have to borrow be considered for preemption under fair sharing.
+    /// The empty policy, which the API's defaults rule out. The empty policy allows no victims. Under fair sharing, a queue that would have to borrow may
+    /// search victims if its `reclaimWithinCohort` is empty, and may not if it is `Never`.
     Unset,
     /// Only workloads of lower priority.
     LowerPriority,

@@ -24,9 +24,9 @@ pub struct Reservation {
     pub saved: Option<Millis>,
     /// True if the admission checks of the workload are ready, too.
     pub admitted: bool,
-    /// True if the workload was evicted and has not ended yet: it still holds its quota.
+    /// True if the workload was evicted and still holds its quota, because its pods have not ended yet.
     pub evicted: bool,
-    /// True while the workload cannot be stopped: it is no victim, whatever the policies of queues say.
+    /// True while the workload cannot be stopped: preemption does not choose it as a victim, whatever the policies of queues say.
     pub kept: bool,
     /// Surplus pods of the workload: preemption takes surplus pods before it evicts the workload.
     pub surplus: Option<Surplus>,

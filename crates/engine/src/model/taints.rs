@@ -41,7 +41,7 @@ pub enum TolerationOp {
 /// A toleration of a pod or flavor. A toleration with an empty `key` and the operator `Exists` tolerates every taint.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Toleration {
-    /// Taint key; empty matches every key.
+    /// Key of the taint; an empty key matches every key.
     pub key: String,
     /// Operator.
     pub op: TolerationOp,

@@ -5,9 +5,9 @@ use std::fmt;
 /// The way in which capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// Guaranteed: bought beforehand.
+    /// Guaranteed capacity that is bought beforehand.
     Reserved,
-    /// Stable: bought when it is used.
+    /// Stable capacity that is bought when it is used.
     OnDemand,
     /// Cheap capacity that the provider may take away at any time.
     Spot,

@@ -46,7 +46,7 @@ pub struct WorkloadSpec {
     pub replaces: Option<Replaced>,
     /// Reason why the requests of the workload are out of bounds: the workload is refused when it comes to the head of its queue.
     pub refused: Option<String>,
-    /// True if an admission check asks for a retry or rejects the workload: the workload is refused when it comes to the head of its queue.
+    /// True if an admission check has the state Retry or Rejected: the workload is refused when it comes to the head of its queue.
     pub checks_failed: bool,
     /// True if a preemption gate of the workload is closed: the workload preempts no other workload until all its gates are open.
     pub preemption_gated: bool,

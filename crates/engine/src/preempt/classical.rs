@@ -80,7 +80,7 @@ fn attempt<'a>(
 }
 
 /// Whether a candidate's queue, and every cohort between this queue and the lowest common cohort, is above its quota; always true for candidates of the
-/// preemptor's own queue. A queue within its quota stays within it while other workloads leave.
+/// preemptor's own queue. A queue within its quota stays within its quota while workloads of other queues leave.
 fn is_above_quota(store: &Store, tree: &Tree, ask: &Ask<'_>, candidate: &Candidate<'_>) -> bool {
     if candidate.queue == ask.queue {
         return true;

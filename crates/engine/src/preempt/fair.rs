@@ -128,8 +128,8 @@ pub(crate) fn is_entitled(tree: &Tree, own: NodeId, gates: &Gates, ask: &Ask<'_>
     gates.fair_preempt_within_nominal && tree.within_quota(own, ask.needs)
 }
 
-/// Whether shares allow a victim. `new` is the share of the preemptor's side with the preemptor admitted, `old` the share of the victim's side, and `after` the
-/// share of the victim's side without the victim.
+/// Whether shares allow a victim. The parameter `new` is the share of the preemptor's side with the preemptor admitted, `old` is the share of the victim's
+/// side, and `after` returns the share of the victim's side without the victim.
 pub(crate) fn lets(strategy: ShareStrategy, new: &Share, old: &Share, after: impl FnOnce() -> Share) -> bool {
     let hopeless = new.value().is_infinite() && old.value().is_finite();
     !hopeless
@@ -155,8 +155,8 @@ struct Search<'a> {
     gates: &'a Gates,
 }
 
-/// The victims. If all taken workloads on the preemptor's side of the cohort tree are evicted, the share rules hold for the final victims, too. If some of
-/// these workloads stay, or only give up pods, the result contains all taken workloads, too.
+/// The victims. If all taken workloads on the preemptor's side of the cohort tree are evicted, the share rules hold for the final victims, too. If some of the
+/// taken workloads on the preemptor's side stay, or only give up pods, the result contains all taken workloads, too.
 pub(crate) fn targets(
     store: &Store,
     tree: &mut Tree,

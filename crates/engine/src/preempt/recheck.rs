@@ -29,8 +29,9 @@ struct Check<'a> {
     own: NodeId,
 }
 
-/// Checks victims in the state of the search. The parameter `taken` has all workloads that the search took, if some of them on the preemptor's side were put
-/// back: in this case shares are judged on `taken`. The cost is the number of victims and of the nodes above each of them.
+/// Checks victims a second time, in the state of quota on which their search was based. The parameter `taken` has all workloads that the search took, if some
+/// of them on the preemptor's side were put back: in this case shares are judged on `taken`. The cost is the number of victims and of the nodes above each of
+/// them.
 ///
 /// # Errors
 /// Returns a rule that the victims break, if they break one.
@@ -202,8 +203,8 @@ impl Check<'_> {
 }
 
 impl World {
-    /// Number of sets of victims that broke a rule in the second check, so that no workload was preempted. Each such set is a fault of the engine, so the
-    /// number must stay 0.
+    /// Number of sets of victims that broke a rule in the second check, so that no workload was preempted. Each refused set of victims is a fault of the
+    /// engine, so the number must stay 0.
     #[must_use]
     pub const fn refused_victims(&self) -> u64 {
         self.refused_victims

@@ -1,7 +1,8 @@
 //! Admission fair sharing: the recent usage of each LocalQueue orders the workloads of its ClusterQueue, as in Kueue.
 //!
 //! The ledger of a LocalQueue is data. The ledger has the decayed usage of admitted workloads, with the time for which this usage is valid. The ledger also has
-//! penalties, which are charged in advance for reservations and count as usage when the workloads are admitted. The time comes in with `plan` and `settle`.
+//! penalties, which are charged in advance for reservations and count as usage when the workloads are admitted. The ledgers get the current time from calls of
+//! `plan` and `settle`.
 
 #![expect(clippy::float_arithmetic, reason = "usage decays by half-lives and is weighted in floats, as in Kueue")]
 

@@ -1,6 +1,6 @@
 //! The pending workloads of one ClusterQueue, kept by class of equals. A whole class is parked and woken, so the cost of a wake-up is the number of classes,
-//! not the number of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and the lane with the lowest usage goes first; without it,
-//! all workloads are in lane 0.
+//! not the number of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and the lane with the lowest usage goes first; without
+//! admission fair sharing, all workloads are in lane 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(crate) struct ClassQueue {
     pub(crate) parked: Option<PendingReason>,
     /// Message to the member because of which the class was parked.
     pub(crate) why: Option<Arc<str>>,
-    /// Members without a notice that they were passed over.
+    /// Members of the class that have had no notice that they were passed over.
     unannounced: Untold,
     /// Reason that was given to all members except the members in `unannounced`.
     pub(crate) announced: Option<PendingReason>,
@@ -213,7 +213,7 @@ impl Pending {
         self.preemptor = self.preemptor.filter(|id| *id != workload);
     }
 
-    /// The first workload of each lane.
+    /// The first active workload of each lane.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (u32, &Member)> {
         self.heads.lanes().filter_map(|(lane, heads)| Some((lane, heads.first_key_value()?.0)))
     }

@@ -69,7 +69,8 @@ pub(crate) struct Cell {
     pub(crate) usage: Units,
     /// True if the node itself defines a quota, even a quota of zero.
     pub(crate) own: bool,
-    /// True if the node or a node below it defines a quota. Otherwise usage of the cell is left over from an earlier quota and counts for no share.
+    /// True if the node or a node below it defines a quota. If no quota is defined, usage of the cell is left over from an earlier quota and counts for no
+    /// share.
     pub(crate) has_quota: bool,
 }
 
@@ -101,7 +102,7 @@ impl Cell {
         if self.local() >= INF { 0 } else { value.saturating_sub(self.local_available()) }
     }
 
-    /// Part of the quota that the parent sees.
+    /// Part of a node's quota that its parent sees.
     pub(crate) fn lent(&self) -> Units {
         match self.local() {
             INF => 0,
@@ -109,7 +110,7 @@ impl Cell {
         }
     }
 
-    /// Amount that the node takes from its parent.
+    /// Amount of usage that a node takes from its parent.
     pub(crate) fn used_in_parent(&self) -> Units {
         match self.local() {
             INF => 0,

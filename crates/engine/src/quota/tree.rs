@@ -29,7 +29,7 @@ pub(crate) struct Node {
     pub(crate) weight: i64,
     /// True for a cohort on a declared cycle of parents or below one: the cohort is kept without a parent, so that the forest itself never has cycles.
     pub(crate) cyclic: bool,
-    /// At a queue: true if it may admit.
+    /// At a queue: true if the queue may admit workloads.
     pub(crate) active: bool,
     /// Distance to the furthest leaf. A queue that may not admit does not count as a leaf, although its quota and usage count.
     pub(crate) height: u32,
@@ -142,7 +142,7 @@ impl Tree {
         order
     }
 
-    /// Moves a node below another parent. The caller must rebuild both cohort trees.
+    /// Moves a node below another parent. The caller must rebuild the cohort trees that the node leaves and joins.
     pub(crate) fn set_parent(&mut self, node: NodeId, parent: Option<NodeId>) {
         let old = self.nodes[node].parent;
         if old == parent {

@@ -1,4 +1,5 @@
-//! The steps of a cycle that concern queues, one by one: take heads, put them back, wake parked workloads. Cycles themselves run on the same functions.
+//! The steps of a cycle that concern queues, one by one: take heads, put them back, wake parked workloads. Scheduling cycles run on the same functions as the
+//! steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl World {
         self.store.queue_ids.get(cluster_queue).copied()
     }
 
-    /// Takes the head out of a ClusterQueue, as a cycle does. The head is in flight until it is put back or changes.
+    /// Takes the head out of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
         self.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;
@@ -105,7 +106,8 @@ impl World {
         let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
         let root = self.tree.root(self.store.queues[queue].node);
         let epoch = self.tree.nodes[root].epoch;
-        // If other workloads were woken while this workload was popped, it is woken, too. In a plan no time passes between taking a head and putting it back.
+        // If other workloads were woken while the workload was popped, the popped workload is woken, too. In a plan no time passes between taking a head and
+        // putting it back.
         let woken = self.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
         self.wake_queue(queue, root);
         let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
@@ -152,7 +154,8 @@ impl World {
         for queue in queues.iter().copied() {
             // If no head was taken so far, a workload that is put back later counts as popped before this wake-up.
             self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
-            // A cycle parks no workload whose namespace matches, and a change of labels or selector lets such workloads be tried at once.
+            // A cycle parks no workload whose namespace matches, and a change of labels or selector lets workloads whose namespace matches now be tried at
+            // once.
             self.retry_mismatched(queue, |world, workload| world.is_selected(queue, workload));
             self.wake_queue(queue, root);
         }

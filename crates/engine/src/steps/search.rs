@@ -22,8 +22,8 @@ pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &Fl
     is_preferred(a, b, fungibility.preemption_over_borrowing)
 }
 
-/// The largest counts of pods that fit; `pod_sets` gives the count and `minCount` of each pod set. `None` if no count can be reduced or no reduced counts fit.
-/// The search assumes that smaller counts fit if larger counts fit.
+/// The largest counts of pods that fit; `pod_sets` gives the count and `minCount` of each pod set. The result is `None` if no count can be reduced or no
+/// reduced counts fit. The search assumes that smaller counts fit if larger counts fit.
 pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
     partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
 }
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. The LocalQueue usage of the workloads in `without_usage` is taken as
-    /// unknown. Workloads without quota are left out.
+    /// unknown. Workloads without quota are left out of the order.
     #[must_use]
     pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -82,8 +82,8 @@ impl World {
         order
     }
 
-    /// The ClusterQueues from which fair sharing takes victims, one after the other, among workloads by uid. At each turn a candidate is taken (but keeps its
-    /// quota), or the queue is dropped if `drops` is true for this turn.
+    /// The ClusterQueues from which fair sharing takes victims, one after the other, among workloads by uid. For each ClusterQueue in turn, a candidate is
+    /// taken (but keeps its quota), or the ClusterQueue is dropped if `drops` is true for this turn.
     #[must_use]
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };

@@ -1,6 +1,6 @@
 //! Usage beyond quota: usage of pods that run without a reservation, until they are gone. Usage beyond quota is charged to the ClusterQueue of the job alone,
-//! and a cohort lends as if there were no such usage. Otherwise a queue whose pods end slowly could take the quota of a lender that the cohort protects
-//! (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
+//! and a cohort lends as if there were no such usage. If cohorts counted it, a queue whose pods end slowly could take the quota of a lender that the cohort
+//! protects (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
 
 pub(crate) mod charge;
 
@@ -81,9 +81,9 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, 
     }
 }
 
-/// If the workload's pods already run without quota, removes from the trial the usage beyond quota of all such workloads of its queue. The pods of these
-/// workloads have the places for which the workloads are tried, and as many of these pods stay as fit. Any other workload finds these places taken. The cost is
-/// the number of workloads and jobs with usage beyond quota, which is nearly always 0.
+/// If the workload's pods already run without quota, removes from the trial the usage beyond quota of all workloads of its queue whose pods run without quota.
+/// Running pods without quota have the places for which their workloads are tried, and as many of them stay as fit. For any other workload, the places of
+/// running pods without quota are taken. The cost is the number of workloads and jobs with usage beyond quota, which is nearly always 0.
 pub(crate) fn set_trials_aside(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, queue: QueueId) {
     let runs = |workload: &Workload| store.classes[workload.class].runs;
     if store.beyond.is_empty() || !store.workload(workload).is_some_and(runs) {

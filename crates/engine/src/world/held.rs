@@ -29,7 +29,7 @@ pub(crate) struct Held {
     pub(crate) evicted: bool,
     /// True if the workload must not be preempted at all.
     pub(crate) kept: bool,
-    /// UID of the preemptor, if the engine planned the eviction.
+    /// UID of the preemptor for which the workload is evicted, if the engine planned the eviction.
     pub(crate) evicted_for: Option<Arc<str>>,
     /// True while the reservation is only planned and no delta has confirmed it.
     pub(crate) assumed: bool,

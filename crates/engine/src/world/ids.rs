@@ -1,5 +1,5 @@
 //! Interned ids and the arenas whose items they index. An id is made only by the arena that holds its item, and items are never removed, so indexing cannot
-//! fail. Only this module of the engine may index.
+//! fail. The module `ids` is the only module of the engine that may index.
 
 use std::hash::Hash;
 use std::marker::PhantomData;

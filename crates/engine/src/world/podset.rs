@@ -1,5 +1,5 @@
-//! The pod sets of a class of equals. Pod sets share their specs without requests: a thousand sizes of one pod template make a thousand classes, but only one
-//! shared spec.
+//! The pod sets of a class of equals. Pod sets share their specs without requests: a thousand sizes of one pod template make a thousand classes of equals, but
+//! only one shared spec.
 
 use std::sync::Arc;
 

@@ -77,8 +77,8 @@ impl Store {
         heirs.filter(wrong).map(|workload| format!("{} is not charged what it has more", workload.uid)).collect()
     }
 
-    /// Whether an old slice and its replacement slice both hold quota. The state in which both hold quota ends by itself, and meanwhile neither of the two
-    /// slices may be preempted.
+    /// Whether an old slice and its replacement slice both hold quota. The state in which an old slice and its replacement slice both hold quota ends by
+    /// itself, and meanwhile neither slice may be preempted.
     pub(crate) fn is_handing_over(&self, workload: &Workload) -> bool {
         if self.slices.is_empty() {
             return false;

@@ -96,7 +96,7 @@ pub(crate) struct Workload {
     pub(crate) revision: u64,
     pub(crate) not_before: Option<Millis>,
     pub(crate) blocked: Option<Blocked>,
-    /// True if an admission check asks for a retry or rejects the workload.
+    /// True if an admission check of the workload has the state Retry or Rejected.
     pub(crate) checks_failed: bool,
     /// True if a preemption gate of the workload is closed.
     pub(crate) preemption_gated: bool,
@@ -411,8 +411,8 @@ impl Store {
         }
     }
 
-    /// Forgets a LocalQueue that does not exist and that no workload names. Without this, the memory would grow, because namespaces come and go and workloads
-    /// may name any queue.
+    /// Forgets a LocalQueue that does not exist and that no workload names. Memory would grow if LocalQueues were kept, because namespaces come and go and
+    /// workloads may name any queue.
     pub(crate) fn release_local_queue(&mut self, id: LocalQueueId) {
         let local_queue = &mut self.local_queues[id];
         if local_queue.spec.is_none() && local_queue.pending.is_empty() && local_queue.held == 0 {

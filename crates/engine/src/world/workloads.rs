@@ -107,8 +107,8 @@ impl World {
         let may_preempt_otherwise = other_priority || old_gated != spec.preemption_gated;
         let scans_anew = may_preempt_otherwise || !self.options.gates.preserve_scan_progress;
         let stays = self.stays(was_held.as_ref(), &spec.state) && !other_priority;
-        // A workload with the same uid keeps the first position in its queue. It goes on waiting for its victims only if the spec for which they were evicted
-        // has not changed.
+        // A workload with the same uid keeps the first position in its queue. A preemptor goes on waiting for its victims only if the spec for which they were
+        // evicted has not changed.
         let waits = |footing: &Footing| footing.waits && same_spec && class == old_class;
         let footing = self.footing(id).filter(|_| was_queue == local_queue);
         let footing = footing.map(|footing| Footing { waits: waits(&footing), ..footing });

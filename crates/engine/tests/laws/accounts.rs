@@ -32,7 +32,7 @@ fn bounded(seed: u64) -> Objects {
     objects
 }
 
-/// The world before its first cycle, at the time of the first cycle.
+/// The world of `objects` before its first cycle, with the time already set to the time of this cycle.
 fn at_first(objects: &Objects) -> World {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 0);
@@ -124,7 +124,7 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
         }
         let cells = |fr: &Fr| FlavorResource { flavor: fr.0.clone(), resource: fr.1.clone() };
         let lacking: Vec<FlavorResource> = needs.iter().map(cells).collect();
-        // Unlimited amounts are cut off in the usage, which may then exceed the request, so such a workload is skipped.
+        // Unlimited amounts are cut off in the usage, which may then exceed the request, so a workload with an unlimited amount is skipped.
         if lacking.is_empty() || report.usage.values().any(|amount| amount.is_unlimited()) {
             continue;
         }
@@ -255,7 +255,7 @@ fn has_an_end(cell: &CellAccount) -> bool {
     [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
 }
 
-/// Runs a first cycle: each lack of quota in a message must be in the account that was made before. Returns the number of such messages.
+/// Runs a first cycle: each lack of quota in a message must be in the account that was made before. Returns the number of messages about a lack of quota.
 fn told(objects: &Objects) -> Result<[usize; 1], String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let mut world = at_first(objects);

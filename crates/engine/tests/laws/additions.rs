@@ -1,6 +1,6 @@
 //! Laws of preemption in worlds with Berth's additions to Kueue: bounds of preemption, limits of jobs, tiers, stock-outs, and admission fair sharing. Time goes
-//! on in these worlds: protections and stock-outs end, and usage decays. Another law in these worlds: a plan equals its cycles made one by one, also with
-//! workload slices and with jobs that are admitted in reduced size.
+//! on in the worlds of these laws: protections and stock-outs end, and usage decays. Another law in worlds with Berth's additions: a plan equals its cycles
+//! made one by one, also with workload slices and with jobs that are admitted in reduced size.
 //!
 //! A failed law prints its seed and the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
@@ -423,7 +423,7 @@ fn planned(extras: &Extras) -> Result<[u32; 4], String> {
     let plan = extras.world().plan(NOW, ALL);
     let (mut world, mut quiet) = (extras.world(), 0);
     let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
-    // A cycle that only continues a scan of flavors neither admits nor evicts, and one workload after another may have such a cycle.
+    // A cycle that only continues a scan of flavors neither admits nor evicts, and one workload after another may have a cycle that only scans.
     while quiet < 600 {
         let step = world.plan_cycles(NOW, ALL, 1);
         if step.cycles == 0 {

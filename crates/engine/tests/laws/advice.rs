@@ -301,7 +301,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
             told.push(format!("{obstacle:?}"));
             continue;
         }
-        // It is enough to follow the advice for one flavor: the flavor that is tried first.
+        // The test follows the advice for one flavor only: for the flavor that is tried first.
         let mut firsts = BTreeSet::new();
         let is_first = |cell: &&CellAccount| firsts.insert((cell.pod_set.clone(), cell.resource.clone()));
         let cells: Vec<&CellAccount> = account.cells.iter().filter(is_first).collect();
@@ -394,7 +394,7 @@ fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
         }
         if let Some(obstacle) = account.obstacle {
             *followed.entry(kind(&obstacle)).or_default() += 1;
-            // Amounts beyond the range are cut off, and then the fit depends on the sums, so such an obstacle is not judged.
+            // Amounts beyond the range are cut off, and then the fit depends on the sums, so an obstacle with amounts beyond the range is not judged.
             obstacles.extend(account.cells.iter().all(has_an_end).then_some((spec, obstacle)));
         }
     }

@@ -1,5 +1,5 @@
-//! Laws of usage beyond quota. The usage counts against its own queue only, and no workload is admitted into quota that such usage takes. The usage is gone
-//! when the workload that carries it is preempted, and afterwards the world is as if the usage had never been.
+//! Laws of usage beyond quota. Usage beyond quota counts against its own queue only, and no workload is admitted into quota that usage beyond quota takes.
+//! Usage beyond quota is gone when the workload that is charged with it is preempted, and afterwards the world is as if the usage had never been.
 //!
 //! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 

@@ -57,11 +57,13 @@ fn workload_is_never_passed_over_for_an_equal_behind_it() {
     let mut several = 0;
     for seed in seeds() {
         let _named = Named(seed);
-        // Workloads have one pod set each. With several pod sets, an admission elsewhere can make a workload fit that did not fit before, and a workload behind
-        // it is tried later (docs/departures/0005-no-eviction-loops.md, the last paragraph; the simplest example is world 25152 of the mixed worlds).
+        // The workloads of this law have one pod set each. With several pod sets, an admission elsewhere can make a workload fit that did not fit before, and a
+        // workload behind it is tried later (docs/departures/0005-no-eviction-loops.md, the last paragraph; the simplest example is world 25152 of the mixed
+        // worlds).
         let mut objects = with_equals(random(seed), &mut Dice::new(seed ^ 0x3c6e_f372));
         // Possible victims depend on the preemptor: a workload of higher priority may choose a flavor whose holders another preemptor takes in the same cycle,
-        // while the workload behind it, which has no victims, chooses the next flavor. So only queues without equal workloads may reclaim.
+        // while the workload behind it, which has no victims, chooses the next flavor. The law therefore lets only queues without equal workloads reclaim
+        // quota.
         for queue in &mut objects.queues {
             let has_equals =
                 objects.workloads.iter().filter(|spec| is_pending(spec) && spec.local_queue == queue.name).count() > 1;
@@ -129,8 +131,9 @@ fn done(plan: &Plan) -> (&[Admission], &[Eviction], u64) {
 
 const COPIES: [u32; 3] = [1, 12, 24];
 
-/// Plans for one, twelve and twenty-four equal workloads, which must make no difference. Until a holder ends, no head may be tried again. Returns the world
-/// with one copy before the end of the holder, and whether heads were tried after it. `None` if the one copy starts, or no workload is pending.
+/// Makes plans for one, twelve and twenty-four equal workloads; the number of equal workloads must make no difference. Until a holder ends, no head may be
+/// tried again. Returns the world with one copy before the end of the holder, and whether heads were tried after it. The result is `None` if the world with one
+/// copy admits it, or no workload is pending.
 fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     if !objects.workloads.iter().any(is_pending) {
         return None;
@@ -151,7 +154,7 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     // The world did not change, so no head is tried.
     let looks = worlds.each_mut().map(|world| world.plan(NOW, ALL).heads);
     assert_eq!(looks, [0; 3], "{}", told());
-    // The end of a holder wakes the class. Some members may start now; the other members are tried once, whatever their number is.
+    // The end of a holder of quota wakes the class of equals. Some members may start now; the other members are tried once, whatever their number is.
     let [one, few, many] = worlds;
     let holds = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Reserved(_));
     let Some(holder) = objects.workloads.iter().find(holds) else { return Some((one, false)) };

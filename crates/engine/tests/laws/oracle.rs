@@ -330,7 +330,7 @@ fn plan_equals_cycles_of_the_oracle_in_sequence() {
 }
 
 /// Compares engine and oracle in every second world from `first` on, in turn with Kueue's decisions and with Berth's. Returns the number of plans that
-/// preempted, the number of worlds with a plan of more than two steps, and the number of such worlds in which LocalQueue usage changes the first plan.
+/// preempted, the number of worlds with a plan of more than two steps, and the number of these worlds in which LocalQueue usage changes the first plan.
 fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
@@ -358,7 +358,7 @@ fn plan_by_usage_equals_cycles_of_the_oracle_in_sequence() {
 }
 
 /// Compares engine and oracle in every second world from `first` on, in turn with Kueue's decisions and with Berth's. Returns the number of plans that
-/// preempted, the number of workloads that started with fewer pods than requested, and the number of such workloads that had victims.
+/// preempted, the number of workloads that started with fewer pods than requested, and the number of these workloads that had victims.
 fn reduced(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {

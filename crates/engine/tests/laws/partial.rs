@@ -1,5 +1,5 @@
-//! Laws of partial admission: a workload starts in a size that fits, if need be with victims, and the next larger size does not fit. Each size is tried alone,
-//! on a copy of the world in which the workload has this size and no minimum.
+//! Laws of partial admission: a workload starts in a size that fits, if need be with victims, and the next larger size does not fit. Each size of a workload is
+//! tried alone, on a copy of the world in which the workload has this size and no minimum.
 //!
 //! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
@@ -57,7 +57,7 @@ fn in_size(objects: &Objects, uid: &str, size: &[i64]) -> Outcome {
     outcome(&objects)
 }
 
-/// Judges the outcome of a workload. Counts outcomes in reduced size, and outcomes in reduced size that preempt.
+/// Judges the outcome of the first cycle for a workload under partial admission. Counts outcomes in reduced size, and outcomes in reduced size that preempt.
 fn judge(objects: &Objects, uid: &str) -> Result<[u32; 2], String> {
     let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let mut objects = objects.clone();

@@ -86,8 +86,8 @@ fn larger(spec: &WorkloadSpec, given: &[PodSetAssignment]) -> Result<Option<Vec<
     Ok((step > 0).then(|| counts(step - 1)))
 }
 
-/// Law Q7: an admitted workload has all its pod sets in one assignment. The pod sets have their full requests, in flavors of the workload's queue, with one
-/// flavor for each pod set and resource group; no pod set is below its minimum, and all pod sets are reduced by common steps.
+/// Law Q7: an admitted workload has all its pod sets in one assignment. The pod sets of an admission have their full requests, in flavors of the workload's
+/// queue, with one flavor for each pod set and resource group; no pod set is below its minimum, and all pod sets are reduced by common steps.
 fn whole(objects: &Objects, plan: &Plan) -> Result<u64, String> {
     let mut reduced = 0;
     for admission in &plan.admissions {

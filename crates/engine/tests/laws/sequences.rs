@@ -370,7 +370,7 @@ fn accounting_is_exact_and_plans_keep_within_quota() {
     });
 }
 
-/// A parked workload that would fit is always woken, so a sweep after a plan finds none.
+/// A parked workload that would fit is always woken, so a sweep after a plan finds no parked workload that fits.
 #[test]
 fn sweep_after_plan_finds_no_parked_workload_that_fits() {
     holds(|steps| {

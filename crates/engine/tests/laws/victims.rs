@@ -332,8 +332,8 @@ fn less(&(spec, pods): &Leaving<'_>) -> Option<i64> {
     }
 }
 
-/// Judges the victims for the only pending workload. Counts victims that give up pods, such victims under fair sharing, victims that give up a part of their
-/// surplus, and sets of victims of which a policy bounds one.
+/// Judges the victims for the only pending workload. Counts victims that give up pods, victims that give up pods under fair sharing, victims that give up a
+/// part of their surplus, and sets of victims of which a policy bounds one.
 fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let mut objects = objects.clone();

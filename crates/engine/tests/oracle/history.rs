@@ -306,7 +306,7 @@ impl<'a> History<'a> {
         Claim { counts: head.found.counts(), pins: head.found.pins(), victims }
     }
 
-    /// Processes a head. Returns its step, and its outcome if it stays pending.
+    /// Processes a head. Returns the head's step, and its outcome if the head stays pending.
     fn process(&mut self, mut head: Head<'a>, gone: &mut Vec<String>) -> (Step, Option<Ended<'a>>) {
         let mut fits = self.refresh(&mut head, gone);
         // Eviction history may now protect victims that were found earlier, because of the evictions of this same cycle.

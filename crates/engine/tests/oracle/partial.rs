@@ -1,4 +1,4 @@
-//! The size in which a workload could start in the oracle, as in Kueue: all its pods, or the largest number of pods that finds room.
+//! The size in which a workload could start in the oracle, as in Kueue: all its pods, or the largest number of pods that fits.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ impl Search<'_> {
         if full.has_room() || !self.options.partial_admission {
             return full;
         }
-        // There is one step for each pod above the minimum.
+        // The search for a reduced size has one step for each pod above the minimum.
         let most: i64 = self.to_spare().iter().sum();
         if most == 0 {
             return full;
         }
         let (found, resumed) = self.largest(0..most + 1);
-        // The scan of any size may have skipped flavors.
+        // The scan of the full size or of any reduced size may have skipped flavors.
         found.unwrap_or(Found { resumed: full.resumed || resumed, ..full })
     }
 
@@ -41,9 +41,9 @@ impl Search<'_> {
         self.all_pods().iter().zip(&spare).map(|(all, spare)| all - spare * steps / most).collect()
     }
 
-    /// The assignment with the fewest steps that finds room, by bisection; and whether the scan of a size without room began behind the first flavors. More
-    /// steps do not always find room, because other flavors and other victims come in. The result then depends on the sizes that are tried, which are the
-    /// middles of ranges, as in Kueue.
+    /// The assignment with the fewest steps that fits, found by bisection; and whether the scan of a size that does not fit began behind the first flavors. A
+    /// smaller size does not always fit if a larger one fits, because other flavors and other victims come in. The result then depends on the sizes that are
+    /// tried, which are the middles of ranges, as in Kueue.
     fn largest(&self, steps: Range<i64>) -> (Option<Found>, bool) {
         if steps.is_empty() {
             return (None, false);

@@ -33,7 +33,7 @@ pub(crate) struct LocalQueues {
     ordered: BTreeSet<String>,
 }
 
-/// Part of a past usage that is left: half of it after each half-life. The time must be a multiple of the half-life.
+/// Part of a past usage that is left: half of it after each half-life. The parameter `time` must be a multiple of the half-life.
 fn left_after(time: i64, half_life: i64) -> f64 {
     assert_eq!(time % half_life, 0, "floats are not exact");
     (0..time / half_life).fold(1.0, |left, _| left / 2.0)

@@ -15,8 +15,8 @@ pub(crate) struct Plea<'a> {
     pub(crate) queued_at: Millis,
     pub(crate) needs: Vec<Fr>,
     pub(crate) usage: Amounts,
-    /// True if, among equal workloads, the last one in the queue is tried first as a victim. In these worlds all workloads are of one namespace and second, and
-    /// have their UIDs as names.
+    /// True if, among equal workloads, the last one in the queue is tried first as a victim. In the worlds of the oracle all workloads are of one namespace and
+    /// second, and have their UIDs as names.
     pub(crate) equals_by_lot: bool,
 }
 

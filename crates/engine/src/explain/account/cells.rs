@@ -1,5 +1,5 @@
-//! The cells of an account. Each cell is about one pod set, flavor and resource: the request, the free quota, the workloads that hold the rest of the quota,
-//! and the change that would help.
+//! The cells of an account. A cell of an account is about one pod set, flavor and resource: it has the request, the free quota, the workloads that hold the
+//! rest of the quota, and the change that would help.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The search for victims for all cells that an assignment found and that lack quota. Each other cell gets a search of its own.
+/// The search for victims for all cells that an assignment found and that lack quota. For each other cell of the account, a search of its own is made.
 struct Contest {
     needs: Vec<CellId>,
     usage: Usage,

@@ -1,7 +1,7 @@
 //! The rule by which a holder of quota may or may not be preempted: the rules of the search for victims, applied to each holder alone.
 //!
-//! Rules about all victims together are evaluated in the case that is best for the preemptor. A holder that such a rule protects here is therefore never
-//! preempted.
+//! Rules about all victims together are evaluated in the case that is best for the preemptor. A holder of quota that is protected by a rule about all victims
+//! together is therefore never preempted.
 
 use std::collections::BTreeMap;
 

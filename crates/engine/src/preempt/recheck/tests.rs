@@ -58,7 +58,7 @@ impl Court {
         *self.world.store.by_uid.get(uid).unwrap()
     }
 
-    /// The result of `act` for the preemption query.
+    /// Calls the function `act` with the preemption query, and returns its result.
     fn hear<R>(&mut self, act: impl FnOnce(&Store, &mut Tree, &Options, &Ask<'_>) -> R) -> R {
         let (id, cell) = (self.id("asks"), self.world.store.intern_cell("f", "cpu"));
         let (needs, usage) = ([cell], [(cell, self.asked)]);
@@ -216,7 +216,7 @@ fn fair_shares_are_judged_again_on_final_victim_set() {
     assert_eq!(court.judge(&all), Err(Breach::Share), "d has less then than a would have");
     court.taken = Some(court.targets(&all));
     assert_eq!(court.judge(&all), Err(Breach::Share), "nor had it more when they were taken");
-    // A queue reclaims its own quota whatever the shares are.
+    // A queue may preempt to get its own nominal quota back, whatever the fair shares are.
     let mut court = shared(1);
     assert_eq!(court.judge(&[("b1", FAIR)]), Err(Breach::Right));
     assert_eq!(court.judge(&[("b1", RECLAIM)]), Ok(()));
