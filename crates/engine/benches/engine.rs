@@ -256,7 +256,7 @@ fn report_events() {
 }
 
 /// Times of a constant work without memory access, one time for each finish event; undisturbed, the work takes `length`. The difference between the tail and
-/// the median of these times is noise of the machine.
+/// the median of the times of constant work is noise of the machine.
 fn counting(length: Duration) -> Vec<Duration> {
     let count = |turns: u128| {
         let start = Instant::now();

@@ -22,7 +22,7 @@ pub enum PendingReason {
     WaitingForQuota,
     /// The workload requests more than the queue can ever give.
     ExceedsMaxQuota,
-    /// A queue, namespace or object is not as it must be.
+    /// A queue, namespace or other object on which the workload depends is misconfigured.
     Misconfigured,
     /// Queue is stopped or inactive.
     Suspended,
@@ -132,7 +132,7 @@ pub struct Plan {
     pub admissions: Vec<Admission>,
     /// Preemptions, in order.
     pub evictions: Vec<Eviction>,
-    /// Verdicts on the other workloads that were tried.
+    /// Verdicts on the workloads that were tried and not admitted.
     pub verdicts: Vec<Verdict>,
     /// True if heads are left because `Limits::max_admissions` was reached: call `plan` again.
     pub more: bool,

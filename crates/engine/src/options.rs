@@ -17,7 +17,7 @@ pub enum ShareStrategy {
 impl std::str::FromStr for ShareStrategy {
     type Err = String;
 
-    /// The fair-sharing strategy with the name `name` in Kueue.
+    /// The fair-sharing strategy that has the name `name` in Kueue.
     ///
     /// # Errors
     /// Returns a message with the allowed names if no strategy has this name.

@@ -33,7 +33,7 @@ pub struct AttemptReport {
     pub mode: Mode,
     /// Highest borrowing level.
     pub borrow: u32,
-    /// Result of the search for victims, if there was one.
+    /// Result of the search for victims, if there was a search.
     pub possibility: Option<PreemptionPossibility>,
     /// Reasons why the flavor is not a plain fit.
     pub reasons: Vec<String>,

@@ -167,8 +167,8 @@ fn victim_order_treats_local_queues_of_one_name_as_one() {
 
 #[test]
 fn victim_order_is_stable_where_kueue_defines_none() {
-    // Of the two LocalQueues with the same name, the workload of the one with less usage goes first by priority, so that each of the three workloads comes
-    // before another one in a circle.
+    // Between the two LocalQueues with the same name, the workload of the LocalQueue with less usage goes first by priority, so that each of the three
+    // workloads comes before another one in a circle.
     let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
     let circle = [("one", "n/x", "a", 7), ("two", "m/x", "a", 5), ("three", "n/y", "a", 0)];
     assert_eq!(order(&usages, &circle).len(), 3);

@@ -168,7 +168,7 @@ fn choose(alike: [bool; 3], chosen: &mut Vec<u8>, found: &mut Vec<[u8; 4]>) {
             }
             Some(last) => last.priority < next.priority,
         };
-        // Queues that are equal are used in their order.
+        // Workloads use equal queues in the order of the queues, so that symmetric worlds are counted once.
         let uses_first = !alike[next.queue] || chosen.iter().any(|known| kind(*known).queue + 1 == next.queue);
         if in_order && uses_first {
             chosen.push(number);
@@ -231,7 +231,7 @@ fn agrees(objects: &Objects) -> Result<(), String> {
     if fast == slow { Ok(()) } else { Err(format!("engine {fast:?} oracle {slow:?}")) }
 }
 
-/// Law Q2: a node of the cohort tree that is over its quota gets no more usage. The usage is counted from the objects.
+/// Law Q2: a node of the cohort tree that is over its quota gets no more usage. The law counts usage from the objects of the world.
 fn feeds_nobody(objects: &Objects) -> Result<(), String> {
     let before = Ledger::of(objects).debts();
     let plan = objects.world().plan(NOW, ALL);

@@ -92,7 +92,7 @@ pub(crate) struct Assignment {
     pub(crate) held_to: Option<Mode>,
     /// True if the scan of some resource group began behind the first flavor.
     pub(crate) resumed: bool,
-    /// The broken rule, if victims were found and refused because of it.
+    /// The rule of preemption that the found victims broke, if they were refused for it.
     pub(crate) breach: Option<Breach>,
 }
 

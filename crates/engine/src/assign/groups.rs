@@ -45,8 +45,8 @@ pub(super) fn assign_group(
     failed
 }
 
-/// Finds flavors for all pod sets of a group, with the reasons why the flavors are no plain fit. Of the combinations of flavors that can be of one node, the
-/// result is the first combination that serves the pods best. If no flavor contradicts another flavor, there is only one combination.
+/// Finds flavors for all pod sets of a group, with the reasons why the flavors are no plain fit. The result is the first combination of flavors that serves the
+/// pods best, among the combinations that can be of one node. If no two flavors contradict each other, only one combination of flavors is tried.
 fn find_flavors(
     store: &Store,
     tree: &mut Tree,
@@ -119,12 +119,12 @@ fn combine(
         }
         merge_attempts(&mut result.attempts, found.attempts, group, resource);
         if found.choices.is_empty() {
-            // The failure of this resource group decides the result, whatever was found for earlier groups.
+            // The resource group that failed decides the result, whatever was found for earlier resource groups.
             result.choices.clear();
             result.reasons = found.reasons;
             break;
         }
-        // An earlier choice of another group for a resource that this group covers, too, is replaced by the choice of this group.
+        // If two resource groups cover a resource, the choice of the later group replaces the choice of the earlier group.
         result.choices.retain(|old| !found.choices.iter().any(|new| new.resource == old.resource));
         append(&mut result.choices, found.choices);
         append(&mut result.reasons, found.reasons);
@@ -149,8 +149,9 @@ fn together<'m>(members: &'m [Member<'_>]) -> Cow<'m, [(ResourceId, Units)]> {
     Cow::Owned(all)
 }
 
-/// The indexes of the requests in the order in which resources are assigned, if that differs from the order of the list. The order matters if several resource
-/// groups are requested, because the first group that fails ends the search and gives the reason. Kueue's order is the order of a hash of the resource names.
+/// The indexes of the requests in the order in which resources are assigned, if that differs from the order of the list. The order of assignment matters if
+/// several resource groups are requested, because the first group that fails ends the search and gives the reason. Kueue's order is the order of a hash of the
+/// resource names.
 fn in_turn(store: &Store, request: &Request<'_>, asked: &[(ResourceId, Units)]) -> Option<Vec<usize>> {
     let group = |(resource, _): &(ResourceId, Units)| {
         request.queue.groups.iter().position(|group| group.covered.contains(resource))

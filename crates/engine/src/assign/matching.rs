@@ -19,7 +19,8 @@ pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "berth.dev/capacity-tier",
 ];
 
-/// Capacity labels that stand for one kind of capacity, whatever their value. For the other capacity labels, the value says which kind it is.
+/// Capacity labels that stand for one kind of capacity, whatever their value. For the other capacity labels, the label's value says which kind of capacity it
+/// is.
 const OF_ONE_KIND: [&str; 3] =
     ["cloud.google.com/gke-preemptible", "cloud.google.com/gke-spot", "cloud.google.com/reservation-name"];
 
@@ -69,8 +70,8 @@ pub(crate) fn in_each_alternative<'a>(
     found
 }
 
-/// Whether a requirement asks for a kind of capacity whose label the flavor does not have. `is_offered` returns true for labels that other flavors of the
-/// resource group have.
+/// Whether a requirement asks for a kind of capacity whose label the flavor does not have. The parameter `is_offered` returns true for labels that other
+/// flavors of the resource group have.
 pub(crate) fn is_other_capacity(labels: &Labels, r: &Requirement, is_offered: impl Fn(&str) -> bool) -> bool {
     r.asks_for_capacity() && !labels.contains_key(&r.key) && is_offered(&r.key)
 }
@@ -95,7 +96,7 @@ pub(crate) fn requires_forbidden(
     }
 }
 
-/// The requirements of an alternative on the label `key`.
+/// The requirements on the label `key` in an alternative of the node affinity.
 pub(crate) fn of_key<'a>(alternative: &'a [Requirement], key: &'a str) -> impl Iterator<Item = &'a Requirement> {
     alternative.iter().filter(move |r| r.key == key)
 }
@@ -210,7 +211,7 @@ fn compare(requirement: &Requirement, label: Option<&String>, test: fn(i64, i64)
     }
 }
 
-/// Whether a label selector selects an object with these labels.
+/// Whether a label selector selects an object with the labels `labels`.
 pub(crate) fn selects(selector: &Selector, labels: &Labels) -> bool {
     selector.0.iter().all(|requirement| holds(requirement, labels))
 }

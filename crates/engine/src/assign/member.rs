@@ -1,4 +1,4 @@
-//! A pod set among the pod sets that get the same flavors.
+//! A pod set to which flavors are assigned, together with the other pod sets of its group.
 
 use crate::assign::request::{Request, count_of, requests};
 use crate::quota::balance::Units;

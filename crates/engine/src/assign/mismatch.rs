@@ -62,7 +62,7 @@ impl Scan<'_> {
     }
 
     /// The selector by which the pods ask for a kind of capacity (a reservation, spot) that other flavors of the resource group offer and this flavor does not.
-    /// The pods are kept off this flavor, because no node could satisfy both.
+    /// Pods that select another kind of capacity are kept off the flavor, because no node could satisfy both the pods and the flavor.
     fn other_tier<'p>(&self, pods: &'p PodSetSpec, spec: &FlavorSpec) -> Option<(&'p str, &'p str)> {
         let selector = &pods.node_selector;
         CAPACITY_LABELS.iter().find_map(|key| {

@@ -14,8 +14,7 @@ use crate::model::FlavorSpec;
 use crate::world::ids::FlavorId;
 use crate::world::store::Store;
 
-/// Largest number of combinations of flavors that are tried for a pod set. Each combination of flavors costs as much as the whole assignment of a pod set whose
-/// flavors have no different labels.
+/// Largest number of combinations of flavors that are tried for a pod set. The cost of each combination is the cost of assigning flavors to the pod set once.
 const MOST: usize = 32;
 
 /// The result of the scan for one resource group.
@@ -55,7 +54,7 @@ impl Standing {
 /// The combinations of flavors that were tried for one pod set.
 #[derive(Default)]
 pub(super) struct Tries {
-    /// Choices that are not to be made again after the same earlier choices: position in the order of assignment, and flavor.
+    /// Choices of flavors that are not to be made again after the same earlier choices: position in the order of assignment, and flavor.
     barred: Vec<(usize, FlavorId)>,
     steps: Vec<Step>,
     made: usize,

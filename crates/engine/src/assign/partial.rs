@@ -1,7 +1,7 @@
 //! Partial admission: a search for the largest counts of pods that fit, by bisection as in Kueue.
 
-/// Searches the largest counts that fit, between the full size and `minCount`, which `pod_sets` gives in pairs. The search assumes that smaller counts fit if
-/// larger counts fit.
+/// Searches the largest counts that fit, between the full size and `minCount`, which `pod_sets` gives in pairs. The search assumes that smaller counts of pods
+/// fit if larger counts fit.
 pub(crate) fn search<R>(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> Option<R>) -> Option<R> {
     // If fewer pods are left than `minCount`, the workload needs all pods that are left.
     let delta =

@@ -18,7 +18,7 @@ use crate::world::store::{Group, Store};
 pub(super) struct Scan<'a> {
     pub(super) store: &'a Store,
     pub(super) request: &'a Request<'a>,
-    /// Pod sets that get one flavor together; there is at least one.
+    /// Pod sets that get one flavor together; there is at least one pod set.
     pub(super) members: &'a [Member<'a>],
     pub(super) group: &'a Group,
     pub(super) resource: ResourceId,
@@ -84,7 +84,7 @@ impl<'a> Scan<'a> {
                 let illegal = matches!(reason, Why::Illegal(_));
                 found.rule_out(flavor, reason, PendingReason::NoMatchingFlavor);
                 if illegal {
-                    // Pods whose affinity is invalid get no flavor, not even a flavor before this one.
+                    // Pods whose affinity is invalid get no flavor, not even a flavor that was tried earlier in the scan.
                     found.choices.clear();
                     return found;
                 }
@@ -127,7 +127,7 @@ impl<'a> Scan<'a> {
         }
         let exhausted = last.is_some_and(|at| at.saturating_add(1) == line.len());
         let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
-        // Without FlavorFungibility the progress is always 0, which reads as if the second flavor came next.
+        // Without FlavorFungibility the recorded progress of a scan is always 0, which reads as if the second flavor came next.
         let tried = if self.request.fungible { tried } else { 0 };
         for choice in &mut found.choices {
             choice.tried = tried;

@@ -29,7 +29,7 @@ impl Aside {
 
 impl World {
     /// Lets the workloads behind heads that are held up be tried, in a cohort tree in which nothing changes any more. A whole class of equals stands aside,
-    /// because equal workloads lose alike. Returns true if a class stood aside. The cost is the number of heads of the tree.
+    /// because equal workloads lose alike. Returns true if a class of equals now stands aside. The cost is the number of heads of the cohort tree.
     pub(crate) fn send_aside(&mut self, root: NodeId, report: &Report, aside: &mut Aside) -> bool {
         if !self.options.departures.stand_aside {
             return false;
@@ -45,7 +45,7 @@ impl World {
         sent
     }
 
-    /// Lets the classes of a cohort tree that stand aside be tried again if something has changed since; returns true if there was such a class.
+    /// Lets the classes of a cohort tree that stand aside be tried again if something has changed since; returns true if a class stood aside.
     pub(crate) fn call_back(&mut self, root: NodeId, aside: &mut Aside) -> bool {
         let classes = if aside.moved.remove(&root) { aside.by_root.remove(&root) } else { None };
         let classes = classes.unwrap_or_default();

@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Keeps the progress of a head's scan over flavors for its next scan. Returns `None` if there is no such workload.
+    /// Keeps the progress of a head's scan over flavors for its next scan. Returns `None` if the head's workload does not exist.
     fn end_scan(&mut self, entry: &mut Entry) -> Option<ScanEnd> {
         let Entry { queue, workload: id, assignment, requeue, scans_anew, .. } = entry;
         if *scans_anew {
@@ -82,8 +82,8 @@ impl World {
         // Without FlavorFungibility no scan continues an earlier scan, whatever progress is recorded.
         let is_over = !self.options.gates.flavor_fungibility || scans >= most;
         let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
-        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free. So a head with a scan of this kind scans all
-        // flavors before it is parked.
+        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free. A head whose last scan began behind the first
+        // flavor scans all flavors before it is parked.
         let resumed = self.options.departures.scan_over && assignment.resumed && *requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;
         let keeps = !missed && (goes_on || assignment.progress.waits);
@@ -104,7 +104,7 @@ impl World {
         let root = self.tree.root(self.store.queues[queue].node);
         match requeue {
             Requeue::NoRoom if self.options.gates.park_equals => {
-                // The other members of the class get a notice; the head has a verdict of its own.
+                // The other members of the head's class of equals get a notice; the head has a verdict of its own.
                 if self.class_it_waits_in(id).is_none() {
                     self.push(queue, id);
                 }

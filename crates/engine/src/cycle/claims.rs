@@ -28,7 +28,7 @@ impl Leaver {
         Some(Self { uid, reason: target.reason, gives_up: target.gives_up })
     }
 
-    /// The preemption, if it is still under way; `None` when the victim is gone or is not leaving any more.
+    /// The preemption of a victim, if it is still under way; `None` when the victim is gone or is not leaving any more.
     fn target(&self, store: &Store) -> Option<Target> {
         let workload = store.by_uid.get(&*self.uid).copied()?;
         let held = store.workload(workload)?.held()?;
@@ -39,7 +39,7 @@ impl Leaver {
     }
 }
 
-/// The assignment that fits when the targets have left. Returns the targets as an error if the request does not fit even then.
+/// The assignment that fits when the targets of preemption have left. Returns the targets as an error if the request does not fit even without them.
 fn once_gone(
     store: &Store,
     tree: &mut Tree,

@@ -146,7 +146,7 @@ impl Nominator<'_> {
 
     fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {
         let pods_count = self.options.departures.pods_count;
-        // If the assignment has only one cell, the search for this cell has already been this very search, and found no victims.
+        // If an assignment uses only one cell, flavor assignment has already searched victims for exactly this usage, and found no victims.
         if let ([pod_set], [_]) = (assignment.pod_sets.as_slice(), assignment.usage.as_slice())
             && let [choice] = pod_set.choices.as_slice()
             && choice.hopeless

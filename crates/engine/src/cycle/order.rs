@@ -64,7 +64,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Values that decide between two heads that meet at a cohort: about the child of the cohort on the path to each head's queue, with the head's usage added.
+/// Values of a head that decide between two heads that meet at a cohort: the values are those of the cohort's child on the path to the head's queue, with the
+/// head's usage added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Fair share of the cohort's child on the path to the head's queue.
@@ -99,7 +100,7 @@ pub(crate) struct Contender<E> {
     usage: Usage,
     /// Nodes of the cohort tree from the root to the head's queue.
     path: Vec<NodeId>,
-    /// For each node of the path but the last: the values of the node below it. The list of values is empty while they are still to be computed.
+    /// For each node of the head's path except the last: the values of the node below it. The list of values is empty while they are still to be computed.
     standings: Vec<Standing>,
 }
 
@@ -126,8 +127,8 @@ impl<E> Tournament<E> {
         Self { trees }
     }
 
-    /// Takes the next head out of the tournament. The cost is the number of heads of its cohort tree, and the shares along the paths of the heads whose subtree
-    /// changed.
+    /// Takes the next head out of the tournament. The cost of the next head is the number of heads of its cohort tree, and the shares along the paths of the
+    /// heads whose subtree changed.
     pub(crate) fn next(&mut self, store: &Store, tree: &mut Tree, gates: &Gates) -> Option<E> {
         let mut first = self.trees.first_entry()?;
         let contenders = first.get_mut();

@@ -14,8 +14,8 @@ use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, PodSet};
 
 impl World {
-    /// Runs cycles until no head can change any more or the limit is reached. Quota of planned admissions is charged at once. The cost is the number of heads
-    /// that are tried.
+    /// Runs cycles until no head can change its place any more or the limit of admissions is reached. Quota of planned admissions is charged at once. The cost
+    /// is the number of heads that are tried.
     pub fn plan(&mut self, now: Millis, limits: Limits) -> Plan {
         self.plan_cycles(now, limits, u64::MAX)
     }
@@ -152,8 +152,8 @@ impl World {
         verdicts
     }
 
-    /// Keeps a workload's message for its class of equals, if the class is parked because of it: requests and numbers are the same for all members. A closed
-    /// preemption gate concerns one workload alone, so its message is not kept for the class.
+    /// Keeps a workload's message for its class of equals, if the class is parked because of this workload: requests and numbers are the same for all members.
+    /// A closed preemption gate concerns one workload alone, so its message is not kept for the class.
     fn tell_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
         let is_of_all = self.options.departures.equals_told_why && reason != PendingReason::AdmissionGated;
         let Some(workload) = self.store.workload(id).filter(|_| is_of_all) else { return };
@@ -169,8 +169,8 @@ impl World {
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading })
     }
 
-    /// A self-check: counts parked workloads (a class of equals counts once) that would fit although nothing woke them, and wakes them. A correct engine has no
-    /// such workload. The cost is the number of all parked classes.
+    /// A self-check: counts parked workloads (a class of equals counts once) that would fit although nothing woke them, and wakes them. In a correct engine the
+    /// self-check finds no workload. The cost is the number of all parked classes.
     pub fn sweep(&mut self, now: Millis) -> usize {
         self.release_timers(now);
         self.release_stock(now);
@@ -200,9 +200,10 @@ impl World {
         found
     }
 
-    /// Whether a class of equals can come to fit because other workloads were admitted. There are two such cases. In the first case, its pod sets compete for
-    /// flavors: if the first flavor is full, one pod set takes the next flavor and leaves the first flavor to another pod set. In the second case, the scan
-    /// goes past a flavor that fits by borrowing to a flavor that needs preemption, until the latter flavor is too full even for preemption.
+    /// Whether a class of equals can come to fit because other workloads were admitted. This happens to classes of two kinds. In the first kind, the pod sets
+    /// of a workload compete for flavors: if the first flavor is full, one pod set takes the next flavor and leaves the first flavor to another pod set. In the
+    /// second kind, the scan of a workload goes past a flavor that fits by borrowing to a flavor that needs preemption, until the latter flavor is too full
+    /// even for preemption.
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
         let of_queue = &self.store.queues[queue];
         let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
@@ -217,8 +218,8 @@ impl World {
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
     }
 
-    /// Wakes fickle classes ([`Self::is_fickle`]) that fit now; returns true if there was such a class. The cost is the number of fickle parked classes in
-    /// cohort trees where a workload was admitted.
+    /// Wakes fickle classes ([`Self::is_fickle`]) that fit now; returns true if a fickle class fits. The cost is the number of fickle parked classes in cohort
+    /// trees where a workload was admitted.
     fn rouse_fickle(&mut self) -> bool {
         let mut roused = false;
         for root in std::mem::take(&mut self.stirred) {

@@ -46,7 +46,7 @@ impl World {
             let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
-        // A replacement slice does not add to the number of workloads, so the limit does not apply to it.
+        // A replacement slice does not add to the number of workloads, so the limit of workloads with quota does not apply to it.
         if let Some(JobLimit { most, source }) = self.store.queues[queue].reached_limit()
             && self.store.grows_from(workload, queue).is_none()
         {
@@ -136,7 +136,8 @@ impl Store {
         &self.local_queue_names.key(workload.local_queue).0
     }
 
-    /// Whether the namespace `namespace` does not exist. The result is false while no namespace is known at all, because every cluster has namespaces.
+    /// Whether the namespace `namespace` does not exist. No namespace counts as missing while no namespace is known at all, because every cluster has
+    /// namespaces.
     pub(crate) fn lacks(&self, namespace: &str) -> bool {
         !self.namespaces.is_empty() && !self.namespaces.contains_key(namespace)
     }

@@ -55,7 +55,7 @@ pub enum Unblock {
     QueueResumes,
     /// The requeue back-off of the workload has to end; the value is the time of its end.
     BackOffEnds(Millis),
-    /// A gate, a hold or a limit on the workload itself has to end. The condition of the workload says which of them it is.
+    /// A gate, a hold or a limit on the workload itself has to end. The condition of the workload says which gate, hold or limit it is.
     HoldEnds,
     /// An admission check of the workload that failed has to become ready.
     CheckReady,

@@ -22,7 +22,7 @@ impl World {
         self.store.local_queues[id].spec.is_some().then_some(id)
     }
 
-    /// The condition `Active` of a ClusterQueue; `None` if no ClusterQueue has this name. The cost is the number of its flavors.
+    /// The condition `Active` of a ClusterQueue; `None` if no ClusterQueue has this name. The cost is the number of the ClusterQueue's flavors.
     #[must_use]
     pub fn readiness(&self, cluster_queue: &str) -> Option<Readiness> {
         self.readiness_of(self.find_queue(cluster_queue)?)
@@ -102,7 +102,7 @@ impl World {
         })
     }
 
-    /// Figures for the status of a ClusterQueue. The cost is the number of its classes of equals and cells.
+    /// Figures for the status of a ClusterQueue. The cost is the number of the ClusterQueue's classes of equals and cells.
     #[must_use]
     pub fn figures(&self, cluster_queue: &str) -> Option<QueueFigures> {
         let queue = &self.store.queues[self.find_queue(cluster_queue)?];
@@ -122,7 +122,8 @@ impl World {
         })
     }
 
-    /// Figures for the status of a LocalQueue. Only quota of the LocalQueue's current ClusterQueue counts. The cost is the number of its pending workloads.
+    /// Figures for the status of a LocalQueue. Only quota of the LocalQueue's current ClusterQueue counts. The cost is the number of the LocalQueue's pending
+    /// workloads.
     #[must_use]
     pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];

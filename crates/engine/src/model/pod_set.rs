@@ -17,7 +17,8 @@ pub struct PodSetSpec {
     pub requests: BTreeMap<String, Amount>,
     /// The template's nodeSelector.
     pub node_selector: BTreeMap<String, String>,
-    /// Required node affinity: the terms of the list are alternatives, and all requirements of a term must hold. An empty list means no affinity.
+    /// Required node affinity: the terms of the list are alternatives, and all requirements of a term must hold. An empty list means that there is no required
+    /// node affinity.
     pub affinity: Vec<Vec<Requirement>>,
     /// The template's tolerations.
     pub tolerations: Vec<Toleration>,

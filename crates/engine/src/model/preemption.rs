@@ -20,7 +20,7 @@ pub enum PreemptionPolicy {
 impl std::str::FromStr for PreemptionPolicy {
     type Err = String;
 
-    /// The policy with the name `name` in Kueue.
+    /// The preemption policy that has the name `name` in Kueue.
     ///
     /// # Errors
     /// Returns a message with the allowed names if no policy has this name.

@@ -44,7 +44,7 @@ pub struct StockOut {
     pub flavor: String,
     /// Shape of the pods.
     pub shape: Shape,
-    /// Number of pods for which the capacity did not come; fewer pods may still be tried.
+    /// Number of pods for which the flavor's capacity did not come; fewer pods may still be tried.
     pub pods: i64,
     /// End of the stock-out.
     pub until: Millis,

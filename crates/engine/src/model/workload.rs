@@ -26,8 +26,8 @@ pub struct WorkloadSpec {
     pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
-    /// True if the workload lost its capacity: it goes before workloads of equal priority in its queue, whatever their age. The place at the front gives the
-    /// workload no more victims.
+    /// True if the workload lost its capacity: it goes before workloads of equal priority in its queue, whatever their age. A workload that goes first because
+    /// it lost its capacity may preempt no more victims than otherwise.
     pub at_front: bool,
     /// Pod sets.
     pub pod_sets: Vec<PodSetSpec>,
@@ -39,8 +39,8 @@ pub struct WorkloadSpec {
     pub preempts: Preempts,
     /// Points of priority that an hour of waiting adds in the order of workloads. The points for waiting never allow a preemption.
     pub points_per_hour: u32,
-    /// Start of the workload's waiting time; after a preemption, the time of the preemption. If the waiting time continued, a preempted workload could be
-    /// admitted again before its preemptors, and be evicted again.
+    /// Start of the workload's waiting time; after a preemption, the time of the preemption. If the waiting time continued after a preemption, a preempted
+    /// workload could be admitted again before its preemptors, and be evicted again.
     pub waits_since: Millis,
     /// The old slice that the workload replaces: as long as the old slice holds quota, the workload requests only the part beyond that quota.
     pub replaces: Option<Replaced>,

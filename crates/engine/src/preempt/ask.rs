@@ -18,8 +18,8 @@ pub(crate) struct Target {
     pub(crate) gives_up: Option<i64>,
 }
 
-/// The victims of a search. The second part has all workloads that the search took before it put the unneeded ones back, if shares can be judged only on all of
-/// them.
+/// The victims of a search. The second part of `Victims` has all workloads that the search took before it put the unneeded ones back, if shares can be judged
+/// only on all of them.
 pub(crate) type Victims = (Vec<Target>, Option<Vec<Target>>);
 
 /// A query for victims: the preemptor and its request.

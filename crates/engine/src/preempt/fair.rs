@@ -37,7 +37,7 @@ impl<'a> Turns<'a> {
         Self { asking, own, path: tree.ancestors(own).collect(), lines, pruned: BTreeSet::new() }
     }
 
-    /// Turns over the queues of `candidates`, which has the candidates of each queue in their order.
+    /// The sequence of the queues of `candidates` from which victims are taken; `candidates` has the candidates of each queue in their order.
     pub(crate) fn listed(store: &Store, tree: &Tree, asking: QueueId, candidates: &[Candidate<'a>]) -> Self {
         let mut lists: BTreeMap<QueueId, Vec<Candidate<'a>>> = BTreeMap::new();
         for candidate in candidates {
@@ -172,7 +172,7 @@ pub(crate) fn targets(
     let strategies = in_order(strategies);
     let search = Search { store, ask, filter: &filter, own: store.queues[ask.queue].node, gates };
     let mut trial = Trial::new(tree);
-    // Shares are compared with the preemptor admitted.
+    // Fair shares are compared as if the preemptor were admitted already.
     trial.add(search.own, ask.usage);
     let mut targets = Vec::new();
     let mut retry = Vec::new();

@@ -1,5 +1,5 @@
-//! Eviction history: pairs of victim and preemptor since the last change from outside of the engine. A preemption that would close a circle of such pairs is
-//! not allowed, so evictions come to an end: the pairs form a finite graph without circles.
+//! Eviction history: pairs of victim and preemptor since the last change from outside of the engine. A preemption that would close a circle of pairs of victim
+//! and preemptor is not allowed, so evictions come to an end: the pairs form a finite graph without circles.
 
 mod barred;
 mod fronts;
@@ -26,8 +26,8 @@ impl Feuds {
         pairs.filter(|(_, preemptors)| preemptors.contains(&asking)).map(|(victim, _)| *victim).collect()
     }
 
-    /// Workloads for which a workload was evicted, directly or through other workloads. `more` returns further workloads for each step, from all victims of the
-    /// cohort tree.
+    /// Workloads for which a workload was evicted, directly or through other workloads. For each workload on the way, the parameter `more` returns further
+    /// workloads, from all victims of the cohort tree.
     fn behind(
         &self,
         root: NodeId,

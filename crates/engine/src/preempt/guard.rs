@@ -9,7 +9,7 @@ use crate::world::ids::WorkloadId;
 use crate::world::store::{Held, Store};
 
 impl PreemptionGuard {
-    /// Whether the guard sets no bound.
+    /// Whether the guard sets no bound of preemption.
     pub(crate) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
@@ -43,7 +43,7 @@ pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec
 }
 
 /// Whether victims are few enough, and hold little enough in comparison with the request. Earlier victims of the same preemptor, which did not help it, count
-/// as well.
+/// against the bounds as well.
 pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bool {
     let Some(guard) = guard(store, ask.queue) else { return true };
     let known = ask.asking.map(|asking| store.feuds.victims_of(asking)).unwrap_or_default();

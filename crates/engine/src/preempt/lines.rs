@@ -128,7 +128,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// The candidates of a queue, waiting for the next of them to be tried.
+/// The candidates of a queue that are still to be tried; the first of them is tried next.
 struct Turn<'a> {
     list: List,
     line: Line<'a>,

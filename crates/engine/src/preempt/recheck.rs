@@ -2,8 +2,8 @@
 //! workload is preempted, the verdict says so, and a counter goes up.
 //!
 //! A condition that held when a victim was taken need not hold for the final set, because other victims were taken after it. The second check uses a condition
-//! that always holds for the final set: each node that had to be above its quota, and each side that had to have the higher share, still is above it or has it
-//! when its last victim is put back.
+//! that always holds for the final set: with its last victim put back, each node that had to be above its quota is above it, and each side that had to have the
+//! higher share has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -177,7 +177,7 @@ impl Check<'_> {
             return Err(Breach::Share);
         }
         let mut trial = self.without(tree, judged);
-        // As in the search, shares are compared with the preemptor admitted.
+        // As in the search for victims, fair shares are compared as if the preemptor were admitted already.
         trial.add(self.own, self.ask.usage);
         let mut higher: BTreeMap<NodeId, bool> = BTreeMap::new();
         for target in judged.iter().filter(|target| target.reason == FAIR) {

@@ -1,8 +1,9 @@
 //! The order of candidates under admission fair sharing, as in Kueue. Between two candidates of one ClusterQueue in LocalQueues of different names, the
-//! candidate of the LocalQueue with the higher usage goes first, whatever the priorities are. Between other candidates the usage of LocalQueues plays no part.
+//! candidate of the LocalQueue with the higher usage goes first, whatever the priorities are. Between candidates of different ClusterQueues, or of LocalQueues
+//! with the same name, the usage of LocalQueues plays no part.
 //!
-//! The comparison of candidates need not be an order: a before b before c before a is possible. Lists are sorted and merged in ways that give Kueue's order if
-//! there is one, and otherwise the same result for the same input.
+//! The comparison of candidates need not be an order: a before b before c before a is possible. Lists of candidates are sorted and merged in ways that give
+//! Kueue's order if there is one, and otherwise the same result for the same input.
 
 use std::cmp::Ordering;
 

@@ -37,8 +37,8 @@ pub fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
 }
 
 /// Weighted usage of a LocalQueue: the sum of consumed and charged amounts times the resource weights, divided by the LocalQueue's weight. The amounts in
-/// `parts` are in milli units for cpu and in units for other resources, and may name a resource more than once. The result is infinite if the LocalQueue's
-/// weight is not positive.
+/// `parts` are in milli units for cpu and in units for other resources, and may name a resource more than once. The weighted usage is infinite if the
+/// LocalQueue's weight is not positive.
 #[must_use]
 pub fn weighted_usage<'a>(
     parts: impl Iterator<Item = (&'a str, f64)>,

@@ -59,7 +59,7 @@ impl Untold {
 pub(crate) struct ClassQueue {
     /// Members of the class by lane; a lane without members is left out.
     lanes: Vec<(u32, Sorted<Member>)>,
-    /// Set while an equal workload was found not to fit and nothing has changed since.
+    /// Set while the class is parked: an equal workload was found not to fit, and nothing has changed since.
     pub(crate) parked: Option<PendingReason>,
     /// Message to the member because of which the class was parked.
     pub(crate) why: Option<Arc<str>>,
@@ -227,7 +227,7 @@ impl Pending {
         self.classes.get(&class).is_some_and(|queue| queue.parked.is_none())
     }
 
-    /// Parks a class. Returns the members that have not had a notice with the reason `reason` yet.
+    /// Parks a class. Returns the members of the class that have not had a notice with the reason `reason` yet.
     pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> Vec<WorkloadId> {
         let queue = self.classes.entry(class).or_default();
         for (lane, first) in queue.firsts() {

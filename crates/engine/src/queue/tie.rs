@@ -30,8 +30,8 @@ impl Tie {
         }
     }
 
-    /// The order in which victims are searched. With the tie-break by lot, the workload that is last in the queue is preempted first, so that the first of
-    /// equal workloads runs on.
+    /// The order in which equal workloads are searched as victims. With the tie-break by lot, the workload that is last in the queue is preempted first, so
+    /// that the first of equal workloads runs on.
     pub(crate) fn compare_victims(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Lot(one), Self::Lot(other)) => other.cmp(one),

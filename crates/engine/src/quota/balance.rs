@@ -23,7 +23,8 @@ pub(crate) const fn plus(a: Units, b: Units) -> Units {
     if a >= INF || b >= INF || sum >= INF { INF } else { sum }
 }
 
-/// Adds two amounts. In contrast to [`plus`], the sum may exceed [`INF`], because an amount that is subtracted later has to be the amount that was added.
+/// Adds two amounts. The sum of two amounts may exceed [`INF`], in contrast to [`plus`], because an amount that is subtracted later has to be the amount that
+/// was added.
 pub(crate) const fn add_to(total: &mut Units, value: Units) {
     *total = total.saturating_add(value);
 }
@@ -65,7 +66,7 @@ pub(crate) struct Cell {
     pub(crate) lending_limit: Units,
     /// Quota of the subtree: the node's own quota and the quota that its children lend.
     pub(crate) subtree: Units,
-    /// At a queue: its own usage. At a cohort: usage that the children take from the cohort.
+    /// Usage of the cell: at a queue its own usage, at a cohort the usage that the children take from the cohort.
     pub(crate) usage: Units,
     /// True if the node itself defines a quota, even a quota of zero.
     pub(crate) own: bool,
@@ -118,7 +119,7 @@ impl Cell {
         }
     }
 
-    /// The largest amount that the parent may give in addition to the amount that it gives already.
+    /// The largest amount that a node may take from its parent in addition to the amount that it takes already.
     pub(crate) fn bound_from_parent(&self) -> Units {
         if self.borrowing_limit >= INF {
             INF

@@ -1,5 +1,5 @@
-//! The cohort forest: ClusterQueues are leaves, cohorts are inner nodes. When an object changes, the quotas of its tree are rebuilt; a change of usage updates
-//! only the nodes from the queue to the root.
+//! The cohort forest: ClusterQueues are leaves, cohorts are inner nodes. When an object changes, the quotas of its cohort tree are rebuilt; a change of usage
+//! updates only the nodes from the queue to the root.
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ impl Tree {
         }
     }
 
-    /// Replaces the own quota of a node and keeps its usage. The caller must rebuild the cohort tree.
+    /// Replaces the own quota of a node and keeps its usage. The caller of `set_quota` must rebuild the cohort tree.
     pub(crate) fn set_quota(&mut self, node: NodeId, quotas: &[OwnQuota]) {
         let node = &mut self.nodes[node];
         node.cells.retain(|c| c.usage != 0);
@@ -303,7 +303,7 @@ impl Tree {
         }
     }
 
-    /// Charges a queue for usage beyond quota, or takes the charge back. The cohorts above the queue do not see this charge.
+    /// Charges a queue for usage beyond quota, or takes the charge back. The cohorts above the queue do not see the charge for usage beyond quota.
     pub(crate) fn charge_beyond(&mut self, node: NodeId, usage: &[(CellId, Units)], back: bool) {
         let beyond = &mut self.nodes[node].beyond;
         for (key, value) in usage {
@@ -348,7 +348,7 @@ impl Tree {
 enum Change {
     Added,
     Removed,
-    /// Usage beyond quota that was charged is taken back.
+    /// A charge for usage beyond quota was taken back.
     Lifted,
     /// Usage beyond quota was charged.
     Charged,

@@ -152,7 +152,7 @@ impl World {
         let epoch = self.tree.nodes[root].epoch;
         self.wake(node);
         for queue in queues.iter().copied() {
-            // If no head was taken so far, a workload that is put back later counts as popped before this wake-up.
+            // A workload that is put back after the wake-up counts as popped before the wake-up, if no head was taken so far.
             self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
             // A cycle parks no workload whose namespace matches, and a change of labels or selector lets workloads whose namespace matches now be tried at
             // once.

@@ -1,6 +1,6 @@
 //! Usage beyond quota: usage of pods that run without a reservation, until they are gone. Usage beyond quota is charged to the ClusterQueue of the job alone,
-//! and a cohort lends as if there were no such usage. If cohorts counted it, a queue whose pods end slowly could take the quota of a lender that the cohort
-//! protects (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
+//! and a cohort lends as if there were no such usage. If cohorts counted usage beyond quota, a queue whose pods end slowly could take the quota of a lender
+//! that the cohort protects (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
 
 pub(crate) mod charge;
 

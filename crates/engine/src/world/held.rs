@@ -49,7 +49,7 @@ impl Held {
 /// Quota that the workloads of a LocalQueue hold of one ClusterQueue.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// Number of the workloads that hold this quota.
+    /// Number of the LocalQueue's workloads that hold quota of the ClusterQueue.
     pub(crate) reserving: u32,
     pub(crate) usage: Usage,
     /// The part of the quota that admitted workloads hold.
@@ -72,7 +72,7 @@ impl Totals {
 pub(crate) struct Rank {
     pub(crate) priority: i64,
     at: Reverse<Millis>,
-    /// A number that decides most comparisons, so that the tie-break is rarely compared.
+    /// A number that decides most comparisons of ranks, so that the tie-break is rarely compared.
     start: u64,
     tie: Victim,
     pub(crate) workload: WorkloadId,

@@ -48,7 +48,7 @@ ids! {
     ClassId,
 }
 
-/// Number of items in each part of an arena. Parts are never moved, and only the last part has unused room.
+/// Number of items in each part of an arena. Parts of an arena are never moved, and only the last part has unused room.
 const PART: usize = 256;
 
 /// Items by id.

@@ -34,9 +34,9 @@ impl Store {
         heir.is_none_or(|heir| heir.uid == workload.uid).then_some((held, older))
     }
 
-    /// The replacement slice of a workload, if the replacement holds quota. Of several replacement slices, it is the slice that is charged a difference
-    /// already, or else the slice that was given quota first. With another choice, the slice that is charged a difference would be charged its full usage, for
-    /// which there may be no room.
+    /// The replacement slice of a workload, if the replacement holds quota. If there are several replacement slices, the result is the slice that is charged a
+    /// difference already, or else the slice that was given quota first. If another replacement slice were chosen, the slice that is charged a difference would
+    /// be charged its full usage, for which there may be no room.
     fn heir(&self, uid: &Arc<str>) -> Option<WorkloadId> {
         let first = (Arc::clone(uid), WorkloadId::at(0));
         let slices = self.slices.range(first..).take_while(|(known, _)| known == uid);

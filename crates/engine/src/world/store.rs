@@ -180,7 +180,7 @@ pub(crate) struct LocalQueue {
     pub(crate) lacks_namespace: bool,
     pub(crate) pending: BTreeSet<WorkloadId>,
     held: u32,
-    /// Quota that workloads of the LocalQueue hold, by ClusterQueue. There are several entries after the LocalQueue has changed its ClusterQueue.
+    /// Quota that workloads of the LocalQueue hold, by ClusterQueue. The list has several entries after the LocalQueue has changed its ClusterQueue.
     totals: Vec<(QueueId, Totals)>,
     pub(crate) ledger: Ledger,
 }
@@ -196,7 +196,7 @@ impl LocalQueue {
         self.totals.iter_mut().find(|(known, _)| *known == queue).map(|(_, totals)| totals)
     }
 
-    /// Adds the quota that a workload holds to the totals.
+    /// Adds the quota that a workload holds to the LocalQueue's totals.
     pub(crate) fn add(&mut self, held: &Held) {
         self.held = self.held.saturating_add(1);
         if self.totals_mut(held.queue).is_none() {
@@ -209,14 +209,14 @@ impl LocalQueue {
         totals.count(&held.usage, held.admitted, false);
     }
 
-    /// Subtracts the quota that a workload held from the totals.
+    /// Subtracts the quota that a workload held from the LocalQueue's totals.
     pub(crate) fn remove(&mut self, held: &Held) {
         self.held = self.held.saturating_sub(1);
         let Some(totals) = self.totals_mut(held.queue) else { return };
         totals.reserving = totals.reserving.saturating_sub(1);
         totals.count(&held.usage, held.admitted, true);
         if totals.reserving == 0 {
-            // The next workload holds quota of the same queue in most cases, so the entry stays.
+            // The next workload holds quota of the same queue in most cases, so the entry of its totals stays.
             totals.usage.clear();
             totals.admitted.clear();
         }

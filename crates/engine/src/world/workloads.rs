@@ -10,7 +10,7 @@ use crate::world::ids::{ClassId, LocalQueueId, QueueId, WorkloadId};
 use crate::world::spare::Spare;
 use crate::world::store::{Held, Phase, Place, PodSet, Store, Workload};
 
-/// Position of a pending workload that issued preemptions in its queue.
+/// Position in its queue of a pending workload that issued preemptions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footing {
     queue: QueueId,
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Position of a pending workload that issued preemptions in its queue; `None` for other workloads.
+    /// Position in its queue of a pending workload that issued preemptions; `None` for other workloads.
     pub(crate) fn footing(&self, id: WorkloadId) -> Option<Footing> {
         let queue = self.store.local_queues[self.store.workload(id)?.local_queue].queue?;
         let pending = &self.store.queues[queue].pending;

@@ -12,7 +12,7 @@ use crate::worlds::{Dice, Named, cases, mixed, random, seeds, shrinking};
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
-/// The end of time in these worlds: the test does not wait for later events.
+/// The end of time in the worlds of these laws: no test waits for later events.
 const HORIZON: i64 = 8000;
 const ALL: Limits = Limits { max_admissions: 1000 };
 

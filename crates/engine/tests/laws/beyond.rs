@@ -152,8 +152,8 @@ fn usage_beyond_quota_leaves_nothing_behind() {
     }
 }
 
-/// A workload whose pods run already finds its own charge free. The quotas have the amounts that these workloads are given, and no other workload is given any
-/// of them.
+/// A workload whose pods run already finds its own charge free. Workloads with running pods are given no more quota than their queues have, and no other
+/// workload is given the same quota.
 #[test]
 fn running_pods_get_no_more_quota_than_their_queue_has() {
     let mut given = 0;

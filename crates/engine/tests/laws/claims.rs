@@ -30,8 +30,8 @@ fn leave(world: &mut World, uid: &str) -> Plan {
     world.plan(NOW, ALL)
 }
 
-/// While the victim holds f1, the driver can have f0 by borrowing, and the worker f1. Without the victim the driver would prefer f1, and would take the quota
-/// that the worker needs.
+/// While the victim holds flavor f1, the pod set of the driver can have flavor f0 by borrowing, and the pod set of the worker flavor f1. When the victim has
+/// left, the driver would prefer flavor f1, and would take the quota that the worker needs.
 #[test]
 fn claim_keeps_flavors_of_all_pod_sets_of_preemptor() {
     let mut own = queue("q", Some("x"), cpu(&[("f0", 0), ("f1", 6)]));

@@ -154,7 +154,8 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     // The world did not change, so no head is tried.
     let looks = worlds.each_mut().map(|world| world.plan(NOW, ALL).heads);
     assert_eq!(looks, [0; 3], "{}", told());
-    // The end of a holder of quota wakes the class of equals. Some members may start now; the other members are tried once, whatever their number is.
+    // The end of a holder of quota wakes the class of equals. Some members of the class may start now; the other members are tried once, whatever their number
+    // is.
     let [one, few, many] = worlds;
     let holds = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Reserved(_));
     let Some(holder) = objects.workloads.iter().find(holds) else { return Some((one, false)) };

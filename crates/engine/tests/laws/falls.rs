@@ -1,9 +1,9 @@
 //! Law that evictions come to an end without a change from outside: a potential falls with each round of evictions.
 //!
 //! The potential has two parts. The first part of the potential is the number of pairs of workloads without an eviction of one for the other so far. If the
-//! first part does not fall in a round, all pairs of the round are known already, and the second part falls. The second part of the potential places each
-//! workload below the workloads for which it was ever evicted, and counts, from the top down, the workloads that neither hold quota nor wait for quota to be
-//! freed. Both parts of the potential are bounded, so evictions end.
+//! first part of the potential does not fall in a round, all pairs of victim and preemptor of the round are known already, and the second part falls. The
+//! second part of the potential places each workload below the workloads for which it was ever evicted, and counts, from the top down, the workloads that
+//! neither hold quota nor wait for quota to be freed. Both parts of the potential are bounded, so evictions end.
 //!
 //! A failed law prints its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
@@ -20,7 +20,7 @@ const ALL: Limits = Limits { max_admissions: 1000 };
 /// Victim and preemptor.
 type Pair = (String, String);
 
-/// Depth of each workload below its preemptors, direct or through other workloads. Fails if the pairs form a circle.
+/// Depth of each workload below its preemptors, direct or through other workloads. Returns an error if the pairs of victim and preemptor form a circle.
 fn depths(uids: &BTreeSet<String>, pairs: &BTreeSet<Pair>) -> Result<BTreeMap<String, usize>, String> {
     let mut depths: BTreeMap<String, usize> = uids.iter().map(|uid| (uid.clone(), 0)).collect();
     for _ in 0..=uids.len() {

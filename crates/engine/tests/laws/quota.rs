@@ -249,8 +249,8 @@ fn quota_holds_and_figures_are_exact_at_any_depth() {
     assert!(cases() < 1000 || (admissions > least && evictions > least && debts > least), "too tame");
 }
 
-/// Judges the first cycle: an admission is complete, and for an admission in reduced size the next larger size does not fit. The size is judged only if there
-/// is one way to assign it (one flavor in each group).
+/// Judges the first cycle: an admission is complete, and for an admission in reduced size the next larger size does not fit. A reduced size is judged only if
+/// there is one way to assign it (one flavor in each group).
 fn first_cycle(objects: &Objects) -> Result<u64, String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let reduced = whole(objects, &plan)?;
@@ -327,7 +327,7 @@ fn ledger_with_limits_at_three_levels_matches_hand_computed_figures() {
     objects.workloads.push(spec);
     let ledger = Ledger::of(&objects);
     let a = ledger.queue("a", "f0", "cpu");
-    // Queue `a` uses its own 2 and 1 of the 4 of cohort `y`. Cohort `y` keeps 3 to itself, lends 1 and may borrow 3, so that 2 and 1 + 3 are left.
+    // Queue `a` uses its own 2 and 1 of the 4 of cohort `y`. Cohort `y` keeps 3 to itself, lends 1 and may borrow 3, so that queue `a` has 2 and 1 + 3 left.
     assert_eq!((a.usage, a.room, a.most), (3, 6, 9));
     assert_eq!(ledger.queue("b", "f0", "cpu").room, 6);
     assert_eq!(compared(&objects, &objects.world()).map(|ledger| ledger.debts()), Ok(BTreeMap::new()));

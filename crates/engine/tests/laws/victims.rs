@@ -184,7 +184,7 @@ fn victims_are_permitted_and_none_can_be_dropped() {
         sets[0], sets[1], sets[2]
     );
     assert!(cases() < 1000 || (sets[0] > cases() / 50 && sets[1] > cases() / 1000), "too tame: {sets:?}");
-    // Equal holders are rare in these worlds.
+    // Holders of quota that are equal are rare in the random worlds.
     assert!(cases() < 50_000 || sets[2] > 0, "too tame: {sets:?}");
 }
 

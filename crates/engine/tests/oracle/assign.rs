@@ -209,7 +209,7 @@ impl Search<'_> {
                 attempt.why = why;
             }
             if own.0 == Granular::NoFit || attempt.level.0 == Granular::NoFit {
-                // The other resources are tried nevertheless, for the reasons about the quota that they lack.
+                // The other resources of the flavor are tried nevertheless, for the reasons about the quota that they lack.
                 attempt.level.0 = Granular::NoFit;
                 continue;
             }

@@ -185,7 +185,7 @@ pub(crate) struct Books {
     pub(crate) holders: Vec<Holder>,
     /// Usage that is kept for earlier heads of the cycle: queue and amounts.
     booked: Vec<(String, Amounts)>,
-    /// Usage by node, and by flavor and resource: the full usage, and the part that the parent sees. The table is computed on first use.
+    /// Usage by node, and by flavor and resource: the full usage, and the part that the parent sees. The table of usage is computed on first use.
     used: OnceCell<Vec<Vec<(i128, i128)>>>,
 }
 

@@ -9,7 +9,7 @@ use super::place;
 
 impl History<'_> {
     /// Whether workload `one`, after its eviction, returns before workload `other` in a strict queue. If usage orders LocalQueues, the order may have changed
-    /// by then, so the result is true only for two workloads of the same LocalQueue.
+    /// when a workload returns, so the result is true only for two workloads of the same LocalQueue.
     fn comes_back_before(&self, one: &str, other: &str) -> bool {
         let (one, other) = (self.places[one], self.places[other]);
         let queue = self.queue_of(one);

@@ -92,7 +92,7 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
     Books::new(queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(), known, holders)
 }
 
-/// One cycle from a world in which nothing was tried before. There are only the LocalQueues that ClusterQueues have under their own names.
+/// One cycle from a world in which nothing was tried before. The world has only the LocalQueues that ClusterQueues have under their own names.
 pub(crate) fn cycle(options: &Options, books: Books, workloads: &[WorkloadSpec], now: Millis) -> Decided {
     first_cycle(History::new(options, LocalQueues::default(), books, workloads, now))
 }

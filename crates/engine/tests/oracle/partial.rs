@@ -42,8 +42,8 @@ impl Search<'_> {
     }
 
     /// The assignment with the fewest steps that fits, found by bisection; and whether the scan of a size that does not fit began behind the first flavors. A
-    /// smaller size does not always fit if a larger one fits, because other flavors and other victims come in. The result then depends on the sizes that are
-    /// tried, which are the middles of ranges, as in Kueue.
+    /// smaller size does not always fit if a larger one fits, because other flavors and other victims come in. The result of the bisection depends on the sizes
+    /// that are tried, which are the middles of ranges, as in Kueue.
     fn largest(&self, steps: Range<i64>) -> (Option<Found>, bool) {
         if steps.is_empty() {
             return (None, false);

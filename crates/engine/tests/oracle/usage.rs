@@ -81,7 +81,7 @@ impl LocalQueues {
     }
 
     /// Updates all ledgers to a time: past usage decays, and usage of admitted workloads is added by the same factor. A ledger without any amounts begins at
-    /// this time.
+    /// the time of the update.
     pub(crate) fn settle(&mut self, now: Millis, workloads: &[WorkloadSpec]) {
         for (name, lane) in &mut self.lanes {
             if !self.ordered.contains(&lane.queue) {

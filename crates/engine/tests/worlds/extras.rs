@@ -59,7 +59,7 @@ fn random_tiers(dice: &mut Dice) -> Vec<Tier> {
     tiers
 }
 
-/// Puts the additions on a world.
+/// Puts Berth's additions on a world.
 pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
     let mut extras = Extras { objects, flavors: Vec::new(), stock_outs: Vec::new() };
     let mut dice = Dice::new(seed ^ 0x6a09_e667);
@@ -78,7 +78,7 @@ pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
     extras
 }
 
-/// Puts the additions on a world, and lets most ClusterQueues order their workloads by the usage of LocalQueues.
+/// Puts Berth's additions on a world, and lets most ClusterQueues order their workloads by the usage of LocalQueues.
 pub(crate) fn with_usage(objects: Objects, seed: u64) -> Extras {
     let mut extras = with_extras(objects, seed);
     extras.add_admission_fair_sharing(&mut Dice::new(seed ^ 0xbb67_ae85));

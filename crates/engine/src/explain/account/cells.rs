@@ -62,7 +62,8 @@ impl Wanted<'_> {
     }
 }
 
-/// The search for victims for all cells that an assignment found and that lack quota. For each other cell of the account, a search of its own is made.
+/// The search for victims for all cells that an assignment found and that lack quota. A separate search is made for each cell that the assignment did not find
+/// or that does not lack quota.
 struct Contest {
     needs: Vec<CellId>,
     usage: Usage,
@@ -255,7 +256,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Quota of a cell for the queue after evicted workloads have left. Victims of another preemptor that still waits do not count.
+    /// Quota of a cell for the queue after evicted workloads have left. Victims of another preemptor that still waits are not counted as having left.
     fn room_once_gone(&self, tree: &mut Tree, cell: CellId) -> Units {
         let (store, node) = (self.store, self.request.queue.node);
         let queues = Arc::clone(&tree.nodes[tree.root(node)].queues);

@@ -50,7 +50,7 @@ impl World {
         })
     }
 
-    /// The event of another workload for which a pending workload waits. The result is `None` while cycles of the cohort tree are due.
+    /// The event of another workload for which a pending workload waits. The function `in_its_way` returns `None` while cycles of the cohort tree are due.
     fn in_its_way(&self, queue: QueueId, id: WorkloadId, mode: Option<Mode>) -> Option<Unblock> {
         let workload = self.store.workload(id)?;
         let (node, pending) = (self.store.queues[queue].node, &self.store.queues[queue].pending);

@@ -151,7 +151,7 @@ fn fairly(store: &Store, tree: &mut Tree, sharing: &FairSharing, options: &Optio
     let lines = collect_borrowers(&filter, tree);
     let all: Vec<Candidate<'_>> = lines.iter().flat_map(|line| all_of(&filter, line)).collect();
     let mut trial = Trial::new(tree);
-    // The pending workload is added to the trial, because the search also compares shares with the pending workload admitted.
+    // The pending workload is added to the trial, because the search for victims compares shares as if the pending workload were admitted.
     trial.add(own, ask.usage);
     let is_entitled = is_entitled(trial.tree(), own, &options.gates, ask);
     let strategies = in_order(&sharing.strategies);
@@ -220,7 +220,7 @@ pub(super) fn right(
     if let Some(right) = judged.get(&id) {
         return *right;
     }
-    // The search for victims does not consider the holder, so the rules below say why.
+    // If the search for victims did not consider the holder, the first rule that forbids the preemption is the reason.
     let (queue, is_own) = (&store.queues[held.queue], held.queue == ask.queue);
     let own = store.queues[ask.queue].node;
     let plain = Ask { preempts: Preempts::AsQueue, ..*ask };

@@ -1,6 +1,6 @@
-//! Evicted workloads that block their queue. A victim goes back to its position in its queue. In a strict queue the victim then blocks the workloads behind it,
-//! and quota that was freed for one of these workloads is free for any workload meanwhile. A preemptor of the victim therefore holds back the workloads behind
-//! the victim, as if it had evicted them.
+//! Evicted workloads that block their queue. A victim goes back to its position in its queue. In a strict queue an evicted workload blocks the workloads behind
+//! it, and quota that was freed for one of the workloads behind it is free for any workload meanwhile. The preemptor of a victim therefore holds back the
+//! workloads behind the victim, as if the preemptor had evicted them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,9 @@ use crate::world::ids::{NodeId, QueueId, WorkloadId};
 
 impl World {
     /// Workloads that a workload must not preempt because of the eviction history of its cohort tree: workloads for which it was evicted or by which it is held
-    /// back, directly or through other workloads, and workloads that would return to a strict queue before one of these. The cost is the number of pairs that
-    /// lead to the workload, and with strict queues the number of all victims of the tree and of the holders of quota of strict queues.
+    /// back, directly or through other workloads, and workloads that would return to a strict queue before one of these. The cost is the number of pairs of
+    /// victim and preemptor that lead to the workload, and with strict queues the number of all victims of the tree and of the holders of quota of strict
+    /// queues.
     pub(super) fn against(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let mut found = self.store.feuds.behind(root, asking, |one, evicted| {
             let Some((queue, lane, key)) = self.place_if_it_blocks(one) else { return Vec::new() };

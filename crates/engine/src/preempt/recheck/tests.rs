@@ -254,8 +254,9 @@ fn queue_with_highest_share_gives_victims() {
     assert!(found.iter().all(|(uid, reason)| uid.starts_with('b') && *reason == FAIR), "{found:?}");
 }
 
-/// A world in which the accounting of queue `b` is wrong and lists the workload `one` twice. A search that needs more than `one` holds takes it twice, and its
-/// victims are refused. The tests run cycles one by one in this world, because a plan panics in debug builds after a refusal.
+/// A world in which the accounting of queue `b` is wrong and lists the workload `one` twice. A search for victims that needs more than `one` holds takes `one`
+/// twice, and its victims are refused. The tests run cycles one by one in the world with wrong accounting, because a plan panics in debug builds after a
+/// refusal.
 fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> World {
     queues.push(queue("b", Some("c"), &[("f", 0)]));
     // Among equals the workload with the smaller UID is preempted first, so that the tests can name the victim.
@@ -289,9 +290,9 @@ fn refused_victim_sets_of_partial_admission_count_once() {
     // Columns: number of pods, smallest number of pods, whether victims are found for some number of pods, and the number of refusals.
     for (count, least, is_found, refused) in [
         (2, 1, true, 0),
-        // The full size is refused, and a smaller size is not.
+        // The victims for the full size are refused, and the victims for a smaller size are not.
         (4, 1, true, 1),
-        // The full size exceeds the quota; of the smaller sizes, the sizes that are tried earlier are refused, and a later one is not.
+        // The full size exceeds the quota; the victims for the smaller sizes that are tried earlier are refused, and the victims for a later size are not.
         (6, 1, true, 1),
         // Each possible size is refused.
         (4, 3, false, 1),

@@ -160,7 +160,7 @@ impl World {
         self.settle_all(now, &settings, &ordered);
         for (queue, head) in ordered.into_iter().zip(heads) {
             if self.strict_head(queue) != head {
-                // The former head of the strict queue kept the new head from being tried.
+                // The former head of the strict queue kept the new head from being tried, so the cohort tree is tried again.
                 self.live.insert(self.tree.root(self.store.queues[queue].node));
             }
         }

@@ -12,7 +12,7 @@ type Given = (ResourceId, FlavorId, Units);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Older {
     pub(crate) uid: Arc<str>,
-    /// For each pod set: its name, and flavor and amount by resource.
+    /// Quota of the old slice for each pod set: the pod set's name, and flavor and amount by resource.
     pub(super) given: Vec<(String, Vec<Given>)>,
 }
 
@@ -23,7 +23,8 @@ impl Older {
         given.iter().find(|(known, ..)| *known == resource).map(|(_, flavor, amount)| (*flavor, *amount))
     }
 
-    /// The part of a request that exceeds the old slice's quota. The amount is negative if the pod set shrinks, so that the rest is left to pod sets that grow.
+    /// The part of a request that exceeds the old slice's quota. The part of the request is negative if the pod set shrinks, so that its quota is left to pod
+    /// sets that grow.
     pub(crate) fn less(&self, pod_set: &str, resource: ResourceId, asked: Units) -> Units {
         self.given(pod_set, resource).map_or(asked, |(_, amount)| asked.saturating_sub(amount))
     }
