@@ -196,8 +196,8 @@ impl World {
     }
 
     /// The head of a queue. The lane (the workloads of one LocalQueue) of a workload that issued preemptions goes first, then the lane with the lowest usage.
-    /// In a lane, the workload that waits for its victims goes first. The victims of a waiting preemptor do not go before it, whatever usage their LocalQueues
-    /// have: otherwise the victims would take their old quota back and be evicted for the preemptor again.
+    /// Among the workloads of one lane, the workload that waits for its victims goes first. The victims of a waiting preemptor do not go before it, whatever
+    /// usage their LocalQueues have: otherwise the victims would take their old quota back and be evicted for the preemptor again.
     fn first_in_line(&self, queue: QueueId, sticky: Option<WorkloadId>) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         if !self.has_lanes(queue) {

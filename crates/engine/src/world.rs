@@ -31,7 +31,7 @@ pub struct World {
     pub(crate) cohorts: BTreeMap<String, CohortSpec>,
     /// Roots of cohort trees in which a cycle may find something to do.
     pub(crate) live: BTreeSet<NodeId>,
-    /// Roots of cohort trees with an admission after the last check of their fickle classes.
+    /// Roots of cohort trees with an admission after the last check of the parked classes that other admissions may let fit.
     pub(crate) stirred: BTreeSet<NodeId>,
     /// Workloads in back-off.
     pub(crate) timers: BTreeSet<(Millis, WorkloadId)>,
@@ -240,7 +240,8 @@ impl World {
         if old == Some(&spec) {
             return;
         }
-        // Pending workloads are in the lanes of the old spec, so they are taken out before the spec changes.
+        // Pending workloads are in the lanes that the old spec requires (one for each LocalQueue, or one for all), so they are taken out before the spec
+        // changes.
         let moves = old.is_none_or(|old| old.usage_based != spec.usage_based);
         let members = if moves { self.unplace_members(id) } else { Vec::new() };
         let old = self.store.queues[id].spec.take();

@@ -3,7 +3,7 @@
 use crate::assign::claim::Claim;
 use crate::world::ids::ResourceId;
 
-/// The value of `began` that no epoch of a cohort tree has.
+/// The value of `began` that the change counter (epoch) of no cohort tree has.
 pub(crate) const UNSURE: u64 = u64::MAX;
 
 /// Progress of a workload's scan over flavors.
@@ -13,10 +13,10 @@ pub(crate) struct Progress {
     pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
     pub(crate) generation: u64,
     pub(crate) cycle: u64,
-    /// Epoch of the cohort tree when this round of scans began at the first flavors; [`UNSURE`] if the head failed for another reason than a plain lack of
-    /// room.
+    /// Change counter (epoch) of the cohort tree at the time when this round of scans began at the first flavors; [`UNSURE`] if the head failed for another
+    /// reason than a plain lack of room.
     pub(crate) began: u64,
-    /// Number of scans in this round of scans.
+    /// Number of scans in the workload's round of scans over flavors.
     pub(crate) scans: usize,
     /// True while preemptions are under way: the next scan begins at the flavor for which the preemptions were issued.
     pub(crate) waits: bool,

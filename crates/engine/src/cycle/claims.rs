@@ -65,8 +65,9 @@ impl Workload {
 }
 
 impl World {
-    /// Nominates a workload by its claim: the workload starts, or waits for victims that are still leaving. Returns `None` if the workload can no longer start
-    /// with the claim and has to search for flavors and victims again. The cost is up to three assignments without a search for victims.
+    /// Nominates a preemptor by its claim, the quota for which it issued preemptions: the preemptor starts, or waits for victims that are still leaving.
+    /// Returns `None` if the preemptor can no longer start with the claimed quota and has to search for flavors and victims again. The cost is up to three
+    /// assignments without a search for victims.
     pub(crate) fn nominate_claim(&mut self, queue: QueueId, id: WorkloadId, claim: &Claim) -> Option<Nomination> {
         let workload = self.store.workload(id)?;
         let request = Request::of(&self.store, &self.options, workload, queue);
@@ -87,7 +88,7 @@ impl World {
         let (mut then, targets) = found?;
         then.held_to = Some(Mode::Preempt);
         for (then, now) in then.pod_sets.iter_mut().zip(now.pod_sets) {
-            // Reasons about flavors that the claim excludes are left out of the message.
+            // Reasons about flavors other than the claimed flavors are left out of the message.
             then.reasons = now.reasons.into_iter().filter(|why| !matches!(why, Why::Unpinned(..))).collect();
         }
         Some((then, targets))
@@ -108,8 +109,8 @@ impl World {
         targets
     }
 
-    /// Whether a head issued preemptions and waits for its victims. A head that gave up its claim no longer waits for victims: it comes after heads whose
-    /// victims have left, and keeps no quota from these heads.
+    /// Whether a head issued preemptions and waits for its victims. A head that gave up the quota for which it issued preemptions no longer waits for victims:
+    /// it comes after heads whose victims have left, and keeps no quota from these heads.
     pub(crate) fn is_waiting(&self, entry: &Entry) -> bool {
         let claims = entry.assignment.progress.claim.is_some() || !self.options.departures.claims;
         claims && self.store.queues[entry.queue].pending.preemptor == Some(entry.workload)

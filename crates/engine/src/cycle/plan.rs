@@ -200,10 +200,10 @@ impl World {
         found
     }
 
-    /// Whether a class of equals can come to fit because other workloads were admitted. This happens to classes of two kinds. In the first kind, the pod sets
-    /// of a workload compete for flavors: if the first flavor is full, one pod set takes the next flavor and leaves the first flavor to another pod set. In the
-    /// second kind, the scan of a workload goes past a flavor that fits by borrowing to a flavor that needs preemption, until the latter flavor is too full
-    /// even for preemption.
+    /// Whether a class of equals can come to fit because other workloads were admitted. Classes of two kinds can come to fit in this way. In classes of the
+    /// first kind, the pod sets of a workload compete for flavors: if the first flavor is full, one pod set takes the next flavor and leaves the first flavor
+    /// to another pod set. In classes of the second kind, the scan of a workload goes past a flavor that fits by borrowing to a flavor that needs preemption,
+    /// until the latter flavor is too full even for preemption.
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
         let of_queue = &self.store.queues[queue];
         let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
@@ -218,8 +218,8 @@ impl World {
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
     }
 
-    /// Wakes fickle classes ([`Self::is_fickle`]) that fit now; returns true if a fickle class fits. The cost is the number of fickle parked classes in cohort
-    /// trees where a workload was admitted.
+    /// Wakes parked classes that other admissions have let fit ([`Self::is_fickle`]); returns true if there are any. The cost is the number of parked classes
+    /// that other admissions may let fit, in cohort trees where a workload was admitted.
     fn rouse_fickle(&mut self) -> bool {
         let mut roused = false;
         for root in std::mem::take(&mut self.stirred) {

@@ -57,7 +57,7 @@ impl Untold {
 /// Members of one class of equals in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueue {
-    /// Members of the class by lane; a lane without members is left out.
+    /// Members of the class by lane (LocalQueue); a lane without members is left out.
     lanes: Vec<(u32, Sorted<Member>)>,
     /// Set while the class is parked: an equal workload was found not to fit, and nothing has changed since.
     pub(crate) parked: Option<PendingReason>,
@@ -87,10 +87,10 @@ impl ClassQueue {
     }
 }
 
-/// First member of each active class, by lane.
+/// First member of each active class of equals, by lane (LocalQueue).
 #[derive(Debug, Default)]
 struct Heads {
-    /// Heads of lane 0, kept apart because they need no look-up of the lane.
+    /// Heads of lane 0, the lane without admission fair sharing: they are kept apart because they need no look-up of the lane.
     shared: BTreeMap<Member, ClassId>,
     /// Heads of other lanes.
     others: BTreeMap<u32, BTreeMap<Member, ClassId>>,
@@ -121,7 +121,7 @@ impl Heads {
     fn remove(&mut self, lane: u32, member: &Member) {
         let heads = if lane == 0 { Some(&mut self.shared) } else { self.others.get_mut(&lane) };
         if let Some(heads) = heads {
-            // A lane without heads is kept, because it gets heads again in most cases.
+            // The entry of a lane without heads is kept, because the lane gets heads again in most cases.
             heads.remove(member);
         }
     }
@@ -142,9 +142,9 @@ pub(crate) struct Pending {
     pub(crate) sticky: Option<WorkloadId>,
     /// The workload that issued preemptions last, under any queueing strategy.
     pub(crate) preemptor: Option<WorkloadId>,
-    /// Epoch of the cohort tree at the last wake-up of the queue.
+    /// Change counter (epoch) of the cohort tree at the last wake-up of the queue.
     pub(crate) epoch: u64,
-    /// Epoch of the cohort tree when a head was last taken without a cycle, so that changes after this epoch were not taken into account for the head.
+    /// Change counter (epoch) of the cohort tree when a head was last taken without a cycle, so that later changes were not taken into account for the head.
     pub(crate) taken_at: Option<u64>,
 }
 
@@ -213,7 +213,7 @@ impl Pending {
         self.preemptor = self.preemptor.filter(|id| *id != workload);
     }
 
-    /// The first active workload of each lane.
+    /// The first active workload of each lane (LocalQueue).
     pub(crate) fn heads(&self) -> impl Iterator<Item = (u32, &Member)> {
         self.heads.lanes().filter_map(|(lane, heads)| Some((lane, heads.first_key_value()?.0)))
     }

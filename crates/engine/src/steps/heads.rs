@@ -89,13 +89,13 @@ impl World {
         }
     }
 
-    /// Puts a popped workload back where a cycle with the outcome `outcome` would put it; `tried` is the progress of its scan over flavors. Returns false if
-    /// the workload is not popped.
+    /// Puts a workload that was taken out of its queue back where a cycle with the outcome `outcome` would put it; `tried` is the progress of its scan over
+    /// flavors. Returns false if the workload was not taken out of its queue.
     pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
         self.put_back_for(uid, outcome, outcome.reason(), tried)
     }
 
-    /// Puts a popped head back into its queue, with the reason `reason`.
+    /// Puts a head that was taken out of its queue back, with the reason `reason`.
     pub fn put_back_for(
         &mut self,
         uid: &str,
@@ -106,7 +106,7 @@ impl World {
         let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
         let root = self.tree.root(self.store.queues[queue].node);
         let epoch = self.tree.nodes[root].epoch;
-        // If other workloads were woken while the workload was popped, the popped workload is woken, too. In a plan no time passes between taking a head and
+        // If other workloads were woken while the workload was out of its queue, the workload is woken, too. In a plan no time passes between taking a head and
         // putting it back.
         let woken = self.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
         self.wake_queue(queue, root);
@@ -134,7 +134,7 @@ impl World {
 
     /// Lets all parked workloads of a ClusterQueue's cohort tree be tried again, and workloads whose back-off is over. Returns the number of workloads that
     /// become active; 0 below a cycle of cohorts. The cohort tree is woken as by a delta, and its queues as at the start of a plan. In addition, unlike a delta
-    /// or a plan, `retry_parked` handles popped workloads and workloads whose namespace did not match.
+    /// or a plan, `retry_parked` handles workloads that were taken out of their queue and workloads whose namespace did not match.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.store.queues[queue].node;
@@ -152,7 +152,7 @@ impl World {
         let epoch = self.tree.nodes[root].epoch;
         self.wake(node);
         for queue in queues.iter().copied() {
-            // A workload that is put back after the wake-up counts as popped before the wake-up, if no head was taken so far.
+            // A workload that is put back after the wake-up counts as taken out before the wake-up, if no head was taken so far.
             self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
             // A cycle parks no workload whose namespace matches, and a change of labels or selector lets workloads whose namespace matches now be tried at
             // once.

@@ -82,8 +82,9 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, 
 }
 
 /// If the workload's pods already run without quota, removes from the trial the usage beyond quota of all workloads of its queue whose pods run without quota.
-/// Running pods without quota have the places for which their workloads are tried, and as many of them stay as fit. For any other workload, the places of
-/// running pods without quota are taken. The cost is the number of workloads and jobs with usage beyond quota, which is nearly always 0.
+/// Running pods without quota already occupy the places for which their workloads are tried, so a workload is admitted if its own pods fit in these places. For
+/// any other workload, the places of running pods without quota are taken. The cost is the number of workloads and jobs with usage beyond quota, which is
+/// nearly always 0.
 pub(crate) fn set_trials_aside(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, queue: QueueId) {
     let runs = |workload: &Workload| store.classes[workload.class].runs;
     if store.beyond.is_empty() || !store.workload(workload).is_some_and(runs) {

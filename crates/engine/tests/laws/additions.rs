@@ -297,7 +297,7 @@ fn hold_on(make: fn(u64) -> Extras, with_bounds: bool) -> Tally {
     tally
 }
 
-/// Whether more than one in `many` cases was counted. With fewer than 1000 cases the result is always true.
+/// Whether more than one in `many` cases was counted. The check of the number of counted cases always passes if there are fewer than 1000 cases.
 fn is_one_in(many: u32, count: u32) -> bool {
     cases() < 1000 || count > cases() / many
 }
@@ -323,7 +323,7 @@ fn bounds_of_preemption_hold_in_every_cycle() {
 }
 
 /// Checks in which order ClusterQueues that are ordered by usage admit workloads, as long as all heads were admitted: a head that is not admitted may change
-/// the next turn. Counts turns, and turns of workloads that would have been behind another workload by priority and age.
+/// the next choice. Counts the heads that were checked, and the heads that would have been behind another workload by priority and age.
 fn turns(extras: &Extras) -> Result<[u32; 2], String> {
     let mut world = extras.world();
     let none = world.plan_cycles(NOW, ALL, 0);
@@ -387,7 +387,7 @@ fn add_up<const N: usize>(make: fn(u64) -> Extras, law: fn(&Extras) -> Result<[u
     sums
 }
 
-/// The charge of an admission counts for the next turn of the LocalQueue.
+/// The charge of an admission counts when the ClusterQueue chooses its next head among its LocalQueues.
 #[test]
 fn local_queue_with_least_usage_has_its_turn_first() {
     let seen = add_up(|seed| with_usage(random(seed), seed), turns);
@@ -398,7 +398,7 @@ fn local_queue_with_least_usage_has_its_turn_first() {
 /// A world ordered by usage in which many workloads start with fewer pods, and some workloads are larger replacement slices of a holder in their LocalQueue.
 fn ordered_by_usage(seed: u64) -> Extras {
     let mut extras = with_usage(shrinking(random(seed), seed), seed);
-    // A class of equals stands aside for the rest of one plan, and single cycles have no rest of a plan.
+    // The departure `stand_aside` is off, because it passes a class of equals over for the rest of a plan, and single cycles have no rest of a plan.
     extras.objects.options.departures.stand_aside = false;
     let stays = |spec: &&WorkloadSpec| matches!(&spec.state, WorkloadState::Reserved(held) if !held.evicted);
     let mut holders: Vec<WorkloadSpec> = extras.objects.workloads.iter().filter(stays).cloned().collect();

@@ -39,7 +39,8 @@ fn depths(uids: &BTreeSet<String>, pairs: &BTreeSet<Pair>) -> Result<BTreeMap<St
     Err(format!("a circle: {pairs:?}"))
 }
 
-/// The potential: the number of pairs without an eviction, and, from the top down, the number of workloads at each depth without quota or a claim.
+/// The potential: the number of pairs without an eviction, and, from the top down, the number of workloads at each depth that neither hold quota nor wait for
+/// quota to be freed.
 fn potential(
     uids: &BTreeSet<String>,
     pairs: &BTreeSet<Pair>,

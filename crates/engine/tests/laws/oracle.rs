@@ -347,7 +347,7 @@ fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
     seen
 }
 
-/// The charge of an admission decides about the next turn, and the charge of a workload that has left does not count any more.
+/// The charge of an admission decides which LocalQueue is tried next, and the charge of a workload that has left does not count any more.
 #[test]
 fn plan_by_usage_equals_cycles_of_the_oracle_in_sequence() {
     let count = u64::from(cases());

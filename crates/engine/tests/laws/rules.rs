@@ -394,7 +394,7 @@ fn plan_equals_its_cycles_made_one_by_one() {
     for seed in seeds() {
         let _named = Named(seed);
         let mut objects = mixed(seed);
-        // A class of equals stands aside for the rest of one plan, and single cycles have no rest of a plan.
+        // The departure `stand_aside` is off, because it passes a class of equals over for the rest of a plan, and single cycles have no rest of a plan.
         objects.options.departures.stand_aside = false;
         let plan = objects.world().plan(NOW, ALL);
         let (mut world, mut quiet) = (objects.world(), 0);

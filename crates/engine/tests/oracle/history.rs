@@ -65,7 +65,7 @@ struct Cycle {
     losers: BTreeMap<Node, Vec<String>>,
 }
 
-/// What happens with a head that was put back.
+/// The way in which a head that was put back goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stays {
     /// The head was parked.
@@ -175,7 +175,7 @@ impl<'a> History<'a> {
         self.books.holders.iter().filter(leaves).map(|holder| holder.uid.clone()).collect()
     }
 
-    /// The assignment that a claim gives now; `None` if the claim is given up.
+    /// The assignment that a workload can have now with the quota for which it issued preemptions; `None` if the workload gives this quota up.
     fn look_by_claim(&self, spec: &WorkloadSpec, queue: &str, claim: &Claim) -> Option<Found> {
         let how = How { pins: Some(&claim.pins), tried: None, counts: Some(&claim.counts), free_only: true };
         let now = self.look(spec, queue, &self.books, how);
@@ -197,7 +197,7 @@ impl<'a> History<'a> {
     fn nominate(&mut self, spec: &'a WorkloadSpec, queue: &str) -> Head<'a> {
         let (claim, scan) = (self.claims.remove(&spec.uid), self.scans.remove(&spec.uid));
         let is_preemptor = self.preemptors.get(queue) == Some(&spec.uid);
-        // A workload that gave up its claim waits for no victims.
+        // A workload that gave up the quota for which it issued preemptions waits for no victims.
         let claims = self.options.departures.claims;
         let fresh = Some(self.left(queue));
         let head = |found: Found, held: bool, (began, scans)| {
@@ -209,7 +209,7 @@ impl<'a> History<'a> {
             self.claims.extend(claim.map(|claim| (spec.uid.clone(), claim)));
             return head(found, true, (fresh, 0));
         }
-        // If a claim is given up, the next scan begins with the flavors of the claim.
+        // If a workload gives up the quota for which it issued preemptions, its next scan begins with the flavors of that quota.
         let back = |claim: Claim| {
             let place = |resource: &String, flavor: &String| {
                 let group = self.books.queues[queue].groups.iter().find(|group| group.covered.contains(resource))?;

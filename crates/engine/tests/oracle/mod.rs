@@ -52,7 +52,7 @@ pub(crate) struct Head<'a> {
     held: bool,
     /// Number of departures from the head's cohort tree when this round of scans began; `None` if the head failed for another reason than a plain lack of room.
     began: Option<u64>,
-    /// Number of scans in the round.
+    /// Number of scans in the head's round of scans over flavors.
     scans: usize,
 }
 

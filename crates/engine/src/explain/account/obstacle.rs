@@ -65,7 +65,7 @@ impl World {
         if head != id {
             return self.store.workload(head).map(|head| Unblock::HeadGoes(head.uid.to_string()));
         }
-        // A preemptor with a claim takes only the quota of its claim, and no other quota that is free by now.
+        // A preemptor that keeps a claim takes only the quota for which it issued preemptions, and no other quota that is free by now.
         let kept = if workload.has_claim() { Unblock::EvictedLeave } else { Unblock::RoomIsKept };
         (mode == Some(Mode::Fit)).then_some(kept)
     }

@@ -14,7 +14,8 @@ impl<'a> History<'a> {
     }
 
     /// The workload that a queue tries next: ordered by the usage of its LocalQueue as in Kueue, then a waiting preemptor, then by place. The LocalQueue of a
-    /// workload with a claim goes first (`0005-no-eviction-loops.md`). In the oracle victims leave for good, so that none of them comes before its preemptor.
+    /// workload that waits for quota for which it issued preemptions goes first (`0005-no-eviction-loops.md`). In the oracle victims leave for good, so that
+    /// none of them comes before its preemptor.
     pub(super) fn head(&self, queue: &str) -> Option<&'a WorkloadSpec> {
         let is_out = |spec: &WorkloadSpec| self.parked.contains(&spec.uid) || self.aside.contains(&spec.uid);
         let waiting = self.waiting.get(queue)?.iter().copied();

@@ -17,7 +17,7 @@ impl History<'_> {
         let mut story: BTreeMap<Node, Vec<Step>> = BTreeMap::new();
         let mut live = std::mem::take(&mut self.live);
         let mut idle: BTreeMap<Node, usize> = BTreeMap::new();
-        // Cohort trees in which something has changed since a workload stood aside there.
+        // Cohort trees in which something has changed since a workload was passed over there.
         let mut stirs: BTreeSet<Node> = BTreeSet::new();
         loop {
             if live.is_empty() {

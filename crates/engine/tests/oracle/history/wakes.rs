@@ -40,7 +40,7 @@ impl History<'_> {
         roused
     }
 
-    /// Lets the heads `losers` and workloads equal to them stand aside.
+    /// Passes over the heads `losers` and workloads equal to them for the rest of the plan, so that the workloads behind them are tried.
     pub(super) fn let_others_go_first(&mut self, losers: Vec<String>) {
         if !self.options.departures.stand_aside {
             return;
@@ -54,7 +54,7 @@ impl History<'_> {
         }
     }
 
-    /// Lets the workloads of a cohort tree that stand aside be tried again; returns true if there are any.
+    /// Lets the workloads of a cohort tree that were passed over be tried again; returns true if there are any.
     pub(super) fn call_back(&mut self, root: &Node) -> bool {
         let (mine, others): (BTreeSet<String>, _) = std::mem::take(&mut self.aside)
             .into_iter()
