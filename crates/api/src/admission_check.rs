@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::rules::{KIND, LABEL, SUBDOMAIN, immutable};
 
 root_object! {
-    /// A check that a controller answers for each workload before it is admitted.
+    /// A check of each workload before its admission; a controller gives the result.
     AdmissionCheck, "admissionchecks", ClusterResourceScope, spec: AdmissionCheckSpec, status: AdmissionCheckStatus
 }
 

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 /// API group.
 pub const GROUP: &str = "autoscaling.x-k8s.io";
-/// The version that is read and written.
+/// Version of the API group that Berth reads and writes.
 pub const VERSION: &str = "v1";
 /// `apiVersion` of a ProvisioningRequest.
 pub const API_VERSION: &str = "autoscaling.x-k8s.io/v1";
 
 root_object! {
     @in (crate::autoscaling)
-    /// Nodes for some pods, all at once.
+    /// A request to an autoscaler for the nodes of some pods, all at once.
     ProvisioningRequest, "provisioningrequests", NamespaceResourceScope,
     spec: ProvisioningRequestSpec, status: ProvisioningRequestStatus
 }
@@ -53,10 +53,10 @@ pub struct PodTemplateReference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProvisioningRequestStatus {
-    /// `Accepted`, `Provisioned`, `Failed`, `BookingExpired`, `CapacityRevoked`.
+    /// Conditions of the types `Accepted`, `Provisioned`, `Failed`, `BookingExpired` and `CapacityRevoked`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Details of the class about the capacity.
+    /// Details about the capacity, from the controller of the provisioning class.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub provisioning_class_details: BTreeMap<String, String>,
 }

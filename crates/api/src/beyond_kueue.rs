@@ -1,14 +1,15 @@
-//! CEL rules that Kueue's CRDs do not have because its webhook has them. In the CRDs they hold while no webhook answers, too.
+//! CEL rules of the CRDs for limits that Kueue checks only in its webhook. As part of the CRDs, the rules hold also while no webhook answers.
 //!
-//! The API server adds up the cost of each rule at the limits of the schema, where a quota is one of 65,536 and a text without a longest
-//! length has three million characters. It refuses the definition above a cost of 10,000,000. Rules therefore do not read texts, and compare
-//! them in lists, where only the number of entries counts. `docs/departures/0027-rules-in-the-crd.md` has the rules that stay with the webhook.
+//! The API server estimates the cost of each rule at the limits of the schema, and refuses a CRD above a cost of 10,000,000. At these limits an
+//! object has 65,536 quotas, and a text without `maxLength` has three million characters. Rules therefore do not read texts, and only compare texts
+//! in lists, where the number of entries alone counts. `docs/departures/0027-rules-in-the-crd.md` lists the rules that stay with the webhook.
 
 use serde_json::{Value, json};
 
 use crate::rules::telling;
 
-/// Quotas and limits: a text that begins with `-0` or `-.` may be zero, and a rule would have to read it to know.
+/// The rule that quotas and limits are not negative. A text that begins with `-0` or `-.` passes, because it may be zero and a rule would have to
+/// read the text to know.
 pub(crate) fn not_negative() -> Value {
     telling(&[[
         "type(self) in [int] ? self >= 0 : !self.startsWith('-') || self.startsWith('-0') || self.startsWith('-.')",
@@ -18,7 +19,7 @@ pub(crate) fn not_negative() -> Value {
     ]])
 }
 
-/// An object has one weight, so a rule may read it.
+/// The rule that a weight is not negative. An object has only one weight, so a rule may read its text without too much cost.
 pub(crate) fn weight() -> Value {
     telling(&[
         [
@@ -38,8 +39,8 @@ pub(crate) fn weight() -> Value {
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Resource groups of a ClusterQueue. A Cohort does not have these bounds: the API server would give up comparing the names of a Cohort with
-/// a thousand of them, and refuse it.
+/// Rules of the resource groups of a ClusterQueue. Cohorts do not have these rules: the API server would stop comparing the names of a Cohort with a
+/// thousand names, and refuse the Cohort.
 pub(crate) fn groups_of_queue() -> Value {
     telling(&[
         [
@@ -83,7 +84,8 @@ pub(crate) fn groups_of_queue() -> Value {
     ])
 }
 
-/// Rules of a resource group: each flavor has the covered resources, in their order. Kueue's CRD counts them, and its webhook compares them.
+/// Rules of a resource group: each flavor has the covered resources, in the order of `coveredResources`. Kueue's CRD compares only their numbers;
+/// Kueue's webhook compares the names.
 pub(crate) fn resource_group() -> Value {
     telling(&[
         [
@@ -102,7 +104,8 @@ pub(crate) fn resource_group() -> Value {
     ])
 }
 
-/// Rules of a Cohort: without a parent there is no other node to borrow from and to lend to.
+/// Rules of a Cohort without a parent: quotas have no borrowing limit and no lending limit, because there is no other Cohort to borrow from or to
+/// lend to.
 pub(crate) const BELOW_A_PARENT: [[&str; 4]; 2] = [
     [
         "has(self.parentName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
@@ -120,7 +123,7 @@ pub(crate) const BELOW_A_PARENT: [[&str; 4]; 2] = [
     ],
 ];
 
-/// Operators of a namespace selector and their values.
+/// Rules for a namespace selector: each operator is known, and has values or no values as it needs.
 pub(crate) fn selector() -> Value {
     telling(&[
         [
@@ -147,7 +150,7 @@ pub(crate) fn selector() -> Value {
     ])
 }
 
-/// Rule of taints, which have no list key in Kueue's schema.
+/// The rule that taints are unique by key and effect; Kueue's schema has no list key for taints.
 pub(crate) const TAINTS_ONCE: [&str; 4] = [
     "self.all(a, self.exists_one(b, [a.key, a.effect] == [b.key, b.effect]))",
     "",
@@ -165,7 +168,7 @@ pub(crate) fn pod_sets() -> Value {
     ]])
 }
 
-/// Slices of a pod set have a level and a size, or neither.
+/// Rules of a topology request: the level and the size of slices are set together or not at all.
 pub(crate) fn slices() -> Value {
     telling(&[
         [
@@ -183,13 +186,14 @@ pub(crate) fn slices() -> Value {
     ])
 }
 
-/// Rule by which an optional immutable field cannot be removed. A rule on the field itself is not evaluated when the field goes, so that it
-/// could come back with another value.
+/// The rule that the optional immutable field `clusterQueue` cannot be removed. The API server does not evaluate a rule on the field itself when the
+/// field is removed, so the field could be added again with another value.
 pub(crate) fn cluster_queue_stays() -> Value {
     telling(&[["!has(oldSelf.clusterQueue) || has(self.clusterQueue)", ".clusterQueue", NOT_REMOVED, ""]])
 }
 
-/// The rule that a spec with this immutable field cannot be removed; no rule for an empty name. A rule in the spec is not asked when the spec goes.
+/// The rule that the spec with the immutable field `field` cannot be removed; `None` for an empty name. The API server does not evaluate a rule
+/// within the spec when the spec is removed.
 #[must_use]
 pub fn stays(field: &str) -> Option<Value> {
     let rule = format!("!has(oldSelf.spec) || !has(oldSelf.spec.{field}) || has(self.spec)");

@@ -1,10 +1,10 @@
-//! Capacity tiers: the words in labels, annotations and fields.
+//! Capacity tiers as labels, annotations and fields name them: `reserved`, `on-demand` and `spot`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Node labels by which pods select a kind of capacity, on the clouds and with Karpenter. A policy that overrides selectors
-/// takes them out of a job, with the tolerations of taints of the same keys.
+/// Keys of node labels by which pods select a kind of capacity, on the clouds and with Karpenter. Under a policy with `selectors: Override`, Berth
+/// removes these node selectors from a job, and the tolerations with the same keys.
 pub const CAPACITY_SELECTORS: [&str; 12] = [
     "berth.dev/capacity-tier",
     "cloud.google.com/gke-preemptible",
@@ -20,27 +20,27 @@ pub const CAPACITY_SELECTORS: [&str; 12] = [
     "kubernetes.azure.com/scalesetpriority",
 ];
 
-/// Pod label with the kind of capacity that AxLearn asked for; removed with the selectors.
+/// Pod label with the kind of capacity that AxLearn requested; Berth removes the label together with the selectors.
 pub const BASTION_TIER: &str = "bastion-tier";
 /// Pod label with the version of a job that AxLearn's bastion runs.
 pub const BASTION_JOB_VERSION: &str = "bastion-job-version";
 
-/// The way in which capacity is bought.
+/// The way in which capacity is bought: a capacity tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapacityTier {
-    /// Guaranteed: bought beforehand.
+    /// Capacity bought beforehand, and guaranteed.
     Reserved,
-    /// Stable: bought when it is used.
+    /// Capacity bought when it is used, and kept until it is released.
     OnDemand,
-    /// Cheap, and taken away without asking.
+    /// Cheap capacity that the cloud may take away at any time.
     Spot,
 }
 
 impl CapacityTier {
-    /// All tiers, in the usual order.
+    /// All capacity tiers, from `Reserved` to `Spot`.
     pub const ALL: [Self; 3] = [Self::Reserved, Self::OnDemand, Self::Spot];
 
-    /// The word.
+    /// The name of the tier in labels and fields.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,20 +60,20 @@ impl fmt::Display for CapacityTier {
 impl FromStr for CapacityTier {
     type Err = String;
 
-    /// The tier of a word.
+    /// Reads a tier from its name.
     ///
     /// # Errors
-    /// Names the word and the allowed ones.
+    /// Returns an error with the word and the allowed names if the word is no capacity tier.
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|tier| tier.as_str() == word);
         found.ok_or_else(|| format!("{word:?} is no capacity tier; allowed are reserved, on-demand and spot"))
     }
 }
 
-/// The tiers that the annotation `berth.dev/capacity-tiers` names, best first: words separated by commas.
+/// The capacity tiers in the value of the annotation `berth.dev/capacity-tiers`: names separated by commas, best first.
 ///
 /// # Errors
-/// Names the word that is no tier or comes twice, or that there is none.
+/// Returns an error if the value has no tier, a word that is no tier, or a tier twice; the error names the word.
 pub fn parse_tiers(text: &str) -> Result<Vec<CapacityTier>, String> {
     let mut tiers = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {

@@ -8,7 +8,7 @@ use crate::quota::{FairSharing, FairSharingStatus, ResourceGroup};
 use crate::rules::{SUBDOMAIN, telling};
 
 root_object! {
-    /// A node of the cohort forest; its leaves are ClusterQueues.
+    /// A node in a forest of cohorts; the leaves of the trees are ClusterQueues.
     Cohort, "cohorts", ClusterResourceScope, spec: CohortSpec, status: CohortStatus
 }
 

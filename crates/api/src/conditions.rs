@@ -1,9 +1,9 @@
-//! Condition types and reasons, and how conditions are set.
+//! Condition types and reasons, and functions that read and set conditions.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Longest message in bytes; longer ones are cut.
+/// Longest message of a condition in bytes; a longer message is cut.
 pub const MAX_MESSAGE_BYTES: usize = 32768;
 const CUT_MARK: &str = " ...";
 
@@ -26,66 +26,66 @@ pub mod types {
         QUOTA_RESERVED = "QuotaReserved";
         /// Workload: quota is reserved and all checks are ready.
         ADMITTED = "Admitted";
-        /// Workload: none of its pods runs any more or ever will.
+        /// Workload: no pod of the Workload runs any more, or will run.
         FINISHED = "Finished";
         /// Workload: all pods are ready or succeeded.
         PODS_READY = "PodsReady";
-        /// Workload: it has to stop.
+        /// Workload: the Workload must stop and give its quota back.
         EVICTED = "Evicted";
-        /// Workload: the eviction made place for another one.
+        /// Workload: evicted so that another Workload gets the quota.
         PREEMPTED = "Preempted";
-        /// Workload: back in its queue.
+        /// Workload: waits in its queue again.
         REQUEUED = "Requeued";
-        /// Workload: it shall be deactivated.
+        /// Workload: the Workload is to be deactivated.
         DEACTIVATION_TARGET = "DeactivationTarget";
         /// Workload of a pod group: failed pods need replacement.
         WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods";
-        /// Workload: it would have to preempt but a gate is closed.
+        /// Workload: it would have to preempt other workloads, but a preemption gate is closed.
         BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates";
-        /// ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: usable.
+        /// ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: the object is usable.
         ACTIVE = "Active";
         /// Pod: the pod integration deletes it.
         TERMINATION_TARGET = "TerminationTarget";
     }
 }
 
-/// Kueue's reasons of conditions. A reason that several types use, or an event, is listed once.
+/// Kueue's reasons of conditions. A reason that several condition types or an event share is listed only once.
 pub mod reasons {
     strings! {
-        /// QuotaReserved=True; also the reason that ends Evicted, Preempted and BlockedOnPreemptionGates.
+        /// QuotaReserved=True; also the reason when Evicted, Preempted or BlockedOnPreemptionGates becomes False.
         QUOTA_RESERVED = "QuotaReserved";
         /// Admitted=True.
         ADMITTED = "Admitted";
         /// Admitted=False: no quota.
         NO_RESERVATION = "NoReservation";
-        /// Admitted=False: some checks are not ready.
+        /// Admitted=False: some admission checks are not ready.
         UNSATISFIED_ADMISSION_CHECKS = "UnsatisfiedAdmissionChecks";
         /// Admitted=False, older name.
         UNSATISFIED_CHECKS = "UnsatisfiedChecks";
-        /// Admitted=False, older name for both.
+        /// Admitted=False: neither quota nor admission checks; the older name of both reasons together.
         NO_RESERVATION_UNSATISFIED_CHECKS = "NoReservationUnsatisfiedChecks";
-        /// Admitted=False: placement is still to be decided.
+        /// Admitted=False: the placement in the topology is still to be decided.
         PENDING_DELAYED_TOPOLOGY_REQUESTS = "PendingDelayedTopologyRequests";
 
         /// QuotaReserved=False: no flavor suits.
         NO_MATCHING_FLAVOR = "NoMatchingFlavor";
         /// QuotaReserved=False: quota is in use.
         WAITING_FOR_QUOTA = "WaitingForQuota";
-        /// QuotaReserved=False: it can never fit.
+        /// QuotaReserved=False: the workload can never fit the quota.
         EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota";
         /// QuotaReserved=False: no place in the topology.
         TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed";
         /// QuotaReserved=False: victims are still stopping.
         WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads";
-        /// QuotaReserved=False: queue or workload is not usable as written.
+        /// QuotaReserved=False: the queue or the workload has an invalid spec.
         MISCONFIGURED = "Misconfigured";
         /// QuotaReserved=False: the queue is stopped.
         SUSPENDED = "Suspended";
-        /// QuotaReserved=False: not looked at yet.
+        /// QuotaReserved=False: Berth has not tried the workload yet.
         PENDING_EVALUATION = "PendingEvaluation";
         /// QuotaReserved=False: other workloads must become ready first.
         WAITING_FOR_PODS_READY = "WaitingForPodsReady";
-        /// QuotaReserved=False: the admission-gated-by annotation.
+        /// QuotaReserved=False: the annotation admission-gated-by lists a gate.
         ADMISSION_GATED = "AdmissionGated";
         /// QuotaReserved=False: held back.
         ON_HOLD = "OnHold";
@@ -108,7 +108,7 @@ pub mod reasons {
         OWNER_NOT_FOUND = "OwnerNotFound";
         /// Finished=True: the job could not be changed to start.
         FAILED_TO_START = "FailedToStart";
-        /// Finished=True: another slice took over.
+        /// Finished=True: another workload slice took over.
         WORKLOAD_SLICE_REPLACED = "WorkloadSliceReplaced";
 
         /// PodsReady=False since the start.
@@ -130,15 +130,15 @@ pub mod reasons {
         CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped";
         /// Evicted=True: the LocalQueue drains.
         LOCAL_QUEUE_STOPPED = "LocalQueueStopped";
-        /// Evicted=True: prefix before a cause of deactivation.
+        /// Evicted=True: prefix of the reason, before the cause of a deactivation.
         DEACTIVATED_DUE_TO_PREFIX = "DeactivatedDueTo";
         /// Evicted=True: nodes failed.
         NODE_FAILURES = "NodeFailures";
-        /// Evicted=True: moved to a better flavor.
+        /// Evicted=True: the workload moved to a better flavor.
         FLAVOR_MIGRATION = "FlavorMigration";
-        /// Evicted=True on the parent of variants.
+        /// Evicted=True on the parent of a family of variants.
         VARIANT_EVICTED = "VariantEvicted";
-        /// Evicted=True on the parent of variants.
+        /// Evicted=True on the parent of a family of variants.
         CONCURRENT_ADMISSION = "ConcurrentAdmission";
         /// DeactivationTarget=True: requeued too often.
         REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded";
@@ -153,7 +153,7 @@ pub mod reasons {
         IN_COHORT_RECLAMATION = "InCohortReclamation";
         /// Preempted=True for fairness.
         IN_COHORT_FAIR_SHARING = "InCohortFairSharing";
-        /// Preempted=True by a borrowing workload of higher priority.
+        /// Preempted=True by a workload of higher priority that borrows quota.
         IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing";
 
         /// Requeued=True: spec.active is true again.
@@ -184,13 +184,13 @@ pub mod reasons {
         TOPOLOGY_NOT_FOUND = "TopologyNotFound";
         /// Active=False: an AdmissionCheck is missing.
         ADMISSION_CHECK_NOT_FOUND = "AdmissionCheckNotFound";
-        /// Active=False: an AdmissionCheck is not active.
+        /// Active=False: an AdmissionCheck of the queue is not active.
         ADMISSION_CHECK_INACTIVE = "AdmissionCheckInactive";
-        /// Active=False: more than one MultiKueue check.
+        /// Active=False: the queue has more than one MultiKueue check.
         MULTIPLE_MULTIKUEUE_ADMISSION_CHECKS = "MultipleMultiKueueAdmissionChecks";
-        /// Active=False: a MultiKueue check for some flavors only.
+        /// Active=False: a MultiKueue check applies to some flavors only.
         MULTIKUEUE_ADMISSION_CHECK_APPLIED_PER_FLAVOR = "MultiKueueAdmissionCheckAppliedPerFlavor";
-        /// Active=False: MultiKueue together with ProvisioningRequest.
+        /// Active=False: the queue has MultiKueue and ProvisioningRequest checks together.
         MULTIKUEUE_WITH_PROVISIONING_REQUEST = "MultiKueueWithProvisioningRequest";
         /// Active=False for another cause.
         UNKNOWN = "Unknown";
@@ -201,31 +201,31 @@ pub mod reasons {
 
         /// Active=True of AdmissionChecks and MultiKueueClusters.
         ACTIVE = "Active";
-        /// Active=False: parameters cannot be used.
+        /// Active=False: the parameters of the AdmissionCheck cannot be used.
         BAD_PARAMETERS_REF = "BadParametersRef";
-        /// Active=False: MultiKueueConfig cannot be used.
+        /// Active=False: the MultiKueueConfig cannot be used.
         BAD_CONFIG = "BadConfig";
-        /// Active=True: not all clusters are usable.
+        /// Active=True: some clusters of the check are not usable.
         SOME_ACTIVE_CLUSTERS = "SomeActiveClusters";
-        /// Active=False: no cluster is usable.
+        /// Active=False: no cluster of the check is usable.
         NO_USABLE_CLUSTERS = "NoUsableClusters";
-        /// Active=False of a cluster: kubeconfig not usable.
+        /// Active=False of a MultiKueueCluster: its kubeconfig is not usable.
         BAD_KUBE_CONFIG = "BadKubeConfig";
-        /// Active=False of a cluster: kubeconfig refused as unsafe.
+        /// Active=False of a MultiKueueCluster: its kubeconfig is refused as unsafe.
         INSECURE_KUBE_CONFIG = "InsecureKubeConfig";
-        /// Active=False of a cluster: ClusterProfile not usable.
+        /// Active=False of a MultiKueueCluster: its ClusterProfile is not usable.
         BAD_CLUSTER_PROFILE = "BadClusterProfile";
-        /// Active=False of a cluster: client settings not usable.
+        /// Active=False of a MultiKueueCluster: its client settings are not usable.
         BAD_REST_CONFIG = "BadRestConfig";
-        /// Active=False of a cluster: ClusterProfiles are switched off.
+        /// Active=False of a MultiKueueCluster: ClusterProfiles are switched off.
         MULTIKUEUE_CLUSTER_PROFILE_FEATURE_DISABLED = "MultiKueueClusterProfileFeatureDisabled";
-        /// Active=False of a cluster: no connection.
+        /// Active=False of a MultiKueueCluster: no connection.
         CLIENT_CONNECTION_FAILED = "ClientConnectionFailed";
         /// MultiKueueManagerQuotaAutomation=True.
         QUOTA_AUTOMATED = "QuotaAutomated";
-        /// MultiKueueManagerQuotaAutomation=False: not asked for.
+        /// MultiKueueManagerQuotaAutomation=False: automatic quota was not requested.
         NOT_REQUESTED = "NotRequested";
-        /// MultiKueueManagerQuotaAutomation=False: cannot be done.
+        /// MultiKueueManagerQuotaAutomation=False: the configuration does not support automatic quota.
         UNSUPPORTED_CONFIGURATION = "UnsupportedConfiguration";
         /// TerminationTarget=True on a pod: its Workload is being deleted.
         WORKLOAD_DELETED = "WorkloadDeleted";
@@ -247,32 +247,32 @@ pub mod check_states {
         PENDING = "Pending";
         /// Passed.
         READY = "Ready";
-        /// Evict and try again.
+        /// Evict the workload and try again.
         RETRY = "Retry";
-        /// Evict and deactivate.
+        /// Evict and deactivate the workload.
         REJECTED = "Rejected";
     }
 }
 
-/// The condition of that type, if present.
+/// The condition of type `type_`, if present.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of that type is present with status `True`.
+/// Whether the condition of type `type_` is present with status `True`.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
 
-/// Whether the condition of that type is present with status `False`.
+/// Whether the condition of type `type_` is present with status `False`.
 pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "False")
 }
 
-/// Sets a condition and returns whether anything but times changed.
+/// Sets a condition, and returns true if anything except the times changed.
 ///
-/// `lastTransitionTime` moves only when `status` flips and has whole seconds, which is all that the API stores;
-/// `message` is cut with [`truncate`]. A new condition goes to the end.
+/// `lastTransitionTime` changes only when `status` changes, and has whole seconds, which is all that the API stores. The message is cut with
+/// [`truncate`], and a new condition is added at the end of the list.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -310,7 +310,7 @@ pub fn set_condition(
     changed
 }
 
-/// The text in at most `limit` bytes, ending in ` ...` when something was cut; never splits a character.
+/// The text cut to at most `limit` bytes, without splitting a character; a cut text ends in ` ...`.
 pub fn truncate(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();

@@ -1,5 +1,5 @@
-//! JobSet (jobset.x-k8s.io/v1alpha2), as far as Berth reads it. The spec stays as it came: its list of jobs can only be
-//! written as a whole, and must come back with every field that we do not know.
+//! JobSet (jobset.x-k8s.io/v1alpha2), as far as Berth reads it. The spec is kept as the JSON that was read: a JobSet's list of replicated jobs can
+//! only be written as a whole, with every field that Berth does not know.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Deserialize, Serialize};
@@ -7,46 +7,46 @@ use serde_json::{Map, Value};
 
 /// API group.
 pub const GROUP: &str = "jobset.x-k8s.io";
-/// The version that is read and written.
+/// Version of the API group that Berth reads and writes.
 pub const VERSION: &str = "v1alpha2";
 /// `apiVersion` of a JobSet.
 pub const API_VERSION: &str = "jobset.x-k8s.io/v1alpha2";
 
 root_object! {
     @in (crate::jobset)
-    /// A group of Jobs that run as one.
+    /// A group of Jobs that start, stop and restart together.
     JobSet, "jobsets", NamespaceResourceScope, spec: JobSetSpec, status: JobSetStatus
 }
 
-/// Desired state, as it came.
+/// Desired state of a JobSet, as the JSON that was read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobSetSpec(pub Map<String, Value>);
 
-/// Observed state.
+/// Observed state of a JobSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSetStatus {
-    /// `Suspended`, `Completed`, `Failed` and others.
+    /// Conditions of the types `Suspended`, `Completed`, `Failed` and others.
     pub conditions: Vec<Condition>,
-    /// Restarts of the whole, which make all its Jobs anew.
+    /// Number of restarts of the JobSet; a restart creates all its Jobs again.
     pub restarts: i32,
-    /// Restarts that count towards `spec.failurePolicy.maxRestarts`.
+    /// Number of restarts that count towards `spec.failurePolicy.maxRestarts`.
     pub restarts_count_towards_max: i32,
-    /// One entry per replicated job.
+    /// Status of each replicated job of the JobSet.
     pub replicated_jobs_status: Vec<ReplicatedJobStatus>,
 }
 
-/// How the Jobs of one replicated job fare.
+/// Status of the Jobs of one replicated job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicatedJobStatus {
-    /// Replicated job.
+    /// Name of the replicated job.
     pub name: String,
-    /// Jobs with all pods ready or over.
+    /// Number of Jobs of which all pods are ready or have ended.
     pub ready: i32,
-    /// Jobs that succeeded.
+    /// Number of Jobs that succeeded.
     pub succeeded: i32,
-    /// Jobs with active pods.
+    /// Number of Jobs with active pods.
     pub active: i32,
 }

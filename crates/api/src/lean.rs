@@ -1,11 +1,11 @@
-//! Decoding without `metadata.managedFields`: no code reads them, and they are as large as the rest of an object.
+//! Decoding of objects without `metadata.managedFields`: no code reads the managed fields, and they are as large as the rest of an object.
 //!
-//! serde_json can keep texts (`RawValue`) and marks them by an object whose first field has a special name. A client that sends such an object
-//! makes serde_json parse the text inside, at any depth. A client that may choose the name of a field (an annotation of a JobSet's pods, a
-//! managed field of a Job) could end the process with nested texts, so decoding refuses an object with such a field.
+//! serde_json can keep a JSON text as it is (`RawValue`), and marks it by an object whose first field has a special name. If a client sends an object
+//! with that field name, serde_json parses the text inside, at any depth. A client that can choose a field's name (an annotation of a JobSet's pods,
+//! a managed field of a Job) could end the process with nested texts, so decoding refuses an object with a field of that name.
 //!
-//! The filter for such fields sits between the JSON reader and the type's own decoding. It serves every kind, and costs one comparison per field of
-//! the object and of its metadata.
+//! The filter for `managedFields` stands between the JSON reader and the decoding of a type. The filter works for every kind, and costs one
+//! comparison for each field of the object and of its metadata.
 
 use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -13,13 +13,13 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The name of a field by which serde_json knows a text that it keeps.
+/// The field name by which serde_json marks a text that is kept as a `RawValue`.
 pub(crate) const RAW: &str = "$serde_json::private::RawValue";
 
 /// Decodes an object without its managed fields.
 ///
 /// # Errors
-/// Errors of the type's own decoding, and a field with the name that serde_json gives to texts.
+/// Fails if the JSON does not decode as a `K`, or if an object in it has the field name [`RAW`].
 pub fn decode<'de, K: Deserialize<'de>>(text: &'de str) -> Result<Box<K>, serde_json::Error> {
     if may_name_raw(text) {
         return Err(serde_json::Error::custom(format!("no field may be called {RAW:?}")));
@@ -30,8 +30,8 @@ pub fn decode<'de, K: Deserialize<'de>>(text: &'de str) -> Result<Box<K>, serde_
     Ok(Box::new(object))
 }
 
-/// Whether a JSON text has that name, or letters of it as escapes. An API server does not escape such letters itself, but it passes on managed
-/// fields that are not objects as they came.
+/// Whether a JSON text contains the field name [`RAW`], or letters of that name as escapes. An API server does not escape these letters itself, but
+/// it passes on managed fields that are not objects as they came.
 fn may_name_raw(text: &str) -> bool {
     if text.match_indices('$').any(|(at, _)| text.get(at..).is_some_and(|from| from.starts_with(RAW))) {
         return true;
@@ -51,7 +51,7 @@ fn may_name_raw(text: &str) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// Fields of the object itself: `metadata` is looked into.
+    /// Fields of the object itself; the field `metadata` is decoded by level `Metadata`.
     Object,
     /// Fields of the metadata.
     Metadata,
@@ -115,7 +115,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Filtered<V> {
 struct Fields<A> {
     inner: A,
     level: Level,
-    /// The last key was `metadata` of the object.
+    /// True if the last key was the object's `metadata`.
     metadata: bool,
 }
 
@@ -153,7 +153,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Filtered<S> {
     }
 }
 
-/// A field's name, borrowed where the input allows it.
+/// A field's name, borrowed from the input where possible.
 struct Key<'de>(Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
@@ -205,7 +205,7 @@ mod tests {
         object
     }
 
-    /// Checks that the result is equal to decoding everything and then dropping the managed fields.
+    /// Checks that `decode` gives the same object as a full decoding from which the managed fields are then removed.
     fn check<K: Resource + DeserializeOwned + Serialize>(object: &Value) {
         let text = object.to_string();
         let lean: Box<K> = decode(&text).unwrap();

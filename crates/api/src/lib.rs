@@ -1,11 +1,10 @@
-//! Berth API: the `kueue.x-k8s.io/v1beta2` kinds and those of `berth.dev` as Rust types, and the contract strings that go
-//! with them.
+//! The kinds of `kueue.x-k8s.io/v1beta2` and `berth.dev` as Rust types, with the labels, annotations and condition reasons that belong to them.
 //!
-//! The crate decodes all that the API server stores and writes it back unchanged in meaning. It is the one source of `crds/` (`make crds`). It
-//! does not talk to a server, read a clock, or decide an admission.
+//! The crate decodes every object that the API server stores, and writes it back without a change of meaning. The crate is the only source of `crds/`
+//! (`make crds`). The crate does not talk to an API server, read a clock, or decide about admissions.
 //!
-//! Reading is lenient on purpose: enums are plain strings and every field has a default, because one object stored
-//! under older rules must never make a whole list undecodable. Strictness lives in the schema and in [`validation`].
+//! Decoding is lenient on purpose: enums are plain strings and every field has a default, because one object that was stored under older rules must
+//! not make a whole list undecodable. The schema and [`validation`] are strict.
 //!
 //! Start reading at [`Workload`] and [`ClusterQueue`], then [`labels`] and [`conditions`].
 
@@ -60,9 +59,9 @@ pub use topology_assignment::*;
 pub use workload::*;
 pub use workload_status::*;
 
-/// API group of Kueue's kinds; those of Berth itself are in [`berth`].
+/// API group of Kueue's kinds; the module [`berth`] has the group of Berth's own kinds.
 pub const GROUP: &str = "kueue.x-k8s.io";
-/// Storage version, the only one Berth reads and writes.
+/// Version in which Kueue's kinds are stored, and the only version that Berth reads and writes.
 pub const VERSION: &str = "v1beta2";
-/// `apiVersion` of every object of that group.
+/// `apiVersion` of every object of the group `kueue.x-k8s.io`.
 pub const API_VERSION: &str = "kueue.x-k8s.io/v1beta2";

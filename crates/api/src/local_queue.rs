@@ -1,4 +1,4 @@
-//! LocalQueue: the door of a namespace to a ClusterQueue.
+//! LocalQueue: the queue by which the jobs of a namespace use a ClusterQueue.
 
 use std::collections::BTreeMap;
 

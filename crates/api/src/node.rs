@@ -1,4 +1,4 @@
-//! core/v1 Node, as far as Berth reads it: its taints. The rest of a node, a hundred times as much, is passed over.
+//! core/v1 Node, as far as Berth reads it: its taints. The rest of a node, which is a hundred times as large, is skipped.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ pub const VERSION: &str = "v1";
 /// `apiVersion` of a Node.
 pub const API_VERSION: &str = "v1";
 
-/// Taints by which clouds and their agents announce that a machine is about to be taken away, and nothing else: GKE's, that of AWS's node
-/// termination handler for the interruption of spot instances, and that of AKS when it drains a node for such an event.
+/// Taints by which clouds and their agents announce that they are about to take a machine away: the taint of GKE, the taint of AWS's node termination
+/// handler for spot interruptions, and the taint of AKS for a drain before a spot eviction. None of the taints has another meaning.
 pub const RECLAIM_TAINTS: [&str; 3] = [
     "aws-node-termination-handler/spot-itn",
     "cloud.google.com/impending-node-termination",
@@ -30,12 +30,12 @@ root_object! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Taints, which keep pods away.
+    /// Taints of the node, which keep pods away.
     pub taints: Vec<Taint>,
 }
 
 impl Node {
-    /// The taint that announces the end of the node, if the node has such a taint.
+    /// Key of the taint by which the cloud announces that it will take the node away; `None` if the node has none of the taints in `announcing`.
     #[must_use]
     pub fn reclaimed_by(&self, announcing: &BTreeSet<String>) -> Option<&str> {
         let mut keys = self.spec.taints.iter().map(|taint| taint.key.as_str());

@@ -1,13 +1,13 @@
-//! The macro that makes a root object: metadata, spec, status, and the `Resource` identity.
+//! The macro `root_object`, which defines a root object: metadata, spec, status, and the `Resource` identity.
 //!
-//! Hand-made instead of derived because Kueue's kinds accept an object without `spec`, which the derive cannot read.
+//! The macro exists because Kueue's kinds accept an object without `spec`, which kube's derive macro cannot read.
 
 /// Defines a root kind with `metadata`, `spec` and, when given, `status`.
 macro_rules! root_object {
     ($(#[$doc:meta])* $name:ident, $plural:literal, $scope:ident, spec: $spec:ty $(, status: $status:ty)?) => {
         root_object! { @in (crate) $(#[$doc])* $name, $plural, $scope, spec: $spec $(, status: $status)? }
     };
-    // The group is the one whose constants are in that module.
+    // The group of the kind is the one whose constants are in the module `$home`.
     (
         @in ($($home:tt)+)
         $(#[$doc:meta])* $name:ident, $plural:literal, $scope:ident, spec: $spec:ty $(, status: $status:ty)?
@@ -18,7 +18,7 @@ macro_rules! root_object {
         pub struct $name {
             /// Standard object metadata.
             pub metadata: kube_core::ObjectMeta,
-            /// Desired state; the default when the stored object has none.
+            /// Desired state; the default value if the stored object has no spec.
             pub spec: $spec,
             $(
                 /// Observed state.
@@ -48,7 +48,7 @@ macro_rules! root_object {
     };
 }
 
-/// Implements `kube_core::Resource` for a root kind of this group, or of that of a module.
+/// Implements `kube_core::Resource` for a root kind of the group `kueue.x-k8s.io`, or of the group of the module `$home`.
 macro_rules! resource_identity {
     ($name:ident, $plural:literal, $scope:ident) => {
         resource_identity!(@in (crate) $name, $plural, $scope);
@@ -79,17 +79,17 @@ macro_rules! resource_identity {
         }
 
         impl $name {
-            /// `metadata.name`, empty while the server has not assigned one.
+            /// `metadata.name`; empty while the API server has not assigned a name.
             pub fn name(&self) -> &str {
                 self.metadata.name.as_deref().unwrap_or_default()
             }
 
-            /// `metadata.uid`, empty before creation.
+            /// `metadata.uid`; empty before the object is created.
             pub fn uid(&self) -> &str {
                 self.metadata.uid.as_deref().unwrap_or_default()
             }
 
-            /// `metadata.namespace`, empty for cluster-scoped kinds.
+            /// `metadata.namespace`; empty for objects of cluster-scoped kinds.
             pub fn namespace(&self) -> &str {
                 self.metadata.namespace.as_deref().unwrap_or_default()
             }

@@ -1,4 +1,4 @@
-//! ProvisioningRequestConfig: parameters of the check that asks an autoscaler for capacity.
+//! ProvisioningRequestConfig: parameters of the admission check that requests capacity from an autoscaler.
 
 use std::collections::BTreeMap;
 

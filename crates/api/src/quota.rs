@@ -1,4 +1,4 @@
-//! Quota pieces that ClusterQueue and Cohort share.
+//! Parts of quotas that ClusterQueues and Cohorts share.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! ResourceFlavor: which nodes a kind of capacity stands for.
+//! ResourceFlavor: the nodes that a kind of capacity stands for.
 
 use std::collections::BTreeMap;
 

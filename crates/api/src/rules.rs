@@ -1,29 +1,29 @@
-//! Patterns and CEL rules that several kinds share in their schemas.
+//! Patterns and CEL rules that the schemas of several kinds share.
 
 use serde_json::{Value, json};
 
 use crate::beyond_kueue::TAINTS_ONCE;
 
-/// RFC 1123 subdomain, the shape of most object names.
+/// Pattern of an RFC 1123 subdomain, the shape of most object names.
 pub(crate) const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// RFC 1123 label.
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// RFC 1035-like label in any case, the shape of a kind.
+/// Pattern of an RFC 1035 label in upper or lower case, the shape of a kind.
 pub(crate) const KIND: &str = "^(?i)[a-z]([-a-z0-9]*[a-z0-9])?$";
-/// Qualified name: optional subdomain prefix, slash, name.
+/// Pattern of a qualified name: an optional subdomain and a slash, then a name.
 pub(crate) const QUALIFIED_NAME: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
-/// Value of a label; it may be empty.
+/// Pattern of a label's value, which may be empty.
 pub(crate) const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
-/// `x-kubernetes-validations` from (rule, message) pairs.
+/// `x-kubernetes-validations` made from pairs of rule and message.
 pub(crate) fn rules(list: &[(&str, &str)]) -> Value {
     list.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }
 
-/// `x-kubernetes-validations` from (rule, field, message, rest), for values that the API server does not print: objects, lists, and before
-/// Kubernetes 1.35 all values of rules. The message is `message` with the value by `rest`: CEL that begins within the text, such as
-/// `, not ' + self.name`. The error is about `field` below the field with the rule, such as `.min`, if one is given.
+/// `x-kubernetes-validations` made from (rule, field, message, rest), for messages with the wrong value. The API server does not add the value itself
+/// for objects and lists, nor, before Kubernetes 1.35, for any value with a rule. `rest` is CEL that follows the text of `message` and begins within
+/// its quotes, such as `, not ' + self.name`. If `field` is not empty, the error names this field below the field with the rule, such as `.min`.
 pub(crate) fn telling(list: &[[&str; 4]]) -> Value {
     list.iter()
         .map(|[rule, field, message, rest]| {
@@ -36,24 +36,24 @@ pub(crate) fn telling(list: &[[&str; 4]]) -> Value {
         .collect()
 }
 
-/// The value may never change.
+/// The rule that a value never changes.
 pub(crate) fn immutable() -> Value {
     rules(&[("self == oldSelf", "field is immutable")])
 }
 
-/// Entries of a scalar list are unique.
+/// The rule that the entries of a list of scalars are unique.
 pub(crate) fn unique() -> Value {
     rules(&[("self.all(a, self.exists_one(b, a == b))", "must be unique")])
 }
 
-/// A rule that entries are unique, with the first duplicate in the message. The entries need a `maxLength`, because the API server estimates the
-/// cost.
+/// The rule that entries of a list are unique, with the first duplicate in the message. The schema of the entries needs a `maxLength`, because the
+/// API server estimates the cost of the rule.
 pub(crate) fn unique_told() -> Value {
     let rest = ", and ' + self.filter(a, !self.exists_one(b, a == b))[0] + ' is not'";
     telling(&[["self.all(a, self.exists_one(b, a == b))", "", "must be unique", rest]])
 }
 
-/// Exactly one of two fields is present.
+/// The rule that exactly one of two fields is present.
 pub(crate) fn one_of(first: &str, second: &str) -> Value {
     rules(&[(
         &format!("has(self.{first}) ? !has(self.{second}) : has(self.{second})"),

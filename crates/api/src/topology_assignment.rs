@@ -1,4 +1,4 @@
-//! The compact form in which a topology placement is stored.
+//! The compact form in which the placement of a pod set in a topology is stored.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Workload: what a job asks for, and what it was given.
+//! Workload: the request of a job for quota, and the quota that it was given.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::JsonSchema;
@@ -13,10 +13,10 @@ root_object! {
     Workload, "workloads", NamespaceResourceScope, spec: WorkloadSpec, status: WorkloadStatus
 }
 
-/// Name of a pod set whose name was left out.
+/// Name of a pod set that has no name in the spec.
 pub const DEFAULT_POD_SET_NAME: &str = "main";
 
-/// Rules over the whole Workload, for the root of its schema: (rule, message).
+/// CEL rules for the root of a Workload's schema, as pairs of rule and message.
 pub fn workload_rules() -> Vec<(String, &'static str)> {
     let has = |side: &str, condition: &str| {
         format!(
@@ -245,20 +245,20 @@ pub struct PreemptionGate {
 }
 
 impl PodSet {
-    /// The name, `main` when left out.
+    /// Name of the pod set; `main` if the spec has none.
     pub fn effective_name(&self) -> &str {
         self.name.as_deref().unwrap_or(DEFAULT_POD_SET_NAME)
     }
 
-    /// The count, 1 when left out.
+    /// Number of pods; 1 if the spec has none.
     pub fn effective_count(&self) -> i32 {
         self.count.unwrap_or(1)
     }
 }
 
 impl PodSetTopologyRequest {
-    /// Whether anything is asked for. Kueue writes the labels that count pods and sub-groups into every Workload, for the case that
-    /// its queue has nothing but flavors with a topology; they alone ask for nothing.
+    /// Whether the topology request asks for a placement. Kueue writes the labels for pod indexes and sub-groups into the topology request of every
+    /// Workload, because its queue may have only flavors with a topology; these labels alone do not ask for a placement.
     pub fn asks(&self) -> bool {
         self.required.is_some()
             || self.preferred.is_some()
@@ -270,7 +270,7 @@ impl PodSetTopologyRequest {
 }
 
 impl WorkloadSpec {
-    /// Whether the workload may be admitted: true unless `active` is false.
+    /// Whether the workload may be admitted: false only if `active` is false.
     pub fn is_active(&self) -> bool {
         self.active.unwrap_or(true)
     }

@@ -286,7 +286,7 @@ impl Default for PreemptionGateState {
 }
 
 impl PodSetAssignment {
-    /// The name, `main` when left out.
+    /// Name of the pod set; `main` if the assignment has none.
     pub fn effective_name(&self) -> &str {
         self.name.as_deref().unwrap_or(DEFAULT_POD_SET_NAME)
     }

@@ -1,4 +1,4 @@
-//! Tests of the API types through their public face: laws of conversion.
+//! Tests of the API types through the public interface of the crate: laws of conversion.
 
 mod conversion;
 #[path = "../../testrun/noted.rs"]

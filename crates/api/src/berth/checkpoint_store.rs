@@ -13,14 +13,14 @@ root_object! {
     CheckpointStore, "checkpointstores", ClusterResourceScope, spec: CheckpointStoreSpec
 }
 
-/// Rule of the address of a store.
+/// Rule for the address (`endpoint`) of a CheckpointStore.
 const ENDPOINT: Text = Text {
     what: "an address",
     size: (1, 512),
     shape: "http:// or https://, a host, and perhaps a port and a path, as in https://minio.example.com:9000",
     pattern: "^https?://[^/?#@ ]+(/[^?# ]*)?$",
 };
-/// Segments of a path, none of which begins with a dot.
+/// Rule for the path prefix of a CheckpointStore: no segment begins with a dot.
 const PREFIX: Text = Text {
     what: "a path",
     size: (1, 512),
@@ -74,7 +74,7 @@ const CERTIFICATES: Text = Text {
         "a fileSystem has none",
         ", so not ' + self.credentialsSecret",
     ],
-    // Certificates are not repeated: they are long, and a message has one line.
+    // The message for certificates does not repeat them, because they are long and a message has one line.
     [
         "!has(self.fileSystem) || !has(self.caBundle)",
         ".caBundle",
@@ -170,7 +170,7 @@ pub struct FileSystemStore {
 }
 
 impl AzureStore {
-    /// Host of the account for `abfss` addresses: in the cloud that the endpoint names, else in Azure's public cloud.
+    /// Host of the storage account for an `abfss` address: in the cloud that the endpoint names, or else in Azure's public cloud.
     fn host(&self) -> String {
         let host = self.endpoint.as_deref().and_then(|endpoint| endpoint.split('/').nth(2));
         let cloud = host.and_then(|host| host.strip_prefix(self.account.as_str())?.strip_prefix(".blob."));
@@ -179,7 +179,7 @@ impl AzureStore {
 }
 
 impl CheckpointStoreSpec {
-    /// The address of a job's checkpoints, as its pods get it in `BERTH_CHECKPOINT_URI`.
+    /// The address of a TrainingJob's checkpoints, which the pods get in the environment variable `BERTH_CHECKPOINT_URI`.
     #[must_use]
     pub fn uri(&self, namespace: &str, job: &str) -> String {
         let root = match (&self.s3, &self.gcs, &self.azure, &self.file_system) {

@@ -4,15 +4,15 @@ use serde_json::Value;
 
 use super::text::text_rule;
 
-/// Pattern of a duration: hours, minutes and seconds, each at most once and in that order, and at least one of them.
+/// Pattern of a duration: at least one of hours, minutes and seconds, each at most once and in this order.
 pub(super) const DURATION: &str = "^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,6}s)?|[0-9]{1,6}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
 
-/// Rule of a duration in a schema, which may be `0s`.
+/// Schema rule for the text of a duration that may be `0s`.
 pub(super) fn duration_rule() -> Value {
     text_rule(&format!("self.matches('{DURATION}')"), "must be a time such as 90s, 10m or 1h30m")
 }
 
-/// Rule of a duration that must not be `0s`.
+/// Schema rule for the text of a duration that must not be `0s`.
 pub(super) fn some_time() -> Value {
     text_rule(
         &format!("self.matches('{DURATION}') && self.matches('[1-9]')"),
@@ -20,7 +20,7 @@ pub(super) fn some_time() -> Value {
     )
 }
 
-/// A duration in seconds, `None` for a text that is no duration.
+/// The duration in seconds; `None` for a text that is no duration.
 #[must_use]
 pub fn duration_seconds(text: &str) -> Option<i64> {
     let (mut total, mut rest, mut found) = (0_i64, text, false);

@@ -1,4 +1,4 @@
-//! Kinds of Berth's own group: what Kueue has no kind for.
+//! Kinds of the API group `berth.dev`, for settings and jobs for which Kueue has no kind.
 
 mod checkpoint_store;
 mod duration;
@@ -19,5 +19,5 @@ pub use training_status::*;
 pub const GROUP: &str = "berth.dev";
 /// Only API version of Berth's own kinds.
 pub const VERSION: &str = "v1alpha1";
-/// `apiVersion` of their objects.
+/// `apiVersion` of objects of Berth's own kinds.
 pub const API_VERSION: &str = "berth.dev/v1alpha1";

@@ -1,4 +1,5 @@
-//! QueuePolicy: settings of ClusterQueues that Kueue does not have. A queue without one behaves as in Kueue, except for the pages in docs/departures.
+//! QueuePolicy: settings of ClusterQueues that Kueue does not have. A ClusterQueue without a QueuePolicy behaves as in Kueue, except for the
+//! differences that the pages in docs/departures describe.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +62,7 @@ pub(super) fn tier() -> Value {
     json!({"type": "string", "enum": ["reserved", "on-demand", "spot"]})
 }
 
-/// Rule of a map whose keys are tiers.
+/// Schema rule for a map whose keys are capacity tiers.
 fn by_tier() -> Value {
     telling(&[[
         "self.all(t, t in ['reserved', 'on-demand', 'spot'])",
@@ -71,7 +72,7 @@ fn by_tier() -> Value {
     ]])
 }
 
-/// Fields of a label selector, which Kubernetes' own schema allows any operator, key and value.
+/// Schema of the fields of a label selector; Kubernetes' own schema allows any operator, key and value in a selector.
 fn selector() -> Value {
     let values = telling(&[[
         "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 \
@@ -102,9 +103,9 @@ fn selector() -> Value {
     })
 }
 
-/// Rule of a back-off: the longest time is not shorter than the first.
+/// Schema rule for a back-off: `max` is not shorter than `initial`.
 fn longest_is_longest() -> Value {
-    // A text that is no duration breaks the rule of its own field, and cannot be compared.
+    // The rule compares only texts that are durations; for other texts the rule of `initial` or `max` itself fails.
     let times = format!("self.initial.matches('{DURATION}') && self.max.matches('{DURATION}')");
     let rule =
         format!("!has(self.initial) || !has(self.max) || !({times}) || duration(self.initial) <= duration(self.max)");
@@ -164,7 +165,8 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = unique_told(),
     ))]
     pub default: Vec<String>,
-    /// Tiers of such jobs by a label of their pods. The first entry that fits a job replaces `default`.
+    /// Tiers by a label of the pods, for jobs that name no tiers and whose pods select no kind of capacity. The first entry that fits a job replaces
+    /// `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub default_for: Vec<DefaultFor>,
@@ -306,7 +308,7 @@ pub struct AdmissionLimits {
     pub priority_range: Option<PriorityRange>,
 }
 
-/// Bounds of preemption. They narrow what the fields of the ClusterQueue allow, and never widen it.
+/// Bounds of preemption. The bounds narrow what the preemption fields of the ClusterQueue allow, and never widen it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

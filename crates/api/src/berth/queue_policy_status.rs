@@ -57,14 +57,14 @@ pub struct StockBackoffStatus {
     /// class, scheduler); empty if the pods have no such constraint. The back-off applies only to pods with the same digest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub constraints: String,
-    /// Number of pods that got no nodes. The back-off applies to workloads with at least as many such pods.
+    /// Number of pods that got no nodes. The back-off applies to workloads with at least this number of pods of the shape.
     pub pods: i64,
     /// Number of stock-outs in a row.
     pub failures: i32,
     /// Time of the last stock-out.
     pub last_failure_time: Time,
-    /// Time until which Berth skips the flavor for such pods.
+    /// Time until which Berth skips the flavor for pods of this shape.
     pub until: Time,
-    /// Time at which Berth forgets the stock-outs of the flavor for such pods.
+    /// Time at which Berth forgets the stock-outs of the flavor for pods of this shape.
     pub forgotten_at: Time,
 }

@@ -1,19 +1,19 @@
-//! Shapes of texts in Berth's own kinds, in words. The API server reports a broken pattern or limit of a schema as it is written; a rule
-//! reports the meaning, and the wrong value.
+//! Schema rules for texts in Berth's own kinds. When a text breaks a `pattern` or limit of the schema, the API server's message has only the pattern
+//! or limit; the message of a rule says in words which texts are allowed, and has the wrong text.
 
 use serde_json::{Value, json};
 
 use crate::rules::telling;
 
-/// Shape of a text.
+/// Allowed form of a text.
 pub(super) struct Text {
-    /// Meaning of the text, for messages.
+    /// Kind of the text for messages, such as "a name".
     pub(super) what: &'static str,
     /// Fewest and most characters.
     pub(super) size: (u32, u32),
-    /// Shape of the text in words.
+    /// Allowed form of the text, in words for messages.
     pub(super) shape: &'static str,
-    /// Regular expression for the text.
+    /// Regular expression that the text must match.
     pub(super) pattern: &'static str,
 }
 
@@ -43,36 +43,36 @@ pub(super) const LABEL_VALUE: Text = Text {
     pattern: crate::rules::LABEL_VALUE,
 };
 
-/// The end of a message: the first 60 characters of a wrong text, and the length of a longer one.
+/// End of a rule's message: the first 60 characters of the wrong text, and its length if the text is longer.
 const REPEATED: &str = ", not %s%s'.format([strings.quote(self.size() > 60 ? self.substring(0, 60) : self), \
                         self.size() > 60 ? '... of %d characters'.format([self.size()]) : ''])";
 
 impl Text {
-    /// `maxLength` of the schema, above which the API server does not call the rule: it must know the cost of a rule. The bound is above the
-    /// rule's own limit, because the API server's message has neither the value nor its length.
+    /// `maxLength` of the schema: the API server needs it to bound the cost of the rule, and does not evaluate the rule for longer texts. `maxLength`
+    /// is higher than the limit in the rule, because the API server's message about `maxLength` has neither the value nor its length.
     pub(super) const fn bound(&self) -> u32 {
         let most = self.size.1.saturating_mul(4);
         if most > SHORT_BOUND { most } else { SHORT_BOUND }
     }
 
-    /// The rule of a field.
+    /// The schema rule of a field with this form of text.
     pub(super) fn rule(&self) -> Value {
         text_rule(&self.fits("self"), &self.must())
     }
 
-    /// A CEL expression that is true if `name` stands for such a text.
+    /// A CEL expression that is true if the value of the CEL variable `name` is an allowed text.
     fn fits(&self, name: &str) -> String {
         let Self { size: (least, most), pattern, .. } = self;
         format!("{name}.size() >= {least} && {name}.size() <= {most} && {name}.matches(r'{pattern}')")
     }
 
-    /// The allowed texts, in words.
+    /// The requirement in words, for a message.
     fn must(&self) -> String {
         let Self { what, size: (least, most), shape, .. } = self;
         format!("must be {what} of {least} to {most} characters: {shape}")
     }
 
-    /// The rule of a map whose keys are such texts. The message has the first key that is not.
+    /// The schema rule for a map whose keys are texts of this form. The message has the first key that is not allowed.
     pub(super) fn rule_of_keys(&self) -> Value {
         let fits = self.fits("k");
         telling(&[[
@@ -83,21 +83,21 @@ impl Text {
         ]])
     }
 
-    /// The schema of entries of lists and maps.
+    /// The schema of an entry of a list or map that is a text of this form.
     pub(super) fn schema(&self) -> Value {
         json!({"type": "string", "maxLength": self.bound(), "x-kubernetes-validations": self.rule()})
     }
 }
 
-/// `maxLength` of short texts in the schema.
+/// `maxLength` in the schema for short texts.
 pub(super) const SHORT_BOUND: u32 = 1024;
 
-/// A rule about a text, whose message has the text.
+/// A schema rule about a text; the message ends with the wrong text.
 pub(super) fn text_rule(rule: &str, message: &str) -> Value {
     telling(&[[rule, "", message, REPEATED]])
 }
 
-/// An amount, which may be a number: at least 0, or more than that.
+/// Schema of an amount, which may be written as a number: at least 0, or more than 0 if `more_than_zero`.
 pub(super) fn amount(more_than_zero: bool) -> Value {
     let (compared, words) = if more_than_zero { (">", "more than 0") } else { (">=", "0 or more") };
     let least = format!("quantity(self).compareTo(quantity('0')) {compared} 0");

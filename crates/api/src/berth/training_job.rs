@@ -1,4 +1,4 @@
-//! TrainingJob: one object for the researcher, with the pod template, the resources and the queue. Berth makes the pods.
+//! TrainingJob: one object in which a researcher states the pod template, the resources and the queue. Berth creates the pods.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -18,12 +18,12 @@ root_object! {
     TrainingJob, "trainingjobs", NamespaceResourceScope, spec: TrainingJobSpec, status: TrainingJobStatus
 }
 
-/// Longest name of a TrainingJob: its pods' host names add role and index, and must fit into a DNS label.
+/// Longest name of a TrainingJob, in characters: the host names of its pods add the role and the index, and must fit into a DNS label.
 pub const MAX_TRAINING_JOB_NAME: usize = 43;
 
-/// The value of the node label for the type of accelerator.
+/// The rule for a value of the node label with the type of accelerator.
 const GPU_TYPE: Text = Text { size: (1, 63), ..LABEL_VALUE };
-/// A folder in a container.
+/// The rule for the path of a folder in a container.
 const MOUNT_PATH: Text = Text { what: "a path", size: (1, 1024), shape: "any but colons", pattern: "^[^:]+$" };
 
 fn zero_or_more(_: &mut SchemaGenerator) -> Schema {
@@ -34,7 +34,7 @@ fn more_than_zero(_: &mut SchemaGenerator) -> Schema {
     Schema::try_from(amount(true)).unwrap_or_default()
 }
 
-/// Rules over the whole TrainingJob, for the root of its schema: (rule, message).
+/// CEL rules for the root of a TrainingJob's schema, as pairs of rule and message.
 pub fn training_job_rules() -> Vec<(String, &'static str)> {
     vec![
         (
@@ -300,7 +300,7 @@ pub struct TrainingRole {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000), extend("default" = 1))]
     pub replicas: Option<i32>,
-    /// Resource requests of one pod of the role. If absent, a launcher has none, and a pod of another role has those of a worker.
+    /// Resource requests of one pod of the role. If the field is absent, a launcher has no requests, and a pod of another role has those of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_resources: Option<ReplicaResources>,
     /// Pod template of the role; that of a worker if absent.

@@ -76,7 +76,7 @@ pub struct CheckpointStatus {
     pub resumed_from: Option<String>,
 }
 
-/// Largest number of checkpoints that a status shows.
+/// Largest number of checkpoints that the status of a TrainingJob shows.
 pub const MAX_SHOWN_CHECKPOINTS: usize = 10;
 
 /// One checkpoint of a TrainingJob.
@@ -106,7 +106,7 @@ pub struct CheckpointInfo {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Largest number of events that a status keeps.
+/// Largest number of events that the status of a TrainingJob keeps.
 pub const MAX_TRAINING_EVENTS: usize = 10;
 
 /// Resources of an admission, summed over all its pods.
@@ -120,8 +120,8 @@ pub struct AllocatedResources {
     pub cpu: Quantity,
     /// Amount of memory.
     pub memory: Quantity,
-    /// Number of nodes on which the job's pods run. Berth counts them when all pods are ready, and again after pods failed or their number
-    /// changed. Absent while the number is unknown.
+    /// Number of nodes on which the job's pods run; absent while the number is unknown. Berth counts the nodes of a job when all its pods are ready,
+    /// and again after pods failed or the number of pods changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<i32>,
 }

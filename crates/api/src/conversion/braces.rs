@@ -1,4 +1,4 @@
-//! Objects that are read into types.
+//! JSON objects that are decoded into types.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// A value that is read from a JSON object only: a derived type would accept an array of its fields' values, too.
+/// A value that is decoded from a JSON object only: a derived type would also accept an array of the values of its fields.
 #[derive(Serialize)]
 pub(super) struct InBraces<T>(pub(super) T);
 

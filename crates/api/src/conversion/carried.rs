@@ -1,4 +1,4 @@
-//! The annotation in which an object in v1beta1 carries fields that only v1beta2 has.
+//! The annotation `berth.dev/not-in-v1beta1`, in which an object in v1beta1 carries the fields that only v1beta2 has.
 
 use serde_json::{Map, Value};
 
@@ -6,14 +6,15 @@ use super::fields::Fields;
 use super::plain::Plain;
 use crate::labels::NOT_IN_V1BETA1;
 
-/// Most bytes of an object's annotations, keys and values together; with more the API server refuses a conversion.
+/// Largest size in bytes of an object's annotations, keys and values together; the API server refuses a conversion with more.
 const ANNOTATIONS: usize = 256 * 1024;
-/// Under this key the annotations themselves are carried, where adding one to them would not be undone by removing it.
+/// Key in the carried fields for the original annotations, for objects whose annotations would not be the same after the annotation is added and
+/// removed again.
 const OWN: &str = "metadata.annotations";
 
-/// Puts `carried` into the annotation of an object that is v1beta1 now.
+/// Adds the fields `carried` as an annotation to an object that is now in v1beta1.
 ///
-/// It is left out when the object has no metadata or no room for it.
+/// The annotation is omitted if the object has no metadata, or if its annotations would become too large.
 pub(super) fn put(object: &mut Fields, mut carried: Fields) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
     let present = metadata.contains_key("annotations");
@@ -30,7 +31,7 @@ pub(super) fn put(object: &mut Fields, mut carried: Fields) {
             return;
         }
     };
-    // An object that has the annotation already keeps it as a part of the carried fields.
+    // If the object has an annotation of this name already, that annotation becomes a part of the carried fields.
     if let Some(entry) = annotations.remove_entry(NOT_IN_V1BETA1) {
         carried.insert(OWN.to_owned(), Value::Object(Map::from_iter([entry])));
     }
@@ -46,7 +47,8 @@ pub(super) fn put(object: &mut Fields, mut carried: Fields) {
     }
 }
 
-/// Takes the carried fields of an object in v1beta1; none when there is no annotation or it was not written by [`put`].
+/// Removes the annotation with the carried fields from an object in v1beta1, and returns the fields; empty if the annotation is absent or was not
+/// written by [`put`].
 pub(super) fn take(object: &mut Fields) -> Fields {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return Fields::new() };
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return Fields::new() };

@@ -1,11 +1,11 @@
-//! The kinds whose versions differ, and the units of each.
+//! The kinds whose versions differ, and the conversion units of each kind.
 
 use super::fields::{Fields, text};
 use super::unit::{Names, Unit};
 use super::version::{Version, both};
 use super::{queues, workload};
 
-/// The kinds whose versions differ.
+/// The kinds whose versions differ, with their conversion units.
 pub(super) const KINDS: [(&str, &[Unit]); 5] = [
     ("ClusterQueue", queues::CLUSTER_QUEUE),
     ("Cohort", queues::COHORT),
@@ -13,11 +13,11 @@ pub(super) const KINDS: [(&str, &[Unit]); 5] = [
     ("MultiKueueCluster", queues::MULTIKUEUE_CLUSTER),
     ("Workload", workload::UNITS),
 ];
-/// Fields that are read of every object beside its units: apiVersion and kind, name and namespace, and annotations.
+/// Fields that are read in every object, besides the fields of the conversion units: apiVersion and kind, name and namespace, and annotations.
 const OF_ALL: [(Names, Names); 2] =
     [(&[], &["apiVersion", "kind"]), (&["metadata"], &["name", "namespace", "annotations"])];
 
-/// The version of an object, and the units of its kind.
+/// The version of an object, and the conversion units of its kind.
 pub(super) fn known(object: &Fields) -> Result<(Version, &'static [Unit]), String> {
     let from = version_of(object)?;
     let kind = text(object, "kind");
@@ -27,13 +27,13 @@ pub(super) fn known(object: &Fields) -> Result<(Version, &'static [Unit]), Strin
     Ok((from, units))
 }
 
-/// The name, in a version, of a field that the kind has in the other version alone: `spec.cohort` of a ClusterQueue is `spec.cohortName` in
-/// v1beta2. `None` for all other fields.
+/// The path in `version` of a field that the other version names differently: `spec.cohort` of a ClusterQueue is `spec.cohortName` in v1beta2. `None`
+/// for all other fields.
 #[must_use]
 pub fn renamed_field(kind: &str, version: Version, path: &str) -> Option<String> {
     let (parent, field) = path.rsplit_once('.').unwrap_or(("", path));
     let of = |unit: &&Unit| unit.parent.join(".") == parent && unit.fields.contains(&field);
-    // The first name of a unit is that of v1beta2.
+    // The first field of a conversion unit has its name in v1beta2.
     let mut names = units(kind)?.iter().find(of)?.fields.iter();
     let newer = names.next().filter(|newer| **newer != field);
     let name = match version {
@@ -49,15 +49,15 @@ pub(super) fn version_of(object: &Fields) -> Result<Version, String> {
     Version::of(given).ok_or_else(|| format!("apiVersion {given:?} cannot be converted, {} can", both()))
 }
 
-/// The units of a kind whose versions differ.
+/// The conversion units of a kind; `None` if the versions of the kind do not differ.
 pub(super) fn units(kind: &str) -> Option<&'static [Unit]> {
     KINDS.into_iter().find(|(name, _)| *name == kind).map(|(_, units)| units)
 }
 
-/// Paths to parents in objects of all kinds, and the fields there that are read.
+/// Paths of objects that contain fields of conversion units, for objects of all kinds, with the fields that are read there.
 pub(super) fn looked_into() -> impl Iterator<Item = (Names, Names)> {
     let of_units = KINDS.into_iter().flat_map(|(_, units)| units).map(|unit| {
-        // Limited fields may be long, and are mostly converted from their text.
+        // Fields of a unit with `limited` may be long, and are mostly converted from their JSON text, so they are not read.
         let fields: Names = if unit.limited.is_some() { &[] } else { unit.fields };
         (unit.parent, fields)
     });

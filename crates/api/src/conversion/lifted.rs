@@ -1,8 +1,8 @@
-//! An object of a review. Fields that no unit looks into stay text, and are written out as they came.
+//! An object of a conversion review. Fields that no conversion unit reads stay JSON text, and are written out as they were received.
 //!
-//! The value has the number of such a text in its place. The units of all kinds together decide which fields are read, because the kind may
-//! come last. A text is checked for its form only: a number out of range, half a surrogate pair and two fields of one name pass. The API
-//! server sends none of these.
+//! In the object's value, the number of the text stands in the place of a field that stays text. The conversion units of all kinds together decide
+//! which fields are read, because the object's `kind` may be its last field. Only the form of a text is checked: a number out of range, half a
+//! surrogate pair and two fields of one name pass. The API server does not send any of these.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,30 +21,31 @@ use super::plain::Plain;
 use super::unit::{Names, Unit};
 use super::version::Version;
 
-/// The objects of a review, up to the first that cannot be converted. That one fails the review, so later objects take no memory.
+/// The objects of a conversion review, up to the first one that cannot be converted. That object makes the whole review fail, so the objects after it
+/// are not kept in memory.
 #[derive(Default)]
 pub(super) struct Objects<'a>(pub(super) Vec<Object<'a>>);
 
 /// An object of a review.
 pub(super) struct Object<'a> {
-    /// The object, with numbers of texts in place of fields that no unit looks into.
+    /// The object's value, in which the fields that no conversion unit reads are the numbers of texts.
     pub(super) value: Value,
     lifted: Vec<Lifted<'a>>,
 }
 
-/// A field that was taken out of the value.
+/// A field of the object that is kept outside of its value.
 enum Lifted<'a> {
     Text(&'a RawValue),
     Rewritten(Rewritten<'a>),
 }
 
 impl Object<'_> {
-    /// Whether it is of a kind and of a version that can be converted.
+    /// Whether the object has a kind and a version that can be converted.
     fn is_known(&self) -> bool {
         self.value.as_object().is_some_and(|object| known(object).is_ok())
     }
 
-    /// Brings the object into the version `to`; `left` is the number of domains that the rest of the review may write out.
+    /// Converts the object to the version `to`; `left` is the number of topology domains that the rest of the review may still write out.
     pub(super) fn convert(&mut self, to: Version, left: &mut usize) -> Result<(), String> {
         let Value::Object(object) = &mut self.value else { return Err("is not an object".to_owned()) };
         let (from, units) = known(object)?;
@@ -56,13 +57,14 @@ impl Object<'_> {
         convert_within(object, to, left)
     }
 
-    /// Writes it down as JSON.
+    /// Writes the object as JSON.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         write(&self.value, Place::ROOT, &self.lifted, out)
     }
 }
 
-/// Converts limited fields from their texts; when that is not possible for all of them, the unit reads them.
+/// Converts the fields of a unit with `limited` from their texts. If one of the texts cannot be converted so, the fields are read, and the unit
+/// converts their values.
 fn rewrite(
     unit: &Unit,
     object: &mut Fields,
@@ -107,7 +109,7 @@ fn rewrite(
     outcome
 }
 
-/// The text in the place of a field, with its number.
+/// The text that is kept for a field, with its number.
 fn text<'a>(parent: &Fields, field: &str, lifted: &[Lifted<'a>]) -> Option<(usize, &'a RawValue)> {
     let at = number(parent.get(field)?)?;
     match lifted.get(at)? {
@@ -120,18 +122,18 @@ fn number(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|at| usize::try_from(at).ok())
 }
 
-/// A place in an object on the path of a unit.
+/// A place in an object on the path to the fields of a conversion unit.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Names from the root to the place, and maybe further.
+    /// Names from the root to the place, and further to the fields of the unit.
     way: Names,
-    /// Number of names that lead to the place.
+    /// Number of names in `way` that lead to the place.
     depth: usize,
-    /// True if a list is expected there whose items are read.
+    /// True if the place should hold a list whose items are read.
     list: bool,
 }
 
-/// The way in which a field is read.
+/// The way in which a field is read: its members one by one, or the whole field.
 enum Look {
     Into(Place),
     Whole,
@@ -140,7 +142,7 @@ enum Look {
 impl Place {
     const ROOT: Self = Self { way: &[], depth: 0, list: false };
 
-    /// The way in which the field of that name is read, if it is.
+    /// The way in which the field `name` at this place is read; `None` if the field stays text.
     fn look(self, name: &str) -> Option<Look> {
         let here = self.way.get(..self.depth)?;
         if name == "name" && here.last().is_some_and(|step| step.ends_with("[]")) {
@@ -201,7 +203,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// Reads the value at a place.
+/// Reads the value at a place of an object.
 struct Reading<'l, 'a> {
     place: Place,
     lifted: &'l mut Vec<Lifted<'a>>,
@@ -279,7 +281,8 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
     }
 }
 
-/// Writes the value at a place. The value has the type that was read, because no unit changes the type of a parent.
+/// Writes the value at a place of an object. An object or list is still of the type that was read, because no conversion unit changes the type of the
+/// object that contains its fields.
 fn write(value: &Value, place: Place, lifted: &[Lifted<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
     match value {
         Value::Object(fields) if !place.list => {

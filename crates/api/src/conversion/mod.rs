@@ -1,12 +1,13 @@
-//! v1beta1 ↔ v1beta2, as changes to the JSON of an object: total, without a clock or I/O, and lossless from v1beta2.
+//! Conversion between v1beta1 and v1beta2, as changes to the JSON of an object. The conversion never fails on an object's content, has no clock or
+//! I/O, and loses nothing of v1beta2.
 //!
-//! An object is never decoded: unknown fields stay where they are, and only fields whose names or forms differ are changed. Such fields are
-//! listed as *units* (`unit.rs`): fields of one parent that have a meaning only together. Values that a unit cannot have in v1beta1 travel in
-//! the annotation [`NOT_IN_V1BETA1`](crate::labels::NOT_IN_V1BETA1). They count on the way back only while the v1beta1 fields are equal to
-//! their conversion, so an edit through v1beta1 always wins.
+//! An object is not decoded into its type: unknown fields stay where they are, and only fields whose names or forms differ are changed. These fields
+//! are listed as *conversion units* (`unit.rs`): fields of one parent object that have a meaning only together. Values that v1beta1 cannot express
+//! are carried in the annotation [`NOT_IN_V1BETA1`](crate::labels::NOT_IN_V1BETA1). On the way back to v1beta2 the carried values are used only while
+//! the v1beta1 fields still equal their conversion, so an edit through v1beta1 always takes precedence.
 //!
-//! Start reading at [`convert`], then the lists of units in `workload.rs` and `queues.rs`. In a review ([`respond`]) fields that no unit
-//! looks into are not read at all (`lifted.rs`). `docs/departures/0008-conversion.md` lists the losses and their causes.
+//! Start reading at [`convert`], then the lists of conversion units in `workload.rs` and `queues.rs`. In a review ([`respond`]), fields that no
+//! conversion unit reads stay JSON text (`lifted.rs`). `docs/departures/0008-conversion.md` lists what a conversion can lose, and why.
 
 mod braces;
 mod carried;

@@ -1,4 +1,4 @@
-//! One object from one version to the other.
+//! Conversion of one object from one version to the other.
 
 use serde_json::{Map, Value};
 
@@ -8,17 +8,17 @@ use super::unit::Unit;
 use super::version::Version;
 use super::{carried, placement};
 
-/// Brings an object of one of the five kinds whose versions differ into the version `to`.
+/// Converts an object of one of the five kinds whose versions differ to the version `to`.
 ///
 /// # Errors
-/// A sentence for the user, without the object's name, when the apiVersion is of another group or version, or the kind is
-/// none of the five. No content of an object is an error.
+/// Fails if the apiVersion is of another group or version, or if the kind is not one of the five. The error is a sentence for the user, without the
+/// object's name. No other content of an object is an error.
 pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), String> {
     let mut left = placement::DOMAINS;
     convert_within(object, to, &mut left)
 }
 
-/// Converts one of several objects; `left` is the number of domains that they may still write out.
+/// Converts one of several objects; `left` is the number of topology domains that these objects may still write out.
 pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), String> {
     let (from, units) = known(object)?;
     match (from, to) {
@@ -30,11 +30,11 @@ pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize)
     Ok(())
 }
 
-/// Brings an object of any kind of the group into the version that is stored. Where the versions are alike, only its
-/// `apiVersion` changes.
+/// Converts an object of any kind of the group `kueue.x-k8s.io` to the version that the API server stores. If the versions of the kind do not differ,
+/// only the `apiVersion` changes.
 ///
 /// # Errors
-/// A sentence for the user when the apiVersion is of another group or version.
+/// Fails if the apiVersion is of another group or version. The error is a sentence for the user.
 pub fn to_stored(object: &mut Map<String, Value>) -> Result<(), String> {
     if units(text(object, "kind")).is_some() {
         return convert(object, Version::V1beta2);

@@ -1,6 +1,6 @@
-//! Topology assignments: slices of domains in v1beta2, a plain list in v1beta1. The domains and their order stay the same.
+//! Conversion of topology assignments: slices of domains in v1beta2, a plain list of domains in v1beta1. The domains and their order stay the same.
 //!
-//! They are read from the text of a review (`rewritten`) or from an object (`fits` and what follows), and written into either.
+//! An assignment is read from the text in a review (`rewritten`) or from a decoded object (`fits`, `flat`, `blank` and `sliced`).
 
 use std::borrow::Cow;
 
@@ -12,16 +12,18 @@ use super::braces::InBraces;
 use super::fields::Fields;
 use super::version::Version;
 
-/// Values that one list in a slice may have.
+/// Largest number of values in one list of a slice.
 const SLICE: usize = 100_000;
-/// Domains that are written out for one review: a slice of a few bytes can stand for very many.
+/// Largest number of domains that are written out for one review: a slice of a few bytes can stand for very many domains.
 pub(super) const DOMAINS: usize = 100_000;
-/// Bytes that all domains of a slice may repeat; with more of them a domain counts as several, since the answer would be as long.
+/// Bytes that each domain of a slice may repeat from the slice. A domain that repeats more bytes counts as several domains, because it makes the
+/// answer as long.
 const REPEATED: usize = 256;
-/// Bytes of JSON around one value of a domain.
+/// Bytes of JSON syntax around one value of a domain.
 const AROUND: usize = 3;
 
-/// Whether `flat` loses nothing: the slices are in order, and their domains are within the number that may still be written out.
+/// Whether `flat` loses nothing: the slices are valid, and their domains are within the number `left` that may still be written out. The domains are
+/// subtracted from `left`.
 pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
     let Value::Object(assignment) = assignment else { return true };
     let rest = slices(assignment).and_then(|slices| left_after(*left, &slices));
@@ -29,12 +31,12 @@ pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
     rest.is_some()
 }
 
-/// Domains that may still be written out after those of the slices; `None` if they are too many.
+/// The number of domains that may still be written out after the domains of these slices; `None` if these are too many.
 fn left_after(left: usize, slices: &[InBraces<Slice<'_>>]) -> Option<usize> {
     slices.iter().try_fold(left, |left, InBraces(slice)| left.checked_sub(slice.counts_as()))
 }
 
-/// From v1beta2 to v1beta1, of an assignment that fits.
+/// Converts an assignment for which `fits` is true from v1beta2 to v1beta1.
 pub(super) fn flat(assignment: &mut Fields) {
     let domains = slices(assignment).and_then(|slices| {
         let mut text = Vec::new();
@@ -44,26 +46,26 @@ pub(super) fn flat(assignment: &mut Fields) {
     assignment.insert("domains".to_owned(), domains.unwrap_or_else(|| json!([])));
 }
 
-/// From v1beta2 to v1beta1, of an assignment that does not fit: the result has no domains.
+/// Converts an assignment for which `fits` is false from v1beta2 to v1beta1: the result has no domains.
 pub(super) fn blank(assignment: &mut Fields) {
     assignment.remove("slices");
     assignment.insert("domains".to_owned(), Value::Array(Vec::new()));
 }
 
-/// From v1beta1 to v1beta2; a domain with another number of values than there are levels makes it one without slices.
+/// Converts an assignment from v1beta1 to v1beta2. If a domain does not have exactly one value for each level, the result has no slices.
 pub(super) fn sliced(assignment: &mut Fields) {
     let slices = domains(assignment).and_then(|(levels, domains)| serde_json::to_value(encoded(levels, &domains)).ok());
     assignment.remove("domains");
     assignment.insert("slices".to_owned(), slices.unwrap_or_else(|| json!([])));
 }
 
-/// An assignment that becomes one of the other version while it is written.
+/// An assignment that is converted to the other version while it is written.
 pub(super) enum Rewritten<'a> {
     Flat(InSlices<'a>),
     Sliced(InDomains<'a>),
 }
 
-/// An assignment of v1beta2.
+/// A topology assignment in v1beta2.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InSlices<'a> {
@@ -73,7 +75,7 @@ pub(super) struct InSlices<'a> {
     slices: Vec<InBraces<Slice<'a>>>,
 }
 
-/// An assignment of v1beta1.
+/// A topology assignment in v1beta1.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InDomains<'a> {
@@ -83,7 +85,7 @@ pub(super) struct InDomains<'a> {
     domains: Vec<InBraces<Domain<'a>>>,
 }
 
-/// The result of `flat` or `sliced` for an assignment, from its text; `None` for one that is not in order or has further fields.
+/// Converts an assignment from its JSON text, with the result of `flat` or `sliced`; `None` if the assignment is not valid or has further fields.
 pub(super) fn rewritten<'a>(text: &'a RawValue, to: Version, left: &mut usize) -> Option<Rewritten<'a>> {
     match to {
         Version::V1beta1 => {
@@ -95,14 +97,14 @@ pub(super) fn rewritten<'a>(text: &'a RawValue, to: Version, left: &mut usize) -
         Version::V1beta2 => {
             let InBraces(read) = serde_json::from_str::<InBraces<InDomains<'a>>>(text.get()).ok()?;
             let in_order = read.domains.iter().all(|InBraces(domain)| domain.values.len() == read.levels.len());
-            // An assignment without domains may stand for carried slices.
+            // An assignment in v1beta1 without domains may stand for slices that the annotation carries, so it is not converted here.
             (in_order && !read.domains.is_empty()).then_some(Rewritten::Sliced(read))
         }
     }
 }
 
 impl Rewritten<'_> {
-    /// Writes it down as JSON.
+    /// Writes the converted assignment as JSON.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match self {
             Self::Flat(read) => {
@@ -123,7 +125,7 @@ impl Rewritten<'_> {
     }
 }
 
-/// A text, borrowed from the JSON if it has no escapes.
+/// A string, borrowed from the JSON if the JSON has no escapes in it.
 #[derive(Default, Deserialize, Serialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -139,7 +141,7 @@ impl<'a> From<&'a str> for Text<'a> {
     }
 }
 
-/// A domain of v1beta1: its value of each level, and its pods.
+/// A domain of v1beta1: its value for each level, and the number of its pods.
 #[derive(Deserialize)]
 struct Domain<'a> {
     count: i64,
@@ -147,7 +149,7 @@ struct Domain<'a> {
     values: Vec<Text<'a>>,
 }
 
-/// A slice of v1beta2: the common part of the values of a level is written once.
+/// A slice of v1beta2: a group of domains, in which a common part of the values of a level is written once.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Slice<'a> {
@@ -211,7 +213,7 @@ fn values_of_level<'l>(values: &[&'l str]) -> Values<'l> {
     Values::Individual(InBraces(Individual { prefix: prefix.into(), roots, suffix: suffix.into() }))
 }
 
-/// The common beginning of two texts, or their common end.
+/// The common end of two texts if `at_end` is true, else their common beginning.
 fn common<'a>(one: &'a str, other: &str, at_end: bool) -> &'a str {
     let all = if at_end { other.ends_with(one) } else { other.starts_with(one) };
     if all {
@@ -227,12 +229,12 @@ fn common<'a>(one: &'a str, other: &str, at_end: bool) -> &'a str {
     }
 }
 
-/// Writes the domains of slices that are in order, as v1beta1 lists them.
+/// Writes the domains of valid slices as v1beta1 lists them.
 fn list(slices: &[InBraces<Slice<'_>>], out: &mut Vec<u8>) -> serde_json::Result<()> {
     out.push(b'[');
     let mut is_first = true;
     for InBraces(slice) in slices {
-        // The common part of the domains of a slice is written once.
+        // The beginning of each domain in JSON is the same for all domains of a slice, so it is made once for each slice.
         let mut same = Vec::from(*b"{\"count\":");
         let counts = match &slice.pod_counts {
             Counts::Universal(count) => {
@@ -279,17 +281,17 @@ fn list(slices: &[InBraces<Slice<'_>>], out: &mut Vec<u8>) -> serde_json::Result
     Ok(())
 }
 
-/// Whether a byte stands for itself in a JSON string.
+/// Whether a byte is written without an escape in a JSON string.
 fn is_plain(byte: u8) -> bool {
     byte >= b' ' && byte != b'"' && byte != b'\\'
 }
 
-/// Bytes that a part of a JSON string takes at most.
+/// Largest number of bytes that the text takes as a part of a JSON string.
 fn size(text: &str) -> usize {
     text.bytes().map(|byte| if is_plain(byte) { 1 } else { r"\u0000".len() }).sum()
 }
 
-/// Writes a part of a JSON string.
+/// Writes a text as a part of a JSON string.
 fn put(text: &str, out: &mut Vec<u8>) -> serde_json::Result<()> {
     if text.bytes().all(is_plain) {
         out.extend_from_slice(text.as_bytes());
@@ -301,7 +303,7 @@ fn put(text: &str, out: &mut Vec<u8>) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// The number of levels, and the domains with their counts.
+/// The number of levels of an assignment in v1beta1, and its domains; `None` if a domain is not valid.
 fn domains(assignment: &Fields) -> Option<(usize, Vec<InBraces<Domain<'_>>>)> {
     let levels = assignment.get("levels")?.as_array()?.len();
     let domains = assignment.get("domains")?.as_array()?;
@@ -320,7 +322,7 @@ fn texts(values: &[Value]) -> Option<Vec<Text<'_>>> {
 }
 
 impl Slice<'_> {
-    /// Number of domains that it counts as.
+    /// Number of domains that the slice counts as, which grows with the bytes that each domain repeats.
     fn counts_as(&self) -> usize {
         let repeated = self.values_per_level.iter().map(|values| match values {
             Values::Universal(value) => size(&value.0),
@@ -343,7 +345,7 @@ impl Slice<'_> {
     }
 }
 
-/// The slices of an assignment; `None` when one is not in order.
+/// The slices of an assignment in v1beta2; `None` if a slice is not valid.
 fn slices(assignment: &Fields) -> Option<Vec<InBraces<Slice<'_>>>> {
     let levels = assignment.get("levels")?.as_array()?.len();
     let slices = assignment.get("slices")?.as_array()?.iter().map(|slice| {

@@ -1,12 +1,13 @@
-//! JSON that is read as it is, whatever the names of its fields; [`crate::lean`] describes a field name with a special meaning to serde_json.
-//! A decoder can refuse an object with such a field, but a review with one is answered, because other objects are beside it.
+//! JSON that is decoded as it is, whatever the names of its fields; [`crate::lean`] describes the field name that has a special meaning for
+//! serde_json. A decoder of one object can refuse an object with such a field name; a review must be answered nevertheless, because it contains other
+//! objects.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Any JSON.
+/// A JSON value of any type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plain(pub(super) Value);
 

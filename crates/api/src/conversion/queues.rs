@@ -1,4 +1,4 @@
-//! ClusterQueue, Cohort, LocalQueue and MultiKueueCluster.
+//! Conversion units of ClusterQueue, Cohort, LocalQueue and MultiKueueCluster.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::local_queue::LocalQueueStatus;
 use crate::multikueue::MultiKueueClusterSpec;
 use crate::quota::FairSharingStatus;
 
-/// Stood in the status of ClusterQueues and Cohorts too, always empty there.
+/// The status of ClusterQueues and Cohorts had this field in v1beta1 too, where it was always empty.
 const DECAYED: Unit = Unit {
     parent: &["status", "fairSharing"],
     fields: &["admissionFairSharingStatus"],
@@ -98,7 +98,8 @@ pub(super) const MULTIKUEUE_CLUSTER: &[Unit] = &[Unit {
     limited: None,
 }];
 
-/// A list of names wins over a strategy, as in Kueue; a strategy without a check is none.
+/// Converts the admission checks of a ClusterQueue from v1beta1. The list of names takes precedence over the strategy, as in Kueue; a strategy
+/// without checks is dropped.
 fn checks_as_strategy(mut fields: Fields) -> Fields {
     let mut seen = BTreeSet::new();
     let named: Vec<Value> = match fields.remove("admissionChecks") {
@@ -133,7 +134,7 @@ fn without_old_words(mut fields: Fields) -> Fields {
     fields
 }
 
-/// `kubeConfig` must be there in v1beta1: without a location it says that there is none.
+/// Converts the source of a MultiKueueCluster to v1beta1, where `kubeConfig` is required: an empty location means that there is no kubeconfig.
 fn source_as_fields(mut fields: Fields) -> Fields {
     let mut source = match fields.remove("clusterSource") {
         Some(Value::Object(source)) => source,

@@ -1,4 +1,4 @@
-//! One ConversionReview: the API server's request and Berth's response.
+//! Answers to ConversionReviews: the API server's request and Berth's response.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::lifted::{Object, Objects};
 use super::placement;
 use super::version::{Version, both};
 
-// Read by hand instead of with kube's type, whose flattened fields are buffered once more: this stands in the way of every write.
+// The review is read by own types instead of kube's, whose flattened fields are buffered once more: a conversion delays every write.
 #[derive(Deserialize)]
 struct Question<'a> {
     #[serde(borrow)]
@@ -23,13 +23,13 @@ struct Request<'a> {
     objects: Objects<'a>,
 }
 
-/// Answers the body of a ConversionReview: the body of the answer, and whether the objects were converted.
+/// Answers the body of a ConversionReview: returns the body of the answer, and true if the objects were converted.
 ///
-/// One object that cannot be converted fails the review, with a message that names it. No content of an object of Berth's kinds is such a
-/// reason.
+/// If one object cannot be converted, the whole review fails, with a message that names the object. The content of an object of Berth's kinds never
+/// makes its conversion fail.
 ///
 /// # Errors
-/// When the body is not a ConversionReview with a request; there is no uid to answer then.
+/// Fails if the body is not a ConversionReview with a request: without a request there is no uid to answer.
 pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
     let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question<'_>>(body)?.request;
     let converted = converted(&desired_api_version, objects.0);
@@ -67,7 +67,7 @@ fn converted<'a>(desired: &str, mut objects: Vec<Object<'a>>) -> Result<Vec<Obje
     Ok(objects)
 }
 
-/// Kind, namespace and name of the object, for messages.
+/// Kind, namespace and name of an object of the review, for messages.
 fn name(object: &Value, index: usize) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));

@@ -28,14 +28,14 @@ fn carried(object: &Value) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Checks that both versions of an object have the same content.
+/// Checks that each version of an object converts to the other without a loss.
 fn alike(kind: &str, in_older: Value, in_newer: Value) {
     let (in_older, in_newer) = (older(kind, in_older), newer(kind, in_newer));
     assert_eq!(to(Version::V1beta2, &in_older), in_newer);
     assert_eq!(to(Version::V1beta1, &in_newer), in_older);
 }
 
-/// v1beta1 has another form of the v1beta2 content.
+/// Checks that the object in v1beta1 converts to the object in v1beta2; the way back gives another form in v1beta1.
 fn reads_as(kind: &str, in_older: Value, in_newer: Value) {
     assert_eq!(to(Version::V1beta2, &older(kind, in_older)), newer(kind, in_newer));
 }
@@ -106,7 +106,7 @@ fn cluster_queue_admission_checks_convert_to_admission_checks_strategy() {
     );
 }
 
-/// The manifests of requirement E.3; those of the ResourceFlavors need no conversion.
+/// The queue manifests of requirement E.3; the manifests of its ResourceFlavors need no conversion.
 #[test]
 fn queue_manifests_of_requirement_e3_convert_both_ways_without_loss() {
     let groups = json!([{"coveredResources": ["cpu", "memory", "nvidia.com/gpu"], "flavors": [
@@ -197,7 +197,7 @@ fn topology_assignment_keeps_its_domains_in_both_versions() {
             "podCounts": {"individual": [1, 2]},
         }]})),
     );
-    // Any legal encoding is read.
+    // Every valid encoding of the domains of an assignment is read.
     let several = newer(
         "Workload",
         assigned(json!({"levels": ["host"], "slices": [
@@ -271,10 +271,10 @@ fn topology_domains_are_limited_over_all_objects_of_a_review() {
     assert_eq!(domains.collect::<Vec<_>>(), [60_000, 0, 40_000, 0]);
     for ((shown, stored), whole) in objects.iter().zip(&stored).zip([true, false, true, false]) {
         assert_eq!(carried(shown).is_null(), whole);
-        // Slices that were left out come back, also where there would be room for them now.
+        // Slices that did not fit into the review come back in v1beta2, also if there would be room for them now.
         assert!(whole || to(Version::V1beta2, shown) == *stored, "{stored}");
     }
-    // A client that reads a single object gets all of it.
+    // A client that reads a single object gets all its domains.
     assert!(stored.iter().all(|stored| carried(&to(Version::V1beta1, stored)).is_null()));
 }
 
@@ -396,13 +396,13 @@ fn carried_fields_may_fill_annotations_but_are_lost_beyond_limit() {
     assert_eq!(to(Version::V1beta2, &full), filled(room), "at the limit nothing is lost");
     let beyond = to(Version::V1beta1, &filled(room + 1));
     assert_eq!(beyond["metadata"], filled(room + 1)["metadata"], "an annotation of the user's never gives way");
-    // Only the carried fields are lost, as in docs/departures/0008-conversion.md.
+    // Only the carried fields are lost, as `docs/departures/0008-conversion.md` says.
     let mut left = filled(room + 1);
     left["spec"].as_object_mut().unwrap().remove("preemptionGates");
     left["spec"]["podSets"][0]["topologyRequest"] = json!({"required": "rack"});
     left["status"] = json!({});
     assert_eq!(to(Version::V1beta2, &beyond), left);
-    // The API server refuses annotations that are too large by themselves, and the conversion must not fail.
+    // The API server refuses annotations that are too large by themselves, and the conversion must not fail because of them.
     for length in [256 * 1024, 16 * 1024 * 1024] {
         assert_eq!(to(Version::V1beta1, &filled(length))["metadata"], filled(length)["metadata"]);
     }

@@ -1,4 +1,4 @@
-//! A unit of conversion: fields of one parent that have a meaning only together.
+//! A conversion unit: fields of one parent object that have a meaning only together.
 
 use std::collections::BTreeSet;
 
@@ -11,43 +11,46 @@ use super::placement::Rewritten;
 use super::version::Version;
 use crate::workload::DEFAULT_POD_SET_NAME;
 
-/// Names in an object.
+/// Names of fields in an object.
 pub(super) type Names = &'static [&'static str];
 
-/// Fields of one parent that are converted together.
+/// Conversion unit: fields of one parent object that are converted together.
 pub(super) struct Unit {
-    /// Names from the root to the parent; a name that ends in `[]` is a list whose items are identified by `name`.
+    /// Names from the root to the parent object; a name that ends in `[]` is a list whose items are identified by their field `name`.
     pub(super) parent: Names,
-    /// Names of the fields, of both versions.
+    /// Names of the unit's fields in both versions.
     pub(super) fields: Names,
-    /// From v1beta2 to v1beta1; may lose.
+    /// Converts the fields from v1beta2 to v1beta1; the conversion may lose something.
     pub(super) down: fn(Fields) -> Fields,
-    /// From v1beta1 to v1beta2.
+    /// Converts the fields from v1beta1 to v1beta2.
     pub(super) up: fn(Fields) -> Fields,
-    /// Returns true if Berth can decode these fields of v1beta2; any client that may write an object may write its annotations.
+    /// Returns true if Berth can decode these fields of v1beta2. The carried fields need this check, because any client that can write an object can
+    /// write its annotations.
     pub(super) decodes: fn(&Fields) -> bool,
-    /// Functions for fields whose result of `down` may be too large; `None` for other fields.
+    /// Functions for a unit for which the result of `down` may be too large; `None` for other units.
     pub(super) limited: Option<Limited>,
 }
 
-/// Functions for fields that may be too large to write out, and are then carried as they are.
+/// Functions for fields that may be too large to write out in v1beta1. Fields that are not written out are carried as they are in v1beta2.
 pub(super) struct Limited {
-    /// Returns true if `down` loses nothing of these fields of v1beta2 and is within the number that is left, from which it takes its part.
+    /// Returns true if `down` loses nothing of these fields of v1beta2 and the result is within the number that may still be written out; the
+    /// function reduces the number.
     pub(super) fits: fn(&Fields, &mut usize) -> bool,
-    /// The v1beta1 fields to show in their place.
+    /// The v1beta1 fields to show if the fields are not written out.
     pub(super) without: fn(Fields) -> Fields,
-    /// A field in that version, from its text and within the number that is left; `None` if the functions above have to decide.
+    /// The field in the given version, converted from its JSON text and within the number that may still be written out; `None` if `fits`, `down` and
+    /// `without` have to convert the field.
     pub(super) rewritten: for<'a> fn(&'a RawValue, Version, &mut usize) -> Option<Rewritten<'a>>,
 }
 
 impl Unit {
-    /// Calls `visit` with every parent that exists, and a key that is unique in the object.
+    /// Calls `visit` with every parent object of the unit that exists, and with a key that is unique in the object.
     pub(super) fn each(&self, object: &mut Fields, visit: &mut dyn FnMut(String, &mut Fields)) {
         let first = self.fields.first().copied().unwrap_or_default();
         walk(object, self.parent, String::new(), &mut |path, parent| visit(format!("{path}{first}"), parent));
     }
 
-    /// Rewrites the fields of `parent` for v1beta1, within the number `left`; returns the original fields when that loses something.
+    /// Converts the unit's fields in `parent` to v1beta1, within the number `left`; returns the original fields if the conversion loses something.
     pub(super) fn down(&self, parent: &mut Fields, left: &mut usize) -> Option<Fields> {
         let newer = self.take(parent);
         if let Some(limited) = &self.limited {
@@ -64,13 +67,13 @@ impl Unit {
         (!faithful).then_some(newer)
     }
 
-    /// Rewrites the fields of `parent` for v1beta2: the `carried` fields, unless the v1beta1 fields were edited since.
+    /// Converts the unit's fields in `parent` to v1beta2: the result is the `carried` fields, unless a client edited the v1beta1 fields since.
     pub(super) fn up(&self, parent: &mut Fields, carried: Option<Value>) {
         let older = self.take(parent);
         let mut newer = match carried {
             Some(Value::Object(mut carried)) => {
                 carried.retain(|name, _| self.fields.contains(&name.as_str()));
-                // Limited fields are carried only if they were not written out, whatever number is left now.
+                // Fields of a unit with `limited` are carried only if they were not written out, whatever number may be written out now.
                 let shown = self.limited.as_ref().map_or(self.down, |limited| limited.without);
                 let unedited = settled(shown(carried.clone())) == settled(older.clone());
                 if unedited && (self.decodes)(&carried) { carried } else { (self.up)(older) }
@@ -85,7 +88,7 @@ impl Unit {
     }
 }
 
-/// Fields without those that are equal to absent ones: the API server adds `""` where that is the default.
+/// The fields without empty ones, which are equal to absent fields: the API server adds `""` where that is the default.
 fn settled(mut fields: Fields) -> Fields {
     fields.retain(|_, value| match value {
         Value::Null => false,
@@ -111,7 +114,7 @@ fn walk(here: &mut Fields, way: &[&str], path: String, visit: &mut dyn FnMut(Str
     for (index, item) in items.iter_mut().enumerate() {
         let Value::Object(item) = item else { continue };
         let item_name = item.get("name").and_then(Value::as_str).unwrap_or(DEFAULT_POD_SET_NAME).to_owned();
-        // Names are unique in what the server stores; an object that breaks this is still converted without loss.
+        // The names of a list's items are unique in a stored object; an object with two items of one name is converted without loss nevertheless.
         let key = if seen.contains(&item_name) { format!("{name}#{index}") } else { format!("{name}[{item_name}]") };
         seen.insert(item_name);
         walk(item, rest, format!("{path}{key}."), visit);
@@ -123,12 +126,12 @@ pub(super) fn decodes<T: DeserializeOwned>(fields: &Fields) -> bool {
     serde_json::from_value::<T>(Value::Object(fields.clone())).is_ok()
 }
 
-/// The field `from` under the name `to`, and nothing else.
+/// The value of the field `from` under the name `to`, without the other fields.
 pub(super) fn renamed(mut fields: Fields, from: &str, to: &str) -> Fields {
     fields.remove(from).into_iter().map(|value| (to.to_owned(), value)).collect()
 }
 
-/// No fields: the other version does not have them.
+/// No fields, because the other version does not have the fields of the unit.
 pub(super) fn nothing(_: Fields) -> Fields {
     Fields::new()
 }

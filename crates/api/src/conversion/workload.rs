@@ -1,4 +1,4 @@
-//! Workload.
+//! Conversion units of Workload.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const SPENT: &str = "accumulatedPastExecutionTimeSeconds";
 const SPENT_MISSPELT: &str = "accumulatedPastExexcutionTimeSeconds";
 const CONSTRAINTS: &str = "podsetSliceRequiredTopologyConstraints";
 
-/// (source in v1beta1, group, kind) of the classes that a priority can come from.
+/// The classes that a priority can come from: (source in v1beta1, group, kind).
 const CLASSES: [(&str, &str, &str); 2] = [
     ("kueue.x-k8s.io/workloadpriorityclass", GROUP_KUEUE, "WorkloadPriorityClass"),
     ("scheduling.k8s.io/priorityclass", GROUP_SCHEDULING, "PriorityClass"),
@@ -86,7 +86,7 @@ fn class_as_name(mut fields: Fields) -> Fields {
     Fields::from_iter([("priorityClassName".to_owned(), name), ("priorityClassSource".to_owned(), (*source).into())])
 }
 
-/// A name without a source says too little for a reference.
+/// Converts the priority class to v1beta2. A class name without a known source is dropped, because a reference needs group and kind.
 fn class_as_reference(fields: Fields) -> Fields {
     let text = |field: &str| fields.get(field).and_then(Value::as_str).unwrap_or_default();
     let known = CLASSES.iter().find(|(source, _, _)| text("priorityClassSource") == *source);

@@ -1,7 +1,7 @@
-//! The five kinds whose fields were different in v1beta1, as they were there.
+//! The five kinds whose fields were different in v1beta1, as types with the fields of v1beta1.
 //!
-//! They are the source of the v1beta1 schemas in `crds/` and nothing else: Berth reads and writes v1beta2, and objects pass
-//! between the two as JSON ([`crate::conversion`]). Types that are alike in both versions are those of v1beta2.
+//! The types are only the source of the v1beta1 schemas in `crds/`: Berth reads and writes v1beta2, and objects are converted between the versions as
+//! JSON ([`crate::conversion`]). For parts that do not differ, the types of v1beta2 are used.
 
 mod cluster_queue;
 mod local_queue;
@@ -15,7 +15,7 @@ pub use multikueue::*;
 pub use workload::*;
 pub use workload_status::*;
 
-/// The older version, as it stands in `apiVersion` behind the group.
+/// Name of the older version, as it follows the group in `apiVersion`.
 pub const VERSION: &str = "v1beta1";
-/// `apiVersion` of every object in this module.
+/// `apiVersion` of objects of this module's kinds.
 pub const API_VERSION: &str = "kueue.x-k8s.io/v1beta1";

@@ -1,4 +1,4 @@
-//! Desired state of a Workload in v1beta1, and the rules over the whole object.
+//! Desired state of a Workload in v1beta1, and the CEL rules for the whole object.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::JsonSchema;

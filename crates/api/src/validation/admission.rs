@@ -1,4 +1,4 @@
-//! Fit of an admission to the pod sets of its Workload: an admission that does not fit is void, and no pods may run by it
+//! Fit of an admission to the pod sets of its Workload: an admission that does not fit is invalid, and no pods may run under it
 //! (`docs/departures/0033-admissions-fit.md`).
 
 use super::field_error::{FieldError, supported};
@@ -6,8 +6,8 @@ use crate::conditions::{is_true, types};
 use crate::labels::ELASTIC_JOB;
 use crate::{PodSet, Workload, WorkloadStatus, berth};
 
-/// Faults of a Workload's admission against its pod sets, while it reserves quota. The admission must have each pod set once and no other, with
-/// an allowed number of pods. The number may include pods that have ended since the quota was reserved.
+/// Faults of a Workload's admission compared with its pod sets, while the Workload holds quota. The admission must have each pod set once and no
+/// other pod set, and an allowed number of pods for each. The number of pods may include pods that have ended since the quota was reserved.
 pub fn misfit(workload: &Workload) -> Vec<FieldError> {
     let reserved = workload.status.as_ref().filter(|status| is_true(&status.conditions, types::QUOTA_RESERVED));
     let Some((status, admission)) = reserved.and_then(|status| Some((status, status.admission.as_ref()?))) else {
@@ -40,7 +40,7 @@ pub fn misfit(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// Reason why a pod set cannot be admitted with `count` pods; `None` if it can.
+/// Reason why a pod set cannot be admitted with `count` pods; `None` if `count` is allowed.
 fn wrong(count: i32, set: &PodSet, status: &WorkloadStatus, shrinks: bool) -> Option<String> {
     let name = set.effective_name();
     let over = status.reclaimable_pods.iter().find(|pods| pods.name == name).map_or(0, |pods| pods.count.max(0));
@@ -69,7 +69,8 @@ mod tests {
     use super::*;
     use crate::validation::{newly_broken, validate_workload};
 
-    /// A Workload with a pod set of three pods, or of two to three, and one of a single pod, with `over` pods that have ended and these assignments.
+    /// A Workload with quota, `over` ended pods and these assignments. Its pod set `main` has three pods, or `least` to three, and its pod set `head`
+    /// has one pod.
     fn reserved(least: Option<i32>, over: i32, assignments: Value) -> Workload {
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let sets = json!([

@@ -1,15 +1,15 @@
-//! Equality of two objects apart from notation. A Go program that changes one field writes all others back in its own notation: quantities in
-//! one form, and empty values not at all, or as an empty struct where there was no value.
+//! Equality of two objects apart from notation. A Go program that changes one field writes all other fields back in its own notation: it writes
+//! quantities in one form, omits empty values, and writes an empty struct where there was no value.
 
 use berth_quantity::{Nano, parse_quantity};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Maps of quantities.
+/// Names of fields that are maps of quantities.
 const QUANTITIES: [&str; 4] = ["requests", "limits", "overhead", "resourceUsage"];
-/// Fields that are a quantity.
+/// Names of fields that are a quantity.
 const AMOUNTS: [&str; 2] = ["divisor", "sizeLimit"];
-/// Maps whose keys are their user's: an empty text has a meaning there.
+/// Names of maps whose keys users choose: an empty text in these maps has a meaning.
 const OF_USERS: [&str; 8] = [
     "annotations",
     "flavors",
@@ -20,9 +20,9 @@ const OF_USERS: [&str; 8] = [
     "userAnnotations",
     "volumeAttributes",
 ];
-/// Structs that Go writes when there is nothing in them.
+/// Names of structs that Go writes even if they are empty.
 const STRUCTS: [&str; 3] = ["metadata", "resources", "spec"];
-/// Flags that Go leaves out when they are false; false has a meaning in all other flags.
+/// Names of flags that Go omits when they are false; false has a meaning in all other flags.
 const FLAGS: [&str; 10] = [
     "chapAuthDiscovery",
     "chapAuthSession",
@@ -35,7 +35,7 @@ const FLAGS: [&str; 10] = [
     "stdinOnce",
     "tty",
 ];
-/// Numbers that Go leaves out when they are zero.
+/// Names of numbers that Go omits when they are zero.
 const NUMBERS: [&str; 7] = [
     "failureThreshold",
     "hostPort",
@@ -45,7 +45,7 @@ const NUMBERS: [&str; 7] = [
     "successThreshold",
     "timeoutSeconds",
 ];
-/// Texts that have a meaning when they are empty: no class in place of the default one; a request for a topology in place of none.
+/// Names of texts that have a meaning when they are empty: no class instead of the default class, or a request for a topology instead of none.
 const TEXTS: [&str; 7] = [
     "podIndexLabel",
     "podSetGroupName",
@@ -56,19 +56,19 @@ const TEXTS: [&str; 7] = [
     "subGroupIndexLabel",
 ];
 
-/// Whether both are equal apart from notation, as Kueue compares immutable fields.
+/// Whether `a` and `b` are equal apart from notation, as Kueue compares immutable fields.
 pub(super) fn alike<T: Serialize + PartialEq>(a: &T, b: &T) -> bool {
     a == b || plain(a).is_some_and(|a| plain(b) == Some(a))
 }
 
-/// The value in one notation; `None` for a value that cannot be written, which is equal to no other.
+/// The value in a uniform notation. `None` for a value that cannot be serialised and so is equal only to itself.
 fn plain(value: &impl Serialize) -> Option<Value> {
     let mut value = serde_json::to_value(value).ok()?;
     normalise(&mut value);
     Some(value)
 }
 
-/// Writes quantities in one way, and drops what Go leaves out.
+/// Writes quantities in one form, and removes values that Go omits.
 fn normalise(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(normalise),

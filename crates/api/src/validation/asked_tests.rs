@@ -1,5 +1,5 @@
-//! Refusals of this crate are tried on a real API server, too: each message is in the end-to-end tests of the webhook or in the tables of
-//! `e2e/cases`. `crates/jobs/tests/kinds/reviews.rs` does the same for jobs.
+//! Test that every refusal of this crate is also tried on a real API server: each message must be in the end-to-end tests of the webhook or in the
+//! tables of `e2e/cases`. `crates/jobs/tests/kinds/reviews.rs` has the same test for jobs.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,21 +7,22 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Messages that no webhook sends because the schema refuses the object first: the table with its answer, and the case.
+/// Messages that no webhook sends, because the schema refuses the object before the webhook is called: (message, table of cases, name of the case
+/// with the schema's answer).
 const ANSWERED_BEFORE: [(&str, &str, &str); 4] = [
     ("must have at least one pod set", "Workload.yaml", "wl empty podsets"),
     ("must be between 1 and the count, {count}", "Workload.yaml", "wl mincount"),
     ("must be unique", "Workload.yaml", "wl dup"),
     ("must be greater than 0", "Workload.yaml", "wl slice size"),
 ];
-/// Formats that errors and values are made of.
+/// Format strings that are only parts of messages.
 const PARTS: [&str; 4] = ["{}: Invalid value: {:?}: {}", "and {more} more", "covered resources", "{} x{}"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file below a folder whose name ends so.
+/// Every file below the folder `folder` whose name ends in `end`.
 fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -36,7 +37,7 @@ fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The string literals of a source, without its comments.
+/// The string literals of a Rust source, without those in its comments.
 fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = source;
@@ -54,7 +55,7 @@ fn literals(source: &str) -> Vec<String> {
             found.push(literal);
             rest
         } else if let Some(text) = from.strip_prefix('\'') {
-            // A character, or else a lifetime.
+            // After a quote, the text is either a character or the name of a lifetime.
             let mut letters = text.char_indices();
             let escaped = letters.next().is_some_and(|(_, letter)| letter == '\\');
             let end = if escaped { letters.nth(1) } else { letters.next() };
@@ -66,7 +67,7 @@ fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// The literal that begins here, and what comes after it.
+/// The string literal whose text begins here, and the source after the literal.
 fn literal(text: &str) -> (String, &str) {
     let mut literal = String::new();
     let mut letters = text.char_indices().peekable();
@@ -84,7 +85,7 @@ fn literal(text: &str) -> (String, &str) {
     (literal, "")
 }
 
-/// The words between the values of a message. A quoted value includes its quotes.
+/// The texts between the values of a message's format string. The quotes of a value with `{:?}` belong to these texts.
 fn words(message: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut rest = message;
@@ -99,7 +100,7 @@ fn words(message: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Whether a text has these words in this order.
+/// Whether a text contains these words in this order.
 fn has(text: &str, words: &[String]) -> bool {
     let mut rest = Some(text);
     for words in words {
@@ -142,7 +143,7 @@ fn validation_messages_are_each_tested_on_an_api_server() {
     }
     let all: Vec<Vec<String>> = messages.iter().map(|message| words(message)).collect();
     let is_told = |message: &[String]| {
-        // A message that contains another one does not count as that one.
+        // A longer message that contains this one does not prove that this one was tried.
         let within: Vec<&Vec<String>> =
             all.iter().filter(|other| other.as_slice() != message && has(&other.concat(), message)).collect();
         asked.iter().any(|text| has(text, message) && !within.iter().any(|other| has(text, other)))

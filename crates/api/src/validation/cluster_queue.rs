@@ -15,7 +15,7 @@ const MAX_TOTAL: usize = 256;
 const MAX_PAIRS: usize = 512;
 const GROUPS: &str = "spec.resourceGroups";
 
-/// Quotas, selector, policies and checks of a ClusterQueue are consistent.
+/// Faults of the quotas, selector, policies and checks of a ClusterQueue.
 pub fn validate_cluster_queue(queue: &ClusterQueue) -> Vec<FieldError> {
     let spec = &queue.spec;
     let mut errors = Vec::new();
@@ -32,7 +32,7 @@ pub fn validate_cluster_queue(queue: &ClusterQueue) -> Vec<FieldError> {
     errors
 }
 
-/// Quotas and weight of a Cohort are consistent; it may lend more than it owns, since its children lend through it.
+/// Faults of the quotas and weight of a Cohort. A Cohort may lend more than it owns, because the queues below it lend through it.
 pub fn validate_cohort(cohort: &Cohort) -> Vec<FieldError> {
     let spec = &cohort.spec;
     let mut errors = Vec::new();
@@ -42,7 +42,7 @@ pub fn validate_cohort(cohort: &Cohort) -> Vec<FieldError> {
     errors
 }
 
-/// The parent of a queue or cohort, without which limits have no meaning.
+/// The cohort above a ClusterQueue or Cohort; borrowing and lending limits need one.
 struct Above {
     name: &'static str,
     present: bool,
@@ -108,7 +108,7 @@ fn resource_quota(quota: &ResourceQuota, above: &Above, path: &str, errors: &mut
     }
 }
 
-/// The amount, zero when it is not one; negative amounts are refused.
+/// The amount in billionths; zero if the text is no quantity. Negative amounts are added to the errors.
 fn amount(quantity: &Quantity, path: String, errors: &mut Vec<FieldError>) -> i128 {
     match parse_quantity(&quantity.0) {
         Ok(Nano(nano)) => {
@@ -142,7 +142,7 @@ fn totals(groups: &[ResourceGroup], errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Keys, operators and values of a label selector at that path.
+/// Faults of the keys, operators and values of a label selector; `path` is the path of the selector.
 pub fn validate_label_selector(selector: &LabelSelector, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(labels) = &selector.match_labels {
@@ -175,12 +175,12 @@ pub fn validate_label_selector(selector: &LabelSelector, path: &str) -> Vec<Fiel
     errors
 }
 
-/// Fields with a few allowed words: a word that an older schema let in must not be read as the default.
+/// Faults of fields with a few allowed words: a word that an older schema accepted must not be read as the default.
 fn choices(spec: &ClusterQueueSpec, errors: &mut Vec<FieldError>) {
     let preemption = spec.preemption.as_ref();
     let borrow = preemption.and_then(|preemption| preemption.borrow_within_cohort.as_ref());
     let fungibility = spec.flavor_fungibility.as_ref();
-    // The v1beta1 words for `MayStopSearch` are accepted as well.
+    // The words `Borrow` and `Preempt` of v1beta1, which mean `MayStopSearch`, are allowed as well.
     let choices: [(&str, Option<&str>, &[&str]); 9] = [
         ("stopPolicy", spec.stop_policy.as_deref(), &["None", "Hold", "HoldAndDrain"]),
         ("queueingStrategy", spec.queueing_strategy.as_deref(), &["StrictFIFO", "BestEffortFIFO"]),
@@ -249,7 +249,7 @@ fn policies(spec: &ClusterQueueSpec, errors: &mut Vec<FieldError>) {
 fn fair_sharing(fair_sharing: Option<&FairSharing>, errors: &mut Vec<FieldError>) {
     let Some(weight) = fair_sharing.and_then(|fair| fair.weight.as_ref()) else { return };
     let path = "spec.fairSharing.weight";
-    // One nano is the resolution of a quantity, too small to divide by.
+    // A weight of one billionth (`1n`), the resolution of a quantity, is too small to divide by.
     if amount(weight, path.into(), errors) == 1 {
         errors.push(FieldError::new(path, &weight.0, "must be 0 or greater than 1n"));
     }
@@ -289,7 +289,7 @@ mod tests {
         json!([{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}])
     }
 
-    /// Field and words.
+    /// The errors as texts, each with field and message.
     fn told(found: Vec<(String, String)>) -> Vec<String> {
         found.into_iter().map(|(field, message)| format!("{field}: {message}")).collect()
     }

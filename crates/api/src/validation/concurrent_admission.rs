@@ -1,17 +1,18 @@
-//! Rules about the policy of a ClusterQueue that tries several flavors for a Workload at the same time.
+//! Rules about the concurrent admission policy of a ClusterQueue, by which several flavors are tried for a Workload at the same time.
 
 use std::collections::BTreeSet;
 
 use super::field_error::{FieldError, supported};
 use crate::{ClusterQueue, ClusterQueueSpec, ConcurrentAdmissionPolicy};
 
-/// Flavors that are tried at the same time.
+/// Largest number of flavors that are tried at the same time.
 const MAX_VARIANTS: usize = 16;
 const GROUPS: &str = "spec.resourceGroups";
-/// The mode in which a Workload goes on to better flavors.
+/// The migration mode in which a Workload moves to better flavors.
 const MOVES: &str = "TryPreferredFlavors";
 
-/// Faults of a change of a ClusterQueue's policy: existing variants of Workloads were made by the old policy.
+/// Faults of a change of a ClusterQueue's concurrent admission policy. The policy is immutable, because existing variants of Workloads were created
+/// under the old policy.
 pub fn validate_cluster_queue_update(old: &ClusterQueue, new: &ClusterQueue) -> Vec<FieldError> {
     let policy = |queue: &ClusterQueue| queue.spec.concurrent_admission_policy.clone();
     if policy(old) == policy(new) {
@@ -22,7 +23,7 @@ pub fn validate_cluster_queue_update(old: &ClusterQueue, new: &ClusterQueue) -> 
     vec![FieldError::new("spec.concurrentAdmissionPolicy", value, "is immutable: make the ClusterQueue anew")]
 }
 
-/// Faults of a ClusterQueue under its policy of concurrent admission, where the gate ConcurrentAdmission is on.
+/// Faults of a ClusterQueue with a concurrent admission policy; the caller checks the feature gate ConcurrentAdmission.
 pub fn validate_concurrent_admission(queue: &ClusterQueue) -> Vec<FieldError> {
     let spec = &queue.spec;
     let Some(policy) = &spec.concurrent_admission_policy else { return Vec::new() };
@@ -46,7 +47,7 @@ pub fn validate_concurrent_admission(queue: &ClusterQueue) -> Vec<FieldError> {
     errors
 }
 
-/// Only a policy that moves Workloads to better flavors can name the one that is good enough.
+/// Fault of the limits of migration. Only a policy that moves Workloads to better flavors can name the last acceptable flavor.
 fn migration_limits(spec: &ClusterQueueSpec, policy: &ConcurrentAdmissionPolicy) -> Option<FieldError> {
     let path = "spec.concurrentAdmissionPolicy.migration.constraints";
     let constraints = policy.migration.constraints.as_ref()?;

@@ -1,20 +1,20 @@
-//! One broken rule: field, value and fault; and the comparison of such errors before and after a change.
+//! The error for one broken rule, with field, value and fault, and the comparison of errors before and after a change.
 
 use std::fmt;
 
-/// One broken rule.
+/// The error for one broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldError {
     /// Path of the field, for example `spec.resourceGroups[0].flavors[1].name`.
     pub field: String,
-    /// The offending value as text, empty when something is missing.
+    /// The refused value as text; empty if a value is missing.
     pub value: String,
-    /// The fault and, if there is a choice, the allowed values.
+    /// The fault, and the allowed values if there is a choice.
     pub message: String,
 }
 
 impl FieldError {
-    /// An error about a field with that value.
+    /// An error about the field `field` with the value `value`.
     pub fn new(field: impl Into<String>, value: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), value: value.into(), message: message.into() }
     }
@@ -30,13 +30,13 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// The errors in one line for a condition message, `; ` between them.
+/// The errors in one line, separated by `; `, for the message of a condition.
 pub fn summary(errors: &[FieldError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl FieldError {
-    /// The error without list indexes and without the list of allowed values, for comparisons.
+    /// The error without list indexes and without the list of allowed values, for the comparison of errors.
     fn likeness(&self) -> (String, &str, &str) {
         let mut field = String::with_capacity(self.field.len());
         for (at, part) in self.field.split('[').enumerate() {
@@ -50,7 +50,7 @@ impl FieldError {
     }
 }
 
-/// The errors that an object did not have before: values stored under older rules may stay, and may move in their lists.
+/// The errors in `errors` that are not in `before`: values that were stored under older rules may stay, and may move within their lists.
 pub fn newly_broken(errors: Vec<FieldError>, before: &[FieldError]) -> Vec<FieldError> {
     let mut known: Vec<_> = before.iter().map(FieldError::likeness).collect();
     let mut is_new = |error: &FieldError| match known.iter().position(|known| *known == error.likeness()) {
@@ -63,14 +63,14 @@ pub fn newly_broken(errors: Vec<FieldError>, before: &[FieldError]) -> Vec<Field
     errors.into_iter().filter(|error| is_new(error)).collect()
 }
 
-/// Most supported values in a message.
+/// Largest number of allowed values in a message.
 const SHOWN: usize = 16;
 
-/// Not supported value, with the supported ones.
+/// The error for a value that is not supported, with the supported values.
 pub(super) fn supported<'a>(field: String, value: &str, allowed: impl IntoIterator<Item = &'a str>) -> FieldError {
     let mut all = allowed.into_iter();
     let mut told: Vec<String> = all.by_ref().take(SHOWN).map(|name| format!("{name:?}")).collect();
-    // There may be an error for each of thousands of names, and each would repeat all allowed values.
+    // The list of allowed values is cut: there may be an error for each of thousands of names, and each error would repeat all allowed values.
     let more = all.count();
     if more > 0 {
         told.push(format!("and {more} more"));

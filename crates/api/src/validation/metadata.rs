@@ -1,4 +1,4 @@
-//! Rules about labels, annotations and tolerations, wherever they occur.
+//! Rules about labels, annotations and tolerations of any object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::labels::ADMISSION_GATED_BY;
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const GATE_LIMIT: usize = 63;
 
-/// Label keys and values.
+/// Checks the keys and values of labels.
 pub(super) fn labels(labels: &BTreeMap<String, String>, path: &str, errors: &mut Vec<FieldError>) {
     for (key, value) in labels {
         errors.extend(qualified_name(key).map(|wrong| FieldError::new(path, key, wrong)));
@@ -19,7 +19,7 @@ pub(super) fn labels(labels: &BTreeMap<String, String>, path: &str, errors: &mut
     }
 }
 
-/// Annotation keys, which may have upper-case prefixes, and the size of all together.
+/// Checks the keys of annotations, whose prefixes may have upper-case letters, and the size of all annotations together.
 pub(super) fn annotations(annotations: &BTreeMap<String, String>, path: &str, errors: &mut Vec<FieldError>) {
     for key in annotations.keys() {
         errors.extend(qualified_name(&key.to_lowercase()).map(|wrong| FieldError::new(path, key, wrong)));
@@ -34,7 +34,7 @@ pub(super) fn annotations(annotations: &BTreeMap<String, String>, path: &str, er
     }
 }
 
-/// Toleration keys; the rest is in the schema.
+/// Checks the keys of tolerations; the schema has the other rules about tolerations.
 pub(super) fn tolerations(tolerations: &[Toleration], path: &str, errors: &mut Vec<FieldError>) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let key = toleration.key.as_deref().unwrap_or_default();
@@ -44,10 +44,10 @@ pub(super) fn tolerations(tolerations: &[Toleration], path: &str, errors: &mut V
     }
 }
 
-/// The names in an admission-gated-by annotation, in order; empty when there is none or its value is empty.
+/// The names in the annotation admission-gated-by, in their order; empty if the annotation is absent or empty.
 ///
 /// # Errors
-/// The fault of the value: an empty entry, a duplicate, a name without a domain prefix or of more than 63 bytes.
+/// Fails if the value has an empty entry, a duplicate, or a name without a domain prefix or of more than 63 bytes.
 pub fn admission_gates(annotations: &BTreeMap<String, String>) -> Result<Vec<&str>, FieldError> {
     let Some(value) = annotations.get(ADMISSION_GATED_BY).filter(|value| !value.is_empty()) else {
         return Ok(Vec::new());
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(read(""), Ok(String::new()));
         assert_eq!(read("a.io/x"), Ok("a.io/x".into()));
         assert_eq!(read("a.io/x,b.io/y"), Ok("a.io/x|b.io/y".into()));
-        // Kueue accepts these texts, although they are no label keys.
+        // Kueue accepts these gate names, although they are not valid label keys.
         assert_eq!(read("a.io/team/x, a.io/_x~1"), Ok("a.io/team/x|a.io/_x~1".into()));
         for (bad, word) in
             [("a.io/x,", "empty"), ("x", "domain"), ("a.io/x,a.io/x", "twice"), ("A/x", "prefix"), ("a.io/x y", "path")]

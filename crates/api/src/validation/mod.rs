@@ -1,9 +1,10 @@
-//! Rules about stored objects: rules that the schema and its CEL rules cannot have, and again the ones that they have, because an older schema
-//! accepted objects that today's refuses. A rule that CEL can have is in the CRD first (`docs/departures/0027-rules-in-the-crd.md`).
+//! Rules about stored objects: rules that a CRD's schema and CEL rules cannot express, and once more the rules that the CRD has, because an older
+//! schema may have accepted objects that today's schema refuses. A rule that CEL can express is in the CRD, too
+//! (`docs/departures/0027-rules-in-the-crd.md`).
 //!
-//! The operator has to live with objects that no webhook saw, so it calls these rules before it uses an object, and shows the errors in a
-//! condition. All functions are pure and total; an empty list means legal. Rules behind feature gates that are off by default are functions
-//! of their own (concurrent admission, priority boost).
+//! Berth also gets objects that no webhook has reviewed, so it checks these rules before it uses an object, and shows the errors in a condition. All
+//! functions are pure and never panic; an empty list means that the object is valid. Rules that belong to a feature gate that is off by default
+//! (concurrent admission, priority boost) have functions of their own.
 
 mod admission;
 mod alike;

@@ -1,9 +1,9 @@
-//! Shapes of names, as Kubernetes defines them. Each function returns the fault, or `None`.
+//! Forms of names, as Kubernetes defines them. Each function returns the fault of a text, or `None` if the text is valid.
 
 const NAME_SHAPE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                           alphanumeric character";
 
-/// A lower-case DNS subdomain of at most 253 characters.
+/// Checks a lower-case DNS subdomain of at most 253 characters.
 pub fn subdomain(text: &str) -> Option<String> {
     if text.len() > 253 {
         return Some("must be no more than 253 characters".into());
@@ -19,7 +19,7 @@ pub fn subdomain(text: &str) -> Option<String> {
     })
 }
 
-/// A label key: an optional DNS subdomain and a slash, then a name of at most 63 characters.
+/// Checks a label key: an optional DNS subdomain and a slash, then a name of at most 63 characters.
 pub fn qualified_name(text: &str) -> Option<String> {
     let name = match text.split_once('/') {
         Some(("", _)) => return Some("prefix part must not be empty".into()),
@@ -40,7 +40,7 @@ pub fn qualified_name(text: &str) -> Option<String> {
     (!shape(name)).then(|| format!("name part {NAME_SHAPE}"))
 }
 
-/// A label value: empty, or like a name of at most 63 characters.
+/// Checks a label value: empty, or in the form of a name of at most 63 characters.
 pub fn label_value(text: &str) -> Option<String> {
     if text.len() > 63 {
         return Some("must be no more than 63 characters".into());
@@ -48,7 +48,7 @@ pub fn label_value(text: &str) -> Option<String> {
     (!text.is_empty() && !shape(text)).then(|| format!("a valid label value {NAME_SHAPE}"))
 }
 
-/// A lower-case DNS subdomain, a slash, and characters that the path of a URL may have.
+/// Checks a lower-case DNS subdomain that is followed by a slash and characters that are allowed in the path of a URL.
 pub(super) fn domain_prefixed_path(text: &str) -> Option<String> {
     let Some((domain, path)) = text.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())
     else {

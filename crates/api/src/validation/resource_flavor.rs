@@ -11,7 +11,8 @@ use crate::{CapacityTier, ResourceFlavor};
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
-/// Node labels, taints and tolerations are well formed, taints are unique by key and effect, and the capacity tier is one.
+/// Faults of the node labels, taints and tolerations of a ResourceFlavor, of two taints with the same key and effect, and of a capacity tier that
+/// does not exist.
 pub fn validate_resource_flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::labels(&flavor.spec.node_labels, "spec.nodeLabels", &mut errors);

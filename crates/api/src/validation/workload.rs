@@ -14,7 +14,7 @@ use crate::conditions::{is_true, types};
 use crate::labels::{ELASTIC_JOB, PRIORITY_BOOST};
 use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
 
-/// Pod sets, admission, checks and annotations of a Workload are consistent with each other.
+/// Faults of a Workload: of its pod sets, admission, checks, annotations and condition names.
 pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     let mut errors = validate_pod_sets(&workload.spec.pod_sets);
     errors.extend(validate_beside_pod_sets(workload));
@@ -23,7 +23,7 @@ pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// Fault of a Workload with the condition Admitted and no quota: the quota decides.
+/// Fault of a Workload with the condition Admitted but without quota: only the condition QuotaReserved counts.
 fn admitted_without_quota(workload: &Workload) -> Option<FieldError> {
     let conditions = &workload.status.as_ref()?.conditions;
     let wrong = is_true(conditions, types::ADMITTED) && !is_true(conditions, types::QUOTA_RESERVED);
@@ -31,7 +31,8 @@ fn admitted_without_quota(workload: &Workload) -> Option<FieldError> {
     wrong.then(|| FieldError::new(field, "True", "must not be True while QuotaReserved is not"))
 }
 
-/// Faults of condition names: the schema only bounds their length. Such a fault keeps no job from running, whoever wrote the name.
+/// Faults of condition names, whose length alone the schema limits. `validate_beside_pod_sets` omits these faults, so that a wrong name does not stop
+/// the job.
 fn condition_names(workload: &Workload) -> Vec<FieldError> {
     let conditions = workload.status.iter().flat_map(|status| &status.conditions).enumerate();
     let told = conditions.filter_map(|(index, condition)| {
@@ -41,7 +42,8 @@ fn condition_names(workload: &Workload) -> Vec<FieldError> {
     told.collect()
 }
 
-/// Errors of [`validate_workload`] beside those of [`validate_pod_sets`]: metadata, status, and the pod sets together.
+/// Errors of [`validate_workload`] about metadata, status, and several pod sets together, without those of [`validate_pod_sets`] and of condition
+/// names.
 pub fn validate_beside_pod_sets(workload: &Workload) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let sets = &workload.spec.pod_sets;
@@ -63,7 +65,7 @@ pub fn validate_beside_pod_sets(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// The boost of its priority is a number; called where the gate `PriorityBoost` is on.
+/// Fault of a priority boost that is no number; called only while the feature gate `PriorityBoost` is on.
 pub fn validate_priority_boost(workload: &Workload) -> Option<FieldError> {
     let boost = workload.metadata.annotations.as_ref()?.get(PRIORITY_BOOST)?;
     let message = format!("must be a whole number from {} to {}", i32::MIN, i32::MAX);
@@ -71,7 +73,7 @@ pub fn validate_priority_boost(workload: &Workload) -> Option<FieldError> {
     boost.parse::<i32>().is_err().then(|| FieldError::new(path, boost, message))
 }
 
-/// Pod sets by themselves: their requests are quantities, and their names are distinct.
+/// Faults within the pod sets: requests that are no quantities, and names that are not distinct.
 pub fn validate_pod_sets(sets: &[PodSet]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut names = BTreeSet::new();
@@ -137,7 +139,7 @@ fn validate_status(sets: &[PodSet], status: &WorkloadStatus, errors: &mut Vec<Fi
     }
 }
 
-/// Amounts of an admission are quantities, and each pod of a pod set can have the same part of them.
+/// Faults of an admission's amounts: an amount must be a quantity and divisible by the number of pods.
 fn assignments(admission: &Admission, errors: &mut Vec<FieldError>) {
     for (index, assignment) in admission.pod_set_assignments.iter().enumerate() {
         let path = format!("status.admission.podSetAssignments[{index}]");
@@ -244,7 +246,7 @@ mod tests {
         json!({"spec": {"containers": [{"name": "c"}]}})
     }
 
-    /// Field and words.
+    /// The errors as texts, each with field and message.
     fn told(found: Vec<(String, String)>) -> Vec<String> {
         found.into_iter().map(|(field, message)| format!("{field}: {message}")).collect()
     }

@@ -1,4 +1,4 @@
-//! Rules about changes of a Workload, from the stored object to the new one.
+//! Rules about a change of a Workload, which compare the stored object with the new object.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::conditions::{is_true, types};
 use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB, WORKLOAD_SLICE_REPLACEMENT_FOR};
 use crate::{Admission, PodSet, Workload, WorkloadStatus};
 
-/// Faults of a change of a Workload. A Workload with quota keeps the pod sets and the admission that it got the quota with, and the updates of
-/// checks that are ready. Reclaimed pods stay reclaimed, and gates are not added afterwards.
+/// Faults of a change of a Workload. A Workload with quota keeps its pod sets and its admission, and the pod set updates of admission checks that are
+/// ready. The number of reclaimable pods does not decrease, and admission gates are not added after creation.
 pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let none = WorkloadStatus::default();
@@ -32,7 +32,7 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
         errors.push(FieldError::new("status.admission", shown(after), message));
     }
     ready_checks(before, after, &mut errors);
-    // A replacement slice goes to the cluster of its old slice.
+    // A replacement slice runs in the worker cluster of the slice that it replaces, which need not be nominated.
     let replaces =
         new.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(WORKLOAD_SLICE_REPLACEMENT_FOR));
     if let (None, Some(name)) = (&before.cluster_name, &after.cluster_name)
@@ -46,7 +46,7 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
     errors
 }
 
-/// The names that keep a workload out of scheduling may only become fewer. Other rules report a value that cannot be read.
+/// Fault of a change of admission gates: gates may only be removed. Other rules report a value that cannot be read.
 pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Option<FieldError> {
     let new = new.annotations.as_ref()?;
     let before = old.annotations.as_ref().and_then(|old| admission_gates(old).ok()).unwrap_or_default();
@@ -57,8 +57,8 @@ pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Op
     Some(FieldError::new(format!("metadata.annotations[{ADMISSION_GATED_BY}]"), value, message))
 }
 
-/// Whether pod sets are equal except for the counts of an elastic job, which may go down. Kueue lets any client lower any count while its gate
-/// ElasticJobsViaWorkloadSlices is on, and with the count goes the quota of pods that run on.
+/// Whether pod sets are equal except for the counts of an elastic job, which may decrease. Kueue lets any client decrease any count while its gate
+/// ElasticJobsViaWorkloadSlices is on, and with the count the Workload loses quota of pods that still run.
 fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
     let elastic = is_elastic(old) && is_elastic(new);
     old.spec.pod_sets.len() == new.spec.pod_sets.len()
@@ -75,7 +75,7 @@ fn is_elastic(workload: &Workload) -> bool {
     annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true")
 }
 
-/// Pod sets of an elastic Workload with fewer pods than it was admitted with: their number of reclaimable pods may go down.
+/// Pod sets of an elastic Workload with fewer pods than were admitted: the number of reclaimable pods of these pod sets may decrease.
 fn shrunk(workload: &Workload) -> BTreeSet<&str> {
     let size = |name: &str| {
         let set = workload.spec.pod_sets.iter().find(|set| set.effective_name() == name);
@@ -88,10 +88,10 @@ fn shrunk(workload: &Workload) -> BTreeSet<&str> {
     fewer.map(|set| set.effective_name()).collect()
 }
 
-/// Most bytes of a value that is an object.
+/// Largest number of bytes of an object in an error.
 const SHOWN: usize = 512;
 
-/// An object as an error shows it.
+/// An object as JSON, cut as an error shows it.
 fn shown(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string(value).unwrap_or_default();
     if text.len() > SHOWN {
@@ -101,7 +101,7 @@ fn shown(value: &impl Serialize) -> String {
     text
 }
 
-/// The pod sets of a workload by name and size: their templates would fill pages.
+/// The pod sets of a Workload by name and number of pods, because their templates would be too long for an error.
 fn counts(workload: &Workload) -> String {
     let sets = workload.spec.pod_sets.iter();
     let sets: Vec<String> = sets.map(|set| format!("{} x{}", set.effective_name(), set.effective_count())).collect();
@@ -122,7 +122,7 @@ fn reclaimable(before: &WorkloadStatus, after: &WorkloadStatus, shrunk: &BTreeSe
     }
 }
 
-/// An admission without the topology of its pods, which is decided later.
+/// The admission without the placements of its pods, which may be decided later.
 fn fixed(admission: &Admission) -> Admission {
     let mut fixed = admission.clone();
     for assignment in &mut fixed.pod_set_assignments {
@@ -169,7 +169,7 @@ mod tests {
         status
     }
 
-    /// Faults of a change, as field and message.
+    /// Faults of a change of a Workload, each as a text with field and message.
     fn refused(old: &Workload, new: &Workload) -> Vec<String> {
         let errors = validate_workload_update(old, new).into_iter();
         errors.map(|error| format!("{}: {}", error.field, error.message)).collect()
@@ -216,7 +216,7 @@ mod tests {
         let (held, free) = (workload(3, reserved(json!({})), none.clone()), workload(3, json!({}), none.clone()));
         assert_eq!(refused(&held, &workload(2, reserved(json!({})), none.clone())), [POD_SETS]);
         assert_eq!(refused(&free, &workload(2, json!({}), none.clone())), [""; 0]);
-        // Quota and pod sets may not be given up in one go either: the job that runs is described by the old ones.
+        // A client may not give up quota and change pod sets in one write either: a job that runs has the old pod sets.
         assert_eq!(refused(&held, &workload(2, json!({}), none)), [POD_SETS]);
         let elastic = json!({ELASTIC_JOB: "true"});
         let old = workload(3, reserved(json!({})), elastic.clone());
@@ -227,7 +227,7 @@ mod tests {
             least.spec.pod_sets[0].min_count = Some(1);
             least
         };
-        // Berth decides which jobs run with fewer pods than requested, and its own writes ask no webhook.
+        // Only Berth decides which jobs run with fewer pods than requested, and no webhook reviews Berth's own writes.
         assert_eq!(refused(&least(3), &least(2)), [POD_SETS]);
         assert_eq!(refused(&least(3), &least(4)), [POD_SETS]);
     }

@@ -1,11 +1,11 @@
-//! Objects made from a schema: every field of it, with the few values that are likely to meet.
+//! Objects that are generated from a schema: any field of the schema may be present, with a few values that are likely to be equal.
 
 use serde_json::{Map, Value, json};
 
-/// Words that texts are made of.
+/// Words for the values of texts.
 const WORDS: [&str; 9] = ["main", "a", "b-1", "node-17.zone-a", "node-4.zone-a", "x.y/z", "0", "MayStopSearch", ""];
 
-/// A reproducible source of choices.
+/// A pseudo-random source of choices that a seed reproduces.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// An object of the schema; required fields are always there, others three times out of five.
+/// A value for the schema; required fields are always present, other fields three times out of five.
 pub(crate) fn value(schema: &Value, name: &str, dice: &mut Dice) -> Value {
     if name == "template" {
         return template(dice);
@@ -98,7 +98,7 @@ fn items(schema: &Value, name: &str, dice: &mut Dice) -> Value {
     Value::Array(out)
 }
 
-/// Makes the slices of a placement fit its levels and their own counts, as the rules of the schema demand.
+/// Makes the slices of a placement match its levels and their own counts, as the rules of the schema require.
 fn in_order(assignment: &mut Map<String, Value>, dice: &mut Dice) {
     let levels = assignment["levels"].as_array().map_or(0, Vec::len);
     let slice = |dice: &mut Dice| {
@@ -118,7 +118,7 @@ fn in_order(assignment: &mut Map<String, Value>, dice: &mut Dice) {
     assignment.insert("slices".to_owned(), json!(slices));
 }
 
-/// Pods are the same in both versions; a few are enough.
+/// A pod template with a few fields, because templates are the same in both versions.
 fn template(dice: &mut Dice) -> Value {
     json!({
         "metadata": {"labels": {"a": dice.word()}},
@@ -128,7 +128,7 @@ fn template(dice: &mut Dice) -> Value {
     })
 }
 
-/// Metadata as the server keeps it, with annotations of every sort.
+/// Metadata as the API server stores it, with or without annotations; `own` is the key of Berth's annotation.
 pub(crate) fn metadata(own: &str, dice: &mut Dice) -> Value {
     let mut out = json!({"name": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": dice.word()}, "managedFields": [{"manager": "m"}]});
     match dice.below(6) {
@@ -140,7 +140,7 @@ pub(crate) fn metadata(own: &str, dice: &mut Dice) -> Value {
     out
 }
 
-/// The value with one node, anywhere, of an unexpected type.
+/// Replaces one node anywhere in the value by a value of an unexpected type.
 pub(crate) fn broken(value: &mut Value, dice: &mut Dice) {
     let strange = [json!(null), json!(""), json!(-1), json!([]), json!({}), json!([{"name": 7}]), json!(u64::MAX)];
     let count = match value {

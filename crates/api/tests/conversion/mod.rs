@@ -1,7 +1,7 @@
-//! Laws of conversion over generated objects: v1beta2 content survives v1beta1, v1beta1 content survives v1beta2, each version gets only
-//! fields it knows, and no object makes the conversion fail. Start with the laws below. `generate.rs` makes objects from the schemas in
-//! `crds/`, `server.rs` treats them as an API server does, `reviews.rs` sends them in reviews, and `widest.rs` measures. `BERTH_CASES` is the
-//! number of objects.
+//! Laws of conversion over generated objects: the content of v1beta2 survives v1beta1, the content of v1beta1 survives v1beta2, each version gets
+//! only fields that it knows, and no object makes the conversion fail. `generate.rs` makes objects from the schemas in `crds/`, `server.rs` changes
+//! them as an API server does, `reviews.rs` sends them in conversion reviews, and `widest.rs` measures times. The environment variable `BERTH_CASES`
+//! sets the number of objects.
 
 mod generate;
 mod reviews;
@@ -16,7 +16,7 @@ use generate::{Dice, broken, metadata};
 use serde_json::{Value, json};
 use server::{Kind, complete, kinds, prune};
 
-/// The allocator of `berth`: most of the time of a conversion goes into small allocations.
+/// The allocator of the program `berth`, because most of the time of a conversion goes into small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -24,7 +24,7 @@ fn cases() -> u64 {
     std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
 }
 
-/// Calls `law` with cases of all kinds in turn, and names the seed of one that fails.
+/// Calls `law` with `cases` seeds, for all kinds in turn, and names the seed of a case that fails.
 fn for_all(cases: u64, law: impl Fn(&Kind, &mut Dice) + std::panic::RefUnwindSafe) {
     crate::noted::note("api", cases);
     let kinds = kinds();
@@ -52,7 +52,7 @@ fn made(kind: &Kind, version: Version, dice: &mut Dice) -> Value {
     object
 }
 
-/// The object with readable placements as sorted lists of domains, read here once more and independently.
+/// The object with its valid placements as sorted lists of domains; this test decodes the placements with code of its own.
 fn with_domains(mut object: Value) -> Value {
     let Some(Value::Array(sets)) = object.pointer_mut("/status/admission/podSetAssignments") else { return object };
     for set in sets {
@@ -138,7 +138,7 @@ fn fields_unknown_to_both_versions_survive_conversion() {
     });
 }
 
-/// Removes fields that only v1beta1 has, and values with two forms in v1beta1.
+/// Removes fields that only v1beta1 has, and values that have two forms in v1beta1.
 fn sayable(kind: &Kind, object: &mut Value) {
     let mut drop = |place: &str, fields: &[&str]| {
         if let Some(Value::Object(parent)) = object.pointer_mut(place) {
@@ -224,7 +224,7 @@ fn conversion_of_malformed_object_never_fails() {
     });
 }
 
-/// A Workload of four pod sets on `nodes` nodes, with pods of some length.
+/// A Workload of four pod sets on `nodes` nodes, with pod templates of a realistic size.
 fn workload(nodes: usize) -> Value {
     let variables: Vec<Value> =
         (0..60).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "some value of it"})).collect();
@@ -244,15 +244,15 @@ fn workload(nodes: usize) -> Value {
     })
 }
 
-/// Longest time of one conversion, with reading the request and writing the answer. The limit is the promise itself. The fastest tenth of the conversions
-/// must keep it: on a busy machine other programs interrupt most of them. (The kernel counts a thread's time on a core in steps that are longer than a
-/// conversion.)
+/// Longest time of one conversion, including reading the request and writing the answer; it is the promised limit. The fastest tenth of the
+/// conversions must keep the limit, because on a busy machine other programs interrupt most conversions. A measurement of a thread's CPU time would
+/// not help: the kernel counts it in steps that are longer than a conversion.
 const MOST: Duration = Duration::from_millis(1);
 
-/// Conversions of one measurement.
+/// Number of conversions in one measurement.
 const TIMES: usize = 400;
 
-/// The time that a tenth of the conversions keep.
+/// The time within which the fastest tenth of the conversions ended.
 fn fastest_tenth(times: &mut [Duration]) -> Duration {
     times.sort();
     times[times.len() / 10]

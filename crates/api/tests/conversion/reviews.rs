@@ -1,4 +1,5 @@
-//! A review says of its objects what their conversion says, whatever they are and in which order their fields come.
+//! The answer to a review of objects equals the conversions of the single objects, whatever the objects contain and in whatever order their fields
+//! come.
 
 use berth_api::conversion::{Version, respond};
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use crate::conversion::generate::broken;
 use crate::conversion::{cases, for_all, made, to, widest};
 
-/// As JSON with the fields in another order, and with space between them.
+/// The value as JSON with its fields in reverse order, and with spaces between them.
 fn reversed(value: &Value) -> String {
     match value {
         Value::Object(fields) => {

@@ -1,10 +1,10 @@
-//! The steps of an API server on an object between two conversions, from the schemas in `crds/`.
+//! The steps of an API server on an object between two conversions, by the schemas in `crds/`.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// Schemas of one kind.
+/// The schemas of one kind in both versions.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) older: Value,
@@ -50,7 +50,7 @@ pub(crate) fn prune(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Adds the schema's defaults.
+/// Adds the default values of the schema.
 pub(crate) fn complete(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,15 +1,15 @@
-//! How long the reviews of the widest Workloads take, in each direction.
+//! Measurement: time of the conversion reviews of the largest Workloads, in each direction.
 
 use std::time::{Duration, Instant};
 
 use berth_api::conversion::{Version, respond};
 use serde_json::{Value, json};
 
-/// Pod sets of a wide Workload: as many as one may have.
+/// Number of pod sets of a large Workload: the most that a Workload may have.
 const POD_SETS: usize = 18;
-/// Places of the pods of a large one.
+/// Number of topology domains of a Workload with a large placement.
 const DOMAINS: usize = 4_000;
-/// Reviews of each.
+/// Number of reviews of each Workload.
 const REVIEWS: usize = 1_000;
 
 fn workload(sets: usize, assignments: &Value) -> Value {
@@ -32,7 +32,7 @@ fn workload(sets: usize, assignments: &Value) -> Value {
     })
 }
 
-/// One with as many pod sets as there may be.
+/// A Workload with the largest allowed number of pod sets.
 pub(crate) fn wide() -> Value {
     let given: Vec<Value> = (0..POD_SETS)
         .map(
@@ -42,7 +42,7 @@ pub(crate) fn wide() -> Value {
     workload(POD_SETS, &json!(given))
 }
 
-/// One whose pods have thousands of places.
+/// A Workload whose pods have a placement in thousands of topology domains.
 pub(crate) fn placed() -> Value {
     let roots = |per: usize| (0..DOMAINS).map(|n| format!("{:04}", n / per)).collect::<Vec<_>>();
     let level = |prefix: &str, per: usize| json!({"individual": {"prefix": prefix, "roots": roots(per)}});
@@ -52,7 +52,7 @@ pub(crate) fn placed() -> Value {
     workload(1, &json!([{"name": "set-0", "count": DOMAINS, "topologyAssignment": assignment}]))
 }
 
-/// Converts an object to the version `to`; also returns how long each of the reviews took.
+/// Converts an object to the version `to`; returns the object and the time of each review.
 fn reviewed(object: &Value, to: Version) -> (Value, Vec<Duration>) {
     let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
         "request": {"uid": "u", "desiredAPIVersion": to.api_version(), "objects": [object]}})

@@ -13,7 +13,7 @@ fn answered(object: &str, to: Version) -> (String, bool) {
     (String::from_utf8(answer).unwrap(), converted)
 }
 
-/// A review says of the object what its conversion says without texts.
+/// Checks that the answer to a review with this object has the same result as the conversion of the fully decoded object.
 fn as_before(object: &str) {
     for to in [Version::V1beta1, Version::V1beta2] {
         let (answer, converted) = answered(object, to);
@@ -25,7 +25,7 @@ fn as_before(object: &str) {
     }
 }
 
-/// A Workload whose last fields say what it is.
+/// A Workload in JSON whose last fields are its kind and its version.
 fn workload(version: Version, annotations: &Value, assignment: &str) -> String {
     let version = version.api_version();
     format!(
