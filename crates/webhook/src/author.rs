@@ -1,31 +1,31 @@
-//! The one question that a review has for the API server: whether the author of a TrainingJob may create Jobs, since Berth creates them for
-//! the author with rights of its own.
+//! The only question that a review sends to the API server: whether the author of a TrainingJob may create Jobs, because Berth creates the Jobs for
+//! the author under Berth's own rights.
 
 use crate::review::{Request, UserInfo};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// Fields of a TrainingJob's spec that decide when and where its Jobs run, and nothing about what they do.
+/// Fields of a TrainingJob's spec that decide when and where its Jobs run, but not what the Jobs do.
 const OF_THE_QUEUE: [&str; 3] = ["capacityTiers", "schedulingConfig", "suspend"];
 
-/// Answer to whether an author may do on his own what Berth would do for him.
+/// Result of the check of an author's rights: whether the author may himself do what Berth would do for him.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// The author may.
+    /// The author has the right.
     Given,
-    /// The author may not, in RBAC's words.
+    /// The author does not have the right; the text is RBAC's reason.
     Refused(String),
-    /// The API server gave no answer, and why.
+    /// The right is unknown, because the API server gave no answer; the text says why.
     Unanswered(String),
 }
 
-/// Knows the rights of users, or asks the API server.
+/// A source of users' rights, which may ask the API server.
 pub trait Authors: Send + Sync + 'static {
-    /// Verdict on a user's right to create Jobs in a namespace.
+    /// Checks whether a user may create Jobs in a namespace.
     fn may_create_jobs(&self, user: UserInfo, namespace: String) -> BoxFuture<'static, Leave>;
 }
 
-/// The user whose right is asked for, and the namespace; `None` when a change makes no other Jobs.
+/// The user whose right must be checked, and the namespace; `None` if the request creates no Jobs other than those of the stored TrainingJob.
 pub(crate) fn question(request: &Request) -> Option<(UserInfo, String)> {
     let asked = match request.operation.as_str() {
         "CREATE" => true,

@@ -1,7 +1,7 @@
-//! Certificates of the server: made, kept in one Secret, rotated, published to the API server, and served without a restart.
+//! Certificates of the webhook server: creation, storage in one Secret, rotation, publication to the API server, and exchange without a restart.
 //!
-//! Every replica does this by itself, whether or not it leads: while another operator leads, ours must serve already. Writes carry the
-//! version that was read, so that one of two replicas with the same idea is refused and looks again.
+//! Every replica does this work itself, whether or not it is the leader: its webhooks must answer even while another operator is the leader. Writes
+//! name the resourceVersion that was read, so that the API server refuses the later of two equal writes, and its replica reads again.
 
 pub mod inject;
 pub mod issue;

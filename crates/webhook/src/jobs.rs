@@ -1,4 +1,4 @@
-//! Reviews of jobs, for every kind that `berth_jobs` knows.
+//! Reviews of jobs of every kind in the crate `berth_jobs`.
 
 use crate::patch::{add, entries};
 use crate::review::{Answer, Request, Unreadable};
@@ -8,12 +8,12 @@ use berth_jobs::{DEFAULT_NAME, Defaults, Facts, JobObject, JobType, KeptSuspend,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-/// Path of the field that suspends a job, the same in every kind.
+/// JSON path of the field that suspends a job; all kinds have the same path.
 const SUSPEND: &str = "/spec/suspend";
 const ANNOTATIONS: &str = "/metadata/annotations";
 
-/// A new job: fills in the queue and the priority class, and suspends a managed one. A change: `spec.suspend` of a job that Berth starts
-/// and stops stays as it is, whatever the change sets it to. A manifest that is applied again therefore neither stops nor starts its job.
+/// Changes a job before it is stored. A new job gets its queue and priority class, and is suspended if Berth manages it. In an update, `spec.suspend`
+/// of a job that Berth starts and stops keeps its stored value, so a manifest that is applied again neither stops nor starts the job.
 pub(crate) fn mutate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
     let job = request.job(kind)?;
     if request.operation == "UPDATE" {
@@ -32,14 +32,14 @@ fn keep(metadata: &ObjectMeta, kept: KeptSuspend) -> Answer {
     Answer::ChangeAndWarn(operations, kept.warning)
 }
 
-/// Refuses a job that makes no sense, and changes that come too late.
+/// Refuses an invalid job, and changes that are not allowed any more.
 pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
     let facts = facts(kind, request, around);
     if facts.unmanaged_kind {
         return Ok(Answer::Allow);
     }
     if request.is_leaving() {
-        // An object that does not decode may be deleted nevertheless.
+        // An object that cannot be decoded may be deleted nevertheless.
         let both = request.job(kind).ok().zip(request.old_job(kind));
         return Ok(both.map_or(Answer::Allow, |(job, old)| Answer::of(job.leaving_errors(&*old))));
     }
@@ -56,8 +56,8 @@ fn facts(kind: JobType, request: &Request, around: &Around<'_>) -> Facts {
     Facts { unmanaged_kind, ..around.surroundings.facts(&request.namespace) }
 }
 
-/// The facts, and whether a controlling job starts and stops this one: the Jobs that a JobSet or a TrainingJob creates are admitted with
-/// it.
+/// The facts for a job, and whether a controlling job starts and stops it: the Jobs that a JobSet or TrainingJob creates are admitted with the JobSet
+/// or TrainingJob.
 fn governed_facts(kind: JobType, job: &dyn JobObject, request: &Request, around: &Around<'_>) -> Facts {
     let metadata = job.metadata();
     let name = metadata.name.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reviews of Kueue's kinds and of TrainingJobs: rules that their schemas cannot express.
+//! Reviews of Kueue's kinds and of TrainingJobs, by rules that the schemas of these kinds cannot express.
 
 use crate::author::{self, Leave};
 use crate::review::{Answer, Request, Unreadable};
@@ -70,8 +70,8 @@ pub(crate) fn workload(request: &Request, priority_boost: bool) -> Result<Answer
     Ok(Answer::of(errors))
 }
 
-/// Whether an error is about reclaimable pods that an elastic Workload had before it was made smaller: their count has not changed, so it
-/// is accepted.
+/// Whether an error is about a count of reclaimable pods that an elastic Workload had before the number of its pods was reduced: the count has not
+/// changed, so it is accepted.
 fn is_stale_count(error: &FieldError, old: &Workload, new: &Workload) -> bool {
     let annotations = new.metadata.annotations.as_ref();
     let is_elastic = annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true");
@@ -84,12 +84,12 @@ fn is_stale_count(error: &FieldError, old: &Workload, new: &Workload) -> bool {
     is_elastic && given_back(new).is_some() && given_back(old) == given_back(new)
 }
 
-/// Drops the fewest pods with which a workload could run: without partial admission they mean nothing.
+/// Removes `minCount`, the smallest number of pods of a pod set, from a new Workload if partial admission is off.
 pub(crate) fn drop_min_counts(request: &Request, partial_admission: bool) -> Result<Answer, Unreadable> {
     if partial_admission || request.operation != "CREATE" {
         return Ok(Answer::Allow);
     }
-    // The schema has not been checked yet, so a wrong type must not fail here.
+    // The schema has not been checked yet, so a value of a wrong type must not be an error here.
     let object: Value = request.object()?;
     let sets = object.pointer("/spec/podSets").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let with = sets.iter().enumerate().filter(|(_, set)| set.get("minCount").is_some());
@@ -98,7 +98,7 @@ pub(crate) fn drop_min_counts(request: &Request, partial_admission: bool) -> Res
     ))
 }
 
-/// An object by itself and, of an update, the change. An error that the stored object has already is no reason to refuse.
+/// Validates an object alone, and in an update also the change. An error that the stored object already has is no reason to refuse the update.
 fn validate<T: DeserializeOwned>(
     request: &Request,
     alone: impl Fn(&T) -> Vec<FieldError>,

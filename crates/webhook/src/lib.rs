@@ -1,11 +1,11 @@
-//! The admission server: it answers the API server's reviews over HTTPS, on every replica, and keeps its own certificates.
+//! The webhook server: it answers the API server's reviews over HTTPS, on every replica, and keeps its own certificates.
 //!
-//! A review never calls the API server, but for one question about the author of a TrainingJob ([`author`]): facts beside the object come
-//! from [`Surroundings`]. It never decides an admission, and never waits for the control loop: it has a thread of its own. The rules
-//! themselves are in `berth_api::validation` and `berth_jobs`; here they are applied.
+//! A review never sends a request to the API server, except for one question about the author of a TrainingJob ([`author`]); facts about other
+//! objects come from [`Surroundings`]. A review never decides about an admission, and never waits for the control loop, because the server has a
+//! thread of its own. The rules are in `berth_api::validation` and `berth_jobs`; this crate applies them.
 //!
-//! Where to start reading: [`routes`] maps each path to its review, [`review`] turns bytes into a review and an answer into bytes,
-//! [`server`] has the limits, and [`certs`] the life of the certificates, decided in `certs/rotate.rs`.
+//! Where to start reading: [`routes`] maps each path to its review, [`review`] decodes reviews and encodes answers, [`server`] has the limits, and
+//! [`certs`] manages the certificates by the decisions of `certs/rotate.rs`.
 
 #![cfg_attr(
     not(test),
@@ -29,31 +29,31 @@ pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Facts about the cluster that a review needs; answered from memory, at once.
+/// Facts about the cluster that a review needs; all methods answer at once from memory.
 pub trait Surroundings: Send + Sync + 'static {
-    /// Whether jobs of that kind are managed.
+    /// Whether Berth manages jobs of the kind.
     fn has_kind(&self, kind: JobType) -> bool;
-    /// Facts that apply to a job of that namespace.
+    /// The facts that apply to jobs of the namespace.
     fn facts(&self, namespace: &str) -> Facts;
-    /// Whether a Job of that name is part of its owner, a JobSet or a TrainingJob, which then starts and stops it.
+    /// Whether the Job with the name `job` is a part of its owner, a JobSet or TrainingJob, which then starts and stops the Job.
     fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool;
-    /// The StatefulSet of that namespace and name, as far as its pods need it; `None` when no watch has shown it, or when it names no
-    /// queue.
+    /// The StatefulSet with the namespace and name, as far as reviews of its pods need it; `None` if no watch has shown the StatefulSet, or if it
+    /// names no queue.
     fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet>;
-    /// By the plural of a kind, the label selector of the namespaces in which its objects are reviewed although they name no queue; `None`
-    /// while it is not known.
+    /// Label selectors of the namespaces in which objects are reviewed although they name no queue, by the plural of the objects' kind; `None` while
+    /// the selectors are not known.
     fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>>;
-    /// The resource and node label by which TrainingJobs ask for accelerators.
+    /// The resource and the node label by which TrainingJobs request accelerators.
     fn cards(&self) -> Cards;
 }
 
 /// Receiver of the measurements of the webhook server.
 pub trait Meter: Send + Sync + 'static {
-    /// A review was answered: its path's name, `allowed`, `denied`, `converted` or `error`, and the seconds from its bytes to its
-    /// answer.
+    /// Called after a review was answered: `endpoint` is the name of its path, `outcome` is `allowed`, `denied`, `converted` or `error`, and
+    /// `seconds` is the time from the received body to the answer.
     fn answered(&self, endpoint: &'static str, outcome: &'static str, seconds: f64);
-    /// A connection or request was refused, and why.
+    /// Called after a connection or request was refused, with the reason.
     fn refused(&self, why: &'static str);
-    /// Seconds since 1970 at which the served certificate ends.
+    /// Called with the time at which the served certificate expires, in seconds since 1970.
     fn expires(&self, at: i64);
 }

@@ -1,14 +1,14 @@
-//! Operations of JSON patches, on the object as it came, so that fields unknown to our types are left alone.
+//! Operations of JSON patches. The patches apply to the object as it was received, so that fields which Berth's types do not know stay as they are.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Adds a member, or replaces its value.
+/// Adds a member of an object, or replaces its value.
 pub(crate) fn add(path: String, value: Value) -> Value {
     json!({"op": "add", "path": path, "value": value})
 }
 
-/// Adds to a map of strings that may not be there yet.
+/// Adds entries to a map of strings that the object may not have yet.
 pub(crate) fn entries<'a>(
     path: &str,
     have: Option<&BTreeMap<String, String>>,
@@ -24,7 +24,7 @@ pub(crate) fn entries<'a>(
     operations
 }
 
-/// Adds to a list that may not be there yet.
+/// Adds an item to a list that the object may not have yet.
 pub(crate) fn item<T>(path: &str, have: Option<&Vec<T>>, new: Value) -> Value {
     match have {
         Some(_) => add(format!("{path}/-"), new),

@@ -1,4 +1,4 @@
-//! Reviews of pods, and of the kinds whose pods are managed.
+//! Reviews of pods, and of the kinds that are admitted through their pods (Deployment, StatefulSet).
 
 use crate::patch::{add, entries, item};
 use crate::review::{Answer, Request, Unreadable};
@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 
 type Reply = Result<Answer, Unreadable>;
 
-/// Suspends a managed pod by a scheduling gate, and holds it by a finalizer; a pod that names no queue gets the default one where there is
-/// one.
+/// Adds a scheduling gate and a finalizer to a managed pod. A pod that names no queue gets the default queue of its namespace, if there is one.
 pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
     if request.operation != "CREATE" {
         return Ok(Answer::Allow);
@@ -34,13 +33,13 @@ pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
     Ok(Answer::Change(pod_operations(&pod, defaults)))
 }
 
-/// Whether a user is one of Kubernetes' own controllers. The chart's conditions do not even ask about the pods that these make; a configuration
-/// that was carried over from Kueue may.
+/// Whether a user is one of Kubernetes' own controllers. The match conditions of the chart's webhooks exclude the pods that these controllers create;
+/// a webhook configuration taken over from Kueue may include them.
 fn is_of_kubernetes(user: &str) -> bool {
     user == "system:kube-controller-manager" || user.starts_with("system:serviceaccount:kube-system:")
 }
 
-/// Refuses a pod that makes no sense, and changes that come too late.
+/// Refuses an invalid pod, and changes that are not allowed any more.
 pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.pods && facts.managed_namespace;
@@ -51,14 +50,16 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     validate(request, managed, pods::validate_pod, update)
 }
 
-/// Refuses to take from a pod of a job the metadata by which it is counted. The chart's conditions ask about nothing else.
+/// Refuses a change that removes the metadata by which a pod of a job is counted. The match conditions of the chart's webhook let no other change
+/// through to this review.
 pub(crate) fn validate_pod_of_job(request: &Request) -> Reply {
     let new: Pod = request.object()?;
     let old = request.old_object::<Pod>().filter(|_| !is_of_kubernetes(&request.user_info.username));
     Ok(Answer::of(old.map(|old| pods::validate_pod_of_job(&old, &new)).unwrap_or_default()))
 }
 
-/// Marks in a Deployment's template that its pods are managed; a Deployment that names no queue gets the default one where there is one.
+/// Marks the pod template of a Deployment, so that its pods are managed. A Deployment that names no queue gets the default queue of its namespace, if
+/// there is one.
 pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;
     let stored: Option<Deployment> = request.stored();
@@ -66,14 +67,15 @@ pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
-/// Refuses a Deployment that makes no sense, and changes that come too late.
+/// Refuses an invalid Deployment, and changes that are not allowed any more.
 pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.deployments && facts.managed_namespace;
     validate(request, managed, pods::validate_deployment, pods::validate_deployment_update)
 }
 
-/// Marks in a StatefulSet's template that its pods wait; a StatefulSet that names no queue gets the default one where there is one.
+/// Marks the pod template of a StatefulSet, so that its pods wait for admission. A StatefulSet that names no queue gets the default queue of its
+/// namespace, if there is one.
 pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let object: StatefulSet = request.object()?;
     let stored: Option<StatefulSet> = request.stored();
@@ -81,7 +83,7 @@ pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Rep
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
-/// Refuses a StatefulSet that makes no sense, and changes that its quota does not follow.
+/// Refuses an invalid StatefulSet, and changes that its quota could not follow.
 pub(crate) fn validate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.stateful_sets && facts.managed_namespace;
@@ -92,7 +94,7 @@ fn facts(request: &Request, around: &Around<'_>) -> Facts {
     around.surroundings.facts(&request.namespace)
 }
 
-/// Errors of a managed object, by itself when it is created and with its change later.
+/// Errors of a managed object: errors of the object itself at its creation, and errors of the change in an update.
 fn validate<T: DeserializeOwned>(
     request: &Request,
     managed: bool,
@@ -171,7 +173,7 @@ mod tests {
         assert!(pod_operations(&full, PodDefaults::default()).is_empty());
     }
 
-    /// The object with the additions of the operations.
+    /// The object after the additions by these operations of a JSON patch.
     fn added(mut object: Value, operations: &[Value]) -> Value {
         for operation in operations {
             let (parent, member) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();

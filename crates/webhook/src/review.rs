@@ -1,4 +1,4 @@
-//! AdmissionReview of `admission.k8s.io/v1`: bytes to a request, an answer to bytes. Pure.
+//! AdmissionReview of `admission.k8s.io/v1`: decoding of requests and encoding of answers. The module is pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
-/// Most errors in one answer: users do not read more, and a status is limited in size.
+/// Most errors in one answer: users do not read more errors, and the size of a status is limited.
 const TOLD: usize = 64;
 
 #[derive(Deserialize)]
@@ -26,26 +26,26 @@ struct Envelope {
     request: Option<Request>,
 }
 
-/// The request of a review.
+/// The request of an AdmissionReview.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// Repeated in the answer.
+    /// Uid of the request, which the answer repeats.
     pub uid: String,
     /// Kind of the object.
     #[serde(default)]
     pub kind: GroupVersionKind,
-    /// Name, empty when the server is to make one.
+    /// Name of the object; empty if the API server will choose the name.
     #[serde(default)]
     pub name: String,
-    /// Namespace, empty for cluster-scoped kinds.
+    /// Namespace of the object; empty for cluster-scoped kinds.
     #[serde(default)]
     pub namespace: String,
-    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    /// The operation: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
-    /// The object that will be stored.
+    /// The object that would be stored.
     pub object: Option<Box<RawValue>>,
-    /// The stored object, of an update.
+    /// The stored object, in an update.
     pub old_object: Option<Box<RawValue>>,
     /// The user whose request is under review.
     #[serde(default)]
@@ -56,13 +56,13 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
-    /// Name, such as `system:serviceaccount:kube-system:job-controller`.
+    /// Name of the user, such as `system:serviceaccount:kube-system:job-controller`.
     pub username: String,
-    /// UID, by which an account differs from an earlier one of the same name.
+    /// UID of the user, which tells an account from an earlier account of the same name.
     pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
-    /// Further facts of the authenticator.
+    /// Further facts about the user from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -78,13 +78,13 @@ pub struct GroupVersionKind {
     pub kind: String,
 }
 
-/// Why bytes are no review, or an object none of its kind.
+/// Reason why a body cannot be decoded as a review, or an object in it as its kind.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// The body is no review at all, so that there is nothing to answer to.
+    /// The body is no AdmissionReview, so that there is no request to answer.
     #[error("the body is no {KIND} of {API_VERSION}: {0}")]
     Review(String),
-    /// The body is no ConversionReview with a request, so that there is nothing to answer to.
+    /// The body is no ConversionReview with a request, so that there is nothing to answer.
     #[error("the body is no ConversionReview with a request: {0}")]
     Conversion(String),
     /// An object in the review cannot be decoded.
@@ -95,32 +95,32 @@ pub enum Unreadable {
 /// The answer to a review.
 #[derive(Debug, PartialEq)]
 pub enum Answer {
-    /// Allowed as it is.
+    /// The object is allowed as it is.
     Allow,
-    /// Allowed with changes, as operations of a JSON patch; without any it is the same as [`Answer::Allow`].
+    /// The object is allowed with changes, as operations of a JSON patch; an empty list has the same effect as [`Answer::Allow`].
     Change(Vec<Value>),
-    /// Allowed with changes, and with a warning that a client such as kubectl prints.
+    /// The object is allowed with changes and a warning, which clients such as kubectl print.
     ChangeAndWarn(Vec<Value>, String),
-    /// Denied because of these fields.
+    /// The object is denied because of errors in these fields.
     Deny(Vec<FieldError>),
-    /// Denied because of the user; the text says which right is missing.
+    /// The object is denied because the user lacks a right; the text names the right.
     Forbid(String),
-    /// Denied for now, since a fact that is needed is not known; the text names it.
+    /// The object is denied for now, because a needed fact is not known; the text names the fact.
     Postpone(String),
 }
 
 impl Answer {
-    /// Denied when there is an error.
+    /// Denies the object if there are errors, and allows it otherwise.
     #[must_use]
     pub fn of(errors: Vec<FieldError>) -> Self {
         if errors.is_empty() { Self::Allow } else { Self::Deny(errors) }
     }
 }
 
-/// Reads a review.
+/// Decodes an AdmissionReview.
 ///
 /// # Errors
-/// If the bytes are no review of this version, or have no request.
+/// Fails if the bytes are no AdmissionReview of this version, or if the review has no request.
 pub fn read(bytes: &[u8]) -> Result<Request, Unreadable> {
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| Unreadable::Review(error.to_string()))?;
     if envelope.api_version != API_VERSION || envelope.kind != KIND {
@@ -133,20 +133,20 @@ impl Request {
     /// The new object.
     ///
     /// # Errors
-    /// If the review has no object, or its object is of another kind.
+    /// Fails if the review has no object, or if its object is of another kind.
     pub fn object<T: DeserializeOwned>(&self) -> Result<T, Unreadable> {
         decode("object", self.object.as_deref())
     }
 
-    /// The stored object; `None` for a creation, and where it does not decode any more: then the new object is judged by itself, so that a
-    /// broken one can still be repaired.
+    /// The stored object; `None` for a creation, and for a stored object that cannot be decoded any more. Without a stored object the new object is
+    /// validated alone, so that a broken stored object can still be repaired.
     #[must_use]
     pub fn old_object<T: DeserializeOwned>(&self) -> Option<T> {
         lean::decode::<T>(self.old_object.as_deref()?.get()).ok().map(|object| *object)
     }
 
-    /// The stored object that has pods by a template, for its defaults in a change; `None` for a creation. A stored object that does not
-    /// decode any more gives its metadata and that of its pods, so that it is not taken for new.
+    /// The stored object of a kind with a pod template, by which defaults are computed in an update; `None` for a creation. A stored object that
+    /// cannot be decoded any more is replaced by its metadata and that of its pod template, so that the update does not count as a creation.
     #[must_use]
     pub fn stored<T: DeserializeOwned + Default>(&self) -> Option<T> {
         let raw = self.old_object.as_deref()?;
@@ -158,21 +158,21 @@ impl Request {
         }))
     }
 
-    /// The new object, a job.
+    /// The new object as a job.
     ///
     /// # Errors
-    /// If the review has no object, or its object is of another kind.
+    /// Fails if the review has no object, or if its object is of another kind.
     pub fn job(&self, kind: JobType) -> Result<Box<dyn JobObject>, Unreadable> {
         read_as("object", self.object.as_deref(), |text| kind.decode(text))
     }
 
-    /// The stored object, a job; `None` as in [`Request::old_object`].
+    /// The stored object as a job; `None` in the same cases as [`Request::old_object`].
     #[must_use]
     pub fn old_job(&self, kind: JobType) -> Option<Box<dyn JobObject>> {
         kind.decode(self.old_object.as_deref()?.get()).ok()
     }
 
-    /// Whether the object is being deleted: then no rule of Berth may delay it.
+    /// Whether the object is being deleted: no rule of Berth may delay its deletion.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         #[derive(Default, Deserialize)]
@@ -235,7 +235,7 @@ impl Response<'_> {
     }
 }
 
-/// The review that answers a request.
+/// The AdmissionReview that answers a request, as JSON.
 #[must_use]
 pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> {
     let mut response =
@@ -271,7 +271,7 @@ pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> 
     serde_json::to_vec(&Reply { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
 }
 
-/// The status of a refusal that no field caused.
+/// The status of a refusal that is not about a field.
 fn failure(request: &Request, (code, reason): (u16, &str), words: &str) -> Value {
     let Request { kind, name, .. } = request;
     json!({
@@ -280,8 +280,8 @@ fn failure(request: &Request, (code, reason): (u16, &str), words: &str) -> Value
     })
 }
 
-/// The status of a refusal, with a cause for each field. Objects of kinds that Kueue knows are refused with the code of Kueue's webhooks,
-/// 403 Forbidden, since clients branch on it. Objects of Berth's own group are refused as by their schema, 422 Invalid.
+/// The status of a refusal, with a cause for each field. Objects of kinds that Kueue knows are refused with the code 403 Forbidden, as by Kueue's
+/// webhooks, because clients depend on the code. Objects of Berth's own group are refused with 422 Invalid, as by their schema.
 fn refusal(request: &Request, errors: &[FieldError]) -> Value {
     let causes: Vec<Value> = errors
         .iter()
@@ -374,7 +374,7 @@ mod tests {
         );
     }
 
-    /// Clients of Kueue check for 403 Forbidden; Berth's own kinds are refused as by a schema.
+    /// Clients of Kueue check for 403 Forbidden; objects of Berth's own kinds are refused as by a schema.
     #[test]
     fn refusal_of_berth_kind_is_invalid_and_of_others_forbidden() {
         for (group, code, reason) in [

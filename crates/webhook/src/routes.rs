@@ -1,4 +1,4 @@
-//! The review of each path. Paths are those of Kueue's controller runtime, so that a configuration can be carried over.
+//! The review of each path of the webhook server. The paths are those of Kueue's webhooks, so that a webhook configuration of Kueue works for Berth.
 
 use crate::author::{self, Leave};
 use crate::review::{self, Answer, Request, Unreadable, UserInfo};
@@ -7,17 +7,17 @@ use berth_jobs::{JobType, KINDS};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// The context of a review beside the request.
+/// Facts that a review needs besides the request.
 pub struct Around<'a> {
-    /// The cluster.
+    /// Facts about the cluster.
     pub surroundings: &'a dyn Surroundings,
     /// The feature gates.
     pub gates: Gates,
-    /// The answer about the author, where the route asks for one.
+    /// Result of the check of the author's rights, for routes that need it.
     pub leave: Option<Leave>,
 }
 
-/// The feature gates that decide about reviews, by Kueue's names.
+/// The feature gates that change reviews, by Kueue's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
     /// `PartialAdmission`.
@@ -30,23 +30,23 @@ pub struct Gates {
 
 type Rule = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
 
-/// The treatment of a request's body.
+/// Kind of review that a route makes.
 enum Handle {
-    /// Admission: whether, and how, an object may be stored.
+    /// Admission review: whether an object may be stored, and with which changes.
     Admission(Rule),
-    /// Admission, for changes of an object that is being deleted as well.
+    /// Admission review that includes changes of an object that is being deleted.
     AdmissionToTheEnd(Rule),
-    /// Defaults of a job at its creation, and the fields that stay in a change.
+    /// Defaults of a job at its creation, and fields that an update leaves as they are.
     Defaults(JobType),
-    /// Validation of a job, also while it is being deleted.
+    /// Validation of a job, also while the job is being deleted.
     Rules(JobType),
-    /// Validation of a TrainingJob, for which its author must be allowed to create Jobs.
+    /// Validation of a TrainingJob; its author must be allowed to create Jobs.
     TrainingJob,
     /// Conversion of objects to another version.
     Conversion,
 }
 
-/// CRDs whose versions differ, so that the API server sends conversions to [`CONVERT`].
+/// Names of the CRDs whose versions differ, for which the API server sends conversion reviews to [`CONVERT`].
 pub const CONVERTED: [&str; 5] = [
     "clusterqueues.kueue.x-k8s.io",
     "cohorts.kueue.x-k8s.io",
@@ -54,26 +54,27 @@ pub const CONVERTED: [&str; 5] = [
     "multikueueclusters.kueue.x-k8s.io",
     "workloads.kueue.x-k8s.io",
 ];
-/// Path of conversions.
+/// Path of conversion reviews.
 pub const CONVERT: &str = "/convert";
 
-/// One path.
+/// A path of the webhook server, and its review.
 pub struct Route {
     /// Path of the request.
     pub path: Cow<'static, str>,
-    /// Short name, for figures.
+    /// Short name of the route, for metrics.
     pub name: Cow<'static, str>,
     handle: Handle,
 }
 
-/// Every path but those of jobs that can be suspended.
+/// All routes except those of job kinds that can be suspended.
 const OTHERS: [Route; 16] = [
     Route {
         path: Cow::Borrowed("/mutate--v1-pod"),
         name: Cow::Borrowed("mutate-pod"),
         handle: Handle::Admission(pods::mutate_pod),
     },
-    // Replicas from before this path admit such pods unmanaged, where the API server sends them to the path of other pods.
+    // The pods of StatefulSets have a path of their own: an older replica without this path would admit these pods unmanaged if the API server sent
+    // them to the path of other pods.
     Route {
         path: Cow::Borrowed("/mutate--v1-pod-of-set"),
         name: Cow::Borrowed("mutate-pod-of-set"),
@@ -151,14 +152,14 @@ const OTHERS: [Route; 16] = [
 pub static ROUTES: LazyLock<Vec<Route>> =
     LazyLock::new(|| KINDS.into_iter().flat_map(Route::of_jobs).chain(OTHERS).collect());
 
-/// The route of a path.
+/// The route of a path; `None` if there is no such path.
 #[must_use]
 pub fn route(path: &str) -> Option<&'static Route> {
     ROUTES.iter().find(|route| route.path == path)
 }
 
 impl Route {
-    /// The routes of a kind of job.
+    /// The two routes of a job kind.
     fn of_jobs(kind: JobType) -> [Self; 2] {
         let info = kind.info();
         let route = |verb: &str, handle| Self {
@@ -169,7 +170,8 @@ impl Route {
         [route("mutate", Handle::Defaults(kind)), route("validate", Handle::Rules(kind))]
     }
 
-    /// The user whose right to create Jobs in a namespace must be known before the answer.
+    /// The user and namespace for which the right to create Jobs must be checked before the answer; `None` if the route or the request needs no
+    /// check.
     #[must_use]
     pub fn asks(&self, bytes: &[u8]) -> Option<(UserInfo, String)> {
         let is_asked = matches!(self.handle, Handle::TrainingJob);
@@ -177,10 +179,10 @@ impl Route {
         author::question(&request)
     }
 
-    /// Answers a review: the body of the answer, and `allowed`, `denied`, `converted` or `error`.
+    /// Answers a review: returns the body of the answer, and `allowed`, `denied`, `converted` or `error`.
     ///
     /// # Errors
-    /// If the bytes are no review: there is no uid to answer.
+    /// Fails if the bytes are no review: without a review there is no uid to answer.
     pub fn answer(&self, bytes: &[u8], around: &Around<'_>) -> Result<(Vec<u8>, &'static str), Unreadable> {
         if matches!(self.handle, Handle::Conversion) {
             let (body, converted) =

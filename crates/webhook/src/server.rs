@@ -1,5 +1,5 @@
-//! The server: TLS, limits, and the way from a request to a route. It has a thread of its own, so that neither a decision nor a flood of
-//! other requests delays a review.
+//! The webhook server: TLS, limits, and the way from an HTTP request to its route. The server has a thread of its own, so that neither control's
+//! decisions nor a flood of other requests delay a review.
 
 use crate::author::Authors;
 use crate::routes::{Around, Gates, route};
@@ -21,57 +21,56 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-/// Bytes of one body: an update carries the object twice, and each may be as large as the API server lets it be.
+/// Largest size of one body in bytes: an update has the object twice, and each may be as large as the API server allows.
 const BODY: usize = 16 * 1024 * 1024;
-/// Bytes up to which a body is small. Nearly all are.
+/// Largest size in bytes of a small body; nearly all bodies are small.
 const SMALL: usize = 64 * 1024;
-/// Bytes that are held at once of small bodies and of beginnings of large ones.
+/// Largest number of bytes in memory, over all small bodies and the beginnings of large ones.
 const BEGINNINGS: usize = 32 * 1024 * 1024;
-/// Bytes that are held at once of large bodies. A large body gets room for its announced size before it is read on, so that two halves
-/// never keep each other waiting. This room is apart, so that large bodies that stall keep no small one from being answered.
+/// Largest number of bytes in memory, over all large bodies. A large body gets room for its announced size before more of it is read, so that two
+/// half-read bodies never block each other. This room is separate, so that stalled large bodies do not delay small ones.
 const LARGE: usize = 32 * 1024 * 1024;
-/// How long a body may take to arrive, with the waiting for room; then it is turned away.
+/// Longest time in which a body may arrive, including the wait for room; a slower body is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Limits of connections. Any client that reaches the port may connect, and a review must be answered nevertheless. API servers keep few connections
-/// and close them themselves after 90 idle seconds, unused ones among them. Our limits are longer, so that they never cut a review on its way, which
-/// is not sent again.
+/// Limits of connections. Any client that reaches the port may connect, and reviews must be answered nevertheless. API servers keep few connections,
+/// and close idle ones after 90 seconds, even those that were never used. Berth's limits are longer, so that Berth never closes a connection on which
+/// a review is arriving: the API server would not send that review again.
 const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(120), idle: Duration::from_secs(180) };
 /// Longest time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Pings on a silent HTTP/2 connection, and patience for the answer.
+/// Interval of pings on a silent HTTP/2 connection, and longest time for the answer to a ping.
 const PING: Duration = Duration::from_secs(20);
-/// Time for the requests under way on a connection once it is to end.
+/// Time in which requests under way on a connection may end before the connection is closed.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long nothing is accepted after accepting failed, most likely for want of file handles.
+/// Pause after a connection could not be accepted, most likely for lack of file handles.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Limits of connections.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Connections at once; the one that was silent for longest makes room for a new one.
+    /// Largest number of connections; if it is reached, a new connection replaces the one without a review for the longest time.
     connections: usize,
-    /// From being accepted to the first complete review.
+    /// Longest time from the acceptance of a connection to its first complete review.
     first: Duration,
-    /// From one complete review to the next.
+    /// Longest time between two complete reviews on a connection.
     idle: Duration,
 }
 
-/// Arrival of the last complete review of a connection, if there was one: announcing a review is easy, so only a complete one is a sign of
-/// life.
+/// Time of the last complete review on a connection, if there was a review. Only complete reviews count, because any client can begin one.
 type Heard = watch::Sender<Option<Instant>>;
 
-/// Status, the reason as the metric has it, and a text for the client.
+/// Refusal of a request: HTTP status, the reason as the metric has it, and a text for the client.
 type Refusal = (StatusCode, &'static str, String);
 
-/// State that answers reviews.
+/// The state that the answers to reviews need.
 pub struct Handler {
-    /// The cluster.
+    /// Facts about the cluster.
     pub surroundings: Arc<dyn Surroundings>,
-    /// Figures.
+    /// Receiver of the metrics.
     pub meter: Arc<dyn Meter>,
     /// The feature gates.
     pub gates: Gates,
-    /// Knows the rights of users, or asks the API server.
+    /// Source of users' rights.
     pub authors: Arc<dyn Authors>,
     beginnings: Semaphore,
     large: Semaphore,
@@ -130,7 +129,8 @@ impl Handler {
         Ok(answer)
     }
 
-    /// The complete body, and the room that it takes. An announced body takes no room before more than a small body has arrived.
+    /// Reads the complete body, and returns it with the room that it takes. Only bytes that have arrived take room, until more than a small body has
+    /// arrived.
     async fn whole(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
         let slow = |_| (StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned());
         let announced = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(BODY).min(BODY);
@@ -147,7 +147,7 @@ impl Handler {
                 return Err(too_large());
             }
             if !is_large && size > SMALL {
-                // Until then its beginning keeps its room, so that the number of waiting bodies is bounded, too.
+                // While a large body waits for room, its beginning keeps its own room, so that the number of waiting bodies is limited, too.
                 room = Some(room_in(&self.large, announced, until).await?);
                 is_large = true;
                 bytes.reserve_exact(announced.saturating_sub(bytes.len()));
@@ -175,11 +175,11 @@ fn too_large() -> Refusal {
     (StatusCode::PAYLOAD_TOO_LARGE, "size", format!("a review has at most {BODY} bytes"))
 }
 
-/// Starts the server on a thread of its own. It stops when `stop` turns true or its sender is gone: new connections are refused at once,
+/// Starts the server on a thread of its own. The server stops when `stop` becomes true or its sender is dropped: new connections are refused at once,
 /// and requests under way are answered.
 ///
 /// # Errors
-/// When the thread or its runtime cannot be made, or the listener not be used.
+/// Fails if the thread or its runtime cannot be created, or if the listener cannot be used.
 pub fn spawn(
     listener: std::net::TcpListener,
     tls: Arc<ServerConfig>,
@@ -240,8 +240,8 @@ async fn serve(
         open.retain(|one| !one.task.is_finished());
         if open.len() >= limits.connections {
             handler.meter.refused("connections");
-            // A connection without a review goes first (`None` is least), the oldest of them: the newest may be the API server's, and
-            // stays.
+            // The oldest connection without a review is closed first (`None` sorts first): the newest connection may be the API server's, and stays
+            // open.
             let silent = open.iter().enumerate().min_by_key(|(_, one)| (*one.heard.borrow(), one.since));
             if let Some(at) = silent.map(|(at, _)| at) {
                 open.swap_remove(at).task.abort();
@@ -252,7 +252,8 @@ async fn serve(
         let task = tokio::spawn(connection(limits, stream, acceptor, handler, heard.clone(), stop.clone()));
         open.push(Open { task, since, heard });
     }
-    // At once: a connection that the kernel still accepted would wait here without an answer; a refused one is tried elsewhere.
+    // The listener is closed at once, because a connection that the kernel accepted now would never be answered; a client whose connection is refused
+    // tries another replica.
     drop(listener);
     let left = open.into_iter().map(|one| one.task);
     let _ = tokio::time::timeout(GRACE, futures::future::join_all(left)).await;
@@ -278,7 +279,7 @@ async fn connection(
         async move { Ok::<_, Infallible>(handler.handle(request, &heard).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    // Such a limit would run between reviews, too: a slow head is cut with its connection, below.
+    // hyper's own time limit for request heads would also run between reviews, so it is off; the loop below closes the connection of a slow request.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
     builder
         .http2()

@@ -99,7 +99,7 @@ fn rewrite(
         for field in unit.fields {
             let Some((_, text)) = text(parent, field, lifted) else { continue };
             match serde_json::from_str::<Plain>(text.get()) {
-                // A number would look like that of a text, and no unit converts numbers.
+                // A number stays text: in the value it would look like the number of a text, and no conversion unit changes numbers.
                 Ok(Plain(Value::Number(_))) => {}
                 Ok(Plain(value)) => drop(parent.insert((*field).to_owned(), value)),
                 Err(error) => outcome = Err(format!("{field} cannot be read: {error}")),

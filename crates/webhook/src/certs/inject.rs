@@ -1,5 +1,5 @@
-//! Required content of the webhook configurations: the trusted authorities, and the namespaces in which objects that name no queue are
-//! reviewed. Pure.
+//! Required content of the webhook configurations and CRDs: the trusted certificate authorities, and the namespaces in which webhooks review objects
+//! that name no queue. The functions are pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The part of a webhook configuration or of a CRD that is read. A CRD's schemas, half a megabyte of it, are passed over.
+/// The part of a webhook configuration or of a CRD that Berth reads. The schemas of a CRD, half a megabyte, are skipped.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Said {
     #[serde(default)]
@@ -31,28 +31,28 @@ struct Conversion {
 }
 
 impl Said {
-    /// As the functions below read it.
+    /// The object as JSON, which the functions of this module read.
     #[must_use]
     pub fn into_value(self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 }
 
-/// Part of the name of each webhook for objects that name no queue: Berth sets its namespaces.
+/// Part of the name of each webhook for objects that name no queue; Berth sets the namespace selectors of these webhooks.
 pub const OPTED_IN: &str = "-opted-in.";
 
-/// The content to be written.
+/// The content that the objects should have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted<'a> {
-    /// Authorities as PEM; `None` when an administrator maintains them.
+    /// Certificate authorities as PEM; `None` if an administrator maintains them.
     pub bundle: Option<&'a str>,
-    /// Selector of the namespaces that opt in, by the plural of a kind; a missing kind is left as it is.
+    /// Selectors of the namespaces that opt in, by the plural of a kind; a webhook for another kind keeps its selector.
     pub opted_in: Option<&'a BTreeMap<&'static str, Value>>,
-    /// Our Service: a client configuration that points elsewhere is not ours.
+    /// Namespace and name of Berth's Service: Berth leaves client configurations with another Service alone.
     pub service: (&'a str, &'a str),
 }
 
-/// The merge patch that gives a webhook configuration this content; `None` when it has it already.
+/// The merge patch that gives a webhook configuration the wanted content; `None` if the configuration already has the content.
 #[must_use]
 pub fn configuration_patch(configuration: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let webhooks = configuration.get("webhooks")?.as_array()?;
@@ -72,7 +72,7 @@ pub fn configuration_patch(configuration: &Value, wanted: &Wanted<'_>) -> Option
     (new != *webhooks).then(|| json!({"metadata": version(configuration), "webhooks": new}))
 }
 
-/// The merge patch that makes a CRD's conversion trust the bundle; `None` if it does already, or if Berth does not convert the CRD.
+/// The merge patch that makes a CRD's conversion trust the bundle; `None` if the conversion trusts it already, or if Berth does not convert the CRD.
 #[must_use]
 pub fn conversion_patch(definition: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let client = definition.pointer("/spec/conversion/webhook/clientConfig");
@@ -84,7 +84,7 @@ pub fn conversion_patch(definition: &Value, wanted: &Wanted<'_>) -> Option<Value
     Some(json!({"metadata": version(definition), "spec": {"conversion": conversion}}))
 }
 
-/// The bundles that an object holds for our webhooks, as PEM.
+/// The CA bundles, as PEM, that an object holds for Berth's webhooks.
 #[must_use]
 pub fn bundles(object: &Value, wanted: &Wanted<'_>) -> Vec<String> {
     let webhooks = object.get("webhooks").and_then(Value::as_array).into_iter().flatten();
@@ -103,7 +103,7 @@ fn version(object: &Value) -> Value {
     json!({"resourceVersion": object.pointer("/metadata/resourceVersion")})
 }
 
-/// A client configuration that leads to our Service, or to an address written out (a manager outside the cluster).
+/// Whether a client configuration leads to Berth's Service, or to a URL (for a manager outside of the cluster).
 fn is_ours(client: Option<&Value>, wanted: &Wanted<'_>) -> bool {
     let Some(client) = client else { return false };
     let of = |field: &str| client.pointer(field).and_then(Value::as_str);
@@ -145,7 +145,7 @@ mod tests {
         let after = json!({"metadata": {}, "webhooks": patch["webhooks"]});
         assert_eq!(configuration_patch(&after, &wanted), None);
         assert_eq!(bundles(&after, &wanted), ["PEM", "PEM"]);
-        // Certificates of others are left alone, the namespaces are not.
+        // Without a bundle, the patch leaves the administrator's certificates alone, but still sets the namespaces.
         let theirs = Wanted { bundle: None, ..wanted.clone() };
         let patch = configuration_patch(&configuration("eA==", "berth"), &theirs).unwrap();
         assert_eq!(patch["webhooks"][1]["clientConfig"]["caBundle"], json!("eA=="));

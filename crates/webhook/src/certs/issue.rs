@@ -1,4 +1,4 @@
-//! Makes authorities and leaves, and reads the ones that others may have put in their place.
+//! Creates certificate authorities and server certificates (leaves), and reads certificates that others may have stored in their place.
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
@@ -9,10 +9,10 @@ use std::time::Duration;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// How far clocks may be apart: certificates are valid from that long before they are made.
+/// Difference between clocks that is tolerated: a certificate is valid from this time before its creation.
 const SKEW: SignedDuration = SignedDuration::from_hours(1);
 
-/// A certificate and its key, both as PEM.
+/// A certificate and its private key, both as PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The certificate.
@@ -21,7 +21,7 @@ pub struct Pair {
     pub key: String,
 }
 
-/// Why nothing was issued.
+/// Reason why no certificate was issued.
 #[derive(Debug, thiserror::Error)]
 #[error("issuing a certificate")]
 pub struct Error(#[from] rcgen::Error);
@@ -36,14 +36,14 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// When two thirds of the time are over.
+    /// The time at which two thirds of the validity are over.
     #[must_use]
     pub fn due(&self) -> Timestamp {
         let life = self.until.duration_since(self.from);
         self.from.checked_add(life / 3 * 2).unwrap_or(self.until)
     }
 
-    /// Whether that moment lies in it.
+    /// Whether the validity includes the time `now`.
     #[must_use]
     pub fn holds(&self, now: Timestamp) -> bool {
         self.from <= now && now < self.until
@@ -64,10 +64,10 @@ fn params(name: &str, sans: Vec<String>, now: Timestamp, life: SignedDuration) -
     Ok(params)
 }
 
-/// A new authority. Its name has the second of its making, so that two of them have different names.
+/// Creates a certificate authority. Its name has the second of its creation, so that two authorities have different names.
 ///
 /// # Errors
-/// When the key or the certificate cannot be made.
+/// Fails if the key or the certificate cannot be created.
 pub fn authority(now: Timestamp, life: SignedDuration) -> Result<Pair, Error> {
     let mut params = params(&format!("berth-webhook-ca-{}", now.as_second()), Vec::new(), now, life)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -76,10 +76,10 @@ pub fn authority(now: Timestamp, life: SignedDuration) -> Result<Pair, Error> {
     Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
 }
 
-/// A new leaf for these names, signed by an authority.
+/// Creates a server certificate for these names, signed by an authority.
 ///
 /// # Errors
-/// When the authority cannot be used, or the leaf not be made.
+/// Fails if the authority cannot be used, or if the certificate cannot be created.
 pub fn leaf(authority: &Pair, names: &[String], now: Timestamp, life: SignedDuration) -> Result<Pair, Error> {
     let issuer = Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
     let mut params = params(names.first().map_or("berth", String::as_str), names.to_vec(), now, life)?;
@@ -90,10 +90,10 @@ pub fn leaf(authority: &Pair, names: &[String], now: Timestamp, life: SignedDura
     Ok(Pair { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
 }
 
-/// A self-signed certificate for these names: it encrypts a connection, and proves nothing about the server.
+/// Creates a self-signed certificate for these names: the certificate encrypts a connection, and proves nothing about the server.
 ///
 /// # Errors
-/// When the key or the certificate cannot be made.
+/// Fails if the key or the certificate cannot be created.
 pub fn unsigned_leaf(names: &[String], now: Timestamp, life: SignedDuration) -> Result<Pair, Error> {
     let mut params = params(names.first().map_or("berth", String::as_str), names.to_vec(), now, life)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -102,7 +102,7 @@ pub fn unsigned_leaf(names: &[String], now: Timestamp, life: SignedDuration) -> 
     Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
 }
 
-/// Reads the first certificate of a PEM text and hands it to `read`; `None` when there is none.
+/// Reads the first certificate of a PEM text with `read`; `None` if the text has no certificate.
 fn parsed<T>(pem: &str, read: impl FnOnce(&X509Certificate<'_>) -> Option<T>) -> Option<T> {
     let (_, block) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).ok()?;
     let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
@@ -115,13 +115,13 @@ fn validity_of(certificate: &X509Certificate<'_>) -> Option<Validity> {
     Some(Validity { from: at(validity.not_before.timestamp())?, until: at(validity.not_after.timestamp())? })
 }
 
-/// How long a certificate is valid; `None` when it is none.
+/// The validity of a certificate; `None` if the text is no certificate.
 #[must_use]
 pub fn validity(pem: &str) -> Option<Validity> {
     parsed(pem, validity_of)
 }
 
-/// How long an authority is valid that can sign; `None` when it is no authority or the key is another's.
+/// The validity of a certificate authority; `None` if the certificate is no authority, or if the key does not belong to it.
 #[must_use]
 pub fn authority_validity(pair: &Pair) -> Option<Validity> {
     parsed(&pair.certificate, |certificate| {
@@ -129,8 +129,8 @@ pub fn authority_validity(pair: &Pair) -> Option<Validity> {
     })
 }
 
-/// How long a leaf is valid that this authority signed for all these names; `None` when it did not, or the key is
-/// another's.
+/// The validity of a server certificate; `None` if this authority did not sign the certificate for all these names, or if the key does not belong to
+/// it.
 #[must_use]
 pub fn leaf_validity(leaf: &Pair, authority: &str, names: &[String]) -> Option<Validity> {
     parsed(&leaf.certificate, |certificate| {
@@ -140,7 +140,7 @@ pub fn leaf_validity(leaf: &Pair, authority: &str, names: &[String]) -> Option<V
     })
 }
 
-/// Whether a leaf was signed by one of the authorities of a bundle.
+/// Whether a server certificate was signed by one of the authorities of a bundle.
 #[must_use]
 pub fn is_signed_by_one_of(leaf: &str, bundle: &str) -> bool {
     parsed(leaf, |certificate| {

@@ -1,4 +1,5 @@
-//! Keeps certificates and webhook configurations as `rotate` and `inject` say, and loads the certificate to serve.
+//! The keeper of certificates and webhook configurations: it writes them as the modules `rotate` and `inject` decide, and loads the certificate that
+//! the server shows.
 
 use super::inject::{Said, Wanted, bundles, configuration_patch, conversion_patch};
 use super::issue::{self, Pair, is_signed_by_one_of, validity};
@@ -20,56 +21,56 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Name of our writes.
+/// Field manager of the keeper's writes.
 const MANAGER: &str = "berth-webhook";
-/// Between two looks while no change is seen.
+/// Pause between two checks while no change is seen.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Between two looks while something is missing.
+/// Pause between two checks while something is missing.
 const HURRY: Duration = Duration::from_secs(1);
-/// Changes that come within this time are looked at together.
+/// Time within which several changes are handled by one check.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Steps in one look: an end to a quarrel with another writer of the same Secret.
+/// Most steps of one check, in case another writer of the same Secret always writes first.
 const STEPS: usize = 8;
 
-/// Source of the serving certificates.
+/// Source of the server's certificates.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// Made by ourselves and kept in a Secret.
+    /// Certificates that Berth creates and keeps in a Secret.
     Own {
         /// Name of the Secret.
         secret: String,
-        /// Lifetimes and names.
+        /// Lifetimes and names of the certificates.
         policy: Policy,
     },
-    /// `tls.crt` and `tls.key` in a folder; an administrator puts them there, and the authority into the API server's configurations.
+    /// A folder with `tls.crt` and `tls.key`, in which an administrator puts them; he also puts the authority into the API server's configurations.
     Folder(PathBuf),
 }
 
-/// Everything the keeper needs.
+/// Everything that the keeper of certificates needs.
 pub struct Keeper {
-    /// For calls that end.
+    /// Client for requests that end, which excludes watches.
     pub client: Client,
     /// Namespace of the Secret and the Service.
     pub namespace: String,
     /// Name of the Service.
     pub service: String,
-    /// Names of the configurations of mutating and of validating webhooks.
+    /// Names of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration.
     pub configurations: [&'static str; 2],
     /// Source of the serving certificates.
     pub source: Source,
     /// The certificate that is served.
     pub served: Arc<Served>,
-    /// The cluster.
+    /// Facts about the cluster.
     pub surroundings: Arc<dyn Surroundings>,
-    /// Figures.
+    /// Receiver of the metrics.
     pub meter: Arc<dyn Meter>,
-    /// Notified when facts about the cluster have changed.
+    /// Notified after the facts about the cluster have changed.
     pub changed: Arc<Notify>,
-    /// CRDs whose conversion is ours.
+    /// Names of the CRDs whose objects Berth converts.
     pub converted: Vec<String>,
 }
 
-/// Why a look failed.
+/// Reason why a check failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("{0}: {1}")]
@@ -84,17 +85,17 @@ enum Error {
     Quarrel,
 }
 
-/// Result of a look.
+/// Result of writing the configurations.
 #[derive(Default)]
 struct Told {
-    /// The bundles that the configurations hold now.
+    /// The CA bundles that the configurations have now.
     bundles: Vec<String>,
-    /// No write lost a conflict, so that all configurations have the wanted content.
+    /// True if no write lost a conflict, so that all configurations have the wanted content.
     whole: bool,
 }
 
 impl Keeper {
-    /// Keeps until it is dropped.
+    /// Runs the checks until the future is dropped.
     pub async fn run(self) {
         let stirred = Arc::new(Notify::new());
         let mut watching = JoinSet::new();
@@ -107,8 +108,8 @@ impl Keeper {
             watching.spawn(follow(api, name, Arc::clone(&stirred)));
         }
         let mut failing = false;
-        // Namespace selectors are written after a change of our own knowledge and now and then, but not because another replica wrote its
-        // own: two replicas of which one lags would contradict each other for ever.
+        // Namespace selectors are written after a change of this replica's facts and now and then, but not after another replica wrote its own: if
+        // one of two replicas lags, they would overwrite each other for ever.
         let mut namespaces = true;
         loop {
             let pause = match self.look(namespaces).await {
@@ -147,8 +148,8 @@ impl Keeper {
         all
     }
 
-    /// One look at everything, with its consequences. Returns the pause until the next look, and whether all configurations were written
-    /// that had to be.
+    /// Checks the certificates and configurations once, and writes what must change. Returns the pause until the next check, and true if all
+    /// configurations have the wanted content.
     async fn look(&self, namespaces: bool) -> Result<(Duration, bool), Error> {
         match &self.source {
             Source::Own { secret, policy } => {
@@ -193,7 +194,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Sets whether reviews can arrive: the API server trusts the served certificate, wherever a configuration points to us.
+    /// Sets whether reviews can arrive: each configuration that leads to Berth must trust the served certificate.
     fn judge(&self, told: &[String]) {
         let trouble = match self.served.pair() {
             None => Some("the webhooks have no certificate yet".to_owned()),
@@ -202,7 +203,7 @@ impl Keeper {
                 .any(|bundle| !is_signed_by_one_of(&pair.certificate, bundle))
                 .then(|| "the API server does not trust the webhooks' certificate yet".to_owned()),
         };
-        // An administrator must repair a configuration that he maintains: a wrong authority in it does not make us less ready.
+        // An administrator must repair a configuration that he maintains: a wrong authority in it does not make this replica less ready.
         let external = matches!(self.source, Source::Folder(_));
         self.served.set_trouble(trouble.filter(|_| !external || self.served.pair().is_none()));
     }
@@ -212,7 +213,7 @@ impl Keeper {
         api.get_opt(name).await.map_err(|error| Error::Api(format!("reading Secret {}/{name}", self.namespace), error))
     }
 
-    /// Writes the Secret if it has not changed since it was read; if it has, the next look shows its new content.
+    /// Writes the Secret if it has not changed since it was read; otherwise the next step of the check reads its new content.
     async fn store(&self, name: &str, found: Option<Secret>, stored: &Stored) -> Result<(), Error> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
@@ -230,7 +231,7 @@ impl Keeper {
         }
     }
 
-    /// Gives every configuration that exists its wanted content.
+    /// Writes the wanted content into every configuration that exists.
     async fn tell(&self, bundle: Option<&str>, namespaces: bool) -> Result<Told, Error> {
         let opted_in = if namespaces { self.surroundings.opted_in() } else { None };
         let wanted = Wanted { bundle, opted_in: opted_in.as_ref(), service: (&self.namespace, &self.service) };
@@ -275,7 +276,7 @@ impl Keeper {
                 tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
                 told.bundles.extend(bundles(&object.into_value(), wanted));
             }
-            // Another writer was faster, perhaps the other replica, and may have written less.
+            // Another writer, perhaps another replica, wrote first, and may have written less than is wanted.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 told.bundles.extend(bundles(&said, wanted));
                 told.whole = false;
@@ -286,7 +287,7 @@ impl Keeper {
     }
 }
 
-/// Time until the next step of the rotation.
+/// Pause until the next step of the rotation of certificates.
 fn pause(step: Step, now: Timestamp, trouble: bool) -> Duration {
     match step {
         Step::Rest(until) if !trouble => {
@@ -314,12 +315,12 @@ fn configurations() -> [ApiResource; 2] {
     ]
 }
 
-/// Notifies of every change of one object, for ever.
+/// Notifies `changed` of every change of one object, and never returns.
 async fn follow(api: Api<DynamicObject>, name: String, changed: Arc<Notify>) {
     let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
     loop {
-        // From "0" on: the state of now comes first, from the server's cache; its metadata alone, as the schemas of a CRD
-        // are half a megabyte.
+        // A watch from version "0" begins with the present state from the API server's cache. The watch reads only metadata, because the schemas of a
+        // CRD are half a megabyte.
         match api.watch_metadata(&params, "0").await {
             Ok(events) => {
                 let mut events = pin!(events);

@@ -1,32 +1,33 @@
-//! The next step with the certificates: a function of the stored certificates, of whether the API server knows them, and of the time.
+//! The next step of the rotation of certificates: a pure function of the stored certificates, of whether the API server knows them, and of the time.
 //!
 //! ```text
 //! a new authority:   next is stored -> published to the API server -> margin -> it signs, the old one is previous -> linger -> gone
 //! a new leaf:        signed by the present authority, which the API server knows
 //! ```
-//! So at every moment each leaf that a replica may serve is signed by an authority that the API server knows.
+//! At every time, each server certificate that a replica may show is signed by an authority that the API server knows.
 
 use super::issue::{self, Pair, Validity, authority_validity, leaf_validity, validity};
 use super::store::Stored;
 use jiff::{SignedDuration, Timestamp};
 
-/// Lifetimes and pauses.
+/// Lifetimes of certificates, and pauses of their rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Life of an authority.
+    /// Lifetime of a certificate authority.
     pub ca_life: SignedDuration,
-    /// Life of a leaf.
+    /// Lifetime of a server certificate.
     pub leaf_life: SignedDuration,
-    /// From publishing an authority to using it: every API server must have read it.
+    /// Time from the publication of an authority to its first signature: every API server must have read the authority within this time.
     pub margin: SignedDuration,
-    /// From using an authority to forgetting the one before: every replica must have loaded the new leaf.
+    /// Time from the first signature of an authority to the removal of the previous authority: every replica must have loaded the new server
+    /// certificate within this time.
     pub linger: SignedDuration,
-    /// Names that a leaf is for.
+    /// Names for which a server certificate is valid.
     pub names: Vec<String>,
 }
 
 impl Policy {
-    /// Ten years and one, renewed after two thirds.
+    /// A policy with authorities for ten years and server certificates for one year; both are renewed after two thirds of their lifetimes.
     #[must_use]
     pub fn new(names: Vec<String>, margin: SignedDuration) -> Self {
         Self {
@@ -39,28 +40,28 @@ impl Policy {
     }
 }
 
-/// The next step.
+/// The next step of the rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// No step of the rotation is due before that moment.
+    /// No step of the rotation is due before this time.
     Rest(Timestamp),
     /// The rotation waits until the API server knows the bundle.
     Tell,
-    /// There is no authority that can sign: a new one signs at once.
+    /// No authority can sign: a new authority is created, and signs at once.
     Begin,
-    /// A new leaf of the present authority.
+    /// The present authority signs a new server certificate.
     Leaf,
-    /// A new authority, not used yet.
+    /// A new authority is created, and does not sign yet.
     Next,
-    /// The next authority is known from now on.
+    /// The API server knows the next authority from now on.
     Published,
-    /// The next authority signs.
+    /// The next authority becomes the present one, and signs.
     Switch,
-    /// The previous authority is forgotten.
+    /// The previous authority is removed.
     Forget,
 }
 
-/// Decides the next step. `told` is whether the API server knows the complete bundle.
+/// Decides the next step of the rotation. `told` is true if the API server knows the complete bundle.
 #[must_use]
 pub fn next(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
     let sound = |pair: &Option<Pair>| pair.as_ref().and_then(authority_validity).filter(|valid| valid.holds(now));
@@ -94,7 +95,7 @@ fn leaf_of(stored: &Stored, policy: &Policy) -> Option<Validity> {
     leaf_validity(stored.leaf.as_ref()?, &stored.ca.as_ref()?.certificate, &policy.names)
 }
 
-/// Until when some replica may serve a leaf of the previous authority.
+/// The time until which a replica may show a server certificate of the previous authority.
 fn end_of_previous(stored: &Stored, policy: &Policy, now: Timestamp) -> Timestamp {
     stored.switched_at.and_then(|at| at.checked_add(policy.linger).ok()).unwrap_or(now)
 }
@@ -105,8 +106,8 @@ fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) 
         (None, true) => Step::Published,
         (Some(at), true) => match at.checked_add(policy.margin) {
             Ok(end) if end > now => Step::Rest(end),
-            // There is room for one previous authority: when a rotation is requested so soon, the next one waits until the previous is not
-            // needed any more.
+            // There is room for only one previous authority: if a rotation is requested soon after another, the switch waits until the previous
+            // authority is not needed any more.
             _ if stored.previous.is_some() => match end_of_previous(stored, policy, now) {
                 end if end > now => Step::Rest(end),
                 _ => Step::Forget,
@@ -116,10 +117,10 @@ fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) 
     }
 }
 
-/// The certificates to store after a step; `None` when a step stores nothing.
+/// The certificates to store after a step; `None` if the step stores nothing.
 ///
 /// # Errors
-/// When a certificate cannot be made.
+/// Fails if a certificate cannot be created.
 pub fn after(stored: &Stored, step: Step, policy: &Policy, now: Timestamp) -> Result<Option<Stored>, issue::Error> {
     let mut new = stored.clone();
     match step {
@@ -127,7 +128,7 @@ pub fn after(stored: &Stored, step: Step, policy: &Policy, now: Timestamp) -> Re
         Step::Begin => {
             let ca = issue::authority(now, policy.ca_life)?;
             new.leaf = Some(issue::leaf(&ca, &policy.names, now, policy.leaf_life)?);
-            // Replicas may serve a leaf of the old one for a moment, if it still holds.
+            // If the old authority is still valid, replicas may show its server certificate for a moment, so it stays trusted as the previous one.
             let old = new.ca.take().map(|pair| pair.certificate);
             new.previous = old.filter(|text| validity(text).is_some_and(|valid| valid.holds(now)));
             new = Stored { ca: Some(ca), next: None, published_at: None, switched_at: Some(now), asked: false, ..new };

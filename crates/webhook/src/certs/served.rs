@@ -1,4 +1,4 @@
-//! The certificate that the server shows, exchanged while it runs, and the one for the figures.
+//! The certificate that the webhook server shows, which can be exchanged while the server runs, and the certificate for metrics.
 
 use super::issue::{self, Pair};
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +10,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The certificate served at this moment, and whether the API server would accept it.
+/// The certificate that is served now, and the reason, if any, why the API server would not accept it.
 #[derive(Debug)]
 pub struct Served {
     key: RwLock<Option<(Pair, Arc<CertifiedKey>)>>,
@@ -24,10 +24,10 @@ impl Default for Served {
 }
 
 impl Served {
-    /// Serves a certificate from the next handshake on; true when it is another than before.
+    /// Serves a certificate from the next TLS handshake on; returns true if the certificate differs from the one before.
     ///
     /// # Errors
-    /// If the certificate and the key do not match; the server then keeps its previous certificate.
+    /// Fails if the certificate and the key do not match; the server then keeps its previous certificate.
     pub fn load(&self, pair: &Pair) -> Result<bool, rustls::Error> {
         if self.key.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|(old, _)| old == pair) {
             return Ok(false);
@@ -48,21 +48,21 @@ impl Served {
         self.key.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(pair, _)| pair.clone())
     }
 
-    /// Sets why reviews cannot arrive; `None` when they can.
+    /// Sets the reason why reviews cannot arrive; `None` if they can arrive.
     pub fn set_trouble(&self, trouble: Option<String>) {
         *self.trouble.write().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    /// Why reviews cannot arrive, when they cannot.
+    /// The reason why reviews cannot arrive; `None` if they can arrive.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.trouble.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The server's side of TLS: this certificate, TLS 1.2 and 1.3, HTTP/2 where the client speaks it.
+    /// The TLS configuration of the webhook server: this certificate, TLS 1.2 and 1.3, and HTTP/2 for clients that support it.
     ///
     /// # Errors
-    /// When the provider does not know the protocol versions.
+    /// Fails if the TLS provider does not support the protocol versions.
     pub fn tls(self: &Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
         side(Arc::clone(self) as Arc<dyn ResolvesServerCert>, &[b"h2", b"http/1.1"])
     }
@@ -72,7 +72,7 @@ impl Served {
     }
 }
 
-/// The server's side of TLS 1.2 and 1.3, with the protocols above it.
+/// A TLS configuration for servers, with TLS 1.2 and 1.3 and the application protocols `protocols`.
 fn side(shows: Arc<dyn ResolvesServerCert>, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
@@ -88,7 +88,7 @@ impl ResolvesServerCert for Served {
     }
 }
 
-/// The certificate for metrics: the webhooks' certificate if there is one, otherwise a self-signed certificate of this process.
+/// The certificate for metrics: the webhooks' certificate if there is one, or else a self-signed certificate of this process.
 #[derive(Debug)]
 struct OrOwn {
     webhooks: Option<Arc<Served>>,
@@ -101,25 +101,25 @@ impl ResolvesServerCert for OrOwn {
     }
 }
 
-/// Why there is no TLS for the figures.
+/// Reason why metrics cannot be served over TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum FiguresError {
-    /// No certificate could be made.
+    /// No certificate could be created.
     #[error(transparent)]
     Issue(#[from] issue::Error),
-    /// The certificate or the versions of the protocol are not taken.
+    /// The certificate or the protocol versions are not accepted.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// How long a certificate of our own making is valid: it is made anew whenever a process starts.
+/// Validity of a self-signed certificate, which is created again at each start of a process.
 const OWN_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
-/// The server's side of TLS for figures, with HTTP/1.1 alone. `names` are those of the certificate that is made where the webhooks have
-/// none.
+/// The TLS configuration for metrics, with HTTP/1.1 only. `names` are the names in the self-signed certificate, which is used while the webhooks have
+/// no certificate.
 ///
 /// # Errors
-/// When no certificate can be made.
+/// Fails if no certificate can be created.
 pub fn tls_of_figures(
     webhooks: Option<Arc<Served>>,
     names: &[String],
@@ -158,7 +158,7 @@ mod tests {
         assert!(served.tls().unwrap().alpn_protocols.len() == 2);
     }
 
-    /// A client that trusts every server, and remembers its certificate.
+    /// A client's verifier that trusts every server, and keeps the servers' certificates.
     #[derive(Debug, Default)]
     struct Trusting(Mutex<Vec<CertificateDer<'static>>>);
 
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// The certificate and the protocol that a client is shown in a handshake.
+    /// The certificate and the application protocol that a client gets in a TLS handshake.
     async fn shown_by(tls: &Arc<ServerConfig>) -> (CertificateDer<'static>, Option<Vec<u8>>) {
         let trusting = Arc::new(Trusting::default());
         let mut client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -1,38 +1,38 @@
-//! The Secret that holds certificates and keys, read and written without loss of other data in it.
+//! The Secret with certificates and keys, which is read and written without loss of other data in it.
 
 use super::issue::{Pair, is_signed_by_one_of, validity};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-/// Annotation: since when the API server knows the next authority.
+/// Annotation of the Secret: time since which the API server knows the next authority.
 const PUBLISHED: &str = "berth.dev/next-ca-published-at";
-/// Annotation: since when leaves of the present authority are served.
+/// Annotation of the Secret: time since which server certificates of the present authority are served.
 const SWITCHED: &str = "berth.dev/ca-switched-at";
-/// Annotation by which people ask for a new authority; its value does not matter.
+/// Annotation of the Secret by which a user requests a new authority; its value does not matter.
 pub const ROTATE: &str = "berth.dev/rotate-ca";
 
-/// The content of the Secret, in the order in which an authority lives: next, present, previous.
+/// The content of the Secret; an authority is first the next, then the present, then the previous one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// The authority that signs.
+    /// The present authority, which signs.
     pub ca: Option<Pair>,
-    /// The leaf that is served.
+    /// The server certificate that is served.
     pub leaf: Option<Pair>,
-    /// The authority that will sign once the API server knows it.
+    /// The next authority, which will sign once the API server knows it.
     pub next: Option<Pair>,
-    /// The authority whose leaves may still be served by a slow replica.
+    /// The previous authority, whose server certificates a slow replica may still serve.
     pub previous: Option<String>,
-    /// Since when the API server knows the next authority.
+    /// Time since which the API server knows the next authority.
     pub published_at: Option<Timestamp>,
-    /// Since when the present authority signs in place of the previous one.
+    /// Time since which the present authority signs instead of the previous one.
     pub switched_at: Option<Timestamp>,
     /// True if an annotation of the Secret requests a new authority.
     pub asked: bool,
 }
 
 impl Stored {
-    /// Reads a Secret; a missing key, or one that is no text, is `None`.
+    /// Reads a Secret; the value of a key that is missing or holds no text is `None`.
     #[must_use]
     pub fn read(secret: &Secret) -> Self {
         let text = |key: &str| {
@@ -53,7 +53,7 @@ impl Stored {
         }
     }
 
-    /// Puts it into a Secret.
+    /// Writes the certificates, times and annotations into a Secret.
     pub fn write(&self, secret: &mut Secret) {
         secret.type_ = Some(secret.type_.take().unwrap_or_else(|| "Opaque".to_owned()));
         let data = secret.data.get_or_insert_default();
@@ -88,8 +88,8 @@ impl Stored {
         }
     }
 
-    /// The authorities that the API server is to trust, each once and in an order that does not depend on their roles, so that
-    /// a switch changes nothing.
+    /// The authorities that the API server should trust, each once. Their order does not depend on their roles, so that a switch of roles does not
+    /// change the bundle.
     #[must_use]
     pub fn bundle(&self) -> String {
         let pairs = [&self.ca, &self.next].into_iter().flatten().map(|pair| pair.certificate.as_str());
@@ -103,7 +103,7 @@ impl Stored {
         all.concat()
     }
 
-    /// Whether an API server that trusts this bundle accepts what is served.
+    /// Whether an API server that trusts this bundle accepts the served certificate.
     #[must_use]
     pub fn is_trusted_by(&self, bundle: &str) -> bool {
         self.leaf.as_ref().is_some_and(|leaf| is_signed_by_one_of(&leaf.certificate, bundle))
@@ -140,7 +140,7 @@ mod tests {
         let less = Stored { ca: stored.ca.clone(), leaf: stored.leaf.clone(), ..Stored::default() };
         less.write(&mut secret);
         assert_eq!(Stored::read(&secret), less);
-        // A switch of roles does not change which authorities are trusted.
+        // A change of roles does not change the set of trusted authorities.
         let turned = Stored { ca: stored.next.clone(), next: stored.ca.clone(), ..stored.clone() };
         assert_eq!(turned.bundle(), stored.bundle());
     }

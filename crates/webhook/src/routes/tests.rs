@@ -13,7 +13,7 @@ mod pods;
 struct World(Facts);
 
 impl Surroundings for World {
-    /// The unmanaged kind is always the Job.
+    /// Job is the only kind that can be unmanaged in these tests.
     fn has_kind(&self, kind: JobType) -> bool {
         !self.0.unmanaged_kind || kind != JobType::JOB
     }
@@ -111,7 +111,7 @@ fn job_queue_change_requires_suspension_and_deletion_is_never_refused() {
         |suspend: bool| json!({"operation": "UPDATE", "object": job("b", suspend), "oldObject": job("a", suspend)});
     assert_eq!(denied_fields(&ask(path, change(false))), ["metadata.labels[kueue.x-k8s.io/queue-name]"]);
     assert_eq!(ask(path, change(true))["allowed"], json!(true));
-    // A running job is counted by its queue until it has stopped, also while it is being deleted; no other rule holds the deletion up.
+    // A running job holds quota until it has stopped, also while it is being deleted; no other rule delays the deletion.
     for (mut leaving, allowed) in [(change(false), false), (change(true), true)] {
         leaving["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(ask(path, leaving.clone())["allowed"], json!(allowed), "{leaving}");
@@ -165,7 +165,7 @@ fn running_job_set_keeps_its_queue_in_label_or_annotation() {
         assert_eq!(denied_fields(&update(set(json!({}), false), set(metadata.clone(), false), here)), [field]);
         assert_eq!(update(set(metadata.clone(), false), set(metadata.clone(), false), here)["allowed"], json!(true));
     }
-    // From the annotation to the label it stays the same queue.
+    // A move of the queue name from the annotation to the label does not change the queue.
     let moved = update(set(json!({"annotations": queue}), false), set(json!({"labels": queue}), false), here);
     assert_eq!(moved["allowed"], json!(true));
 }
@@ -256,7 +256,7 @@ fn concurrent_admission_policy_is_immutable_and_validated_behind_its_gate() {
         let gates = Gates { concurrent_admission, ..Gates::default() };
         let ask = |request: Value| ask_with(path, request, Facts::default(), gates);
         let update = |old: Value, new: Value| ask(json!({"operation": "UPDATE", "object": new, "oldObject": old}));
-        // The gate makes no difference, as in Kueue.
+        // The policy is immutable whether the feature gate is on or off, as in Kueue.
         for new in [mode("RetainFirstAdmission"), Value::Null] {
             let refused = update(queue(moves(), "None"), queue(new.clone(), "None"));
             assert_eq!(denied_fields(&refused), [field], "{new}");
@@ -385,7 +385,7 @@ fn training_job_without_queue_is_refused_and_children_stay_unchanged() {
     assert_eq!(ask(path, json!({"object": training(json!("q"))}))["allowed"], json!(true));
     let refused = ask(path, json!({"object": training(Value::Null)}));
     assert_eq!(denied_fields(&refused), ["spec.schedulingConfig.queue"]);
-    // Its own child Jobs are admitted with it, in a namespace whose other jobs get a default queue as well.
+    // The Jobs of a TrainingJob are admitted with it, also in a namespace in which other Jobs get a default queue.
     let facts = Facts { managed_namespace: true, default_queue: true, without_queue_name: true, ..Facts::default() };
     let mut child = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
     assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_some());

@@ -56,7 +56,7 @@ impl Authors for Alice {
             "bob" => Leave::Refused(format!("bob cannot in {namespace}")),
             _ => Leave::Unanswered("who?".to_owned()),
         };
-        // The answer takes a while, as that of the API server does.
+        // The answer takes some milliseconds, like an answer of the API server.
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(10)).await;
             leave
@@ -124,7 +124,7 @@ impl Running {
         TlsConnector::from(Arc::clone(&self.trust)).connect(name, tcp).await.unwrap()
     }
 
-    /// Status line and body of the answer to these bytes; the server or we close the connection.
+    /// Status code and body of the answer to the bytes `request`; the server or the client closes the connection.
     async fn exchange(&self, request: &[u8]) -> (u16, String) {
         let mut stream = self.connect().await;
         let _ = stream.write_all(request).await;
@@ -159,7 +159,7 @@ fn review() -> Vec<u8> {
 
 const PATH: &str = "/mutate-batch-v1-job";
 
-/// Asks on a connection that is kept; whether the answer is one.
+/// Sends a review on an open connection; returns true if the answer is complete.
 async fn asks(stream: &mut TlsStream<TcpStream>) -> bool {
     let body = review();
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -179,12 +179,12 @@ async fn asks(stream: &mut TlsStream<TcpStream>) -> bool {
     }
 }
 
-/// Waits for the end of a connection; whether it comes within four seconds, which is less than every limit of hyper's.
+/// Waits for the end of a connection; returns true if it ends within four seconds, which is less than every limit of hyper's.
 async fn ends(stream: &mut TlsStream<TcpStream>) -> bool {
     tokio::time::timeout(Duration::from_secs(4), stream.read_to_end(&mut Vec::new())).await.is_ok()
 }
 
-/// Speaks HTTP/2 as far as answering pings, until the connection ends.
+/// Answers HTTP/2 pings, and nothing else, until the connection ends.
 async fn answers_pings(mut stream: TlsStream<TcpStream>) {
     let _ = stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
     let _ = stream.flush().await;
@@ -224,7 +224,7 @@ async fn server_answers_reviews_and_explains_refusals_of_other_requests() {
     running.end();
 }
 
-/// The answer waits for the verdict about the author, and only on the route that needs one.
+/// On the route of TrainingJobs, the answer depends on the check of the author's rights; no other route makes the check.
 #[tokio::test]
 async fn training_job_author_verdict_decides_the_answer() {
     let running = start();
@@ -272,7 +272,7 @@ async fn connections_with_random_bytes_do_not_block_reviews() {
         let mut tcp = TcpStream::connect(("127.0.0.1", running.port)).await.unwrap();
         let mut bytes: Vec<u8> = (0..random(300)).map(|_| u8::try_from(random(256)).unwrap()).collect();
         if round % 2 == 0 {
-            // A handshake that begins well.
+            // Half of the connections begin with the bytes of a valid TLS handshake.
             bytes.splice(0..0, [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
         }
         let _ = tcp.write_all(&bytes).await;
@@ -299,7 +299,7 @@ async fn review_in_progress_is_answered_before_shutdown() {
     let mut stream = running.connect().await;
     let body = review();
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
-    // Its beginning takes room once it was read, and the taken room shows that it is under way.
+    // Once the beginning of the body is read, it takes room, which shows that the request is under way.
     stream.write_all(&[head.as_bytes(), &body[..1]].concat()).await.unwrap();
     stream.flush().await.unwrap();
     until("it is under way", || running.handler.beginnings.available_permits() < BEGINNINGS).await;
@@ -323,7 +323,7 @@ async fn review_in_progress_is_answered_before_shutdown() {
 
 #[tokio::test]
 async fn connection_without_a_review_is_closed_after_its_deadline() {
-    // Long enough for the handshakes of all three, on a busy machine.
+    // The limit is long enough for the handshakes of all three connections on a busy machine.
     let running = start_within(Limits { first: Duration::from_secs(1), ..LIMITS });
     let silent = async { ends(&mut running.connect().await).await };
     let slow = async {
@@ -346,7 +346,7 @@ async fn connection_with_reviews_is_kept_until_long_idle() {
     let running = start_within(Limits { first: Duration::from_secs(2), ..LIMITS });
     let mut stream = running.connect().await;
     assert!(asks(&mut stream).await);
-    // Longer than a handshake or the first review may take.
+    // The pause is longer than a handshake or a first review may take.
     tokio::time::sleep(Duration::from_millis(5500)).await;
     assert!(asks(&mut stream).await, "it has asked in time");
     running.end();
@@ -384,7 +384,7 @@ async fn full_server_serves_new_connection_and_closes_most_silent_one() {
     running.end();
 }
 
-/// Connections that announce a body of the greatest size, send the beginning of it, and stay.
+/// Opens connections that announce a body of the greatest size, send only the beginning of the body, and stay open.
 async fn half_read(running: &Running, connections: usize, sent: usize) -> Vec<TlsStream<TcpStream>> {
     let mut open = Vec::new();
     for _ in 0..connections {
@@ -397,7 +397,7 @@ async fn half_read(running: &Running, connections: usize, sent: usize) -> Vec<Tl
     open
 }
 
-/// Waits for a state, for ten seconds at most.
+/// Waits until `holds` returns true, for ten seconds at most.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     for _ in 0..1_000 {
         if holds() {
@@ -434,7 +434,7 @@ async fn announced_body_takes_no_room_and_arriving_body_waits() {
     running.end();
 }
 
-/// Twenty of them used to share the room for four, and none became complete, so that every other body waited until its time-out.
+/// If twenty stalled large bodies each kept a part of the room, none could become complete, and every other body would wait until its time-out.
 #[tokio::test]
 async fn stalled_large_bodies_do_not_delay_other_reviews() {
     let running = start();

@@ -1,4 +1,4 @@
-//! The keeper against a small API server in memory.
+//! Tests of the keeper of certificates with a small API server in memory.
 
 use super::*;
 use berth_jobs::Facts;
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Stored objects by path, and the number of conflicts that are still to come.
+/// Stored objects by path, and the number of writes that will still be refused with a conflict.
 #[derive(Default)]
 struct Store {
     objects: BTreeMap<String, Value>,
@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// Serves it; watches hang, so that no change is seen by them.
+/// A client of the API server in memory; watches never answer, so that no change is seen by a watch.
 fn server(store: &Arc<Mutex<Store>>) -> Client {
     let store = Arc::clone(store);
     let service = tower::service_fn(move |request: http::Request<Body>| {

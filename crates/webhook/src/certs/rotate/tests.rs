@@ -9,7 +9,7 @@ fn policy() -> Policy {
     Policy::new(vec!["a.b.svc".to_owned(), "127.0.0.1".to_owned()], SignedDuration::from_secs(60))
 }
 
-/// A step and what it stores.
+/// The next step, and the certificates that are stored after it.
 fn go(stored: &Stored, told: bool, now: Timestamp) -> (Step, Stored) {
     let step = next(stored, told, &policy(), now);
     let new = after(stored, step, &policy(), now).unwrap();
@@ -53,7 +53,7 @@ fn new_authority_is_published_before_signing_and_old_kept_after() {
     let soon = now + SignedDuration::from_secs(59);
     assert_eq!(next(&published, true, &policy(), soon), Step::Rest(now + SignedDuration::from_secs(60)));
     let then = now + SignedDuration::from_secs(60);
-    // Another writer took it out of the configuration again.
+    // If another writer removes the next authority from the configuration, the switch waits.
     assert_eq!(next(&published, false, &policy(), then), Step::Tell);
     let (step, switched) = go(&published, true, then);
     assert_eq!(step, Step::Switch);
@@ -98,7 +98,7 @@ fn second_rotation_request_waits_until_no_replica_serves_old_leaf() {
 fn certificate_authority_is_replaced_after_two_thirds_of_its_life() {
     let stored = settled();
     let now = later(24 * 2434);
-    // Its leaf ran out long ago, as after years in a drawer: that comes first.
+    // The server certificate has expired as well, and is replaced before the authority.
     let (step, stored) = go(&stored, true, now);
     assert_eq!(step, Step::Leaf);
     assert_eq!(next(&stored, true, &policy(), now), Step::Next);
@@ -120,9 +120,9 @@ fn certificate_that_is_missing_expired_foreign_or_unreadable_is_reissued() {
     assert_eq!(step(Stored { next: rubbish(), ..good.clone() }), Step::Next);
     let elsewhere = Policy { names: vec!["c.d.svc".to_owned()], ..policy() };
     assert_eq!(next(&good, true, &elsewhere, start()), Step::Leaf);
-    // A clock that was set back: a certificate from the future is none.
+    // After a clock was set back, a certificate that is valid only from a later time counts as invalid.
     assert_eq!(next(&good, true, &policy(), later(-2)), Step::Begin);
-    // An authority that replaces one which is still valid keeps that one as previous for a while.
+    // An authority that is replaced while it is still valid stays trusted as the previous one for a while.
     let keyless = Stored { ca: good.ca.clone().map(|ca| Pair { key: "y".into(), ..ca }), ..good.clone() };
     let (step, begun) = go(&keyless, true, start());
     assert_eq!(step, Step::Begin);
@@ -132,15 +132,15 @@ fn certificate_that_is_missing_expired_foreign_or_unreadable_is_reissued() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// In any order of events, an API server that trusts the last published bundle accepts the leaf of every replica, the beginning aside;
-    /// and the steps come to rest.
+    /// In any order of events, an API server that trusts the last published bundle accepts the server certificate of every replica, except at the
+    /// very beginning; and the steps come to an end.
     #[test]
     fn served_leaf_is_always_trusted_by_the_published_bundle(
         moves in proptest::collection::vec((0_u8..5, 1_i64..2000), 1..60),
     ) {
         let mut stored = settled();
         let mut believed = stored.bundle();
-        // Replicas: the state that each has loaded, and the time at which it last looked.
+        // State of each replica: the stored certificates that it has loaded, and the time at which it last read them.
         let mut loaded = [stored.clone(), stored.clone()];
         let mut looked = [start(); 2];
         let mut now = start();
@@ -152,7 +152,7 @@ proptest! {
                 3 => now += SignedDuration::from_secs(seconds),
                 _ => {}
             }
-            // A replica looks at least every minute, which is a tenth of the linger.
+            // A replica reads the certificates at least once a minute, which is a tenth of `linger`.
             for (index, (loaded, looked)) in loaded.iter_mut().zip(&mut looked).enumerate() {
                 if now.duration_since(*looked).as_secs() > 40 + 20 * i64::try_from(index).unwrap() {
                     loaded.clone_from(&stored);

@@ -1,4 +1,4 @@
-//! The author of a TrainingJob must be allowed to create the Jobs that Berth makes of it.
+//! Tests that the author of a TrainingJob must be allowed to create the Jobs that Berth creates for the TrainingJob.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn author_without_right_to_create_jobs_is_refused() {
     assert_eq!(status["message"], json!(message));
 }
 
-/// A user whose right is unknown is refused.
+/// The TrainingJob of a user whose right is unknown is refused for now (code 503).
 #[test]
 fn author_whose_right_is_unknown_is_refused() {
     for leave in [Some(Leave::Unanswered("late".to_owned())), None] {
@@ -88,7 +88,7 @@ fn author_is_checked_only_when_a_change_affects_created_jobs() {
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(asks(update(old.clone(), leaving)), None, "nothing holds up who goes: {change}");
     }
-    // A stored object that does not decode any more counts as a change.
+    // A stored object that cannot be decoded any more counts as changed.
     assert!(asks(update(json!("text"), old.clone())).is_some());
     assert_eq!(asks(json!({"operation": "DELETE", "object": null, "oldObject": old})), None);
     let others = route("/validate-batch-v1-job").unwrap();

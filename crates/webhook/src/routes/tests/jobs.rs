@@ -1,4 +1,4 @@
-//! Fields of a job that Berth starts and stops: they stay when another client changes the job.
+//! Tests that fields of a job which only Berth changes keep their values when another client changes the job.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn warning(response: &Value) -> &str {
     warning.as_str().unwrap_or_default()
 }
 
-/// A manifest with `suspend: true` is applied again: the running job goes on, and kubectl prints how it is stopped.
+/// A manifest with `suspend: true` is applied again: the running job goes on, and kubectl prints how to stop the job.
 #[test]
 fn suspension_of_a_running_job_is_reverted_with_a_warning() {
     let (old, mut new) = (running("q"), running("q"));
@@ -34,7 +34,7 @@ fn suspension_of_a_running_job_is_reverted_with_a_warning() {
     for words in ["spec.suspend stays false", "job-n-1a2b3", "{\"spec\":{\"active\":false}}", "-n ns "] {
         assert!(told.contains(words), "{told}");
     }
-    // A write that moves the job to another queue stops it.
+    // A write that moves a running job to another queue may stop the job.
     new["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("r");
     assert_eq!(change(JOB, &old, &new), json!({"uid": "u", "allowed": true}));
     assert_eq!(change("/validate-batch-v1-job", &old, &new)["allowed"], json!(true));
@@ -47,7 +47,8 @@ fn start_of_a_waiting_job_is_reverted_with_a_warning() {
     assert!(warning(&response).contains("waits in queue \"q\""), "{response}");
 }
 
-/// The job controller would create the pods of the raise before Berth sees it.
+/// In an update that raises the parallelism of a running job, the webhook suspends the job, because the job controller would create the added pods
+/// before Berth sees the change.
 #[test]
 fn running_job_with_raised_parallelism_is_suspended_in_same_write() {
     let (old, mut new) = (running("q"), running("q"));
@@ -77,15 +78,15 @@ fn job_set_child_may_be_unsuspended_but_forged_child_waits() {
         job
     };
     assert_eq!(change(JOB, &owned(true, "s"), &owned(false, "s")), json!({"uid": "u", "allowed": true}));
-    // A Job that only names a JobSet as its owner is started and stopped by Berth, and waits.
+    // A Job that names a JobSet as its owner without being its part is started and stopped by Berth, and waits.
     let forged = change(JOB, &owned(true, "0"), &owned(false, "0"));
     assert_eq!(patch(&forged)[0]["value"], json!(true));
-    // A controller that comes with the write does not start it either.
+    // A controller reference that is added in the same write does not allow the start either.
     let joins = change(JOB, &job("q", true), &owned(false, "s"));
     assert_eq!(patch(&joins)[0]["value"], json!(true));
 }
 
-/// A stored job that does not decode any more is not put back.
+/// `spec.suspend` of a stored job that cannot be decoded any more does not keep its value.
 #[test]
 fn stored_job_that_does_not_decode_is_not_changed() {
     let mut broken = running("q");

@@ -21,7 +21,7 @@ fn pod_being_deleted_stays_managed_but_may_lose_its_finalizer() {
     assert_eq!(change(released)["allowed"], json!(true));
 }
 
-/// As Kueue leaves it, the template of a StatefulSet says only that its pods wait.
+/// The template of a StatefulSet says only that its pods wait for admission, as Kueue writes it; the pod's webhook adds queue and priority.
 #[test]
 fn stateful_set_pod_gets_queue_and_priority_of_its_set() {
     let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
@@ -46,7 +46,8 @@ fn stateful_set_pod_gets_queue_and_priority_of_its_set() {
     }
 }
 
-/// A StatefulSet whose template another operator wrote, or an earlier Berth: no write of it makes a new revision.
+/// A StatefulSet whose template another operator or an earlier version of Berth wrote: updates do not change its template, so that no new revision is
+/// created.
 #[test]
 fn stateful_set_template_stays_unchanged_on_update() {
     let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
@@ -99,7 +100,7 @@ fn pod_or_parent_without_queue_gets_the_default_at_creation() {
         }
         assert_eq!(of(&own()).unwrap()["value"], json!("default"), "{path}");
         assert_eq!(of(&of_template(label)).is_some(), path.ends_with("deployment"), "{path}");
-        // A field that came with the default queue is absent without it.
+        // Without the default queue, no field that belongs to it is added.
         assert_eq!(given(object, Facts { default_queue: false, ..facts }), Value::Null, "{path}");
         let change = json!({"operation": "UPDATE", "object": object, "oldObject": object});
         assert_eq!(ask_in(path, change, facts).get("patch"), None, "{path}: it was there before the queue");
@@ -152,7 +153,7 @@ fn undecodable_stored_parent_is_not_defaulted_as_new() {
     }
 }
 
-/// The default queue of a pod is not taken away where the pod would get it again.
+/// A user cannot remove the label of a pod's default queue in a namespace where the pod would get the label again.
 #[test]
 fn default_queue_label_of_a_pod_cannot_be_removed() {
     let facts = Facts { managed_namespace: true, default_queue: true, pods: true, ..Facts::default() };
@@ -168,7 +169,7 @@ fn default_queue_label_of_a_pod_cannot_be_removed() {
     assert_eq!(without["allowed"], json!(true), "it waits, and there is none that it would be given");
 }
 
-/// A pod that names another user's Job as its controller would run without a gate, on that Job's quota or on none.
+/// A pod that names another user's Job as its controller would run without a scheduling gate, on that Job's quota or on none.
 #[test]
 fn pod_with_forged_job_controller_is_refused() {
     let here = Facts { managed_namespace: true, pods: true, ..Facts::default() };
@@ -194,7 +195,7 @@ fn pod_with_forged_job_controller_is_refused() {
         }
         assert_eq!(asked(&forged, "system:serviceaccount:team:job-controller", here)["allowed"], json!(false));
     }
-    // Without a controller it would belong to no job either.
+    // Even without a controller, the pod would belong to no job.
     let plain = pod(false, "batch/v1", "Job", true);
     assert_eq!(asked(&plain, "alice", here)["allowed"], json!(true));
     for forced in [Facts { default_queue: true, ..here }, Facts { without_queue_name: true, ..here }] {
@@ -203,15 +204,15 @@ fn pod_with_forged_job_controller_is_refused() {
     for elsewhere in [Facts { managed_namespace: false, ..here }, Facts { pods: false, ..here }] {
         assert_eq!(asked(&pod(true, "batch/v1", "Job", true), "alice", elsewhere)["allowed"], json!(true));
     }
-    // An owner that controls nothing, or of another kind, makes it no pod of a Job: it waits.
+    // A pod whose owner is no controller or is of another kind is no pod of a Job: it gets a scheduling gate and waits.
     for other in [pod(true, "batch/v1", "Job", false), pod(true, "apps/v1", "ReplicaSet", true)] {
         let response = asked(&other, "alice", here);
         assert!(response["allowed"] == json!(true) && response["patch"].is_string(), "{response}");
     }
 }
 
-/// Only the controllers that make pods of jobs may take the metadata by which these are counted, whatever else changes, and while the pods
-/// are being deleted, too.
+/// Only the controllers that create the pods of jobs may remove the metadata by which these pods are counted, even in a write that changes other
+/// fields, and while the pods are being deleted.
 #[test]
 fn job_pod_keeps_its_accounting_labels_until_it_has_ended() {
     let pod = |labels: Value, phase: &str, leaves: bool| {
