@@ -1,7 +1,7 @@
-//! The shipped binary: the manager, and commands that need no cluster. Otherwise no logic.
+//! The program `berth`: the manager, and commands that need no cluster. The program has no other logic.
 //!
-//! The feature `manager`, which is on by default, is all that brings the manager in. Where to start reading: `berth-manager` for the manager,
-//! `berth-cli` for the other commands.
+//! The manager is only in the program if the feature `manager` is on, which is the default. Where to start reading: the crate `berth-manager` for the
+//! manager, the crate `berth-cli` for the other commands.
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -44,11 +44,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Switches transparent huge pages off, which the allocator asks for: with them a heap of ten megabytes took twenty. It runs first of all,
-/// since a huge page that exists stays.
+/// Switches off transparent huge pages, for which the allocator asks: with them, a heap of ten megabytes took twenty. The function is called before
+/// everything else, because a huge page that exists is kept.
 #[cfg(target_os = "linux")]
 fn keep_to_small_pages() {
-    // A kernel that cannot do without them is no reason to stop.
+    // If the kernel cannot switch off huge pages, the program runs with them.
     let _done = rustix::thread::disable_transparent_huge_pages(true);
 }
 

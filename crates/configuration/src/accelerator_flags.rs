@@ -1,29 +1,29 @@
-//! Flags that `berth manager` and `berth decide` share: the accelerators of TrainingJobs.
+//! Flags for the accelerators of TrainingJobs, which `berth manager` and `berth decide` share.
 
 use berth_api::validation::qualified_name;
 use berth_jobs::training::Cards;
 use clap::Args;
 
-/// The resource and node label of accelerators in TrainingJobs: `replicaResources.gpu` and `gpuType`.
+/// Flags for the resource that `replicaResources.gpu` of a TrainingJob requests, and for the node label that `gpuType` selects.
 #[derive(Debug, Args)]
 pub struct CardFlags {
     /// Resource that counts the accelerators of TrainingJobs, as amd.com/gpu [default: nvidia.com/gpu]
     #[arg(long)]
     training_card_resource: Option<String>,
-    /// Node label with the type of their accelerator, as cloud.google.com/gke-accelerator [default: nvidia.com/gpu.product]
+    /// Node label with the type of accelerator of a node, as cloud.google.com/gke-accelerator [default: nvidia.com/gpu.product]
     #[arg(long)]
     training_card_label: Option<String>,
 }
 
 impl CardFlags {
-    /// The resource and label that the flags give.
+    /// The resource and the node label that the flags set.
     ///
     /// # Errors
-    /// The flag, its value and what is allowed.
+    /// Fails if a flag has an invalid value; the error has the flag, its value and what is allowed.
     pub fn cards(&self) -> Result<Cards, String> {
         let mut cards = Cards::default();
         if let Some(resource) = &self.training_card_resource {
-            // A resource without a vendor is Kubernetes' own, as cpu.
+            // A resource name without a vendor, such as cpu, is Kubernetes' own and not allowed.
             let extended = resource.split_once('/').is_some_and(|(vendor, _)| !vendor.ends_with("kubernetes.io"));
             if let Some(wrong) = qualified_name(resource) {
                 return Err(format!("--training-card-resource is `{resource}`: {wrong}"));

@@ -1,8 +1,8 @@
-//! Addresses for which a flag differs from the file: the chart always gives the flags, and Kueue's file names other ports.
+//! Addresses in flags and in the configuration file: the chart always sets the flags, and Kueue's file has other ports.
 
 use crate::schema::Configuration;
 
-/// Addresses from flags.
+/// Addresses that flags set.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
     /// `--metrics-bind-address`.
@@ -13,7 +13,8 @@ pub struct Addresses {
     pub webhook: Option<String>,
 }
 
-/// One warning per address of the file that a flag overrules; `webhook` is the webhooks' address of the file with defaults filled in.
+/// Warnings about addresses of the configuration file that a flag replaces, one for each address; `webhook` is the webhooks' address of the file
+/// after defaults.
 pub(crate) fn overruled(file: &Configuration, webhook: &str, given: &Addresses) -> Vec<String> {
     let server = &file.webhook;
     let says_webhook =

@@ -1,13 +1,13 @@
-//! Documents of a configuration, read strictly: YAML or JSON with `apiVersion` and `kind`, whose errors name the line.
+//! Strict decoding of YAML or JSON documents with `apiVersion` and `kind`; errors name the line.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
 
-/// A value that remembers its line.
+/// An optional value with its line in the document.
 pub type Marked<T> = Option<Spanned<T>>;
 
-/// Only the header, to learn the version.
+/// The header of a document, by which its version is known before the rest is decoded.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Header {
@@ -17,10 +17,10 @@ pub struct Header {
     pub kind: Option<String>,
 }
 
-/// Reads a file.
+/// Decodes a document.
 ///
 /// # Errors
-/// The fault in one line, with its place.
+/// Fails if the text does not decode as a `T`; the error has one line with the fault and its place.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
         let text = error.without_snippet().to_string();

@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, Deserializer, Error};
 use std::time::Duration;
 
-/// A duration, which may be negative; nanoseconds.
+/// A duration in nanoseconds, which may be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(i64);
 
@@ -18,7 +18,7 @@ impl GoDuration {
         Self(seconds * 1_000_000_000)
     }
 
-    /// Milliseconds, without fractions.
+    /// The duration in whole milliseconds, rounded towards zero.
     pub(crate) const fn millis(self) -> i64 {
         self.0 / 1_000_000
     }
@@ -28,20 +28,20 @@ impl GoDuration {
         given.filter(|given| given.0 != 0)
     }
 
-    /// Below zero.
+    /// Returns true if the duration is below zero.
     pub(crate) const fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// As a length of time; zero when negative.
+    /// The duration as a `Duration`; zero if the duration is negative.
     pub fn length(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
 
-    /// Reads a duration exactly.
+    /// Reads a duration in Go's syntax without rounding.
     ///
     /// # Errors
-    /// Text that Go would refuse, or a length beyond its range of about 292 years.
+    /// Fails if Go would refuse the text, or if the duration is beyond Go's range of about 292 years.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is not a duration such as 30s, 5m or 1h30m");
         let (negative, mut rest) = match text.strip_prefix('-') {

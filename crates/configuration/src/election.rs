@@ -1,4 +1,4 @@
-//! `leaderElection` of the configuration file.
+//! The block `leaderElection` of the configuration file.
 
 use crate::duration::GoDuration;
 use crate::fault::Fault;
@@ -7,24 +7,25 @@ use crate::schema::LeaderElection;
 use berth_api::labels::LEADER_LEASE;
 use std::time::Duration;
 
-/// Leader election on a Lease. The manager hands it to the runtime.
+/// Settings of the leader election on a Lease, which the manager passes to the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Time for which a lease holds without renewal.
+    /// Time for which the Lease is valid without a renewal.
     pub lease_duration: Duration,
-    /// Time without a renewal after which the holder gives up.
+    /// Time without a renewal after which the leader gives up.
     pub renew_deadline: Duration,
-    /// Pause between attempts.
+    /// Pause between two attempts to get or renew the Lease.
     pub retry_period: Duration,
-    /// True if pods are queued: the Lease then says since when.
+    /// True if Berth queues pods: the Lease then has the time since which pods are queued.
     pub counts_pods: bool,
 }
 
-/// One warning per part of the lease's name that a flag overrules: a Kueue that goes on by this file would hold another lease.
+/// Warnings about the name and namespace of the Lease, one for each that a flag replaces: a Kueue that still runs with this configuration file would
+/// hold another Lease.
 pub(crate) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
     let parts = [
         ("resourceName", &block.resource_name, "--leader-elect-resource-name", &given.lease_name),
@@ -40,7 +41,7 @@ pub(crate) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
     parts.into_iter().filter_map(warning).collect()
 }
 
-/// Election as the configuration and the flags have it; `None` when it is off.
+/// The leader election that the configuration file and the flags set; `None` if leader election is off.
 pub(crate) fn election(
     block: &LeaderElection,
     given: &Given,
@@ -57,7 +58,7 @@ pub(crate) fn election(
     if !given.leader_elect.or(block.leader_elect).unwrap_or(true) {
         return Ok(None);
     }
-    // The Lease has it in seconds without a fraction, and a write must end before it.
+    // The Lease stores its duration in whole seconds, and a write of the Lease must end within that time.
     if lease.length() < Duration::from_secs(3) || lease.length().subsec_nanos() > 0 {
         let field = "leaderElection.leaseDuration";
         return Err(Fault::of(field, format!("{field} must be whole seconds, at least 3s")));
@@ -66,7 +67,7 @@ pub(crate) fn election(
         let text = "leaderElection: leaseDuration must be longer than renewDeadline";
         return Err(Fault::of("leaderElection", text));
     }
-    // client-go adds a jitter of 1.2 to its retries and demands the same.
+    // client-go multiplies its retry period by up to 1.2 for jitter, and requires the same.
     if renew.length() <= retry.length().mul_f64(1.2) || retry <= GoDuration::seconds(0) {
         let text = "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s";
         return Err(Fault::of("leaderElection", text));

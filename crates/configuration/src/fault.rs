@@ -1,13 +1,13 @@
-//! Faults of the configuration file: the field that is wrong, by which the line is found, and a sentence about it.
+//! Faults of the configuration file: the wrong field, by which its line is found, and a sentence about the fault.
 
 use crate::document;
 use crate::lines::Node;
 
-/// Something in the file that Berth does not accept.
+/// A fault in the configuration file, which Berth does not accept.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    /// Path of the field, such as `waitForPodsReady.timeout` or `resources.transformations[0].input`; `None` where the text names a line, or the
-    /// fault is in no line of the file.
+    /// Path of the wrong field, such as `waitForPodsReady.timeout` or `resources.transformations[0].input`; `None` if the text already names a line,
+    /// or if no line of the file has the fault.
     field: Option<String>,
     text: String,
 }
@@ -17,7 +17,8 @@ impl Fault {
         Self { field: Some(field.into()), text: text.into() }
     }
 
-    /// The sentence behind the line of its field in the file; a field that is absent is sought in the innermost block around it that is there.
+    /// The sentence about the fault, after the line of its field in the file; for a field that is absent, the line of the innermost block around it
+    /// that the file has.
     pub(crate) fn with_line(self, file: &str) -> String {
         let tree: Option<Node> = self.field.as_ref().and_then(|_| document::parse(file).ok());
         let line = tree.zip(self.field.as_deref()).and_then(|(tree, field)| line_of(&tree, field));
@@ -31,7 +32,8 @@ impl From<String> for Fault {
     }
 }
 
-/// Line of a field, or of the innermost block around it that is there. A key may have dots: the longest one that the path begins with is meant.
+/// The line of a field, or of the innermost block around it that the file has. A key may contain dots: of the keys with which the path begins, the
+/// longest one is used.
 fn line_of(node: &Node, path: &str) -> Option<u64> {
     let (entry, rest) = if let Some((item, rest)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
         (node.0.iter().find(|entry| entry.name == item)?, rest)

@@ -1,5 +1,5 @@
-//! Kueue's configuration file, read strictly: an unknown key is an error with its line, a setting that has no effect yet is
-//! a warning that names it, and everything else becomes settings.
+//! Strict decoding of Kueue's configuration file: an unknown key is an error with its line, a setting that has no effect yet is a warning that names
+//! the setting, and everything else becomes Berth's settings.
 
 use crate::document::{self, Header, Marked};
 use crate::duration::GoDuration;
@@ -16,12 +16,12 @@ use berth_control::write::Kind;
 use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
 use std::collections::BTreeSet;
 
-/// Content of a configuration file, with defaults filled in.
+/// Content of a configuration file, after defaults were filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
     /// Control's settings.
     pub settings: Settings,
-    /// Leader election; `None` is off.
+    /// Leader election; `None` if it is off.
     pub election: Option<Election>,
     /// `metrics.bindAddress`.
     pub metrics_address: String,
@@ -39,7 +39,7 @@ pub struct Loaded {
     pub namespace: String,
     /// `webhook` and `internalCertManagement`.
     pub webhook: Webhook,
-    /// Settings without an effect yet, one sentence each.
+    /// Warnings about settings that have no effect yet, one sentence for each.
     pub warnings: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ const FRAMEWORKS: [&str; 18] = [
 /// Reads a configuration file; an empty text gives the defaults.
 ///
 /// # Errors
-/// One sentence that names the line, the field, the value and what is allowed.
+/// Fails if the configuration file is invalid; the error is one sentence with the line, the field, the value and what is allowed.
 pub fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     checked(text, given).map_err(|fault| fault.with_line(text))
 }
@@ -193,7 +193,7 @@ fn line<T>(marked: &Marked<T>) -> Option<u64> {
     marked.as_ref().map(|value| value.referenced.line())
 }
 
-/// Keys that exist in one version only.
+/// Refuses keys that exist only in the other version of the configuration file.
 fn check_version(version: Version, file: &Configuration) -> Result<(), String> {
     let labels = file.metrics.custom_labels.iter().flat_map(|labels| &labels.value);
     let mappings = file.resources.device_class_mappings.iter().flat_map(|mappings| &mappings.value);
@@ -230,7 +230,7 @@ fn check_version(version: Version, file: &Configuration) -> Result<(), String> {
     }
 }
 
-/// One sentence per block that has no effect yet.
+/// Warnings about blocks that have no effect yet, one sentence for each.
 fn unsupported(file: &Configuration) -> Vec<String> {
     let metrics = &file.metrics;
     let resources = &file.resources;
@@ -254,7 +254,7 @@ fn unsupported(file: &Configuration) -> Vec<String> {
         .collect()
 }
 
-/// The settings that change the engine's decisions.
+/// The settings of the configuration file that change the engine's decisions.
 fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) -> Result<Options, Fault> {
     let block = file.fair_sharing.as_ref();
     let fair = block.filter(|block| block.value.enable.as_ref().is_none_or(|enable| enable.value));
@@ -269,7 +269,7 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
     })
 }
 
-/// `admissionFairSharing`: present is on.
+/// The settings of `admissionFairSharing`: if the block is present, admission fair sharing is on.
 fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing>, Fault> {
     let Some(block) = &file.admission_fair_sharing else { return Ok(None) };
     let half_life = block.value.usage_half_life_time.unwrap_or(GoDuration::seconds(0));
@@ -295,7 +295,7 @@ fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing
     }))
 }
 
-/// The list is one of Kueue's three: both strategies, or the first or the second alone; absent is both.
+/// The preemption strategies of fair sharing: like Kueue, Berth allows both strategies or one of them alone; an absent list means both.
 fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, Fault> {
     let field = "fairSharing.preemptionStrategies";
     let names = block.preemption_strategies.iter().flatten().enumerate();
@@ -314,7 +314,7 @@ fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, Fault> {
     Ok(FairSharing { strategies })
 }
 
-/// The kinds of job that are managed, with warnings; all kinds where the file names none.
+/// The job kinds that Berth manages, with warnings; all kinds if the configuration file lists none.
 fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), String> {
     let Some(named) = &file.integrations.frameworks else { return Ok((Kind::jobs().collect(), Vec::new())) };
     let mut kinds = BTreeSet::new();
@@ -335,7 +335,7 @@ fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), Str
         }
     }
     if kinds.contains(&Kind::Deployment) || kinds.contains(&Kind::StatefulSet) {
-        // They are admitted through their pods.
+        // Deployments and StatefulSets are admitted through their pods, so the kind Pod is managed, too.
         kinds.insert(Kind::Pod);
     }
     Ok((kinds, warnings))
@@ -377,7 +377,7 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
         return Ok(None);
     }
     let timeout = block.timeout.unwrap_or(GoDuration::minutes(if old { 5 } else { 30 }));
-    // In v1beta1 the recovery time-out is opt-in; v1beta2 takes the time-out itself unless 0s switches it off.
+    // In v1beta1, `recoveryTimeout` is off unless it is set; in v1beta2, it defaults to `timeout`, and 0s switches it off.
     let recovery = if old { block.recovery_timeout } else { Some(block.recovery_timeout.unwrap_or(timeout)) };
     for (field, value) in [("timeout", Some(timeout)), ("recoveryTimeout", recovery)] {
         if value.is_some_and(GoDuration::is_negative) {
@@ -417,7 +417,7 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
     }))
 }
 
-/// Paths of probes are served beside each other, and as they are written.
+/// Checks the paths of the probes: each is served exactly as it is written, next to the other.
 fn probe_paths(readiness: &str, liveness: &str) -> Result<(), Fault> {
     for (field, path) in [("readinessEndpointName", readiness), ("livenessEndpointName", liveness)] {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');

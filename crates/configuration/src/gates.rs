@@ -1,4 +1,4 @@
-//! The values of Kueue's feature gates, and which of them Berth acts on.
+//! The values of Kueue's feature gates, and the gates that have an effect in Berth.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ pub(crate) use berth_control::feature_gates::GATES;
 #[cfg(test)]
 pub(crate) use berth_control::feature_gates::Gate;
 
-/// Gates whose other value Berth acts on.
+/// Gates for which a value other than the default has an effect in Berth.
 pub(crate) const ACTED_ON: [&str; 20] = [
     "AdmissionFairSharing",
     "AdmissionGatedBy",
@@ -30,11 +30,11 @@ pub(crate) const ACTED_ON: [&str; 20] = [
     "UnadmittedWorkloadsObservability",
 ];
 
-/// Gates that are on in Berth whatever they are set to, with the page that explains it.
+/// Gates that are always on in Berth, each with the page that says why.
 pub(crate) const ALWAYS_ON: [(&str, &str); 1] =
     [("PrioritizePreemptorWorkloads", "docs/departures/0005-no-eviction-loops.md")];
 
-/// The gate that only reviews follow, and the part of it that has no effect.
+/// The gate that has an effect only in reviews, and a text about its missing effect.
 pub(crate) const IN_REVIEWS: (&str, &str) = (
     "ConcurrentAdmission",
     "a ClusterQueue with a concurrentAdmissionPolicy is held to its rules, and takes nobody in",
@@ -44,23 +44,23 @@ fn is_always_on(name: &str) -> bool {
     ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
 }
 
-/// A gate that is set to a value that it cannot have.
+/// The error for a gate with a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadGate {
     pub(crate) name: String,
-    /// A sentence about it.
+    /// A sentence about the error.
     pub(crate) text: String,
 }
 
-/// The gates' values of this process. A gate that is always on is on by default. Setting it to off has no effect.
+/// The values of the gates in this process. A gate that is always on has the default on, and a value of off has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gates(BTreeMap<&'static str, bool>);
 
 impl Gates {
-    /// Defaults with some values changed.
+    /// The default values of the gates, changed by `set`.
     ///
     /// # Errors
-    /// An unknown gate, a locked one, or one whose dependency is off.
+    /// Fails if a gate is unknown, if its value cannot be changed, or if it is on while a gate that it needs is off.
     pub(crate) fn with(set: &BTreeMap<String, bool>) -> Result<Self, BadGate> {
         let bad = |name: &str, text: String| Err(BadGate { name: name.to_owned(), text });
         let mut values: BTreeMap<&'static str, bool> =
@@ -88,12 +88,12 @@ impl Gates {
         self.0.get(name) == Some(&true)
     }
 
-    /// Value of a gate for the engine; `None` for one that is always on, since that is the engine's own default.
+    /// The value of a gate for the engine; `None` for a gate that is always on, because on is the engine's own default.
     pub(crate) fn of_engine(&self, name: &str) -> Option<bool> {
         (!is_always_on(name)).then(|| self.on(name))
     }
 
-    /// One warning per gate whose value differs from its default without having an effect here yet, and per gate that is always on and was
+    /// Warnings: one for each gate whose value differs from its default but has no effect yet, and one for each gate that is always on but was
     /// switched off.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let without_effect = GATES
@@ -112,10 +112,10 @@ impl Gates {
     }
 }
 
-/// Parses the flag's form, `A=true,B=false`.
+/// Reads the value of the flag `--feature-gates`, such as `A=true,B=false`.
 ///
 /// # Errors
-/// A pair that is not of that form.
+/// Fails if a part of the value does not have the form `NAME=true` or `NAME=false`.
 pub fn parse_flag(text: &str) -> Result<BTreeMap<String, bool>, String> {
     text.split(',')
         .map(str::trim)

@@ -1,16 +1,16 @@
-//! Values that go before those of the configuration file.
+//! Values of flags and of the environment that take precedence over the configuration file.
 
 use crate::addresses::Addresses;
 use crate::webhook::ObjectNames;
 use berth_jobs::training::Cards;
 use std::collections::BTreeMap;
 
-/// Values of flags and of the environment, which go before those of the file.
+/// Values of flags and of the environment that take precedence over the configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// Namespace from the flag.
+    /// Namespace that a flag sets.
     pub namespace: Option<String>,
-    /// Namespace of the service account, or Kueue's default.
+    /// Namespace of the service account, or Kueue's default namespace.
     pub home: String,
     /// `--leader-elect`.
     pub leader_elect: Option<bool>,
@@ -18,7 +18,7 @@ pub struct Given {
     pub lease_namespace: Option<String>,
     /// `--leader-elect-resource-name`.
     pub lease_name: Option<String>,
-    /// Addresses from flags.
+    /// Addresses that flags set.
     pub addresses: Addresses,
     /// `--feature-gates`.
     pub feature_gates: Option<BTreeMap<String, bool>>,

@@ -1,7 +1,8 @@
-//! Kueue's configuration file as Berth's settings, with the flags that go before it: the manager and `berth decide` share them.
+//! Kueue's configuration file as Berth's settings, with the flags that take precedence over the file; the manager and `berth decide` share this
+//! crate.
 //!
-//! The library reads a text, and looks for files of certificates. It knows no cluster, no runtime and no webhook: they convert what they
-//! need otherwise.
+//! The crate reads the text of the file, and checks whether certificate files exist. The crate does not depend on a cluster, the runtime or the
+//! webhook server: the manager converts the settings for them.
 //!
 //! Where to start reading: [`load`], then `schema.rs` for the form of the file.
 

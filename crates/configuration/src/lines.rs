@@ -1,10 +1,10 @@
-//! Lines of the fields and items of a YAML or JSON text.
+//! Lines of fields and list items in a YAML or JSON text.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 use std::fmt;
 
-/// The fields or items of a value.
+/// The fields of an object, or the items of a list.
 #[derive(Debug, Default)]
 pub struct Node(pub Vec<Entry>);
 
@@ -13,9 +13,9 @@ pub struct Node(pub Vec<Entry>);
 pub struct Entry {
     /// Name of the field, or number of the item.
     pub name: String,
-    /// Line of the name, or of the item.
+    /// Line of the field's name, or of the list item.
     pub line: u64,
-    /// The value, with the place where the value itself begins.
+    /// The value of the field or item, with the place where the value begins.
     pub value: Spanned<Node>,
 }
 

@@ -1,17 +1,19 @@
-//! `managedJobsNamespaceSelector`: in which namespaces jobs are managed. In kube-system and in the manager's own they never are.
+//! `managedJobsNamespaceSelector`: the namespaces in which Berth manages jobs. Jobs in kube-system and in the manager's own namespace are never
+//! managed.
 
 use crate::fault::Fault;
 use crate::schema::{Configuration, LabelSelector};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
 
-/// Label by which namespaces are selected by name.
+/// Label that has the name of the namespace.
 const NAME: &str = "kubernetes.io/metadata.name";
-/// The field of the file.
+/// Name of the field in the configuration file.
 const FIELD: &str = "managedJobsNamespaceSelector";
 /// Namespace of the control plane.
 const SYSTEM: &str = "kube-system";
 
-/// The file's selector, less kube-system and the manager's own namespace, in place of which Kueue's file names Kueue's namespace.
+/// The selector of the configuration file, which also excludes kube-system and the manager's own namespace; Kueue's file excludes Kueue's namespace
+/// instead.
 pub(crate) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault> {
     let block = file.managed_jobs_namespace_selector.as_ref();
     let mut selector = block.map(|block| read(block, FIELD)).transpose()?.unwrap_or_default();
@@ -23,7 +25,7 @@ pub(crate) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault
         let text = format!("{FIELD} selects {names} alone; allowed are other namespaces: there jobs are never managed");
         return Err(Fault::of(FIELD, text));
     }
-    // By name and whatever their other labels are, which may change while Berth runs.
+    // The two namespaces are excluded by their names alone, because their other labels may change while Berth runs.
     never.retain(|name| !excludes(&selector, name));
     if never.is_empty() {
         return Ok(selector);
@@ -39,14 +41,14 @@ pub(crate) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault
     Ok(selector)
 }
 
-/// The names that a requirement allows, when none but these are among them.
+/// The namespace names that a requirement allows, if all of them are in `never`; `None` otherwise.
 fn only(requirement: &Requirement, never: &[&str]) -> Option<String> {
     let by_name = requirement.key == NAME && requirement.op == SelectorOp::In;
     let none_else = requirement.values.iter().all(|value| never.contains(&value.as_str()));
     (by_name && none_else).then(|| requirement.values.join(", "))
 }
 
-/// Whether no namespace of that name is selected, by its name alone.
+/// Whether requirements on the name alone exclude the namespace `name`.
 fn excludes(selector: &Selector, name: &str) -> bool {
     selector.0.iter().filter(|requirement| requirement.key == NAME).any(|requirement| {
         let named = requirement.values.iter().any(|value| value == name);
@@ -59,7 +61,7 @@ fn excludes(selector: &Selector, name: &str) -> bool {
     })
 }
 
-/// A label selector of the file in the engine's form.
+/// Converts a label selector of the configuration file for the engine.
 pub(crate) fn read(block: &LabelSelector, field: &str) -> Result<Selector, Fault> {
     let equal = block
         .match_labels
@@ -93,7 +95,7 @@ pub(crate) fn read(block: &LabelSelector, field: &str) -> Result<Selector, Fault
 mod tests {
     use super::*;
 
-    /// The requirements on names that come of a body of the file.
+    /// The requirements on namespace names for the configuration `body` and the manager's namespace `own`.
     fn names(body: &str, own: &str) -> Result<Vec<(SelectorOp, Vec<String>)>, String> {
         let file = serde_saphyr::from_str(body).unwrap();
         let selector = managed(&file, own).map_err(|fault| fault.with_line(body))?;

@@ -1,7 +1,7 @@
-//! Kueue's configuration file as types: both versions in one, every key known, every other key an error with its line.
+//! Types for Kueue's configuration file: both versions in one set of types, with every known key; any other key is an error with its line.
 //!
-//! Blocks that Berth does not act on yet are read nevertheless, so that a typing error in them is found; they stand in
-//! [`Marked`], which remembers the line for the warning.
+//! Blocks that have no effect yet are decoded nevertheless, so that a typing error in them is found; they are [`Marked`] values, whose line the
+//! warning names.
 
 use crate::document::Marked;
 use crate::duration::GoDuration;
@@ -52,7 +52,7 @@ macro_rules! blocks {
     };
 }
 
-/// Blocks of which only the form is checked.
+/// Defines blocks of which only the form is checked.
 macro_rules! unread {
     ($($name:ident { $($field:ident : $type:ty),* $(,)? })*) => {
         $(

@@ -1,4 +1,4 @@
-//! `resources.transformations`: resources that are counted as others.
+//! `resources.transformations`: rules by which requests for one resource count as requests for other resources.
 
 use crate::document::Marked;
 use crate::fault::Fault;
@@ -7,7 +7,7 @@ use berth_jobs::Transformation;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Reads the rules; each input has one at most.
+/// Reads the rules; each input resource may have only one rule.
 pub(crate) fn read(rules: &Marked<Vec<Written>>) -> Result<Vec<Transformation>, Fault> {
     let mut inputs = BTreeSet::new();
     let mut read = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn read(rules: &Marked<Vec<Written>>) -> Result<Vec<Transformation>, 
     Ok(read)
 }
 
-/// One sentence per output that is excluded, which counts nothing then.
+/// Warnings about outputs that `excludeResourcePrefixes` excludes, one for each: an excluded output counts no quota.
 pub(crate) fn excluded(rules: &[Transformation], prefixes: &[String]) -> Vec<String> {
     let excludes = |output: &&String| prefixes.iter().any(|prefix| output.starts_with(prefix.as_str()));
     let of_rule = |rule: &Transformation| -> Vec<String> {

@@ -1,22 +1,22 @@
-//! The file's blocks about the admission server: `webhook` and `internalCertManagement`.
+//! The blocks `webhook` and `internalCertManagement` of the configuration file, which are about the webhook server.
 
 use crate::fault::Fault;
 use crate::gates::Gates;
 use crate::schema::{Configuration, InternalCertManagement};
 use std::path::Path;
 
-/// Names of the objects through which the API server reaches Berth, and of those that Berth may write, as the chart sets them.
+/// Names, as the chart sets them, of the objects through which the API server reaches Berth, and of the objects that Berth may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ObjectNames {
-    /// Names of Berth's own, beside a Kueue.
+    /// Berth's own names, for a Berth next to Kueue.
     #[default]
     Berth,
-    /// Kueue's, in its place.
+    /// Kueue's names, for a Berth in the place of Kueue.
     Kueue,
 }
 
 impl ObjectNames {
-    /// The Service by which the API server reaches the webhooks.
+    /// Name of the Service by which the API server reaches the webhooks.
     pub const fn service(self) -> &'static str {
         match self {
             Self::Berth => "berth-webhook-service",
@@ -24,7 +24,7 @@ impl ObjectNames {
         }
     }
 
-    /// The chart's Service of the figures.
+    /// Name of the chart's Service for metrics.
     pub const fn metrics_service(self) -> &'static str {
         match self {
             Self::Berth => "berth-controller-manager-metrics",
@@ -32,7 +32,7 @@ impl ObjectNames {
         }
     }
 
-    /// The Secret of the certificates, the only one that the chart lets Berth write.
+    /// Name of the Secret with the certificates, the only Secret that the chart allows Berth to write.
     pub const fn secret(self) -> &'static str {
         match self {
             Self::Berth => "berth-webhook-server-cert",
@@ -40,7 +40,7 @@ impl ObjectNames {
         }
     }
 
-    /// The configurations of mutating and of validating webhooks.
+    /// Names of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration.
     pub const fn configurations(self) -> [&'static str; 2] {
         match self {
             Self::Berth => ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"],
@@ -49,22 +49,23 @@ impl ObjectNames {
     }
 }
 
-/// Settings of the admission server.
+/// Settings of the webhook server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
-    /// `webhook.host` and `webhook.port`.
+    /// Address from `webhook.host` and `webhook.port`.
     pub address: String,
-    /// `webhook.certDir`, when `internalCertManagement.enable` is off.
+    /// Folder `webhook.certDir` with the certificates, if `internalCertManagement.enable` is false.
     pub folder: Option<String>,
-    /// Gate `ConcurrentAdmission`: a ClusterQueue's policy of it has to follow Kueue's rules.
+    /// Value of the gate `ConcurrentAdmission`: if it is true, a ClusterQueue with a concurrentAdmissionPolicy must follow Kueue's rules about the
+    /// policy.
     pub concurrent_admission: bool,
 }
 
 impl Webhook {
-    /// The settings that the file gives.
+    /// The settings in the configuration file.
     pub(crate) fn of(file: &Configuration, gates: &Gates) -> Result<Self, Fault> {
         let server = &file.webhook;
-        // As in the controller runtime, no port is the usual one.
+        // As in Kueue's controller runtime, an absent port means the default port.
         let port = server.port.filter(|port| *port != 0).unwrap_or(9443);
         if !(1..=65535).contains(&port) {
             return Err(Fault::of("webhook.port", format!("webhook.port is {port}; allowed is 1 to 65535")));
@@ -77,8 +78,8 @@ impl Webhook {
         Ok(Self { address, folder, concurrent_admission: gates.on("ConcurrentAdmission") })
     }
 
-    /// Message about certificates that an administrator should have put into the folder; `None` when they are there, or Berth makes its
-    /// own.
+    /// Message about certificate files that an administrator must still put into the folder; `None` if the files exist, or if Berth creates its own
+    /// certificates.
     pub fn missing(&self) -> Option<String> {
         let folder = self.folder.as_deref()?;
         let absent = ["tls.crt", "tls.key"].into_iter().filter(|name| !Path::new(folder).join(name).is_file());
@@ -94,7 +95,7 @@ impl Webhook {
     }
 }
 
-/// One sentence for each name that is not the chart's: Berth has no rights to another Service or Secret.
+/// Warnings about names in the configuration file that differ from the chart's, one for each: Berth has no rights to another Service or Secret.
 pub(crate) fn unused_names(block: &InternalCertManagement, names: ObjectNames) -> Vec<String> {
     let kept = if is_external(block) {
         "certificates are read from webhook.certDir".to_owned()

@@ -5,7 +5,7 @@ use berth_configuration::{CardFlags, ObjectNames};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Flags of the manager, which go before its configuration file.
+/// Flags of the manager, which take precedence over its configuration file.
 #[derive(Debug, Args)]
 pub struct ManagerFlags {
     /// Path of a kubeconfig; without it the usual places and then the service account
@@ -54,7 +54,7 @@ pub struct ManagerFlags {
     /// Log level: debug, info, warn, error, or a number (higher says more)
     #[arg(long, default_value = "info")]
     pub(crate) zap_log_level: String,
-    /// Key of a taint by which a node is announced to be taken back, beside those of GKE, AKS and AWS; once for each
+    /// Key of a taint that announces that the cloud takes a node back, besides those of GKE, AKS and AWS; one flag for each key
     #[arg(long)]
     reclaim_taint: Vec<String>,
     #[command(flatten)]
@@ -64,10 +64,10 @@ pub struct ManagerFlags {
 }
 
 impl ManagerFlags {
-    /// Keys of the taints that announce the end of a node, beside those that are known.
+    /// Keys of the taints, besides the built-in ones, that announce that the cloud takes a node back.
     ///
     /// # Errors
-    /// The flag, its value and what is wrong.
+    /// Fails if a key is invalid; the error has the flag, its value and the fault.
     pub(crate) fn reclaim_taints(&self) -> Result<Vec<String>, String> {
         let read = |key: &String| match qualified_name(key) {
             Some(wrong) => Err(format!("--reclaim-taint is `{key}`: {wrong}")),
@@ -77,7 +77,7 @@ impl ManagerFlags {
     }
 }
 
-/// Flags of Kueue's logger without effect in Berth. They are accepted, so that users can copy Kueue's arguments unchanged.
+/// Flags of Kueue's logger that have no effect in Berth. Berth accepts them, so that users can copy Kueue's arguments unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct ZapFlags {
     /// Kueue's: no effect
@@ -95,7 +95,7 @@ pub(crate) struct ZapFlags {
 }
 
 impl ZapFlags {
-    /// One sentence for each flag that asks for another behaviour than Berth's.
+    /// Warnings about flags that request another behaviour than Berth's, one sentence for each.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let devel = self.zap_devel.filter(|on| *on).map(|on| on.to_string());
         let encoder = self.zap_encoder.clone().filter(|name| name != "json");

@@ -1,6 +1,6 @@
-//! Wiring of the manager: configuration, logging, signals, and the parts that run. Otherwise no logic.
+//! Wiring of the manager: configuration, logging, signals, and the parts that run. The crate has no other logic.
 //!
-//! The manager never decides anything about a job. Decisions are in `berth-control`, input and output in `berth-runtime`.
+//! The manager never decides anything about a job. Decisions are in `berth-control`, and input and output are in `berth-runtime`.
 //!
 //! Where to start reading: [`run`].
 
@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use webhooks::Webhooks;
 
-/// How long calls that block may take to end once everything else has.
+/// Longest time for blocking calls to end after everything else has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// File with the namespace of the service account.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -33,9 +33,9 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// Runs the manager until a signal ends it.
 ///
 /// # Errors
-/// One message for the user: a flag or the configuration file is at fault, or an address or the API server cannot be used.
+/// Fails if a flag or the configuration file is invalid, or if an address or the API server cannot be used; the error is one message for the user.
 pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
-    // Two providers may be linked one day; rustls must not have to guess.
+    // The default provider is set explicitly: if two crypto providers were linked, rustls could not choose one.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         eprintln!("a crypto provider was installed before the manager");
     }
@@ -49,7 +49,7 @@ pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     }
     let options = options(flags, &loaded);
     tracing::info!(version = options.version, namespace = loaded.namespace, "starting");
-    // One thread for I/O beside control's own: with more of them, handing work over costs more than they save.
+    // One thread does all I/O, besides control's own thread: with more threads, the transfer of work between them costs more than they save.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = berth_runtime::pace::moderate(&mut builder).enable_all().build().context("starting the runtime")?;
     completed(runtime, async {
@@ -91,7 +91,7 @@ pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     })
 }
 
-/// Notified at each SIGUSR2. Kueue's manager dumps its state into its log on that signal, too.
+/// Notified at each SIGUSR2. Kueue's manager also dumps its state into its log on that signal.
 fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     let mut signals = signal(SignalKind::user_defined2()).context("listening for SIGUSR2")?;
     let dump = Arc::new(Notify::new());
@@ -104,7 +104,7 @@ fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     Ok(dump)
 }
 
-/// Runs to the end, and does not wait for blocking calls: one on a folder that hangs would keep the process for ever.
+/// Runs `work` to its end, and then waits only shortly for blocking calls: a call on a folder that hangs would keep the process alive for ever.
 fn completed<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(PATIENCE);
@@ -161,7 +161,7 @@ fn options(flags: &ManagerFlags, loaded: &Loaded) -> Options {
     }
 }
 
-/// The election in the runtime's form.
+/// Converts the settings of the leader election for the runtime.
 fn election(of: berth_configuration::Election) -> Election {
     let berth_configuration::Election { namespace, name, lease_duration, renew_deadline, retry_period, counts_pods } =
         of;

@@ -1,11 +1,11 @@
-//! Logs: one JSON object a line on standard error, with the libraries below us kept to warnings.
+//! Logs: one JSON object per line on standard error. At the levels info and debug, libraries outside of Berth log only warnings and errors.
 
 use tracing_subscriber::EnvFilter;
 
-/// The filter of a level by name or, as zap counts, by number.
+/// The log filter for a level, which is a name, or a number as zap counts levels.
 ///
 /// # Errors
-/// A level that is neither.
+/// Fails if the level is neither a known name nor a number.
 fn filter(level: &str) -> Result<String, String> {
     let ours = match level.to_ascii_lowercase().as_str() {
         "error" | "dpanic" | "panic" | "fatal" => "error",
@@ -31,7 +31,7 @@ fn filter(level: &str) -> Result<String, String> {
 /// Starts logging.
 ///
 /// # Errors
-/// An unknown level, or a second call.
+/// Fails if the level is unknown, or if logging was started before.
 pub(crate) fn start(level: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter(level).map_err(anyhow::Error::msg)?)?;
     tracing_subscriber::fmt()

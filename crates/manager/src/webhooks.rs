@@ -1,4 +1,4 @@
-//! Wiring of the admission server: its address, its certificates, its facts about the cluster, and its figures.
+//! Wiring of the webhook server: its address, its certificates, its facts about the cluster, and its metrics.
 
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
@@ -47,7 +47,7 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    /// Starts them; `None` when they are switched off. Must be called within a runtime, which keeps the certificates.
+    /// Starts the webhook server; `None` if it is switched off. The call must be within a tokio runtime, in which the keeper of certificates runs.
     pub(crate) fn start(
         flags: &ManagerFlags,
         loaded: &Loaded,
@@ -107,7 +107,7 @@ impl Webhooks {
         Ok(Some(Self { known, changed, served, stop, thread: Arc::new(thread), keeper, delay }))
     }
 
-    /// Observer hook that takes note of the watches' observations.
+    /// Observer hook that updates the server's facts by the watches' observations.
     pub(crate) fn tap(&self) -> Tap {
         let (known, changed) = (Arc::clone(&self.known), Arc::clone(&self.changed));
         Arc::new(move |observation| {
@@ -119,8 +119,8 @@ impl Webhooks {
         })
     }
 
-    /// Reason why reviews cannot arrive, or cannot be answered well: a pod of a namespace whose labels are not known would pass without its
-    /// gate. Only Namespaces are waited for: they need no conversion, which a replica serves only once it is ready.
+    /// Reason why reviews cannot arrive, or cannot be answered well: until Namespaces are listed, a pod in a namespace with unknown labels would pass
+    /// without its scheduling gate. Only Namespaces are required, because they need no conversion, which a replica serves only once it is ready.
     pub(crate) fn missing(&self) -> Missing {
         let (served, thread, known) = (Arc::clone(&self.served), Arc::clone(&self.thread), Arc::clone(&self.known));
         Arc::new(move || {
@@ -132,22 +132,22 @@ impl Webhooks {
         })
     }
 
-    /// Serves on until the delay since `asked` is over, answers the requests under way and ends. This process stopped being ready when it
-    /// was `asked` to end, but nodes send new connections here until they have heard of it.
+    /// Serves until the delay since `asked` is over, then answers the requests under way and ends. The process was not ready any more from the time
+    /// `asked`, but nodes send new connections to it until they know that.
     pub(crate) async fn stop(self, asked: Option<Instant>) {
-        // The watches have ended: the facts here grow old, and the configurations are written no more.
+        // The watches have ended, so the facts become outdated, and the keeper must not write the configurations any more.
         self.keeper.abort();
         let rest = asked.map_or(Duration::ZERO, |asked| self.delay.saturating_sub(asked.elapsed()));
         tokio::time::sleep(rest).await;
         self.stop.send_replace(true);
-        // The thread ends by itself within its grace.
+        // The server's thread ends by itself, after at most its own grace time.
         while !self.thread.is_finished() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
 
-/// The feature gates of reviews.
+/// The values of the feature gates for reviews.
 fn gates(loaded: &Loaded) -> Gates {
     Gates {
         partial_admission: loaded.settings.engine.partial_admission,
@@ -156,7 +156,7 @@ fn gates(loaded: &Loaded) -> Gates {
     }
 }
 
-/// Ends when the server ends, which is a fault before it was asked to.
+/// Returns when the server has ended, which is a fault unless `stop` was called before.
 pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
     let Some(webhooks) = webhooks else { return std::future::pending().await };
     while !webhooks.thread.is_finished() {
@@ -164,7 +164,7 @@ pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
     }
 }
 
-/// Names under which clients reach us: one Service for the API server, another for Prometheus, and our own machine.
+/// Names under which clients reach this process: the Service for the API server, the Service for Prometheus, and the local host.
 fn names(objects: ObjectNames, namespace: &str) -> Vec<String> {
     let services = [objects.service(), objects.metrics_service()];
     let of = |service: &str| ["svc", "svc.cluster.local"].map(|suffix| format!("{service}.{namespace}.{suffix}"));
@@ -173,7 +173,7 @@ fn names(objects: ObjectNames, namespace: &str) -> Vec<String> {
     names
 }
 
-/// Our side of TLS for figures: the certificate of the webhooks where there are any.
+/// The TLS configuration for metrics, with the webhooks' certificate if there are webhooks.
 pub(crate) fn tls_of_figures(
     webhooks: Option<&Webhooks>,
     objects: ObjectNames,
@@ -183,7 +183,7 @@ pub(crate) fn tls_of_figures(
     served::tls_of_figures(served, &names(objects, &loaded.namespace), Timestamp::now()).context("metrics")
 }
 
-/// Control's facts about the cluster.
+/// Facts about the cluster from control, behind a lock.
 struct Known(RwLock<surroundings::Surroundings>);
 
 impl Surroundings for Known {
@@ -212,7 +212,7 @@ impl Surroundings for Known {
     }
 }
 
-/// Asks the API server about authors, on the thread of all other requests.
+/// Asks the API server about the rights of authors, on the thread of all other requests.
 struct Asked {
     access: Access,
     here: Handle,
@@ -238,7 +238,7 @@ impl Authors for Asked {
     }
 }
 
-/// The runtime's registry.
+/// The runtime's registry of metrics.
 struct Figures(Arc<Metrics>);
 
 impl Meter for Figures {
@@ -251,7 +251,7 @@ impl Meter for Figures {
     }
 
     fn expires(&self, at: i64) {
-        // Seconds since 1970 are far below what a float holds exactly.
+        // A float holds these seconds since 1970 exactly.
         self.0.hold("berth_webhook_certificate_expiry_timestamp_seconds", at as f64);
     }
 }
@@ -315,7 +315,7 @@ mod tests {
         let seen = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
         tap(&Observation::Namespace(Change::Apply(seen)));
         assert!(missing().is_some(), "there may be more of them");
-        // No LocalQueue was listed: they may need the conversion that this replica is to serve.
+        // LocalQueues are not listed yet, and need not be: their list may need the conversion that this replica will serve.
         tap(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
         assert_eq!(missing(), None);
         webhooks.stop(None).await;

@@ -1,12 +1,12 @@
-//! Every feature gate in a configuration file. The value of a gate that Berth acts on reaches the settings and changes nothing else. A gate
-//! that is always on causes a warning that it cannot be off, any other gate a warning that it has no effect. A value that a gate cannot
-//! have is refused by name.
+//! Tests of every feature gate in a configuration file. The value of a gate that Berth supports reaches the settings, and nothing else changes. A
+//! gate that is always on causes a warning that it cannot be switched off; any other gate causes a warning that it has no effect. A value that a gate
+//! cannot have is refused, and the error names the gate.
 
 use super::*;
 use crate::gates::{ACTED_ON, ALWAYS_ON, GATES, Gate, IN_REVIEWS};
 use std::collections::BTreeMap;
 
-/// Blocks without which some gates have no effect.
+/// Blocks of a configuration file without which some gates have no effect.
 const FILE: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 admissionFairSharing:
@@ -16,7 +16,7 @@ resources: {quotaCheckStrategy: IgnoreUndeclared}
 
 type Read = fn(&Settings) -> bool;
 
-/// The setting in which each gate is found.
+/// The setting that shows the value of each gate.
 const READ: [(&str, Read); 20] = [
     ("AdmissionFairSharing", |settings| settings.engine.admission_fair_sharing.is_some()),
     ("AdmissionGatedBy", |settings| settings.admission_gates),
@@ -44,13 +44,13 @@ fn given() -> Given {
     Given { home: "berth-system".into(), ..Given::default() }
 }
 
-/// A file that names these gates.
+/// Loads a configuration file that sets these gates.
 fn file(gates: &BTreeMap<&'static str, bool>) -> Result<Loaded, String> {
     let named: Vec<String> = gates.iter().map(|(name, on)| format!("{name}: {on}")).collect();
     load(&format!("{FILE}featureGates: {{{}}}\n", named.join(", ")), &given())
 }
 
-/// Settings in which a gate has its other value, and in which the gates that need it are off.
+/// Values of gates in which `gate` differs from its default, and the gates that need it are off.
 fn flipped(gate: &Gate) -> BTreeMap<&'static str, bool> {
     let mut set = BTreeMap::from([(gate.name, !gate.on)]);
     loop {

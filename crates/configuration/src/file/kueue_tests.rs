@@ -1,11 +1,12 @@
-//! The configuration that comes with Kueue 0.19: Berth starts with it, and warns only of settings that have no effect.
+//! Tests of the configuration files that Kueue 0.19 ships: Berth starts with them, and warns only about settings that have no effect.
 
 use super::*;
 use crate::Addresses;
 use berth_engine::model::SelectorOp;
 use std::collections::BTreeMap;
 
-/// The ConfigMap of Kueue's chart with default values: sorted, and with the names of a release called kueue.
+/// The configuration file in the ConfigMap of Kueue's chart with default values: its keys are sorted, and its names are those of a release called
+/// kueue.
 const CHART: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 clientConnection:
   burst: 500
@@ -48,7 +49,7 @@ webhook:
   port: 9443
 ";
 
-/// The ConfigMap of Kueue's plain manifests.
+/// The configuration file in the ConfigMap of Kueue's plain manifests.
 const MANIFESTS: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 health: {healthProbeBindAddress: ':8081'}
@@ -65,7 +66,7 @@ integrations:
     \"deployment\", \"statefulset\", \"leaderworkerset.x-k8s.io/leaderworkerset\"]
 ";
 
-/// The examples of both in comments, switched on.
+/// The examples in comments of both configuration files, switched on.
 const EXAMPLES: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {enableClusterQueueResources: true}
@@ -103,7 +104,7 @@ objectRetentionPolicies:
   workloads: {afterFinished: null, afterDeactivatedByKueue: null}
 ";
 
-/// Kinds of job in both files.
+/// Frameworks that both configuration files list.
 const LISTED: [&str; 12] = [
     "batch/job",
     "kubeflow.org/mpijob",
@@ -119,7 +120,7 @@ const LISTED: [&str; 12] = [
     "leaderworkerset.x-k8s.io/leaderworkerset",
 ];
 
-/// Reads a file as Berth does in the pods of its chart.
+/// Loads a configuration file with the flags that Berth's chart sets.
 fn started(text: &str) -> Loaded {
     let given = Given {
         namespace: Some("berth-system".to_owned()),
@@ -136,7 +137,7 @@ fn started(text: &str) -> Loaded {
     load(text, &given).unwrap()
 }
 
-/// There is one warning about each of these, and no other.
+/// Checks that there is exactly one warning about each of these settings, and no other warning.
 fn assert_warns(loaded: &Loaded, about: &[&str]) {
     for name in about {
         let quoted = format!("`{name}`");
@@ -154,13 +155,13 @@ fn configuration_shipped_with_kueue_equals_berth_defaults() {
     let names = ["kueue-webhook-service", "kueue-webhook-server-cert"];
     for (text, unused) in [(CHART, &names[..]), (MANIFESTS, &names[..0])] {
         let loaded = started(text);
-        // The chart's port of the metrics is another one.
+        // The chart of Berth sets another port for metrics, which causes a warning.
         assert_warns(&loaded, &[&left_alone[..], unused, &["controller", ":8443"]].concat());
         assert_eq!(loaded.settings.job_kinds, kinds);
-        // Each of the other fields has the value that is the default here, too.
+        // Each of the other fields has Berth's default value.
         let mut plain = started("");
         plain.settings.job_kinds = loaded.settings.job_kinds.clone();
-        // Pods are counted since they are queued.
+        // Pods are among the managed kinds, so the Lease has the time since which they are queued.
         plain.election.as_mut().expect("on by default").counts_pods = true;
         plain.warnings = loaded.warnings.clone();
         assert_eq!(loaded, plain);
@@ -187,7 +188,7 @@ fn kueue_configuration_field_that_changes_is_never_ignored() {
         let warnings = started(&CHART.replace(field, other)).warnings;
         assert!(warnings.iter().any(|warning| warning.contains(flag)), "{other}: {warnings:?}");
     }
-    // The chart's flag gives the name of the lease.
+    // Without the chart's flag, the configuration file sets the name of the Lease.
     let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
     let election = load(&CHART.replace("c1f6bfd2", "other"), &given).unwrap().election.unwrap();
     assert_eq!(election.name, "other.kueue.x-k8s.io");
@@ -199,7 +200,7 @@ fn kueue_configuration_for_cert_manager_reads_kueues_certificate_folder() {
     let end = CHART.find("kind: Configuration").unwrap();
     let loaded = started(&format!("{}  enable: false\n{}", &CHART[..begin], &CHART[end..]));
     assert_eq!(loaded.webhook.folder.as_deref(), Some("/tmp/k8s-webhook-server/serving-certs"));
-    // A setting that a flag overrules causes a warning under its own name.
+    // A warning about a setting that a flag replaces begins with the name of the setting.
     let about = |warning: &String| warning.contains("webhook") && !warning.starts_with("metrics.bindAddress");
     assert!(!loaded.warnings.iter().any(about), "{:?}", loaded.warnings);
 }
@@ -243,8 +244,8 @@ fn kueue_example_configuration_is_loaded_with_all_its_settings() {
     assert_eq!((settings.retain_finished_ms, settings.retain_deactivated_ms), (None, None));
 }
 
-/// The output of Go for a Configuration in which nobody has set anything, as Kueue's own end-to-end suite and operators write it:
-/// metav1.Duration and strings of these blocks are written out as zero.
+/// The configuration file that a Go program writes for a Configuration without any settings, as Kueue's own end-to-end suite and operators write it:
+/// durations and strings of these blocks have the value zero.
 const ZEROS: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection: {leaderElect: true, leaseDuration: 0s, renewDeadline: 0s, retryPeriod: 0s, resourceLock: \"\", resourceName: \"\",

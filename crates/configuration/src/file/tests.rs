@@ -1,4 +1,4 @@
-//! Good files, bad files with their lines, defaults of both versions.
+//! Tests of valid configuration files, of invalid ones with their lines, and of the defaults of both versions.
 
 use super::*;
 use crate::webhook::ObjectNames;
@@ -18,7 +18,7 @@ fn read(text: &str) -> Result<Loaded, String> {
     load(text, &given())
 }
 
-/// Loads a body of v1beta2 whose first line is line 3.
+/// Loads a v1beta2 file with the body `text`, whose first line is line 3 of the file.
 fn body(text: &str) -> Result<Loaded, String> {
     read(&format!("{V2}{text}"))
 }
