@@ -1,15 +1,16 @@
-//! CEL rules of the CRDs for limits that Kueue checks only in its webhook. As part of the CRDs, the rules hold also while no webhook answers.
+//! CEL rules of the CRDs for limits that Kueue checks only in its webhook. As a part of the CRDs, these CEL rules hold also while no webhook answers.
 //!
-//! The API server estimates the cost of each rule at the limits of the schema, and refuses a CRD above a cost of 10,000,000. At these limits an
-//! object has 65,536 quotas, and a text without `maxLength` has three million characters. Rules therefore do not read texts, and only compare texts
-//! in lists, where the number of entries alone counts. `docs/departures/0027-rules-in-the-crd.md` lists the rules that stay with the webhook.
+//! The API server estimates the cost of each rule at the limits of the schema, and refuses a CRD above a cost of 10,000,000. At the limits of the
+//! schema, an object has 65,536 quotas, and a text without `maxLength` has three million characters. The rules of this module therefore do not read
+//! texts, and only compare texts in lists, where the number of entries alone counts. `docs/departures/0027-rules-in-the-crd.md` lists the rules that
+//! only the webhook checks.
 
 use serde_json::{Value, json};
 
 use crate::rules::telling;
 
-/// The rule that quotas and limits are not negative. A text that begins with `-0` or `-.` passes, because it may be zero and a rule would have to
-/// read the text to know.
+/// The rule that quotas and limits are not negative. A quota whose text begins with `-0` or `-.` is accepted, because it may be zero, and a rule
+/// would have to read the text to know.
 pub(crate) fn not_negative() -> Value {
     telling(&[[
         "type(self) in [int] ? self >= 0 : !self.startsWith('-') || self.startsWith('-0') || self.startsWith('-.')",
@@ -19,7 +20,7 @@ pub(crate) fn not_negative() -> Value {
     ]])
 }
 
-/// The rule that a weight is not negative. An object has only one weight, so a rule may read its text without too much cost.
+/// The rule that a weight is not negative. An object has only one weight, so a CEL rule may read the text of the weight without too much cost.
 pub(crate) fn weight() -> Value {
     telling(&[
         [
@@ -39,8 +40,8 @@ pub(crate) fn weight() -> Value {
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Rules of the resource groups of a ClusterQueue. Cohorts do not have these rules: the API server would stop comparing the names of a Cohort with a
-/// thousand names, and refuse the Cohort.
+/// Rules of the resource groups of a ClusterQueue. Cohorts do not have these rules about their resource groups: the API server would stop comparing
+/// the names of a Cohort with a thousand names, and refuse the Cohort.
 pub(crate) fn groups_of_queue() -> Value {
     telling(&[
         [
@@ -84,8 +85,8 @@ pub(crate) fn groups_of_queue() -> Value {
     ])
 }
 
-/// Rules of a resource group: each flavor has the covered resources, in the order of `coveredResources`. Kueue's CRD compares only their numbers;
-/// Kueue's webhook compares the names.
+/// Rules of a resource group: each flavor has the covered resources, in the order of `coveredResources`. Kueue's CRD compares only the numbers of
+/// resources; Kueue's webhook compares the names.
 pub(crate) fn resource_group() -> Value {
     telling(&[
         [
@@ -186,13 +187,13 @@ pub(crate) fn slices() -> Value {
     ])
 }
 
-/// The rule that the optional immutable field `clusterQueue` cannot be removed. The API server does not evaluate a rule on the field itself when the
-/// field is removed, so the field could be added again with another value.
+/// The rule that the optional immutable field `clusterQueue` cannot be removed. The API server does not evaluate a CEL rule on a field when the field
+/// is removed, so the field could be added again with another value.
 pub(crate) fn cluster_queue_stays() -> Value {
     telling(&[["!has(oldSelf.clusterQueue) || has(self.clusterQueue)", ".clusterQueue", NOT_REMOVED, ""]])
 }
 
-/// The rule that the spec with the immutable field `field` cannot be removed; `None` for an empty name. The API server does not evaluate a rule
+/// The rule that the spec with the immutable field `field` cannot be removed; `None` for an empty name. The API server does not evaluate a CEL rule
 /// within the spec when the spec is removed.
 #[must_use]
 pub fn stays(field: &str) -> Option<Value> {

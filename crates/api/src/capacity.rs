@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Keys of node labels by which pods select a kind of capacity, on the clouds and with Karpenter. Under a policy with `selectors: Override`, Berth
-/// removes these node selectors from a job, and the tolerations with the same keys.
+/// removes node selectors with these keys from a job, and tolerations with the same keys.
 pub const CAPACITY_SELECTORS: [&str; 12] = [
     "berth.dev/capacity-tier",
     "cloud.google.com/gke-preemptible",

@@ -44,7 +44,7 @@ pub mod types {
         BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates";
         /// ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: the object is usable.
         ACTIVE = "Active";
-        /// Pod: the pod integration deletes it.
+        /// Pod: the pod integration is about to delete the pod.
         TERMINATION_TARGET = "TerminationTarget";
     }
 }
@@ -106,7 +106,7 @@ pub mod reasons {
         OUT_OF_SYNC = "OutOfSync";
         /// Finished=True: the owner is gone.
         OWNER_NOT_FOUND = "OwnerNotFound";
-        /// Finished=True: the job could not be changed to start.
+        /// Finished=True: the job could not be started.
         FAILED_TO_START = "FailedToStart";
         /// Finished=True: another workload slice took over.
         WORKLOAD_SLICE_REPLACED = "WorkloadSliceReplaced";
@@ -194,7 +194,7 @@ pub mod reasons {
         MULTIKUEUE_WITH_PROVISIONING_REQUEST = "MultiKueueWithProvisioningRequest";
         /// Active=False for another cause.
         UNKNOWN = "Unknown";
-        /// Active=False of a LocalQueue: no such ClusterQueue.
+        /// Active=False of a LocalQueue: its ClusterQueue does not exist.
         CLUSTER_QUEUE_DOES_NOT_EXIST = "ClusterQueueDoesNotExist";
         /// Active=False of a LocalQueue: its ClusterQueue is not active.
         CLUSTER_QUEUE_IS_INACTIVE = "ClusterQueueIsInactive";
@@ -271,8 +271,8 @@ pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
 
 /// Sets a condition, and returns true if anything except the times changed.
 ///
-/// `lastTransitionTime` changes only when `status` changes, and has whole seconds, which is all that the API stores. The message is cut with
-/// [`truncate`], and a new condition is added at the end of the list.
+/// `lastTransitionTime` changes only when `status` changes, and has whole seconds, which is all that the API stores. The message of the condition is
+/// cut with [`truncate`], and a new condition is added at the end of the list.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -322,7 +322,7 @@ pub fn truncate(text: &str, limit: usize) -> String {
     format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default())
 }
 
-/// The time without its fraction of a second.
+/// The timestamp `time`, cut to whole seconds.
 pub fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,11 +1,12 @@
 //! Decoding of objects without `metadata.managedFields`: no code reads the managed fields, and they are as large as the rest of an object.
 //!
 //! serde_json can keep a JSON text as it is (`RawValue`), and marks it by an object whose first field has a special name. If a client sends an object
-//! with that field name, serde_json parses the text inside, at any depth. A client that can choose a field's name (an annotation of a JobSet's pods,
-//! a managed field of a Job) could end the process with nested texts, so decoding refuses an object with a field of that name.
+//! with the field name of `RawValue`, serde_json parses the text in that field, at any depth. A client that can choose a field's name (an annotation
+//! of a JobSet's pods, a managed field of a Job) could end the process with nested texts, so decoding refuses an object with the field name of
+//! `RawValue`.
 //!
-//! The filter for `managedFields` stands between the JSON reader and the decoding of a type. The filter works for every kind, and costs one
-//! comparison for each field of the object and of its metadata.
+//! The filter for `managedFields` stands between the JSON reader and the decoding of a type. This filter for `managedFields` works for every kind,
+//! and costs one comparison for each field of the object and of its metadata.
 
 use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -19,7 +20,7 @@ pub(crate) const RAW: &str = "$serde_json::private::RawValue";
 /// Decodes an object without its managed fields.
 ///
 /// # Errors
-/// Fails if the JSON does not decode as a `K`, or if an object in it has the field name [`RAW`].
+/// Fails if the JSON does not decode as a `K`, or if an object in it has the field name by which serde_json marks a `RawValue`.
 pub fn decode<'de, K: Deserialize<'de>>(text: &'de str) -> Result<Box<K>, serde_json::Error> {
     if may_name_raw(text) {
         return Err(serde_json::Error::custom(format!("no field may be called {RAW:?}")));
@@ -30,8 +31,8 @@ pub fn decode<'de, K: Deserialize<'de>>(text: &'de str) -> Result<Box<K>, serde_
     Ok(Box::new(object))
 }
 
-/// Whether a JSON text contains the field name [`RAW`], or letters of that name as escapes. An API server does not escape these letters itself, but
-/// it passes on managed fields that are not objects as they came.
+/// Whether a JSON text contains the field name [`RAW`], or letters of that name as escapes. An API server does not escape the letters of [`RAW`]
+/// itself, but it passes on managed fields that are not objects as it got them.
 fn may_name_raw(text: &str) -> bool {
     if text.match_indices('$').any(|(at, _)| text.get(at..).is_some_and(|from| from.starts_with(RAW))) {
         return true;

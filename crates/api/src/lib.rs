@@ -4,7 +4,7 @@
 //! (`make crds`). The crate does not talk to an API server, read a clock, or decide about admissions.
 //!
 //! Decoding is lenient on purpose: enums are plain strings and every field has a default, because one object that was stored under older rules must
-//! not make a whole list undecodable. The schema and [`validation`] are strict.
+//! not make a whole list undecodable. The schemas of the CRDs and the module [`validation`] are strict.
 //!
 //! Start reading at [`Workload`] and [`ClusterQueue`], then [`labels`] and [`conditions`].
 

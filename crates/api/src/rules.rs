@@ -21,9 +21,10 @@ pub(crate) fn rules(list: &[(&str, &str)]) -> Value {
     list.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }
 
-/// `x-kubernetes-validations` made from (rule, field, message, rest), for messages with the wrong value. The API server does not add the value itself
-/// for objects and lists, nor, before Kubernetes 1.35, for any value with a rule. `rest` is CEL that follows the text of `message` and begins within
-/// its quotes, such as `, not ' + self.name`. If `field` is not empty, the error names this field below the field with the rule, such as `.min`.
+/// `x-kubernetes-validations` made from (rule, field, message, rest), for messages with the wrong value. The API server's message does not have the
+/// wrong value if the value is an object or list, or, before Kubernetes 1.35, if a rule refused it. The text `rest` is CEL that follows the text of
+/// `message` and begins within its quotes, such as `, not ' + self.name`. If `field` is not empty, the error names this field below the field with
+/// the rule, such as `.min`.
 pub(crate) fn telling(list: &[[&str; 4]]) -> Value {
     list.iter()
         .map(|[rule, field, message, rest]| {

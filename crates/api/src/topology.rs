@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::rules::{QUALIFIED_NAME, rules};
 
 root_object! {
-    /// Levels from the widest to the narrowest domain.
+    /// A Topology has the levels of a data centre, from the widest to the narrowest domain.
     Topology, "topologies", ClusterResourceScope, spec: TopologySpec
 }
 

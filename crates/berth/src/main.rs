@@ -1,4 +1,4 @@
-//! The program `berth`: the manager, and commands that need no cluster. The program has no other logic.
+//! The program `berth`: the manager, and commands that need no cluster. The program `berth` has no other logic.
 //!
 //! The manager is only in the program if the feature `manager` is on, which is the default. Where to start reading: the crate `berth-manager` for the
 //! manager, the crate `berth-cli` for the other commands.
@@ -44,8 +44,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Switches off transparent huge pages, for which the allocator asks: with them, a heap of ten megabytes took twenty. The function is called before
-/// everything else, because a huge page that exists is kept.
+/// Switches off transparent huge pages, for which the allocator asks: with them, a heap of ten megabytes took twenty. `keep_to_small_pages` is called
+/// before everything else, because a huge page that exists is kept.
 #[cfg(target_os = "linux")]
 fn keep_to_small_pages() {
     // If the kernel cannot switch off huge pages, the program runs with them.

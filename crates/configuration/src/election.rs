@@ -67,7 +67,7 @@ pub(crate) fn election(
         let text = "leaderElection: leaseDuration must be longer than renewDeadline";
         return Err(Fault::of("leaderElection", text));
     }
-    // client-go multiplies its retry period by up to 1.2 for jitter, and requires the same.
+    // client-go multiplies the retry period by up to 1.2 for jitter, and also requires a renew deadline above 1.2 times the retry period.
     if renew.length() <= retry.length().mul_f64(1.2) || retry <= GoDuration::seconds(0) {
         let text = "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s";
         return Err(Fault::of("leaderElection", text));

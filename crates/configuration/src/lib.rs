@@ -2,7 +2,7 @@
 //! crate.
 //!
 //! The crate reads the text of the file, and checks whether certificate files exist. The crate does not depend on a cluster, the runtime or the
-//! webhook server: the manager converts the settings for them.
+//! webhook server: the manager converts the settings for the runtime and the webhook server.
 //!
 //! Where to start reading: [`load`], then `schema.rs` for the form of the file.
 

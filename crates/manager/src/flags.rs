@@ -77,7 +77,7 @@ impl ManagerFlags {
     }
 }
 
-/// Flags of Kueue's logger that have no effect in Berth. Berth accepts them, so that users can copy Kueue's arguments unchanged.
+/// Flags of Kueue's logger that have no effect in Berth. Berth accepts flags of Kueue's logger, so that users can copy Kueue's arguments unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct ZapFlags {
     /// Kueue's: no effect

@@ -1,4 +1,4 @@
-//! Wiring of the manager: configuration, logging, signals, and the parts that run. The crate has no other logic.
+//! Wiring of the manager: configuration, logging, signals, and the parts that run. The crate `berth-manager` has no other logic.
 //!
 //! The manager never decides anything about a job. Decisions are in `berth-control`, and input and output are in `berth-runtime`.
 //!
@@ -91,7 +91,7 @@ pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     })
 }
 
-/// Notified at each SIGUSR2. Kueue's manager also dumps its state into its log on that signal.
+/// Notified at each SIGUSR2. Kueue's manager also dumps its state into its log on SIGUSR2.
 fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     let mut signals = signal(SignalKind::user_defined2()).context("listening for SIGUSR2")?;
     let dump = Arc::new(Notify::new());

@@ -47,7 +47,8 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    /// Starts the webhook server; `None` if it is switched off. The call must be within a tokio runtime, in which the keeper of certificates runs.
+    /// Starts the webhook server; `None` if it is switched off. `start` must be called within a tokio runtime, in which the keeper of certificates
+    /// runs.
     pub(crate) fn start(
         flags: &ManagerFlags,
         loaded: &Loaded,
@@ -120,7 +121,8 @@ impl Webhooks {
     }
 
     /// Reason why reviews cannot arrive, or cannot be answered well: until Namespaces are listed, a pod in a namespace with unknown labels would pass
-    /// without its scheduling gate. Only Namespaces are required, because they need no conversion, which a replica serves only once it is ready.
+    /// without its scheduling gate. Only the list of Namespaces is required, because Namespaces need no conversion, which a replica serves only once
+    /// it is ready.
     pub(crate) fn missing(&self) -> Missing {
         let (served, thread, known) = (Arc::clone(&self.served), Arc::clone(&self.thread), Arc::clone(&self.known));
         Arc::new(move || {
@@ -132,8 +134,8 @@ impl Webhooks {
         })
     }
 
-    /// Serves until the delay since `asked` is over, then answers the requests under way and ends. The process was not ready any more from the time
-    /// `asked`, but nodes send new connections to it until they know that.
+    /// Serves reviews until the delay since `asked` is over, then answers the requests under way and ends. The process is not ready from the time
+    /// `asked` on, but nodes send new connections to it until they know that.
     pub(crate) async fn stop(self, asked: Option<Instant>) {
         // The watches have ended, so the facts become outdated, and the keeper must not write the configurations any more.
         self.keeper.abort();
@@ -251,7 +253,7 @@ impl Meter for Figures {
     }
 
     fn expires(&self, at: i64) {
-        // A float holds these seconds since 1970 exactly.
+        // A float holds a number of seconds since 1970 exactly.
         self.0.hold("berth_webhook_certificate_expiry_timestamp_seconds", at as f64);
     }
 }
@@ -315,7 +317,7 @@ mod tests {
         let seen = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
         tap(&Observation::Namespace(Change::Apply(seen)));
         assert!(missing().is_some(), "there may be more of them");
-        // LocalQueues are not listed yet, and need not be: their list may need the conversion that this replica will serve.
+        // The list of LocalQueues is not awaited, because it may need the conversion that this replica will serve.
         tap(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
         assert_eq!(missing(), None);
         webhooks.stop(None).await;

@@ -25,7 +25,7 @@ pub trait Authors: Send + Sync + 'static {
     fn may_create_jobs(&self, user: UserInfo, namespace: String) -> BoxFuture<'static, Leave>;
 }
 
-/// The user whose right must be checked, and the namespace; `None` if the request creates no Jobs other than those of the stored TrainingJob.
+/// The user whose right to create Jobs must be checked, and the namespace; `None` if the request does not change which Jobs Berth creates.
 pub(crate) fn question(request: &Request) -> Option<(UserInfo, String)> {
     let asked = match request.operation.as_str() {
         "CREATE" => true,

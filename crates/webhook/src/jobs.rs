@@ -32,14 +32,14 @@ fn keep(metadata: &ObjectMeta, kept: KeptSuspend) -> Answer {
     Answer::ChangeAndWarn(operations, kept.warning)
 }
 
-/// Refuses an invalid job, and changes that are not allowed any more.
+/// Refuses an invalid job, and changes of a job that come too late.
 pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
     let facts = facts(kind, request, around);
     if facts.unmanaged_kind {
         return Ok(Answer::Allow);
     }
     if request.is_leaving() {
-        // An object that cannot be decoded may be deleted nevertheless.
+        // A job that cannot be decoded may still be deleted.
         let both = request.job(kind).ok().zip(request.old_job(kind));
         return Ok(both.map_or(Answer::Allow, |(job, old)| Answer::of(job.leaving_errors(&*old))));
     }

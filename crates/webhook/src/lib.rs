@@ -2,7 +2,7 @@
 //!
 //! A review never sends a request to the API server, except for one question about the author of a TrainingJob ([`author`]); facts about other
 //! objects come from [`Surroundings`]. A review never decides about an admission, and never waits for the control loop, because the server has a
-//! thread of its own. The rules are in `berth_api::validation` and `berth_jobs`; this crate applies them.
+//! thread of its own. The rules of reviews are in `berth_api::validation` and `berth_jobs`; the crate `berth-webhook` applies them.
 //!
 //! Where to start reading: [`routes`] maps each path to its review, [`review`] decodes reviews and encodes answers, [`server`] has the limits, and
 //! [`certs`] manages the certificates by the decisions of `certs/rotate.rs`.

@@ -1,4 +1,5 @@
-//! Operations of JSON patches. The patches apply to the object as it was received, so that fields which Berth's types do not know stay as they are.
+//! Operations of JSON patches. The JSON patches apply to the object as it was received, so that fields which Berth's types do not know stay as they
+//! are.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -33,13 +33,13 @@ pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
     Ok(Answer::Change(pod_operations(&pod, defaults)))
 }
 
-/// Whether a user is one of Kubernetes' own controllers. The match conditions of the chart's webhooks exclude the pods that these controllers create;
-/// a webhook configuration taken over from Kueue may include them.
+/// Whether a user is one of Kubernetes' own controllers. The match conditions of the chart's webhooks exclude the pods that Kubernetes' controllers
+/// create; a webhook configuration taken over from Kueue may include them.
 fn is_of_kubernetes(user: &str) -> bool {
     user == "system:kube-controller-manager" || user.starts_with("system:serviceaccount:kube-system:")
 }
 
-/// Refuses an invalid pod, and changes that are not allowed any more.
+/// Refuses an invalid pod, and changes of a pod that come too late.
 pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.pods && facts.managed_namespace;
@@ -50,8 +50,8 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     validate(request, managed, pods::validate_pod, update)
 }
 
-/// Refuses a change that removes the metadata by which a pod of a job is counted. The match conditions of the chart's webhook let no other change
-/// through to this review.
+/// Refuses a change that removes the metadata by which a pod of a job is counted. The match conditions of the chart's webhook send only such changes
+/// to this review.
 pub(crate) fn validate_pod_of_job(request: &Request) -> Reply {
     let new: Pod = request.object()?;
     let old = request.old_object::<Pod>().filter(|_| !is_of_kubernetes(&request.user_info.username));
@@ -67,7 +67,7 @@ pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
-/// Refuses an invalid Deployment, and changes that are not allowed any more.
+/// Refuses an invalid Deployment, and changes of a Deployment that come too late.
 pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.deployments && facts.managed_namespace;
@@ -173,7 +173,7 @@ mod tests {
         assert!(pod_operations(&full, PodDefaults::default()).is_empty());
     }
 
-    /// The object after the additions by these operations of a JSON patch.
+    /// The object `object` after the additions by the operations of a JSON patch.
     fn added(mut object: Value, operations: &[Value]) -> Value {
         for operation in operations {
             let (parent, member) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();

@@ -58,7 +58,7 @@ pub struct Request {
 pub struct UserInfo {
     /// Name of the user, such as `system:serviceaccount:kube-system:job-controller`.
     pub username: String,
-    /// UID of the user, which tells an account from an earlier account of the same name.
+    /// UID of the user, by which an account differs from an earlier account of the same name.
     pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
@@ -101,7 +101,7 @@ pub enum Answer {
     Change(Vec<Value>),
     /// The object is allowed with changes and a warning, which clients such as kubectl print.
     ChangeAndWarn(Vec<Value>, String),
-    /// The object is denied because of errors in these fields.
+    /// The object is denied because of the errors in the list, each of which names a field.
     Deny(Vec<FieldError>),
     /// The object is denied because the user lacks a right; the text names the right.
     Forbid(String),
@@ -138,8 +138,8 @@ impl Request {
         decode("object", self.object.as_deref())
     }
 
-    /// The stored object; `None` for a creation, and for a stored object that cannot be decoded any more. Without a stored object the new object is
-    /// validated alone, so that a broken stored object can still be repaired.
+    /// The stored object; `None` for a creation, and for a stored object that cannot be decoded any more. Without a decoded stored object, the new
+    /// object is validated alone, so that a broken stored object can still be repaired.
     #[must_use]
     pub fn old_object<T: DeserializeOwned>(&self) -> Option<T> {
         lean::decode::<T>(self.old_object.as_deref()?.get()).ok().map(|object| *object)
@@ -166,7 +166,7 @@ impl Request {
         read_as("object", self.object.as_deref(), |text| kind.decode(text))
     }
 
-    /// The stored object as a job; `None` in the same cases as [`Request::old_object`].
+    /// The stored object as a job; `None` for a creation, and for a stored object that cannot be decoded any more.
     #[must_use]
     pub fn old_job(&self, kind: JobType) -> Option<Box<dyn JobObject>> {
         kind.decode(self.old_object.as_deref()?.get()).ok()

@@ -1,4 +1,5 @@
-//! The review of each path of the webhook server. The paths are those of Kueue's webhooks, so that a webhook configuration of Kueue works for Berth.
+//! The review of each path of the webhook server. The paths of reviews are those of Kueue's webhooks, so that a webhook configuration of Kueue works
+//! for Berth.
 
 use crate::author::{self, Leave};
 use crate::review::{self, Answer, Request, Unreadable, UserInfo};

@@ -28,13 +28,13 @@ const SMALL: usize = 64 * 1024;
 /// Largest number of bytes in memory, over all small bodies and the beginnings of large ones.
 const BEGINNINGS: usize = 32 * 1024 * 1024;
 /// Largest number of bytes in memory, over all large bodies. A large body gets room for its announced size before more of it is read, so that two
-/// half-read bodies never block each other. This room is separate, so that stalled large bodies do not delay small ones.
+/// half-read bodies never block each other. The room for large bodies is separate, so that stalled large bodies do not delay small ones.
 const LARGE: usize = 32 * 1024 * 1024;
 /// Longest time in which a body may arrive, including the wait for room; a slower body is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Limits of connections. Any client that reaches the port may connect, and reviews must be answered nevertheless. API servers keep few connections,
-/// and close idle ones after 90 seconds, even those that were never used. Berth's limits are longer, so that Berth never closes a connection on which
-/// a review is arriving: the API server would not send that review again.
+/// Limits of connections. Any client that reaches the webhook port may connect, and reviews must be answered nevertheless. API servers keep few
+/// connections to a webhook, and close idle connections after 90 seconds, even if they were never used. Berth's time limits for idle connections are
+/// longer, so that Berth never closes a connection on which a review is arriving: the API server would not send that review again.
 const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(120), idle: Duration::from_secs(180) };
 /// Longest time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -56,7 +56,8 @@ struct Limits {
     idle: Duration,
 }
 
-/// Time of the last complete review on a connection, if there was a review. Only complete reviews count, because any client can begin one.
+/// Time of the last complete review on a connection, if there was a review. Only complete reviews count as a sign of life, because any client can
+/// begin a review.
 type Heard = watch::Sender<Option<Instant>>;
 
 /// Refusal of a request: HTTP status, the reason as the metric has it, and a text for the client.
@@ -129,8 +130,8 @@ impl Handler {
         Ok(answer)
     }
 
-    /// Reads the complete body, and returns it with the room that it takes. Only bytes that have arrived take room, until more than a small body has
-    /// arrived.
+    /// Reads the complete body, and returns it with the room that it takes. Until more bytes than those of a small body have arrived, only bytes that
+    /// have arrived take room.
     async fn whole(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
         let slow = |_| (StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned());
         let announced = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(BODY).min(BODY);
@@ -175,8 +176,8 @@ fn too_large() -> Refusal {
     (StatusCode::PAYLOAD_TOO_LARGE, "size", format!("a review has at most {BODY} bytes"))
 }
 
-/// Starts the server on a thread of its own. The server stops when `stop` becomes true or its sender is dropped: new connections are refused at once,
-/// and requests under way are answered.
+/// Starts the server on a thread of its own. The webhook server stops when `stop` becomes true or its sender is dropped: new connections are refused
+/// at once, and requests under way are answered.
 ///
 /// # Errors
 /// Fails if the thread or its runtime cannot be created, or if the listener cannot be used.

@@ -100,7 +100,7 @@ pub struct CheckpointStoreSpec {
     #[schemars(extend("maxLength" = PREFIX.bound(), "x-kubernetes-validations" = PREFIX.rule()))]
     pub prefix: Option<String>,
     /// Name of a Secret in Berth's own namespace, with the keys `accessKeyId`, `secretAccessKey` and optionally `sessionToken` for S3,
-    /// `serviceAccountKey` for GCS, `accountKey` for Azure. If absent, Berth uses the identity of its own pod.
+    /// `serviceAccountKey` for GCS, `accountKey` for Azure. Without this Secret, Berth uses the identity of its own pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub credentials_secret: Option<String>,

@@ -156,8 +156,8 @@ pub struct LabelledClass {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct CapacityTiers {
-    /// Tiers, best first, of jobs that name no tiers and whose pods select no kind of capacity. If absent, Berth tries the flavors in the order
-    /// of the ClusterQueue.
+    /// Tiers, best first, of jobs that name no tiers and whose pods select no kind of capacity. Without default tiers, Berth tries the flavors in the
+    /// order of the ClusterQueue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), extend(
         "items" = tier(),
@@ -232,7 +232,7 @@ pub struct DefaultFor {
     /// Values of the label; the entry fits a job that has one of them.
     #[schemars(length(min = 1, max = 16), extend("items" = LABEL_VALUE.schema(), "x-kubernetes-list-type" = "set"))]
     pub values: Vec<String>,
-    /// Tiers of these jobs, best first.
+    /// Tiers of the jobs that this entry fits, best first.
     #[schemars(length(min = 1, max = 3), extend(
         "items" = tier(),
         "x-kubernetes-list-type" = "atomic",
@@ -318,13 +318,13 @@ pub struct PreemptionBounds {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub min_priority_difference: Option<i32>,
-    /// Time after the reservation of its quota for which a workload of the ClusterQueue is not preempted. If absent, or `0s`, no workload is
+    /// Time after the reservation of its quota for which a workload of the ClusterQueue is not preempted; if absent, or `0s`, no workload is
     /// protected.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub protected_running_time: Option<String>,
-    /// Time that a job of the ClusterQueue gets to save a checkpoint before Berth stops it. If absent, TrainingJobs get 30 seconds, and other
-    /// jobs are not asked to save. With `0s`, Berth stops all jobs at once.
+    /// Time that a job of the ClusterQueue gets to save a checkpoint before Berth stops it. If this grace period is absent, TrainingJobs get 30
+    /// seconds, and other jobs are not asked to save. With a grace period of `0s`, Berth stops all jobs at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub grace_period: Option<String>,

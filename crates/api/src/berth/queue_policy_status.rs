@@ -53,18 +53,18 @@ pub struct StockBackoffStatus {
     /// Node selector of the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Digest of the pods' other constraints on nodes (required affinity, spread constraints, volume and resource claims, host ports, runtime
-    /// class, scheduler); empty if the pods have no such constraint. The back-off applies only to pods with the same digest.
+    /// Digest of the pods' other constraints on nodes (required affinity, spread constraints, volume and resource claims, host ports, runtime class,
+    /// scheduler); empty if the pods have no such constraint. The back-off of a flavor applies only to pods with the same digest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub constraints: String,
-    /// Number of pods that got no nodes. The back-off applies to workloads with at least this number of pods of the shape.
+    /// Number of pods that got no nodes. The back-off of a flavor applies to workloads with at least this number of pods of the same shape.
     pub pods: i64,
     /// Number of stock-outs in a row.
     pub failures: i32,
     /// Time of the last stock-out.
     pub last_failure_time: Time,
-    /// Time until which Berth skips the flavor for pods of this shape.
+    /// Time until which Berth skips the flavor for pods of the shape.
     pub until: Time,
-    /// Time at which Berth forgets the stock-outs of the flavor for pods of this shape.
+    /// Time at which Berth forgets the stock-outs of the flavor for pods of the shape.
     pub forgotten_at: Time,
 }

@@ -7,7 +7,7 @@ use crate::rules::telling;
 
 /// Allowed form of a text.
 pub(super) struct Text {
-    /// Kind of the text for messages, such as "a name".
+    /// Name of the kind of text in messages, such as "a name".
     pub(super) what: &'static str,
     /// Fewest and most characters.
     pub(super) size: (u32, u32),
@@ -55,7 +55,7 @@ impl Text {
         if most > SHORT_BOUND { most } else { SHORT_BOUND }
     }
 
-    /// The schema rule of a field with this form of text.
+    /// The schema rule of a field whose value is a text of the form `self`.
     pub(super) fn rule(&self) -> Value {
         text_rule(&self.fits("self"), &self.must())
     }
@@ -72,7 +72,7 @@ impl Text {
         format!("must be {what} of {least} to {most} characters: {shape}")
     }
 
-    /// The schema rule for a map whose keys are texts of this form. The message has the first key that is not allowed.
+    /// The schema rule for a map whose keys are texts of the form `self`. The message of the rule has the first key that is not allowed.
     pub(super) fn rule_of_keys(&self) -> Value {
         let fits = self.fits("k");
         telling(&[[
@@ -83,7 +83,7 @@ impl Text {
         ]])
     }
 
-    /// The schema of an entry of a list or map that is a text of this form.
+    /// The schema of an entry of a list or map that is a text of the form `self`.
     pub(super) fn schema(&self) -> Value {
         json!({"type": "string", "maxLength": self.bound(), "x-kubernetes-validations": self.rule()})
     }

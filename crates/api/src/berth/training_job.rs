@@ -300,7 +300,8 @@ pub struct TrainingRole {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000), extend("default" = 1))]
     pub replicas: Option<i32>,
-    /// Resource requests of one pod of the role. If the field is absent, a launcher has no requests, and a pod of another role has those of a worker.
+    /// Resource requests of one pod of the role. Without `replicaResources`, a launcher has no requests, and a pod of another role has those of a
+    /// worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_resources: Option<ReplicaResources>,
     /// Pod template of the role; that of a worker if absent.

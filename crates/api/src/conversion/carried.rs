@@ -14,7 +14,7 @@ const OWN: &str = "metadata.annotations";
 
 /// Adds the fields `carried` as an annotation to an object that is now in v1beta1.
 ///
-/// The annotation is omitted if the object has no metadata, or if its annotations would become too large.
+/// The annotation with carried fields is omitted if the object has no metadata, or if its annotations would become too large.
 pub(super) fn put(object: &mut Fields, mut carried: Fields) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
     let present = metadata.contains_key("annotations");
@@ -31,7 +31,7 @@ pub(super) fn put(object: &mut Fields, mut carried: Fields) {
             return;
         }
     };
-    // If the object has an annotation of this name already, that annotation becomes a part of the carried fields.
+    // If the object already has an annotation with the key `NOT_IN_V1BETA1`, that annotation becomes a part of the carried fields.
     if let Some(entry) = annotations.remove_entry(NOT_IN_V1BETA1) {
         carried.insert(OWN.to_owned(), Value::Object(Map::from_iter([entry])));
     }

@@ -54,10 +54,10 @@ pub(super) fn units(kind: &str) -> Option<&'static [Unit]> {
     KINDS.into_iter().find(|(name, _)| *name == kind).map(|(_, units)| units)
 }
 
-/// Paths of objects that contain fields of conversion units, for objects of all kinds, with the fields that are read there.
+/// Pairs of a path in an object and the fields to decode at that path, for the conversion units of all kinds.
 pub(super) fn looked_into() -> impl Iterator<Item = (Names, Names)> {
     let of_units = KINDS.into_iter().flat_map(|(_, units)| units).map(|unit| {
-        // Fields of a unit with `limited` may be long, and are mostly converted from their JSON text, so they are not read.
+        // Fields of a conversion unit with `limited` may be long, and are mostly converted from their JSON text, so they are not decoded.
         let fields: Names = if unit.limited.is_some() { &[] } else { unit.fields };
         (unit.parent, fields)
     });

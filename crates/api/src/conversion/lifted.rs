@@ -1,8 +1,8 @@
 //! An object of a conversion review. Fields that no conversion unit reads stay JSON text, and are written out as they were received.
 //!
-//! In the object's value, the number of the text stands in the place of a field that stays text. The conversion units of all kinds together decide
-//! which fields are read, because the object's `kind` may be its last field. Only the form of a text is checked: a number out of range, half a
-//! surrogate pair and two fields of one name pass. The API server does not send any of these.
+//! In the object's value, a field that stays JSON text is replaced by the index of its text. The conversion units of all kinds together decide which
+//! fields are read, because the object's `kind` may be its last field. Only the syntax of such a JSON text is checked: a number out of range, half a
+//! surrogate pair and two fields of one name are not found. The API server does not send JSON with any of these three faults.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,14 +21,14 @@ use super::plain::Plain;
 use super::unit::{Names, Unit};
 use super::version::Version;
 
-/// The objects of a conversion review, up to the first one that cannot be converted. That object makes the whole review fail, so the objects after it
-/// are not kept in memory.
+/// The objects of a conversion review, up to the first object that cannot be converted. One object that cannot be converted makes the whole review
+/// fail, so the objects after it are not kept in memory.
 #[derive(Default)]
 pub(super) struct Objects<'a>(pub(super) Vec<Object<'a>>);
 
 /// An object of a review.
 pub(super) struct Object<'a> {
-    /// The object's value, in which the fields that no conversion unit reads are the numbers of texts.
+    /// The object's value, in which a number stands for each field that no conversion unit reads: the index of the field's JSON text.
     pub(super) value: Value,
     lifted: Vec<Lifted<'a>>,
 }
@@ -63,8 +63,8 @@ impl Object<'_> {
     }
 }
 
-/// Converts the fields of a unit with `limited` from their texts. If one of the texts cannot be converted so, the fields are read, and the unit
-/// converts their values.
+/// Converts the fields of a conversion unit with `limited` directly from their JSON texts. If one of these texts cannot be converted directly, the
+/// fields are decoded, and the conversion unit converts their values.
 fn rewrite(
     unit: &Unit,
     object: &mut Fields,
@@ -281,8 +281,8 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
     }
 }
 
-/// Writes the value at a place of an object. An object or list is still of the type that was read, because no conversion unit changes the type of the
-/// object that contains its fields.
+/// Writes the value at a place of an object. An object or list in the value still has the type with which it was read, because a conversion unit
+/// changes fields within an object, never the type of the object itself.
 fn write(value: &Value, place: Place, lifted: &[Lifted<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
     match value {
         Value::Object(fields) if !place.list => {

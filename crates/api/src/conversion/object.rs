@@ -11,8 +11,8 @@ use super::{carried, placement};
 /// Converts an object of one of the five kinds whose versions differ to the version `to`.
 ///
 /// # Errors
-/// Fails if the apiVersion is of another group or version, or if the kind is not one of the five. The error is a sentence for the user, without the
-/// object's name. No other content of an object is an error.
+/// Fails if the apiVersion is of another group or version, or if the kind is not one of the five whose versions differ. The error of the conversion
+/// is a sentence for the user, without the object's name. No other content of an object makes the conversion fail.
 pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), String> {
     let mut left = placement::DOMAINS;
     convert_within(object, to, &mut left)
@@ -30,11 +30,11 @@ pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize)
     Ok(())
 }
 
-/// Converts an object of any kind of the group `kueue.x-k8s.io` to the version that the API server stores. If the versions of the kind do not differ,
-/// only the `apiVersion` changes.
+/// Converts an object of any kind of the group `kueue.x-k8s.io` to the version that the API server stores. If the versions of the object's kind do
+/// not differ, only the `apiVersion` changes.
 ///
 /// # Errors
-/// Fails if the apiVersion is of another group or version. The error is a sentence for the user.
+/// Fails if the apiVersion is of another group or version; the error is a sentence for the user.
 pub fn to_stored(object: &mut Map<String, Value>) -> Result<(), String> {
     if units(text(object, "kind")).is_some() {
         return convert(object, Version::V1beta2);

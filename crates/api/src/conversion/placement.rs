@@ -1,4 +1,5 @@
-//! Conversion of topology assignments: slices of domains in v1beta2, a plain list of domains in v1beta1. The domains and their order stay the same.
+//! Conversion of topology assignments: slices of domains in v1beta2, a plain list of domains in v1beta1. The topology domains and their order stay
+//! the same in a conversion.
 //!
 //! An assignment is read from the text in a review (`rewritten`) or from a decoded object (`fits`, `flat`, `blank` and `sliced`).
 
@@ -16,14 +17,14 @@ use super::version::Version;
 const SLICE: usize = 100_000;
 /// Largest number of domains that are written out for one review: a slice of a few bytes can stand for very many domains.
 pub(super) const DOMAINS: usize = 100_000;
-/// Bytes that each domain of a slice may repeat from the slice. A domain that repeats more bytes counts as several domains, because it makes the
-/// answer as long.
+/// Bytes that each domain of a slice may repeat from the slice. A domain that repeats more than `REPEATED` bytes counts as several domains, because
+/// it makes the answer as long as several domains do.
 const REPEATED: usize = 256;
 /// Bytes of JSON syntax around one value of a domain.
 const AROUND: usize = 3;
 
-/// Whether `flat` loses nothing: the slices are valid, and their domains are within the number `left` that may still be written out. The domains are
-/// subtracted from `left`.
+/// Whether `flat` loses nothing: the slices are valid, and their domains are within the number `left` that may still be written out. The number of
+/// the assignment's domains is subtracted from `left`.
 pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
     let Value::Object(assignment) = assignment else { return true };
     let rest = slices(assignment).and_then(|slices| left_after(*left, &slices));
@@ -31,7 +32,7 @@ pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
     rest.is_some()
 }
 
-/// The number of domains that may still be written out after the domains of these slices; `None` if these are too many.
+/// The number of topology domains that may still be written out after the domains of `slices`; `None` if `slices` have too many domains.
 fn left_after(left: usize, slices: &[InBraces<Slice<'_>>]) -> Option<usize> {
     slices.iter().try_fold(left, |left, InBraces(slice)| left.checked_sub(slice.counts_as()))
 }
@@ -52,7 +53,7 @@ pub(super) fn blank(assignment: &mut Fields) {
     assignment.insert("domains".to_owned(), Value::Array(Vec::new()));
 }
 
-/// Converts an assignment from v1beta1 to v1beta2. If a domain does not have exactly one value for each level, the result has no slices.
+/// Converts an assignment from v1beta1 to v1beta2. If a topology domain does not have exactly one value for each level, the result has no slices.
 pub(super) fn sliced(assignment: &mut Fields) {
     let slices = domains(assignment).and_then(|(levels, domains)| serde_json::to_value(encoded(levels, &domains)).ok());
     assignment.remove("domains");

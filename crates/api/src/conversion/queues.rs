@@ -98,8 +98,8 @@ pub(super) const MULTIKUEUE_CLUSTER: &[Unit] = &[Unit {
     limited: None,
 }];
 
-/// Converts the admission checks of a ClusterQueue from v1beta1. The list of names takes precedence over the strategy, as in Kueue; a strategy
-/// without checks is dropped.
+/// Converts the admission checks of a ClusterQueue from v1beta1. As in Kueue, the list `admissionChecks` takes precedence over
+/// `admissionChecksStrategy`; a strategy without checks is dropped.
 fn checks_as_strategy(mut fields: Fields) -> Fields {
     let mut seen = BTreeSet::new();
     let named: Vec<Value> = match fields.remove("admissionChecks") {

@@ -396,7 +396,7 @@ fn carried_fields_may_fill_annotations_but_are_lost_beyond_limit() {
     assert_eq!(to(Version::V1beta2, &full), filled(room), "at the limit nothing is lost");
     let beyond = to(Version::V1beta1, &filled(room + 1));
     assert_eq!(beyond["metadata"], filled(room + 1)["metadata"], "an annotation of the user's never gives way");
-    // Only the carried fields are lost, as `docs/departures/0008-conversion.md` says.
+    // If the annotations have no room left, only the carried fields are lost, as `docs/departures/0008-conversion.md` says.
     let mut left = filled(room + 1);
     left["spec"].as_object_mut().unwrap().remove("preemptionGates");
     left["spec"]["podSets"][0]["topologyRequest"] = json!({"required": "rack"});

@@ -24,22 +24,23 @@ pub(super) struct Unit {
     pub(super) down: fn(Fields) -> Fields,
     /// Converts the fields from v1beta1 to v1beta2.
     pub(super) up: fn(Fields) -> Fields,
-    /// Returns true if Berth can decode these fields of v1beta2. The carried fields need this check, because any client that can write an object can
-    /// write its annotations.
+    /// Returns true if Berth can decode the fields of the unit in v1beta2. The fields in the annotation need this check, because any client that can
+    /// write an object can write its annotations.
     pub(super) decodes: fn(&Fields) -> bool,
-    /// Functions for a unit for which the result of `down` may be too large; `None` for other units.
+    /// Functions for a conversion unit whose fields may be too large in v1beta1; `None` for other units.
     pub(super) limited: Option<Limited>,
 }
 
-/// Functions for fields that may be too large to write out in v1beta1. Fields that are not written out are carried as they are in v1beta2.
+/// Functions for fields that may be too large to write out in v1beta1. Fields that are too large for v1beta1 are carried in the annotation as they
+/// are in v1beta2.
 pub(super) struct Limited {
-    /// Returns true if `down` loses nothing of these fields of v1beta2 and the result is within the number that may still be written out; the
-    /// function reduces the number.
+    /// Returns true if `down` loses nothing of the fields of v1beta2, and if they have no more topology domains than may still be written out; the
+    /// function reduces that number.
     pub(super) fits: fn(&Fields, &mut usize) -> bool,
     /// The v1beta1 fields to show if the fields are not written out.
     pub(super) without: fn(Fields) -> Fields,
-    /// The field in the given version, converted from its JSON text and within the number that may still be written out; `None` if `fits`, `down` and
-    /// `without` have to convert the field.
+    /// Converts a field directly from its JSON text to the given version, with no more topology domains than may still be written out; `None` if
+    /// `fits`, `down` and `without` have to convert the field.
     pub(super) rewritten: for<'a> fn(&'a RawValue, Version, &mut usize) -> Option<Rewritten<'a>>,
 }
 
@@ -50,7 +51,8 @@ impl Unit {
         walk(object, self.parent, String::new(), &mut |path, parent| visit(format!("{path}{first}"), parent));
     }
 
-    /// Converts the unit's fields in `parent` to v1beta1, within the number `left`; returns the original fields if the conversion loses something.
+    /// Converts the unit's fields in `parent` to v1beta1, with at most `left` topology domains; returns the original fields if the conversion loses
+    /// something.
     pub(super) fn down(&self, parent: &mut Fields, left: &mut usize) -> Option<Fields> {
         let newer = self.take(parent);
         if let Some(limited) = &self.limited {
@@ -73,7 +75,8 @@ impl Unit {
         let mut newer = match carried {
             Some(Value::Object(mut carried)) => {
                 carried.retain(|name, _| self.fields.contains(&name.as_str()));
-                // Fields of a unit with `limited` are carried only if they were not written out, whatever number may be written out now.
+                // Fields of a conversion unit with `limited` are carried only if they were not written out in v1beta1, whatever number may be written
+                // out now.
                 let shown = self.limited.as_ref().map_or(self.down, |limited| limited.without);
                 let unedited = settled(shown(carried.clone())) == settled(older.clone());
                 if unedited && (self.decodes)(&carried) { carried } else { (self.up)(older) }
@@ -131,7 +134,7 @@ pub(super) fn renamed(mut fields: Fields, from: &str, to: &str) -> Fields {
     fields.remove(from).into_iter().map(|value| (to.to_owned(), value)).collect()
 }
 
-/// No fields, because the other version does not have the fields of the unit.
+/// No fields: the conversion of a unit whose fields the other version does not have.
 pub(super) fn nothing(_: Fields) -> Fields {
     Fields::new()
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::beyond_kueue::{pod_sets, slices};
 use crate::rules::{LABEL, SUBDOMAIN, rules};
 
-/// Rules over the whole Workload, for the root of its schema: (rule, message).
+/// CEL rules for the root of a Workload's schema in v1beta1, as pairs of rule and message.
 pub fn workload_rules() -> Vec<(String, &'static str)> {
     let reserved = "(has(oldSelf.status) && has(oldSelf.status.conditions) && oldSelf.status.conditions.exists(c, \
                     c.type == 'QuotaReserved' && c.status == 'True'))";

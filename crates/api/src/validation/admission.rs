@@ -6,8 +6,9 @@ use crate::conditions::{is_true, types};
 use crate::labels::ELASTIC_JOB;
 use crate::{PodSet, Workload, WorkloadStatus, berth};
 
-/// Faults of a Workload's admission compared with its pod sets, while the Workload holds quota. The admission must have each pod set once and no
-/// other pod set, and an allowed number of pods for each. The number of pods may include pods that have ended since the quota was reserved.
+/// Faults of a Workload's admission compared with its pod sets, while the Workload holds quota. The admission must have each pod set of the Workload
+/// once and no other pod set, and an allowed number of pods for each. The number of pods of a pod set in the admission may include pods that have
+/// ended since the quota was reserved.
 pub fn misfit(workload: &Workload) -> Vec<FieldError> {
     let reserved = workload.status.as_ref().filter(|status| is_true(&status.conditions, types::QUOTA_RESERVED));
     let Some((status, admission)) = reserved.and_then(|status| Some((status, status.admission.as_ref()?))) else {
@@ -69,8 +70,8 @@ mod tests {
     use super::*;
     use crate::validation::{newly_broken, validate_workload};
 
-    /// A Workload with quota, `over` ended pods and these assignments. Its pod set `main` has three pods, or `least` to three, and its pod set `head`
-    /// has one pod.
+    /// A Workload with quota, `over` ended pods and the pod set assignments `assignments`. The Workload's pod set `main` has three pods, or `least`
+    /// to three, and its pod set `head` has one pod.
     fn reserved(least: Option<i32>, over: i32, assignments: Value) -> Workload {
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let sets = json!([

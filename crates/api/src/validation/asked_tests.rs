@@ -1,5 +1,5 @@
 //! Test that every refusal of this crate is also tried on a real API server: each message must be in the end-to-end tests of the webhook or in the
-//! tables of `e2e/cases`. `crates/jobs/tests/kinds/reviews.rs` has the same test for jobs.
+//! tables of `e2e/cases`. `crates/jobs/tests/kinds/reviews.rs` has the same test for messages about jobs.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -55,7 +55,7 @@ fn literals(source: &str) -> Vec<String> {
             found.push(literal);
             rest
         } else if let Some(text) = from.strip_prefix('\'') {
-            // After a quote, the text is either a character or the name of a lifetime.
+            // After a single quote, the source has either a character or the name of a lifetime.
             let mut letters = text.char_indices();
             let escaped = letters.next().is_some_and(|(_, letter)| letter == '\\');
             let end = if escaped { letters.nth(1) } else { letters.next() };
@@ -67,7 +67,7 @@ fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// The string literal whose text begins here, and the source after the literal.
+/// The string literal whose content begins at the start of `text`, and the source after the literal.
 fn literal(text: &str) -> (String, &str) {
     let mut literal = String::new();
     let mut letters = text.char_indices().peekable();
@@ -85,7 +85,7 @@ fn literal(text: &str) -> (String, &str) {
     (literal, "")
 }
 
-/// The texts between the values of a message's format string. The quotes of a value with `{:?}` belong to these texts.
+/// The texts between the values of a message's format string. The quotes of a value with `{:?}` belong to the texts between the values.
 fn words(message: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut rest = message;
@@ -100,7 +100,7 @@ fn words(message: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Whether a text contains these words in this order.
+/// Whether the text `text` contains the texts `words` in their order.
 fn has(text: &str, words: &[String]) -> bool {
     let mut rest = Some(text);
     for words in words {
@@ -143,7 +143,7 @@ fn validation_messages_are_each_tested_on_an_api_server() {
     }
     let all: Vec<Vec<String>> = messages.iter().map(|message| words(message)).collect();
     let is_told = |message: &[String]| {
-        // A longer message that contains this one does not prove that this one was tried.
+        // If a test has a longer message that contains `message`, `message` itself does not count as tried.
         let within: Vec<&Vec<String>> =
             all.iter().filter(|other| other.as_slice() != message && has(&other.concat(), message)).collect();
         asked.iter().any(|text| has(text, message) && !within.iter().any(|other| has(text, other)))

@@ -42,7 +42,7 @@ pub fn validate_cohort(cohort: &Cohort) -> Vec<FieldError> {
     errors
 }
 
-/// The cohort above a ClusterQueue or Cohort; borrowing and lending limits need one.
+/// The cohort above a ClusterQueue or Cohort; borrowing and lending limits are allowed only below a cohort.
 struct Above {
     name: &'static str,
     present: bool,
@@ -108,7 +108,7 @@ fn resource_quota(quota: &ResourceQuota, above: &Above, path: &str, errors: &mut
     }
 }
 
-/// The amount in billionths; zero if the text is no quantity. Negative amounts are added to the errors.
+/// The amount in billionths; zero if the text is no quantity. A negative amount is added to the errors.
 fn amount(quantity: &Quantity, path: String, errors: &mut Vec<FieldError>) -> i128 {
     match parse_quantity(&quantity.0) {
         Ok(Nano(nano)) => {

@@ -2,9 +2,9 @@
 //! schema may have accepted objects that today's schema refuses. A rule that CEL can express is in the CRD, too
 //! (`docs/departures/0027-rules-in-the-crd.md`).
 //!
-//! Berth also gets objects that no webhook has reviewed, so it checks these rules before it uses an object, and shows the errors in a condition. All
-//! functions are pure and never panic; an empty list means that the object is valid. Rules that belong to a feature gate that is off by default
-//! (concurrent admission, priority boost) have functions of their own.
+//! Berth also gets objects that no webhook has reviewed, so Berth checks the rules before it uses an object, and shows the errors in a condition. All
+//! validation functions are pure and never panic; an empty list of errors means that the object is valid. Rules that belong to a feature gate that is
+//! off by default (concurrent admission, priority boost) have validation functions of their own.
 
 mod admission;
 mod alike;

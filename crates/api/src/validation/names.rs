@@ -1,4 +1,4 @@
-//! Forms of names, as Kubernetes defines them. Each function returns the fault of a text, or `None` if the text is valid.
+//! Forms of names, as Kubernetes defines them. Each function of this module returns the fault of a name, or `None` if the name is valid.
 
 const NAME_SHAPE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                           alphanumeric character";

@@ -31,8 +31,8 @@ fn admitted_without_quota(workload: &Workload) -> Option<FieldError> {
     wrong.then(|| FieldError::new(field, "True", "must not be True while QuotaReserved is not"))
 }
 
-/// Faults of condition names, whose length alone the schema limits. `validate_beside_pod_sets` omits these faults, so that a wrong name does not stop
-/// the job.
+/// Faults of condition names, whose length alone the schema limits. `validate_beside_pod_sets` omits faults of condition names, so that a wrong name
+/// does not stop the job.
 fn condition_names(workload: &Workload) -> Vec<FieldError> {
     let conditions = workload.status.iter().flat_map(|status| &status.conditions).enumerate();
     let told = conditions.filter_map(|(index, condition)| {

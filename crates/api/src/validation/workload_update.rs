@@ -13,7 +13,7 @@ use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB, WORKLOAD_SLICE_REPLACEMENT_
 use crate::{Admission, PodSet, Workload, WorkloadStatus};
 
 /// Faults of a change of a Workload. A Workload with quota keeps its pod sets and its admission, and the pod set updates of admission checks that are
-/// ready. The number of reclaimable pods does not decrease, and admission gates are not added after creation.
+/// ready. The number of a Workload's reclaimable pods does not decrease, and admission gates are not added after its creation.
 pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let none = WorkloadStatus::default();
@@ -46,7 +46,7 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
     errors
 }
 
-/// Fault of a change of admission gates: gates may only be removed. Other rules report a value that cannot be read.
+/// Fault of a change of admission gates: gates may only be removed. Other rules report an annotation with admission gates that cannot be read.
 pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Option<FieldError> {
     let new = new.annotations.as_ref()?;
     let before = old.annotations.as_ref().and_then(|old| admission_gates(old).ok()).unwrap_or_default();
@@ -216,7 +216,7 @@ mod tests {
         let (held, free) = (workload(3, reserved(json!({})), none.clone()), workload(3, json!({}), none.clone()));
         assert_eq!(refused(&held, &workload(2, reserved(json!({})), none.clone())), [POD_SETS]);
         assert_eq!(refused(&free, &workload(2, json!({}), none.clone())), [""; 0]);
-        // A client may not give up quota and change pod sets in one write either: a job that runs has the old pod sets.
+        // A client may not give up a Workload's quota and change its pod sets in one write, because the running job has the old pod sets.
         assert_eq!(refused(&held, &workload(2, json!({}), none)), [POD_SETS]);
         let elastic = json!({ELASTIC_JOB: "true"});
         let old = workload(3, reserved(json!({})), elastic.clone());

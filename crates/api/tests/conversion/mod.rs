@@ -244,9 +244,9 @@ fn workload(nodes: usize) -> Value {
     })
 }
 
-/// Longest time of one conversion, including reading the request and writing the answer; it is the promised limit. The fastest tenth of the
-/// conversions must keep the limit, because on a busy machine other programs interrupt most conversions. A measurement of a thread's CPU time would
-/// not help: the kernel counts it in steps that are longer than a conversion.
+/// Longest time of one conversion, including reading the request and writing the answer; it is the promised limit. Only the fastest tenth of the
+/// conversions must keep the limit, because on a busy machine other programs interrupt most conversions. A measurement of the thread's CPU time would
+/// not help, because the kernel counts CPU time in steps that are longer than a conversion.
 const MOST: Duration = Duration::from_millis(1);
 
 /// Number of conversions in one measurement.

@@ -44,7 +44,7 @@ fn given() -> Given {
     Given { home: "berth-system".into(), ..Given::default() }
 }
 
-/// Loads a configuration file that sets these gates.
+/// Loads a configuration file that sets the feature gates `gates`.
 fn file(gates: &BTreeMap<&'static str, bool>) -> Result<Loaded, String> {
     let named: Vec<String> = gates.iter().map(|(name, on)| format!("{name}: {on}")).collect();
     load(&format!("{FILE}featureGates: {{{}}}\n", named.join(", ")), &given())

@@ -137,7 +137,7 @@ fn started(text: &str) -> Loaded {
     load(text, &given).unwrap()
 }
 
-/// Checks that there is exactly one warning about each of these settings, and no other warning.
+/// Checks that there is exactly one warning about each setting in `about`, and no other warning.
 fn assert_warns(loaded: &Loaded, about: &[&str]) {
     for name in about {
         let quoted = format!("`{name}`");
@@ -158,7 +158,7 @@ fn configuration_shipped_with_kueue_equals_berth_defaults() {
         // The chart of Berth sets another port for metrics, which causes a warning.
         assert_warns(&loaded, &[&left_alone[..], unused, &["controller", ":8443"]].concat());
         assert_eq!(loaded.settings.job_kinds, kinds);
-        // Each of the other fields has Berth's default value.
+        // Each field of Kueue's configuration file besides the frameworks has Berth's default value.
         let mut plain = started("");
         plain.settings.job_kinds = loaded.settings.job_kinds.clone();
         // Pods are among the managed kinds, so the Lease has the time since which they are queued.

@@ -64,7 +64,7 @@ fn params(name: &str, sans: Vec<String>, now: Timestamp, life: SignedDuration) -
     Ok(params)
 }
 
-/// Creates a certificate authority. Its name has the second of its creation, so that two authorities have different names.
+/// Creates a certificate authority. The authority's name has the second of its creation, so that two authorities have different names.
 ///
 /// # Errors
 /// Fails if the key or the certificate cannot be created.
@@ -76,7 +76,7 @@ pub fn authority(now: Timestamp, life: SignedDuration) -> Result<Pair, Error> {
     Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
 }
 
-/// Creates a server certificate for these names, signed by an authority.
+/// Creates a server certificate for the host names `names`, signed by an authority.
 ///
 /// # Errors
 /// Fails if the authority cannot be used, or if the certificate cannot be created.
@@ -90,7 +90,7 @@ pub fn leaf(authority: &Pair, names: &[String], now: Timestamp, life: SignedDura
     Ok(Pair { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
 }
 
-/// Creates a self-signed certificate for these names: the certificate encrypts a connection, and proves nothing about the server.
+/// Creates a self-signed certificate for the host names `names`: the certificate encrypts a connection, and proves nothing about the server.
 ///
 /// # Errors
 /// Fails if the key or the certificate cannot be created.
@@ -121,7 +121,7 @@ pub fn validity(pem: &str) -> Option<Validity> {
     parsed(pem, validity_of)
 }
 
-/// The validity of a certificate authority; `None` if the certificate is no authority, or if the key does not belong to it.
+/// The validity of a certificate authority; `None` if the certificate is no authority, or if the key does not belong to the certificate.
 #[must_use]
 pub fn authority_validity(pair: &Pair) -> Option<Validity> {
     parsed(&pair.certificate, |certificate| {
@@ -129,8 +129,8 @@ pub fn authority_validity(pair: &Pair) -> Option<Validity> {
     })
 }
 
-/// The validity of a server certificate; `None` if this authority did not sign the certificate for all these names, or if the key does not belong to
-/// it.
+/// The validity of a server certificate; `None` if `authority` did not sign the certificate for all `names`, or if the key does not belong to the
+/// certificate.
 #[must_use]
 pub fn leaf_validity(leaf: &Pair, authority: &str, names: &[String]) -> Option<Validity> {
     parsed(&leaf.certificate, |certificate| {

@@ -29,7 +29,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 const HURRY: Duration = Duration::from_secs(1);
 /// Time within which several changes are handled by one check.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Most steps of one check, in case another writer of the same Secret always writes first.
+/// Largest number of steps in one check of the certificates, in case another writer of the same Secret always writes first.
 const STEPS: usize = 8;
 
 /// Source of the server's certificates.
@@ -42,7 +42,7 @@ pub enum Source {
         /// Lifetimes and names of the certificates.
         policy: Policy,
     },
-    /// A folder with `tls.crt` and `tls.key`, in which an administrator puts them; he also puts the authority into the API server's configurations.
+    /// A folder with `tls.crt` and `tls.key` from an administrator, who also puts the authority into the webhook configurations.
     Folder(PathBuf),
 }
 
@@ -88,9 +88,9 @@ enum Error {
 /// Result of writing the configurations.
 #[derive(Default)]
 struct Told {
-    /// The CA bundles that the configurations have now.
+    /// The CA bundles that the webhook configurations and CRDs have now.
     bundles: Vec<String>,
-    /// True if no write lost a conflict, so that all configurations have the wanted content.
+    /// True if no write of a webhook configuration or CRD had a conflict, so that all have the wanted content.
     whole: bool,
 }
 
@@ -148,8 +148,8 @@ impl Keeper {
         all
     }
 
-    /// Checks the certificates and configurations once, and writes what must change. Returns the pause until the next check, and true if all
-    /// configurations have the wanted content.
+    /// Checks the certificates and configurations once, and writes what must change. Returns the pause until the next check of the certificates, and
+    /// true if all configurations have the wanted content.
     async fn look(&self, namespaces: bool) -> Result<(Duration, bool), Error> {
         match &self.source {
             Source::Own { secret, policy } => {
@@ -213,7 +213,7 @@ impl Keeper {
         api.get_opt(name).await.map_err(|error| Error::Api(format!("reading Secret {}/{name}", self.namespace), error))
     }
 
-    /// Writes the Secret if it has not changed since it was read; otherwise the next step of the check reads its new content.
+    /// Writes the Secret with certificates if it has not changed since it was read; otherwise the next step reads its new content.
     async fn store(&self, name: &str, found: Option<Secret>, stored: &Stored) -> Result<(), Error> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
@@ -276,7 +276,7 @@ impl Keeper {
                 tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
                 told.bundles.extend(bundles(&object.into_value(), wanted));
             }
-            // Another writer, perhaps another replica, wrote first, and may have written less than is wanted.
+            // Another writer, perhaps another replica, wrote the configuration first, and may have written less than is wanted.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 told.bundles.extend(bundles(&said, wanted));
                 told.whole = false;

@@ -1,8 +1,9 @@
 //! The next step of the rotation of certificates: a pure function of the stored certificates, of whether the API server knows them, and of the time.
 //!
 //! ```text
-//! a new authority:   next is stored -> published to the API server -> margin -> it signs, the old one is previous -> linger -> gone
-//! a new leaf:        signed by the present authority, which the API server knows
+//! a new authority:            stored as next -> published to the API server -> `margin` passes -> becomes present and signs
+//! the authority before it:    becomes previous -> `linger` passes -> is removed
+//! a new server certificate:   signed by the present authority, which the API server knows
 //! ```
 //! At every time, each server certificate that a replica may show is signed by an authority that the API server knows.
 
@@ -61,7 +62,7 @@ pub enum Step {
     Forget,
 }
 
-/// Decides the next step of the rotation. `told` is true if the API server knows the complete bundle.
+/// Decides the next step of the rotation. The parameter `told` is true if the API server knows the complete bundle of authorities.
 #[must_use]
 pub fn next(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
     let sound = |pair: &Option<Pair>| pair.as_ref().and_then(authority_validity).filter(|valid| valid.holds(now));

@@ -59,7 +59,7 @@ impl Served {
         self.trouble.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The TLS configuration of the webhook server: this certificate, TLS 1.2 and 1.3, and HTTP/2 for clients that support it.
+    /// The TLS configuration of the webhook server: the certificate `self`, TLS 1.2 and 1.3, and HTTP/2 for clients that support it.
     ///
     /// # Errors
     /// Fails if the TLS provider does not support the protocol versions.
@@ -115,8 +115,8 @@ pub enum FiguresError {
 /// Validity of a self-signed certificate, which is created again at each start of a process.
 const OWN_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
-/// The TLS configuration for metrics, with HTTP/1.1 only. `names` are the names in the self-signed certificate, which is used while the webhooks have
-/// no certificate.
+/// The TLS configuration for metrics, with HTTP/1.1 only. The parameter `names` has the names in the self-signed certificate, which is used while the
+/// webhooks have no certificate.
 ///
 /// # Errors
 /// Fails if no certificate can be created.

@@ -88,8 +88,8 @@ impl Stored {
         }
     }
 
-    /// The authorities that the API server should trust, each once. Their order does not depend on their roles, so that a switch of roles does not
-    /// change the bundle.
+    /// The authorities that the API server should trust, each once. The order of the authorities in the bundle does not depend on their roles, so
+    /// that a switch of roles does not change the bundle.
     #[must_use]
     pub fn bundle(&self) -> String {
         let pairs = [&self.ca, &self.next].into_iter().flatten().map(|pair| pair.certificate.as_str());
@@ -103,7 +103,7 @@ impl Stored {
         all.concat()
     }
 
-    /// Whether an API server that trusts this bundle accepts the served certificate.
+    /// Whether an API server that trusts the authorities in `bundle` accepts the served certificate.
     #[must_use]
     pub fn is_trusted_by(&self, bundle: &str) -> bool {
         self.leaf.as_ref().is_some_and(|leaf| is_signed_by_one_of(&leaf.certificate, bundle))

@@ -34,7 +34,7 @@ fn suspension_of_a_running_job_is_reverted_with_a_warning() {
     for words in ["spec.suspend stays false", "job-n-1a2b3", "{\"spec\":{\"active\":false}}", "-n ns "] {
         assert!(told.contains(words), "{told}");
     }
-    // A write that moves a running job to another queue may stop the job.
+    // A write that moves a running job to another queue may suspend the job.
     new["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("r");
     assert_eq!(change(JOB, &old, &new), json!({"uid": "u", "allowed": true}));
     assert_eq!(change("/validate-batch-v1-job", &old, &new)["allowed"], json!(true));
@@ -81,7 +81,7 @@ fn job_set_child_may_be_unsuspended_but_forged_child_waits() {
     // A Job that names a JobSet as its owner without being its part is started and stopped by Berth, and waits.
     let forged = change(JOB, &owned(true, "0"), &owned(false, "0"));
     assert_eq!(patch(&forged)[0]["value"], json!(true));
-    // A controller reference that is added in the same write does not allow the start either.
+    // A write that adds a JobSet as the controller of a Job does not start the Job.
     let joins = change(JOB, &job("q", true), &owned(false, "s"));
     assert_eq!(patch(&joins)[0]["value"], json!(true));
 }
