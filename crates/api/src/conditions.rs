@@ -243,13 +243,13 @@ pub mod reasons {
 /// States of an admission check.
 pub mod check_states {
     strings! {
-        /// No answer yet.
+        /// State of an admission check that has no result yet.
         PENDING = "Pending";
-        /// Passed.
+        /// State of an admission check that has passed.
         READY = "Ready";
-        /// Evict the workload and try again.
+        /// State of an admission check by which the Workload is evicted and tries again.
         RETRY = "Retry";
-        /// Evict and deactivate the workload.
+        /// State of an admission check by which the Workload is evicted and deactivated.
         REJECTED = "Rejected";
     }
 }

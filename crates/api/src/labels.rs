@@ -1,7 +1,8 @@
 //! Every label, annotation, finalizer and scheduling gate on which Kueue's users rely, and those of Berth.
 //!
-//! The values are written out as literals, because manifests, dashboards and scripts depend on them. The module has all labels and annotations of the
-//! group `kueue.x-k8s.io`, also those that have no effect in Berth: `make tidy` requires a row of docs/compatibility.md for each.
+//! The values of labels and annotations are written out as literals, because manifests, dashboards and scripts depend on them. The module has all
+//! labels and annotations of the group `kueue.x-k8s.io`, also those that have no effect in Berth: `make tidy` requires a row of docs/compatibility.md
+//! for each.
 
 macro_rules! strings {
     ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {

@@ -130,7 +130,7 @@ pub mod own_reasons {
 /// Condition types of Workloads that Kueue does not have.
 pub mod own_types {
     strings! {
-        /// The message of the condition names the capacity tiers of the flavors in which the Workload has its quota.
+        /// The condition's message names the capacity tiers of the flavors in which the Workload has its quota.
         CAPACITY_TIER = "CapacityTier";
     }
 }
@@ -144,7 +144,7 @@ pub mod training_types {
         RUNNING = "Running";
         /// Suspended=True: the job is suspended.
         SUSPENDED = "Suspended";
-        /// The object makes no progress until a user changes something.
+        /// Stalled=True: the TrainingJob makes no progress until a user changes something.
         STALLED = "Stalled";
         /// Succeeded=True: the job has succeeded.
         SUCCEEDED = "Succeeded";
@@ -166,17 +166,17 @@ pub mod training_types {
 /// Phases of TrainingJobs.
 pub mod phases {
     strings! {
-        /// The job is not in a queue yet, or is admitted with pods that are not all ready.
+        /// Phase of a TrainingJob that is not in a queue yet, or is admitted with pods that are not all ready.
         PENDING = "Pending";
-        /// The job waits in its queue.
+        /// Phase of a TrainingJob that waits in its queue.
         QUEUED = "Queued";
-        /// All pods of the job are ready.
+        /// Phase of a TrainingJob whose pods are all ready.
         RUNNING = "Running";
-        /// The job has ended with success.
+        /// Phase of a TrainingJob that has ended with success.
         SUCCEEDED = "Succeeded";
-        /// The job has ended without success.
+        /// Phase of a TrainingJob that has ended without success.
         FAILED = "Failed";
-        /// The job is suspended.
+        /// Phase of a TrainingJob that is suspended.
         SUSPENDED = "Suspended";
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! An object is not decoded into its type: unknown fields stay where they are, and only fields whose names or forms differ are changed. These fields
 //! are listed as *conversion units* (`unit.rs`): fields of one parent object that have a meaning only together. Values that v1beta1 cannot express
-//! are carried in the annotation [`NOT_IN_V1BETA1`](crate::labels::NOT_IN_V1BETA1). On the way back to v1beta2 the carried values are used only while
-//! the v1beta1 fields still equal their conversion, so an edit through v1beta1 always takes precedence.
+//! are carried in the annotation [`NOT_IN_V1BETA1`](crate::labels::NOT_IN_V1BETA1). On the way back to v1beta2 the values in this annotation are used
+//! only while the v1beta1 fields still equal their conversion, so an edit through v1beta1 always takes precedence.
 //!
 //! Start reading at [`convert`], then the lists of conversion units in `workload.rs` and `queues.rs`. In a review ([`respond`]), fields that no
 //! conversion unit reads stay JSON text (`lifted.rs`). `docs/departures/0008-conversion.md` lists what a conversion can lose, and why.

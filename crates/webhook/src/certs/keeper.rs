@@ -23,11 +23,11 @@ use tokio::task::JoinSet;
 
 /// Field manager of the keeper's writes.
 const MANAGER: &str = "berth-webhook";
-/// Pause between two checks while no change is seen.
+/// Pause between two checks of the certificates while no change is seen.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Pause between two checks while something is missing.
+/// Pause between two checks of the certificates while a certificate or configuration is not as it should be.
 const HURRY: Duration = Duration::from_secs(1);
-/// Time within which several changes are handled by one check.
+/// Time within which several observed changes are handled by one check of the certificates.
 const SETTLE: Duration = Duration::from_millis(50);
 /// Largest number of steps in one check of the certificates, in case another writer of the same Secret always writes first.
 const STEPS: usize = 8;
@@ -54,7 +54,7 @@ pub struct Keeper {
     pub namespace: String,
     /// Name of the Service.
     pub service: String,
-    /// Names of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration.
+    /// Names of Berth's MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration.
     pub configurations: [&'static str; 2],
     /// Source of the serving certificates.
     pub source: Source,
