@@ -265,7 +265,8 @@ pub struct ClimbBack {
     pub max_times: Option<i32>,
 }
 
-/// Back-off of a flavor that is out of stock. The back-off applies to all jobs that request as many pods of the same shape, or more.
+/// Back-off of a flavor that is out of stock. The back-off applies to all jobs that request at least as many pods of the same shape as the job that
+/// got no nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = longest_is_longest()))]

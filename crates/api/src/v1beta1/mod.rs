@@ -1,7 +1,7 @@
 //! The five kinds whose fields were different in v1beta1, as types with the fields of v1beta1.
 //!
-//! The types are only the source of the v1beta1 schemas in `crds/`: Berth reads and writes v1beta2, and objects are converted between the versions as
-//! JSON ([`crate::conversion`]). Parts of these kinds that do not differ have the types of v1beta2.
+//! The types of this module are only the source of the v1beta1 schemas in `crds/`: Berth reads and writes v1beta2, and objects are converted between
+//! the versions as JSON ([`crate::conversion`]). Parts of these kinds that do not differ have the types of v1beta2.
 
 mod cluster_queue;
 mod local_queue;

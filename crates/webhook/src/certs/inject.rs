@@ -41,7 +41,7 @@ impl Said {
 /// Part of the name of each webhook for objects that name no queue; Berth sets the namespace selectors of these webhooks.
 pub const OPTED_IN: &str = "-opted-in.";
 
-/// The content that the objects should have.
+/// The content that webhook configurations and CRDs should have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted<'a> {
     /// Certificate authorities as PEM; `None` if an administrator maintains them.
