@@ -94,12 +94,16 @@ pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>
         }
     }
     objects.retain(|manifest| !manifest.object.is_null());
-    for Manifest { object, .. } in &objects {
-        let Some(fields) = object.as_object() else { bail!("{file}: {object} is no Kubernetes object") };
+    for Manifest { object, place } in &objects {
+        let Some(fields) = object.as_object() else { bail!("{}: {object} is no Kubernetes object", place.of("")) };
         let is_said = |field: &str| fields.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-        if !is_said("apiVersion") || !is_said("kind") {
+        if let Some(field) = ["apiVersion", "kind"].into_iter().find(|field| !is_said(field)) {
             let some: Vec<&str> = fields.keys().map(String::as_str).take(3).collect();
-            bail!("{file}: a document with {}: apiVersion and kind must say what it is", some.join(", "));
+            bail!(
+                "{}: {field}: a document with {}: apiVersion and kind must say what it is",
+                place.of(field),
+                if some.is_empty() { "no field".to_owned() } else { some.join(", ") }
+            );
         }
     }
     Ok(objects)

@@ -275,17 +275,32 @@ fn unreadable_manifest_is_an_error_with_file_and_line() {
     assert!(found[1].starts_with(path), "{all}");
     let nameless = said(&given("{apiVersion: v1, kind: Namespace, metadata: {labels: {}}}")).unwrap_err().to_string();
     assert_eq!(nameless, "given.yaml:1: Namespace: metadata.name: it has none");
-    for (content, part) in [
-        ("- 1\n", "[1] is no Kubernetes object"),
-        ("a: [\n", "given.yaml: "),
+}
+
+#[test]
+fn document_without_kind_is_an_error_with_file_and_line() {
+    let said = "apiVersion and kind must say what it is";
+    for (content, expected) in [
+        ("---\n- 1\n", "given.yaml:2: [1] is no Kubernetes object".to_owned()),
+        ("a: [\n", "given.yaml: ".to_owned()),
+        ("{image: i, replicas: 2}", format!("given.yaml:1: apiVersion: a document with image, replicas: {said}")),
+        ("{}", format!("given.yaml:1: apiVersion: a document with no field: {said}")),
         (
-            "{image: i, replicas: 2}",
-            "given.yaml: a document with image, replicas: apiVersion and kind must say what it is",
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n# Values, not a manifest.\n\nimage: i\nreplicas: 2\n",
+            format!("given.yaml:5: apiVersion: a document with image, replicas: {said}"),
         ),
-        ("apiVersion: v1\nkind: List\nitems: [7]\n", "7 is no Kubernetes object"),
+        (
+            "{apiVersion: v1, kind: Pod}\n---\nkind: ''\napiVersion: v1\n",
+            format!("given.yaml:3: kind: a document with apiVersion, kind: {said}"),
+        ),
+        (
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n- metadata:\n    name: x\n",
+            format!("given.yaml:5: apiVersion: a document with metadata: {said}"),
+        ),
+        ("apiVersion: v1\nkind: List\nitems:\n- 7\n", "given.yaml:4: 7 is no Kubernetes object".to_owned()),
     ] {
         let error = manifests::of_text("given.yaml", content).unwrap_err().to_string();
-        assert!(error.contains(part), "{error}");
+        assert!(error.starts_with(&expected), "{content:?}: {error}");
     }
 }
 
