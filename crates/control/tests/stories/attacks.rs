@@ -23,8 +23,8 @@ use crate::stories::random::{Dice, seeds};
 const BOUND: i64 = 10;
 /// Seconds after a write in which pods that run beyond quota by it are charged.
 const CHARGED: i64 = 2;
-/// Seconds after which the lender of quota has it back.
-const BACK: i64 = 60;
+/// Seconds after which the lender of quota has it back: the bound that `SECURITY.md` promises.
+const BACK: i64 = 10;
 /// Cpus that the lender has, and that the tenant has.
 const LENT: i64 = 2;
 const OWN: i64 = 2;
