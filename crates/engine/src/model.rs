@@ -63,6 +63,9 @@ pub enum Delta {
     Namespace(String, BTreeMap<String, String>),
     /// Namespace gone.
     RemoveNamespace(String),
+    /// A text that no tenant knows or chooses and that stays the same for the life of the cluster: it salts the order of equal workloads
+    /// (`docs/departures/0035-equal-times.md`). Costs all workloads where it is new.
+    TieSalt(String),
     /// Create or replace a workload.
     Workload(WorkloadSpec),
     /// The workload with this UID is gone, finished or inactive: its quota is free.

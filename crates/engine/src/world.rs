@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
 use crate::queue::pending::Pending;
+use crate::queue::tie::TieRule;
 use crate::quota::balance::{INF, units};
 use crate::quota::tree::{OwnQuota, Tree};
 use crate::world::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
@@ -26,6 +27,8 @@ pub struct Changed {
 #[derive(Debug)]
 pub struct World {
     pub(crate) options: Options,
+    /// How ties between equal workloads are broken.
+    pub(crate) ties: TieRule,
     pub(crate) store: Store,
     pub(crate) tree: Tree,
     pub(crate) cohorts: BTreeMap<String, CohortSpec>,
@@ -63,6 +66,7 @@ impl World {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
+            ties: TieRule::new(options.departures.equals_by_lot),
             options,
             store: Store::new(),
             tree: Tree::new(),
@@ -124,6 +128,7 @@ impl World {
             }
             Delta::Namespace(name, labels) => self.set_namespace(name, labels),
             Delta::RemoveNamespace(name) => self.remove_namespace(&name),
+            Delta::TieSalt(text) => self.set_tie_salt(&text),
             Delta::Workload(spec) => self.set_workload(spec),
             Delta::Beyond(spec) => self.set_beyond(&spec),
             Delta::StockOut(out) => self.set_stock_out(out),
@@ -474,6 +479,7 @@ pub(crate) mod digest;
 pub(crate) mod held;
 pub(crate) mod ids;
 pub(crate) mod podset;
+pub(crate) mod salt;
 pub(crate) mod slices;
 pub(crate) mod spare;
 pub(crate) mod store;

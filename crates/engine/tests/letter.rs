@@ -397,3 +397,49 @@ fn equal_workloads_of_two_namespaces_are_ordered_by_hash() {
     assert!(firsts.iter().any(|uid| uid == "a") && firsts.iter().any(|uid| uid == "b"), "{firsts:?}");
     assert_eq!(firsts, (1..20).map(|second| first(second, true)).collect::<Vec<_>>(), "they may come in any order");
 }
+
+/// A salt orders equals alike whether it comes before the workloads or after them, in their queue and among the holders of quota. To the letter of
+/// Kueue no salt changes anything.
+#[test]
+fn tie_salt_orders_equal_workloads_whenever_it_comes() {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Salt {
+        Never,
+        First,
+        Last,
+    }
+    let orders = |salted: Salt, text: &str, departures: Departures| -> Vec<String> {
+        let order = |second: i64| {
+            let mut world = world(Options { departures, ..Options::default() }, vec![queue("q", None, 3, None)]);
+            let salt = || Delta::TieSalt(text.into());
+            if salted == Salt::First {
+                world.apply(salt()).unwrap();
+            }
+            for (namespace, uid) in [("n", "a"), ("m", "b")] {
+                world.apply(Delta::Namespace(namespace.into(), BTreeMap::new())).unwrap();
+                world.apply(local(namespace, "q", "q")).unwrap();
+                let queue = format!("{namespace}/q");
+                let spec = pending(uid, &queue, 0, &[("main", 1)]);
+                world.apply(Delta::Workload(WorkloadSpec { queued_at: Millis(second * 1000), ..spec })).unwrap();
+                let runs = held(&format!("{uid}-runs"), &queue, "q", 0, &[("main", 1)]);
+                world.apply(Delta::Workload(WorkloadSpec { queued_at: Millis(second * 1000), ..runs })).unwrap();
+            }
+            if salted == Salt::Last {
+                world.apply(salt()).unwrap();
+                world.apply(salt()).unwrap();
+            }
+            assert_eq!(check(&world), [""; 0]);
+            let plan = world.plan(Millis(second * 1000), ALL);
+            assert_eq!(plan.admissions.len(), 1, "one of two fits beside those that hold quota");
+            assert_eq!(check(&world), [""; 0]);
+            plan.admissions[0].uid.to_string()
+        };
+        (1..40).map(order).collect()
+    };
+    let ours = Departures::default();
+    assert_eq!(orders(Salt::First, "uid-1", ours), orders(Salt::Last, "uid-1", ours));
+    assert_ne!(orders(Salt::First, "uid-1", ours), orders(Salt::First, "uid-2", ours));
+    assert_ne!(orders(Salt::First, "uid-1", ours), orders(Salt::Never, "", ours));
+    let letter = Departures::NONE;
+    assert_eq!(orders(Salt::Last, "uid-1", letter), orders(Salt::Never, "", letter));
+}

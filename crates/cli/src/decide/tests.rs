@@ -457,3 +457,26 @@ fn job_order_follows_creation_timestamps_in_manifests() {
     let told = said(&given(&format!("{QUEUES}{}{}", job("a", 5), job("b", 1)))).unwrap();
     assert!(told.contains("(Job default/b): admitted") && told.contains("(Job default/a): pending"), "{told}");
 }
+
+/// The uid of kube-system decides which of two namespaces goes first in a second, as in the cluster that the manifests are from.
+#[test]
+fn equal_jobs_of_two_namespaces_follow_uid_of_kube_system() {
+    let first = |uid: &str| {
+        let mut objects = QUEUES.to_owned();
+        for namespace in ["a", "b"] {
+            objects += &format!(
+                "---\n{{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {{name: all, namespace: {namespace}}}, spec: \
+                 {{clusterQueue: all}}}}\n---\n{{apiVersion: batch/v1, kind: Job, metadata: {{name: j, namespace: {namespace}, labels: \
+                 {{kueue.x-k8s.io/queue-name: all}}}}, spec: {{suspend: true, template: {{spec: {{restartPolicy: Never, containers: \
+                 [{{name: c, image: i, resources: {{requests: {{cpu: 3}}}}}}]}}}}}}}}\n"
+            );
+        }
+        objects += &format!("---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: kube-system, uid: {uid}}}}}\n");
+        let told = said(&given(&objects)).unwrap();
+        ["a", "b"].into_iter().find(|namespace| told.contains(&format!("(Job {namespace}/j): admitted"))).unwrap()
+    };
+    let uids: Vec<String> = (0..16).map(|number| format!("f6a1c0de-{number}")).collect();
+    let firsts: Vec<&str> = uids.iter().map(|uid| first(uid)).collect();
+    assert!(firsts.contains(&"a") && firsts.contains(&"b"), "{firsts:?}");
+    assert_eq!(firsts, uids.iter().map(|uid| first(uid)).collect::<Vec<_>>());
+}

@@ -11,6 +11,9 @@ use crate::names::Name;
 use crate::observe::quota_rules::QuotaRules;
 use crate::write::{Kind, key};
 
+/// The namespace that every cluster has from its first moment to its last: its uid is random and belongs to one cluster.
+const OF_CLUSTER: &str = "kube-system";
+
 impl QuotaRules<'_> {
     /// Takes a namespace that was seen, or is gone; true if it is managed now, or not any more, or is being deleted.
     pub(crate) fn put_namespace(&mut self, name: &str, object: Option<Namespace>) -> bool {
@@ -27,6 +30,10 @@ impl QuotaRules<'_> {
             self.view.ending.remove(name);
             return;
         };
+        if let Some(uid) = metadata.uid.filter(|uid| name == OF_CLUSTER && !uid.is_empty()) {
+            // Equal workloads of two namespaces are ordered by it, so that nobody who does not know it can choose its second.
+            self.quota.apply(engine::Delta::TieSalt(uid));
+        }
         let labels = metadata.labels.unwrap_or_default();
         self.quota.apply(engine::Delta::Namespace(name.to_owned(), labels.clone()));
         let ends = metadata.deletion_timestamp.is_some() && self.view.ending.insert(name.to_owned());

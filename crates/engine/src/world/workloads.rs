@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
-use crate::queue::tie::{Tie, second};
+use crate::queue::tie::{Tie, TieRule, second};
 use crate::quota::balance::{Usage, accumulate, units};
 use crate::world::World;
 use crate::world::ids::{ClassId, LocalQueueId, QueueId, WorkloadId};
@@ -36,9 +36,9 @@ impl Workload {
     }
 
     /// Takes over a spec, except its admission state.
-    fn take_over(&mut self, local_queue: LocalQueueId, class: ClassId, spec: &mut WorkloadSpec, by_lot: bool) {
+    fn take_over(&mut self, local_queue: LocalQueueId, class: ClassId, spec: &mut WorkloadSpec, ties: TieRule) {
         if second(self.queued_at) != second(spec.queued_at) {
-            self.tie = Tie::of(spec, &self.uid, by_lot);
+            self.tie = Tie::of(spec, &self.uid, ties);
         }
         self.local_queue = local_queue;
         self.priority = spec.priority;
@@ -67,7 +67,7 @@ impl World {
         let class = self.store.class(&spec);
         let uid = Arc::from(spec.uid.as_str());
         let id = self.store.insert_workload(Workload {
-            tie: Tie::of(&spec, &uid, self.options.departures.equals_by_lot),
+            tie: Tie::of(&spec, &uid, self.ties),
             uid,
             local_queue,
             priority: spec.priority,
@@ -94,7 +94,7 @@ impl World {
         let Some(old) = self.store.workload(id) else { return };
         let same_shape = old.is_told_as(local_queue, &spec);
         let (old_class, was_queue, old_gated) = (old.class, old.local_queue, old.preemption_gated);
-        let by_lot = self.options.departures.equals_by_lot;
+        let ties = self.ties;
         let same_spec = self.options.departures.claims || old.revision == spec.revision;
         let class = self.store.class(&spec);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
@@ -118,7 +118,7 @@ impl World {
         self.store.list_slice(id, false);
         self.store.release_class(old_class);
         if let Some(workload) = self.store.workload_mut(id) {
-            workload.take_over(local_queue, class, &mut spec, by_lot);
+            workload.take_over(local_queue, class, &mut spec, ties);
             if has_changed || workload.progress.as_deref().is_some_and(|progress| !progress.waits && scans_anew) {
                 workload.progress = None;
             }
