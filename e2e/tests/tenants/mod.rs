@@ -7,6 +7,7 @@
 //!
 //! Attacks that still succeed are in [`OPEN`] (SECURITY.md has them), and are made with `BERTH_ATTACKS=open` alone.
 
+mod deployments;
 mod job_sets;
 mod jobs;
 mod pods;
@@ -147,7 +148,21 @@ const OF_PODS: &[Attack] = &[
     attack("joins-group", false, pods::borrows, pods::joins_a_group).is_refused(),
     attack("forged-job", false, jobs::nothing, pods::names_a_job_that_has_ended).is_refused(),
     attack("set-ungated", false, jobs::nothing, pods::set_is_scaled_and_ungated),
+    attack("deployment-leaves-queue", false, deployments::borrows, deployments::leaves_its_queue).is_refused(),
+    attack("deployment-other-queue", false, deployments::borrows, deployments::names_another_queue).is_refused(),
+    attack("deployment-relabelled", false, deployments::borrows, deployments::pods_are_relabelled).is_refused(),
+    attack("deployment-orphaned", false, deployments::borrows, deployments::leaves_its_pods_behind),
+    attack("deployment-ungated", false, deployments::borrows, deployments::grows_and_is_ungated),
+    attack("deployment-forged-parent", false, deployments::borrows, deployments::forges_the_parent),
 ];
+
+/// Attacks with pods in a namespace with a LocalQueue `default`.
+const OF_PODS_BESIDE_DEFAULT: &[Attack] = &[attack(
+    "default-replica-set",
+    false,
+    deployments::borrows,
+    deployments::its_replica_set_forgets_the_queue,
+)];
 
 /// Attacks by pods that no review goes over, since they are made while Berth is down or without webhooks.
 const LET_IN: &[Attack] = &[
@@ -279,8 +294,8 @@ fn chosen(attacks: &[Attack]) -> Vec<Attack> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_webhooks() -> Result<()> {
-    let more = if asked_for("all") { BESIDE_DEFAULT } else { &[] };
-    let all = if asked_for("open") { OPEN.to_vec() } else { [OF_JOBS, OF_PODS, more].concat() };
+    let more = if asked_for("all") { [BESIDE_DEFAULT, OF_PODS_BESIDE_DEFAULT].concat() } else { Vec::new() };
+    let all = if asked_for("open") { OPEN.to_vec() } else { [OF_JOBS, OF_PODS, more.as_slice()].concat() };
     Ground::new("tenants", Some("Fail")).await?.attacked(&all).await
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use berth_e2e::kinds::{JOB, POD, condition};
+use berth_e2e::kinds::{JOB, POD, STATEFUL_SET, condition};
 use berth_e2e::manifest;
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
@@ -148,7 +148,7 @@ pub(crate) fn set_is_scaled_and_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
                 "selector": {"matchLabels": {"app": "s"}}, "template": template}});
         t.create(&set).await?;
         t.pods_run(1).await?;
-        t.scale("s", 6).await?;
+        t.scale(STATEFUL_SET, "s", 6).await?;
         for _ in 0..5 {
             for number in 1..6 {
                 if POD.get(&t.s.client, &t.s.namespace, &format!("s-{number}")).await?.is_some() {

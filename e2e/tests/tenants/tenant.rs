@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
-use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, STATEFUL_SET, WORKLOAD, condition, items, text};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD, condition, items, text};
 use berth_e2e::manifest::{self, Job, group, quota};
 use berth_e2e::observer::Scope;
 use berth_e2e::pace;
@@ -166,9 +166,9 @@ impl<'a> Tenant<'a> {
         self.was_let("delete", api.delete(name, &params).await.map(|_| Value::Null).map_err(Into::into))
     }
 
-    /// Scales a StatefulSet as the tenant, by the subresource.
-    pub(crate) async fn scale(&self, name: &str, replicas: u32) -> Result<bool> {
-        let api = STATEFUL_SET.api(&self.client, &self.s.namespace);
+    /// Scales a StatefulSet or Deployment as the tenant, by the subresource.
+    pub(crate) async fn scale(&self, kind: Kind, name: &str, replicas: u32) -> Result<bool> {
+        let api = kind.api(&self.client, &self.s.namespace);
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         let scaled = api.patch_scale(name, &PatchParams::default(), &patch).await;
         self.was_let("scale", scaled.map(|_| Value::Null).map_err(Into::into))
