@@ -14,6 +14,8 @@ mod evicted;
 mod held;
 #[path = "invariants/strength_tests.rs"]
 mod strength;
+#[path = "invariants/waiting_tests.rs"]
+mod waiting;
 
 struct Story {
     judge: Judge,

@@ -1,13 +1,15 @@
 //! Running pods against the quota that their jobs hold.
 //!
 //! - Q7: the running pods of a queued job or group request no more than its Workloads hold, for each resource of which these have ever held
-//!   quota. An excess ends within the bound, or the ClusterQueue of the job is charged with it: its `flavorsReservation` is then at least
-//!   the sum of its Workloads and of the excess.
+//!   quota. Of a job whose Workloads have never held any, but wait for some, each resource counts that their ClusterQueue covers: none of its
+//!   pods may run. An excess ends within the bound, or the ClusterQueue of the job is charged with it: its `flavorsReservation` is then at
+//!   least the sum of its Workloads and of the excess.
 //! - Q8: quota can be reclaimed. Berth stops the job of a Workload that is evicted and still reserved, or deletes the pods that no controller
 //!   deletes, within the bound; after the last of these pods the Workload gives its quota back.
 //!
 //! A pod counts for the job or group for which it was made: labels and owner references that are changed later do not move it. It is judged
-//! if that job was queued when the pod was first seen. Pods of a job that Berth has stopped are their controllers' to delete, which L3 judges
+//! if that job was queued when the pod was first seen; a pod that Berth marks later, because no review went over it, counts from then on. A
+//! job without a Workload asks for no quota (its namespace is not managed, or it is of a kind that Berth does not look at). Pods of a job that Berth has stopped are their controllers' to delete, which L3 judges
 //! at rest. An excess that ends with the grace periods of pods that are being deleted breaks nothing here. Only time with a leader counts.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,15 +104,15 @@ pub(super) struct Held {
 }
 
 impl Claim {
-    /// The claim of a state of a pod that is `of` a job or group today, after an earlier state.
-    fn of(object: &Value, of: &str, before: Option<&Claim>) -> Claim {
+    /// The claim of a state of a pod that is `of` a job or group today, and perhaps has Berth's mark, after an earlier state.
+    fn of(object: &Value, (of, managed): (&str, bool), before: Option<&Claim>) -> Claim {
         let waiting = text(object, "/spec/nodeName").is_empty() && !items(object, "/spec/schedulingGates").is_empty();
         let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
         let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
         let grace = deleting.then(|| Duration::from_secs(grace.unwrap_or(0)));
-        // A user may put a waiting pod into another group, but not a started one.
-        let kept = before.filter(|before| !(before.waiting && waiting));
+        // A user may put a waiting pod into another group, but not a started one. A pod that comes to be managed is a job of its own.
+        let kept = before.filter(|before| !(before.waiting && waiting) && (before.queued || !managed));
         // A grace period of zero is the kubelet's sign that no container runs any more.
         let over = ended || grace.is_some_and(|grace| grace.is_zero());
         Claim {
@@ -144,7 +146,7 @@ fn is_released(pod: &Pod) -> bool {
 impl Judge {
     /// The claim of a state of a pod; `of` is the job or group to which it belongs by its labels and its controller.
     pub(super) fn claim(&self, object: &Value, (of, managed): (&str, bool), before: Option<&Claim>) -> Claim {
-        let mut claim = Claim::of(object, of, before);
+        let mut claim = Claim::of(object, (of, managed), before);
         let is_new = before.is_none_or(|before| before.origin != claim.origin || (before.waiting && claim.waiting));
         if is_new {
             claim.queued = !self.blind && (managed || self.is_queued(&claim.origin));
@@ -211,11 +213,39 @@ impl Judge {
         uids.filter_map(move |uid| self.pods.get(uid))
     }
 
+    /// The Workload of a job or group that waits for quota, although none of its Workloads has held any yet.
+    fn waiting(&self, origin: &str) -> Option<&Workload> {
+        self.held.holders.get(origin).filter(|holder| holder.resources.is_empty())?;
+        let waits = |w: &&Workload| w.origin == origin && !w.reserved && !w.finished && !w.deleting;
+        self.workloads.values().find(waits)
+    }
+
+    /// The ClusterQueue whose quota a job has held, or waits for; empty if it is unknown.
+    fn queue_of<'a>(&'a self, origin: &str) -> &'a str {
+        let held = self.held.holders.get(origin).map_or("", |holder| holder.cluster_queue.as_str());
+        if !held.is_empty() {
+            return held;
+        }
+        let local = self.waiting(origin).and_then(|workload| self.local_queues.get(&workload.local_queue()));
+        local.map_or("", |local| text(local, "/spec/clusterQueue"))
+    }
+
+    /// The resources of which a job needs quota: those of which it has held some, and before that those that its ClusterQueue covers, if a
+    /// Workload of it waits there.
+    fn needed(&self, origin: &str) -> BTreeSet<String> {
+        let held = self.held.holders.get(origin).map(|holder| &holder.resources).filter(|held| !held.is_empty());
+        if let Some(held) = held {
+            return held.clone();
+        }
+        let Some(queue) = self.waiting(origin).and_then(|_| self.cluster_queues.get(self.queue_of(origin))) else {
+            return BTreeSet::new();
+        };
+        let covered = items(queue, "/spec/resourceGroups").iter().flat_map(|group| items(group, "/coveredResources"));
+        covered.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+    }
+
     /// Requests of some pods of a job beyond the quota that its Workloads hold.
     fn beyond(&self, origin: &str, counts: impl Fn(&Pod) -> bool) -> Requests {
-        let Some(holder) = self.held.holders.get(origin).filter(|holder| !holder.resources.is_empty()) else {
-            return Requests::new();
-        };
         let (mut requested, mut pods) = (Requests::new(), 0);
         for pod in self.pods_of(origin).filter(|pod| counts(pod)) {
             add(&mut requested, &pod.claim.requests);
@@ -224,13 +254,14 @@ impl Judge {
         if pods == 0 {
             return requested;
         }
+        let needed = self.needed(origin);
         for workload in self.holding(origin) {
             for (cell, amount) in &workload.charge {
                 *requested.entry(cell.1.clone()).or_default() -= (amount - self.handed_over(workload, cell)).max(0);
             }
         }
         // The share of each pod in a charge may be rounded.
-        requested.retain(|resource, amount| holder.resources.contains(resource) && *amount > pods);
+        requested.retain(|resource, amount| needed.contains(resource) && *amount > pods);
         requested
     }
 
@@ -254,7 +285,8 @@ impl Judge {
     /// Requests of pods beyond what the jobs of a ClusterQueue hold, of pods without a node, too: Berth may charge them.
     pub(super) fn beyond_in(&self, queue: &str) -> Requests {
         let mut sum = Requests::new();
-        for (origin, _) in self.held.holders.iter().filter(|(_, holder)| holder.cluster_queue == queue) {
+        let with_pods = self.held.holders.iter().filter(|(_, holder)| !holder.pods.is_empty());
+        for (origin, _) in with_pods.filter(|(origin, _)| self.queue_of(origin) == queue) {
             add(&mut sum, &self.beyond(origin, |pod| pod.claim.lives));
         }
         sum
@@ -262,11 +294,10 @@ impl Judge {
 
     /// Whether the status of its ClusterQueue counts an excess, beside the Workloads and the other excesses of that queue.
     fn is_charged(&self, origin: &str) -> bool {
-        let queue_of = |origin: &str| self.held.holders.get(origin).map_or("", |holder| holder.cluster_queue.as_str());
-        let queue = queue_of(origin);
+        let queue = self.queue_of(origin);
         let Some(object) = self.cluster_queues.get(queue) else { return false };
         let mut owed = Requests::new();
-        for (_, excess) in self.held.excesses.iter().filter(|(other, _)| queue_of(other) == queue) {
+        for (_, excess) in self.held.excesses.iter().filter(|(other, _)| self.queue_of(other) == queue) {
             add(&mut owed, &excess.amounts);
         }
         for ((_, resource), amount) in self.usage().remove(queue).unwrap_or_default() {
