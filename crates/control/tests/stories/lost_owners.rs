@@ -102,6 +102,33 @@ fn workload_kept_by_foreign_finalizer_holds_no_quota() {
     }
 }
 
+/// The same with kinds that run through Jobs.
+#[test]
+fn workload_of_jobset_or_training_job_kept_by_foreign_finalizer_holds_no_quota() {
+    let cases = [(true, false), (true, true), (false, false), (false, true)];
+    for kind in [Kind::JOB_SET, Kind::TrainingJob] {
+        for (job_goes, restarts) in cases {
+            let (mut cluster, key, begins) = to_be_orphaned(kind);
+            let name = name_of(&cluster, begins);
+            let workload = Cluster::key(Kind::Workload, "team", &name);
+            let both = json!(["kueue.x-k8s.io/resource-in-use", "example.com/never"]);
+            cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": both}}));
+            cluster.pass(2);
+            cluster.delete(if job_goes { &key } else { &workload });
+            if restarts {
+                cluster.restart();
+            }
+            cluster.pass(60);
+            let story = format!("{kind:?} {job_goes} {restarts}: {:?}", cluster.writes);
+            assert_eq!(cluster.objects[&workload]["metadata"]["finalizers"], json!(["example.com/never"]), "{story}");
+            assert!(!cluster.workload_is(&name, "QuotaReserved"), "{story}");
+            cluster.put(Kind::JOB, job("next", "lq", "2", true));
+            cluster.pass(5);
+            assert!(cluster.is("next", "Admitted"), "{story}");
+        }
+    }
+}
+
 /// Berth's finalizer is already removed, as after a restart at that moment: the quota is free nevertheless.
 #[test]
 fn deleted_workload_without_own_finalizer_holds_no_quota() {

@@ -5,7 +5,10 @@ use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
+use crate::stories::kept_quota::{is, workload};
+use crate::stories::names::job_set;
 use crate::stories::one_queue;
+use crate::stories::training::training;
 
 fn set_overhead(cluster: &mut Cluster, cpu: &str) {
     set_overheads(cluster, &json!({"cpu": cpu}));
@@ -163,4 +166,34 @@ fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
     let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
     assert_eq!(usage["cpu"], json!("1500m"));
+}
+
+/// The same with kinds that run through Jobs: none of these is made or started before.
+#[test]
+fn jobset_and_training_job_wait_for_missing_runtime_class_whose_overhead_is_charged() {
+    let mut set = job_set("t");
+    set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["runtimeClassName"] = json!("sandbox");
+    let trained = training("t", json!({"template": {"spec": {"runtimeClassName": "sandbox"}}}));
+    for (kind, object, begins, part, cpu) in [
+        (Kind::JOB_SET, set, "jobset-t-", "t-job-0", "1500m"),
+        (Kind::TrainingJob, trained, "trainingjob-t-", "t-worker", "3"),
+    ] {
+        let mut cluster = one_queue("4");
+        cluster.job_sets_run = true;
+        cluster.put(kind, object);
+        cluster.pass(10);
+        let found = workload(&cluster, begins).expect(begins);
+        let conditions = found["status"]["conditions"].as_array().expect("a condition");
+        let told = conditions.iter().find(|one| one["type"] == "QuotaReserved").expect("a reason");
+        let message = told["message"].as_str().unwrap();
+        let is_named = message.starts_with("RuntimeClass \"sandbox\" of pod set ") && message.ends_with(" does not exist");
+        assert!(told["reason"] == "Misconfigured" && is_named, "{told}");
+        let runs = |cluster: &Cluster| cluster.has_job(part) && cluster.job(part)["spec"]["suspend"] != json!(true);
+        assert!(!runs(&cluster), "{kind:?}: {:?}", cluster.writes);
+        set_overheads(&mut cluster, &json!({"cpu": "500m"}));
+        cluster.pass(10);
+        assert!(is(&cluster, begins, "Admitted") && runs(&cluster), "{kind:?}: {:?}", cluster.writes);
+        let admission = &workload(&cluster, begins).expect(begins)["status"]["admission"];
+        assert_eq!(admission["podSetAssignments"][0]["resourceUsage"]["cpu"], json!(cpu), "{kind:?}");
+    }
 }
