@@ -164,6 +164,29 @@ mod tests {
         }
     }
 
+    /// Kueue's webhooks, of kinds that Berth knows, by their names without `.kb.io`: `docs/migrate-from-kueue.md` names the two that Berth does not have,
+    /// because the leader adds the finalizers.
+    #[test]
+    fn webhooks_of_kueue_have_counterparts_but_for_the_two_documented_ones() {
+        let absent = ["mclusterqueue", "mresourceflavor"];
+        let kueues = [
+            ("mutating-webhooks.yaml", "m", &["job", "jobset", "pod", "deployment", "statefulset", "workload"][..]),
+            ("mutating-webhooks.yaml", "m", &["clusterqueue", "resourceflavor"][..]),
+            ("validating-webhooks.yaml", "v", &["job", "jobset", "pod", "deployment", "statefulset", "workload"][..]),
+            ("validating-webhooks.yaml", "v", &["clusterqueue", "resourceflavor", "cohort"][..]),
+        ];
+        let page = fs::read_to_string(repository().join("docs/migrate-from-kueue.md")).unwrap();
+        for (file, verb, names) in kueues {
+            let list = webhooks(file, 1, "Fail").unwrap();
+            for name in names.iter().map(|name| format!("{verb}{name}")) {
+                let ours = format!("{name}.berth.dev");
+                let is_there = list.as_array().unwrap().iter().any(|one| kinds::text(one, "/name") == ours);
+                assert_eq!(is_there, !absent.contains(&name.as_str()), "{ours}");
+                assert!(is_there || page.contains(&format!("`{name}.kb.io`")), "the page names {name}");
+            }
+        }
+    }
+
     #[test]
     fn review_paths_of_chart_and_server_are_the_same() {
         let paths: Vec<String> = reviewed().unwrap().into_iter().map(|reviewed| reviewed.path).collect();
