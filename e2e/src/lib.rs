@@ -57,6 +57,8 @@ pub mod s3;
 pub mod scenario;
 pub mod shipped;
 pub mod story;
+#[cfg(test)]
+mod time_outs;
 pub mod tour;
 pub mod trainer;
 pub mod wait;

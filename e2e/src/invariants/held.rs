@@ -9,8 +9,9 @@
 //!
 //! A pod counts for the job or group for which it was made: labels and owner references that are changed later do not move it. It is judged
 //! if that job was queued when the pod was first seen; a pod that Berth marks later, because no review went over it, counts from then on. A
-//! job without a Workload asks for no quota (its namespace is not managed, or it is of a kind that Berth does not look at). Pods of a job that Berth has stopped are their controllers' to delete, which L3 judges
-//! at rest. An excess that ends with the grace periods of pods that are being deleted breaks nothing here. Only time with a leader counts.
+//! job without a Workload asks for no quota (its namespace is not managed, or it is of a kind that Berth does not look at). Pods of a job that
+//! Berth has stopped are their controllers' to delete, which L3 judges at rest. An excess that ends with the grace periods of pods that are
+//! being deleted breaks nothing here. Only time with a leader counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

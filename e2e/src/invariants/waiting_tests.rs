@@ -69,8 +69,11 @@ fn q7_usage_of_waiting_job_may_be_charged_to_its_queue() {
     charged["status"] = json!({"flavorsReservation": usage, "flavorsUsage": usage, "pendingWorkloads": 1});
     let mut story = let_loose();
     story.see(CLUSTER_QUEUE, charged);
-    story.see(LOCAL_QUEUE, json!({"metadata": {"namespace": "ns", "name": "lq"}, "spec": {"clusterQueue": "cq"},
-        "status": {"pendingWorkloads": 1}}));
+    story.see(
+        LOCAL_QUEUE,
+        json!({"metadata": {"namespace": "ns", "name": "lq"}, "spec": {"clusterQueue": "cq"},
+        "status": {"pendingWorkloads": 1}}),
+    );
     story.see(POD, runs("p", "j", "2"));
     story.wait(600);
     assert_eq!(broken(&mut story), NONE);

@@ -182,7 +182,7 @@ fn stock_outs(workload: &Value) -> i64 {
 pub(crate) async fn by_policy_alone(stage: &Stage) -> Result<()> {
     let s = stage.scenario("generated-ladder").await?;
     let order = json!(["reserved", "on-demand", "spot"]);
-    let patience = json!({"reserved": "4s", "on-demand": "8s"});
+    let patience = json!({"reserved": "1s", "on-demand": "1s"});
     queues(&s, &json!({"selectors": "Override", "default": order, "patience": patience})).await?;
     s.apply(&generated(&s, "train", "1", "5")).await?;
     for (times, tier) in [(1, "reserved"), (2, "on-demand")] {

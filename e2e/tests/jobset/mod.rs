@@ -229,7 +229,7 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
     tiers(&s, &[("reserved", ("cloud.google.com/reservation-name", "nowhere")), ON_DEMAND, SPOT]).await?;
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
         "spec": {"clusterQueues": [s.name("cq")], "capacityTiers": {"selectors": "Override",
-            "default": ["reserved", "on-demand", "spot"], "patience": {"reserved": "4s"}}}}))
+            "default": ["reserved", "on-demand", "spot"], "patience": {"reserved": "1s"}}}}))
         .await?;
     governs(&s, &s.name("policy")).await?;
     let manifest = slices(&s, "train", true, 600_000);

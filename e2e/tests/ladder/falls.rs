@@ -54,7 +54,7 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("stock-out").await?;
     ladder(&s, "nowhere", "8").await?;
     let tiers = json!({
-        "default": ["reserved", "on-demand"], "patience": {"reserved": "3s"},
+        "default": ["reserved", "on-demand"], "patience": {"reserved": "1s"},
         "backoff": {"initial": "10m", "max": "1h"},
     });
     policy(&s, &json!({"capacityTiers": tiers})).await?;

@@ -59,7 +59,7 @@ pub(crate) async fn taken_down_the_ladder(stage: &Stage) -> Result<()> {
 async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
     ladder(s, "nowhere", "4").await?;
     let tiers = json!({
-        "default": ["reserved", "on-demand", "spot"], "selectors": "Override", "patience": {"reserved": "3s"},
+        "default": ["reserved", "on-demand", "spot"], "selectors": "Override", "patience": {"reserved": "1s"},
     });
     policy(s, &json!({"capacityTiers": tiers})).await?;
     let created = s.create(axlearn(s, "moved", None)).await?;
@@ -92,7 +92,7 @@ async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
     s.apply(&local_queue(&s.namespace, "deep", &name("cq"))).await?;
     let tiers = json!({
         "default": ["reserved", "on-demand", "spot"], "selectors": "Override",
-        "patience": {"reserved": "3s", "on-demand": "8s"}, "backoff": {"initial": "10m", "max": "1h"},
+        "patience": {"reserved": "1s", "on-demand": "1s"}, "backoff": {"initial": "10m", "max": "1h"},
     });
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": name("policy")},
         "spec": {"clusterQueues": [name("cq")], "capacityTiers": tiers}}))

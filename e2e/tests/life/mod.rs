@@ -55,8 +55,8 @@ waitForPodsReady:
   blockAdmission: false
   requeuingStrategy:
     backoffLimitCount: 1
-    backoffBaseSeconds: 5
-    backoffMaxSeconds: 5
+    backoffBaseSeconds: 1
+    backoffMaxSeconds: 1
 ";
 
 /// Resources that a queue does not cover are ignored; a lease of another name, and few requests a second.

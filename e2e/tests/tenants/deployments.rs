@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use super::jobs::QUEUE;
 use super::tenant::Tenant;
 
-const REPLICA_SET: Kind =
-    Kind { api_version: "apps/v1", kind: "ReplicaSet", plural: "replicasets", namespaced: true };
+const REPLICA_SET: Kind = Kind { api_version: "apps/v1", kind: "ReplicaSet", plural: "replicasets", namespaced: true };
 /// Label of pods that Berth manages.
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 /// Annotation of pods that wait because of what makes them.

@@ -157,12 +157,8 @@ const OF_PODS: &[Attack] = &[
 ];
 
 /// Attacks with pods in a namespace with a LocalQueue `default`.
-const OF_PODS_BESIDE_DEFAULT: &[Attack] = &[attack(
-    "default-replica-set",
-    false,
-    deployments::borrows,
-    deployments::its_replica_set_forgets_the_queue,
-)];
+const OF_PODS_BESIDE_DEFAULT: &[Attack] =
+    &[attack("default-replica-set", false, deployments::borrows, deployments::its_replica_set_forgets_the_queue)];
 
 /// Attacks by pods that no review goes over, since they are made while Berth is down or without webhooks.
 const LET_IN: &[Attack] = &[

@@ -111,15 +111,15 @@ pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("max-wait").await?;
     let s = &scenario;
     s.simple_queue("1", &json!({})).await?;
-    s.apply(&training(s, "late", "PyTorchJob", &json!({"schedulingConfig": {"maxWaitTime": "10s"}}))).await?;
+    s.apply(&training(s, "late", "PyTorchJob", &json!({"schedulingConfig": {"maxWaitTime": "2s"}}))).await?;
     phase(s, "late", "Queued").await?;
     let failed = phase(s, "late", "Failed").await?;
     let why = condition_object(&failed, "Failed").cloned().unwrap_or_default();
-    ensure!(text(&why, "/reason") == "MaxWaitTimeExceeded" && text(&why, "/message").contains("10s"), "{why}");
+    ensure!(text(&why, "/reason") == "MaxWaitTimeExceeded" && text(&why, "/message").contains("2s"), "{why}");
     let workload = s.workload("late", "Finished", |w| condition(w, "Finished") == "True").await?;
     let end = condition_object(&workload, "Finished").cloned().unwrap_or_default();
     ensure!(text(&end, "/reason") == "MaxWaitTimeExceeded", "{end}");
-    s.warned("late", "MaxWaitTimeExceeded", &["10s"]).await?;
+    s.warned("late", "MaxWaitTimeExceeded", &["2s"]).await?;
     ensure!(pods_of(s, "late").await?.is_empty(), "it had pods");
     scenario.conclude().await
 }
@@ -131,14 +131,14 @@ pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
     s.simple_queue("2", &json!({})).await?;
     let mut nowhere = endless();
     nowhere["template"]["spec"]["nodeSelector"] = json!({"e2e.berth.dev/no-such": "node"});
-    nowhere["schedulingConfig"] = json!({"schedulingTimeout": "4s"});
+    nowhere["schedulingConfig"] = json!({"schedulingTimeout": "2s"});
     s.apply(&training(s, "stuck", "PyTorchJob", &nowhere)).await?;
     let starting = phase(s, "stuck", "Pending").await?;
     ensure!(!starting.is_null(), "admitted and starting");
     let released = is(s, "stuck", "released", |job| condition(job, "SchedulingTimeout") == "True").await?;
     let why = condition_object(&released, "SchedulingTimeout").cloned().unwrap_or_default();
-    ensure!(text(&why, "/message").contains("4s"), "{why}");
-    s.warned("stuck", "SchedulingTimeout", &["not all pods had nodes 4s after the admission"]).await?;
+    ensure!(text(&why, "/message").contains("2s"), "{why}");
+    s.warned("stuck", "SchedulingTimeout", &["not all pods had nodes 2s after the admission"]).await?;
     still(s, "stuck").await?;
     s.apply(&training(s, "next", "PyTorchJob", &json!({}))).await?;
     phase(s, "next", "Succeeded").await?;

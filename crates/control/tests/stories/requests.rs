@@ -186,7 +186,8 @@ fn jobset_and_training_job_wait_for_missing_runtime_class_whose_overhead_is_char
         let conditions = found["status"]["conditions"].as_array().expect("a condition");
         let told = conditions.iter().find(|one| one["type"] == "QuotaReserved").expect("a reason");
         let message = told["message"].as_str().unwrap();
-        let is_named = message.starts_with("RuntimeClass \"sandbox\" of pod set ") && message.ends_with(" does not exist");
+        let is_named =
+            message.starts_with("RuntimeClass \"sandbox\" of pod set ") && message.ends_with(" does not exist");
         assert!(told["reason"] == "Misconfigured" && is_named, "{told}");
         let runs = |cluster: &Cluster| cluster.has_job(part) && cluster.job(part)["spec"]["suspend"] != json!(true);
         assert!(!runs(&cluster), "{kind:?}: {:?}", cluster.writes);
