@@ -49,7 +49,7 @@ use kept::{Asks, displaced};
 pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
 use overgrown::overgrown;
 use owners::RunsWith;
-pub(crate) use owners::unlisted_above;
+pub(crate) use owners::{is_started_by, unlisted_above};
 
 /// Seconds in which the ends of more pods are awaited before the first is written.
 const RECLAIM_SECONDS: i64 = 5;
@@ -114,7 +114,16 @@ impl Case<'_> {
         })
     }
 
+    /// The wait before a stop of a job that was stopped a moment ago and that another client has started again: two clients that disagree do not write
+    /// against each other without a pause.
+    fn stopped_just_now(&self) -> Option<Decision> {
+        self.ctx.remains.may_stop_at(&self.job.uid).filter(|due| *due > self.now).map(Decision::Wait)
+    }
+
     fn suspend(&self, why: &str) -> Decision {
+        if let Some(wait) = self.stopped_just_now() {
+            return wait;
+        }
         let notice = self.notice(EventType::Normal, reasons::STOPPED, why.to_owned());
         let body = match self.job.whole() {
             Some(job) if self.job.placed => job.stop_patch(),

@@ -8,10 +8,10 @@ use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::{Cards, ROLES, is_training_job, role_names, role_of_child};
-use berth_jobs::{DEFAULT_NAME, JobObject, JobType, KINDS, SharedJob};
+use berth_jobs::{DEFAULT_NAME, JobObject, JobType, KINDS, SharedJob, named_part};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
 use crate::cache::training_view::has_ended;
@@ -62,13 +62,15 @@ struct Training {
 #[derive(Clone, Debug, PartialEq)]
 struct Whole {
     uid: String,
+    has_queue: bool,
     /// The names of its parts, and how many Jobs each has.
     parts: Vec<(String, i32)>,
 }
 
 impl Whole {
     fn of(job: &dyn JobObject) -> Self {
-        Self { uid: job.metadata().uid.clone().unwrap_or_default(), parts: job.part_names() }
+        let uid = job.metadata().uid.clone().unwrap_or_default();
+        Self { uid, has_queue: job.queue_name().is_some(), parts: job.part_names() }
     }
 
     /// Whether a Job whose name has that rest is one of its parts.
@@ -76,6 +78,11 @@ impl Whole {
         let Some((part, index)) = rest.rsplit_once('-') else { return false };
         let number = index.parse::<i32>().ok().filter(|number| *number >= 0 && number.to_string() == index);
         number.is_some_and(|number| self.parts.iter().any(|(name, count)| name == part && number < *count))
+    }
+
+    /// Whether a Job names one of its parts in the label by which its controller starts Jobs.
+    fn starts(&self, job: &ObjectMeta) -> bool {
+        named_part(job).is_some_and(|part| self.parts.iter().any(|(name, _)| name == part))
     }
 }
 
@@ -235,18 +242,27 @@ impl Surroundings {
         self.sets.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Whether a Job of that name is part of its controller, and is started and stopped by that: it has the name of a part of a JobSet, or of a role
-    /// of a TrainingJob. The owner reference proves nothing: anybody may write that.
+    /// Whether a Job with that metadata is part of its controller, and is started and stopped by that: it has the name of a part of a JobSet, or of a
+    /// role of a TrainingJob. The owner reference proves nothing: anybody may write that. A JobSet that is not managed also governs the Jobs that its
+    /// controller starts by a label.
     #[must_use]
-    pub fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool {
-        let Some(rest) = role_of_child(&owner.name, job) else { return false };
+    pub fn governs(&self, namespace: &str, job: &ObjectMeta, owner: &OwnerReference) -> bool {
+        let rest = role_of_child(&owner.name, job.name.as_deref().unwrap_or_default());
         let name = || (namespace.to_owned(), owner.name.clone());
         if let Some(kind) = JobType::of_owner(owner) {
-            // Objects of a kind that is not managed are not watched: their controller starts and stops their Jobs, and the name must do.
-            let seen = || self.wholes.get(&(kind, name())).filter(|whole| whole.uid == owner.uid);
-            return kind.info().made_of_jobs && (!self.has_kind(kind) || seen().is_some_and(|whole| whole.has(rest)));
+            if !kind.info().made_of_jobs {
+                return false;
+            }
+            if !self.has_kind(kind) {
+                // Whichever JobSet it is, its controller starts and stops its Jobs: the name, or the label, must do.
+                return rest.is_some() || named_part(job).is_some();
+            }
+            let is_free = |whole: &Whole| !whole.has_queue && !self.without_queue_name;
+            let seen = self.wholes.get(&(kind, name())).filter(|whole| whole.uid == owner.uid);
+            return seen
+                .is_some_and(|whole| rest.is_some_and(|rest| whole.has(rest)) || is_free(whole) && whole.starts(job));
         }
-        let role = ROLES.contains(&rest).then_some(rest).filter(|_| is_training_job(owner));
+        let role = rest.filter(|rest| ROLES.contains(rest) && is_training_job(owner));
         // A TrainingJob that no watch has shown yet may have been admitted meanwhile; nothing stays of one that does not exist.
         let whole = || self.training.get(&name()).filter(|whole| whole.uid == owner.uid);
         role.is_some_and(|role| {

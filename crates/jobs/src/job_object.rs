@@ -20,6 +20,8 @@ pub trait JobObject: Debug + Send + Sync + Any {
     fn metadata(&self) -> &ObjectMeta;
     /// Mutable metadata of the job.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
+    /// [`crate::JobKind::queue_name`].
+    fn queue_name(&self) -> Option<&str>;
     /// [`crate::JobKind::part_names`].
     fn part_names(&self) -> Vec<(String, i32)>;
     /// [`JobState::read`].

@@ -68,6 +68,7 @@ impl JobKind for JobSet {
     const QUEUE_IN_ANNOTATION: bool = true;
     const MADE_OF_JOBS: bool = true;
     const JOBS_IN: Option<&'static str> = Some("replicatedJobs");
+    const PART_LABEL: Option<&'static str> = Some("jobset.sigs.k8s.io/replicatedjob-name");
     const TAKES_AFFINITY: bool = false;
 
     fn metadata(job: &Object) -> &ObjectMeta {

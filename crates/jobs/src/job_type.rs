@@ -40,6 +40,8 @@ pub struct JobInfo {
     pub made_of_jobs: bool,
     /// See [`JobKind::JOBS_IN`].
     pub jobs_in: Option<&'static str>,
+    /// See [`JobKind::PART_LABEL`].
+    pub part_label: Option<&'static str>,
     /// See [`JobKind::TAKES_AFFINITY`].
     pub takes_affinity: bool,
     /// See [`JobKind::LEAN_PATCHES`].

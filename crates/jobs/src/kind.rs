@@ -46,6 +46,9 @@ pub trait JobKind: Debug + Sized + 'static {
     const MADE_OF_JOBS: bool = false;
     /// Field of the spec that lists these Jobs, each with the `template` of one: a queue that such a template names governs nothing.
     const JOBS_IN: Option<&'static str> = None;
+    /// Label by which the controller of the kind finds the part of a Job that it controls: it starts each Job that names a part there, whatever the
+    /// Job is called.
+    const PART_LABEL: Option<&'static str> = None;
     /// While it is suspended, its templates can be given a node affinity.
     const TAKES_AFFINITY: bool = true;
     /// Patches of this kind say nothing of containers and volumes: a large job is kept without these.

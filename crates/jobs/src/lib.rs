@@ -67,7 +67,7 @@ pub use metadata::{
 };
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, spec_as_run, workload_needs};
-pub use owner::kind_in_group;
+pub use owner::{kind_in_group, named_part};
 pub use parts::{Part, PartSize};
 pub use patch::merge_diff;
 pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};

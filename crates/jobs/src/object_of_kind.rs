@@ -34,6 +34,7 @@ pub(crate) const fn info_of<K: ListedKind>() -> JobInfo {
         built_in: K::BUILT_IN,
         made_of_jobs: K::MADE_OF_JOBS,
         jobs_in: K::JOBS_IN,
+        part_label: K::PART_LABEL,
         takes_affinity: K::TAKES_AFFINITY,
         lean_patches: K::LEAN_PATCHES,
         part_called: K::part_called,
@@ -52,6 +53,10 @@ impl<K: ListedKind> JobObject for Object<K> {
 
     fn metadata_mut(&mut self) -> &mut ObjectMeta {
         K::metadata_mut(&mut self.0)
+    }
+
+    fn queue_name(&self) -> Option<&str> {
+        K::queue_name(&self.0)
     }
 
     fn part_names(&self) -> Vec<(String, i32)> {

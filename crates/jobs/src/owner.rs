@@ -1,7 +1,8 @@
 //! The controller of an object, by the kinds that Berth knows.
 
+use crate::job_type::JobType;
 use crate::kinds::KINDS;
-use crate::metadata::{controller, group_of};
+use crate::metadata::{controller, group_of, label};
 use crate::state::JobOwner;
 use crate::training::KIND as TRAINING_JOB;
 use berth_api::berth;
@@ -32,4 +33,11 @@ pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
 /// Whether the controller of a job is one of Berth's kinds that are made of Jobs, beside TrainingJobs.
 pub(crate) fn is_made_of_jobs(owner: &JobOwner) -> bool {
     KINDS.into_iter().any(|kind| kind.info().made_of_jobs && *kind.info().kind == *owner.kind)
+}
+
+/// The part of its controller that a Job names in a label, if the controller is of a kind that starts Jobs by such a label.
+#[must_use]
+pub fn named_part(job: &ObjectMeta) -> Option<&str> {
+    let kind = JobType::of_owner(controller(job)?)?;
+    label(job, kind.info().part_label?)
 }

@@ -55,6 +55,8 @@ pub struct JobState {
     pub parts: Box<[Part]>,
     /// Size of a Job that has the marks of a start, that cannot be read, or whose controller is of a kind that is made of Jobs.
     pub size: Option<Box<PartSize>>,
+    /// See [`crate::named_part`].
+    pub named_part: Option<Box<str>>,
     /// See [`crate::JobKind::attempt`].
     pub attempt: Option<i32>,
     /// Pods run or terminate.

@@ -19,7 +19,7 @@ use berth_webhook::certs::served::{self, Served};
 use berth_webhook::review::UserInfo;
 use berth_webhook::routes::Gates;
 use berth_webhook::server::Handler;
-use berth_webhook::{Meter, OwnerReference, Surroundings};
+use berth_webhook::{Meter, ObjectMeta, OwnerReference, Surroundings};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
@@ -197,7 +197,7 @@ impl Surroundings for Known {
         self.0.read().unwrap_or_else(PoisonError::into_inner).facts(namespace)
     }
 
-    fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool {
+    fn governs(&self, namespace: &str, job: &ObjectMeta, owner: &OwnerReference) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).governs(namespace, job, owner)
     }
 

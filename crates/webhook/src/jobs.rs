@@ -60,8 +60,7 @@ fn facts(kind: JobType, request: &Request, around: &Around<'_>) -> Facts {
 /// or TrainingJob.
 fn governed_facts(kind: JobType, job: &dyn JobObject, request: &Request, around: &Around<'_>) -> Facts {
     let metadata = job.metadata();
-    let name = metadata.name.as_deref().unwrap_or_default();
-    let governs = |owner| around.surroundings.governs(&request.namespace, name, owner);
+    let governs = |owner| around.surroundings.governs(&request.namespace, metadata, owner);
     let governed = kind == JobType::JOB && controller(metadata).is_some_and(governs);
     Facts { governed, ..facts(kind, request, around) }
 }

@@ -25,7 +25,7 @@ pub mod server;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
-pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ pub trait Surroundings: Send + Sync + 'static {
     fn has_kind(&self, kind: JobType) -> bool;
     /// The facts that apply to jobs of the namespace.
     fn facts(&self, namespace: &str) -> Facts;
-    /// Whether the Job with the name `job` is a part of its owner, a JobSet or TrainingJob, which then starts and stops the Job.
-    fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool;
+    /// Whether its owner, a JobSet or TrainingJob, starts and stops the Job with the metadata `job`: mostly since the Job is a part of the owner.
+    fn governs(&self, namespace: &str, job: &ObjectMeta, owner: &OwnerReference) -> bool;
     /// The StatefulSet with the namespace and name, as far as reviews of its pods need it; `None` if no watch has shown the StatefulSet, or if it
     /// names no queue.
     fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet>;

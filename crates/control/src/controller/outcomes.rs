@@ -199,6 +199,11 @@ impl Control {
                     self.remains.note_pods_gone(uid);
                 }
             }
+            Purpose::SuspendJob => {
+                if let Some(uid) = self.view.uid_of(object) {
+                    self.remains.note_stopped(uid, now);
+                }
+            }
             Purpose::ProbeSurplus => {
                 let name = (object.namespace.clone(), object.name.clone());
                 self.training.growth.note_shrunk(&self.view, &name, now);

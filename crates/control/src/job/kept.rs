@@ -98,6 +98,15 @@ impl<'a> Case<'a> {
                 self.finish(workload, end.success, &end.message)
             };
         }
+        let is_to_stop = workload.deleting || workload.is(types::EVICTED) || !workload.is(types::ADMITTED);
+        if let Asks::Above(above) = asks
+            && is_to_stop
+            && workload.reserved()
+            && !self.job.suspended
+            && let Some(decision) = self.evict_starter(above)
+        {
+            return decision;
+        }
         if workload.deleting {
             // Without quota nothing of the job has run by this Workload, and the job itself is not managed here.
             return if workload.reserved() { self.leaving(workload) } else { let_go(workload, self.now) };

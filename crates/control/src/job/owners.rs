@@ -31,7 +31,7 @@ pub(super) enum RunsWith<'a> {
     TrainingJob,
     /// The managed JobSet that controls the job.
     JobSet(Named<'a>),
-    /// A JobSet that is not managed, of which the job is a part: its controller starts the job whatever is decided here.
+    /// A JobSet that is not managed, and whose controller starts the job whatever is decided here: the job is a part of it, or names a part.
     FreeJobSet(Named<'a>),
     /// Unknown, because the kind of the job's controller cannot be listed. The job goes on as it is.
     Unlisted,
@@ -61,7 +61,7 @@ impl<'a> Case<'a> {
         if self.ctx.manages_job(kind, set) {
             return RunsWith::JobSet((name, set));
         }
-        let starts_it = set.finished.is_none() && !set.deleting && part_of(set, &name.name, &self.key.name).is_some();
+        let starts_it = set.finished.is_none() && !set.deleting && is_started_by((name, set), (self.key, self.job));
         if starts_it { RunsWith::FreeJobSet((name, set)) } else { RunsWith::Itself }
     }
 
@@ -86,6 +86,9 @@ impl<'a> Case<'a> {
             // writes come too late. The JobSet is suspended first, and its controller stops its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
+        if let Some(wait) = self.stopped_just_now() {
+            return wait;
+        }
         let Some(job) = self.job.whole() else { return Decision::Done };
         let notice = self.notice(EventType::Normal, reasons::SUSPENDED, "Kueue managed child job suspended".to_owned());
         self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
@@ -97,9 +100,25 @@ impl<'a> Case<'a> {
         if !workload.reserved() || workload.is(types::EVICTED) {
             return Decision::Done;
         }
-        let Some(words) = alteration(self.ctx, (name, set), (self.key, self.job), workload) else {
-            return Decision::Done;
-        };
+        let words = alteration(self.ctx, (name, set), (self.key, self.job), workload);
+        words.map_or(Decision::Done, |words| self.evict_whole((name, set), workload, &words))
+    }
+
+    /// The eviction of a running JobSet whose controller starts this Job each time that it is stopped; `None` if no JobSet does. The Job is to stop
+    /// because it has lost the quota that it holds alone.
+    pub(super) fn evict_starter(&self, above: &RunsWith<'_>) -> Option<Decision> {
+        let RunsWith::JobSet((name, set)) = *above else { return None };
+        if set.suspended || set.finished.is_some() || !is_started_by((name, set), (self.key, self.job)) {
+            return None;
+        }
+        let owned = self.ctx.view.workloads_of(&set.uid);
+        let runs =
+            |workload: &&&WorkloadView| workload.is(types::ADMITTED) && workload.reserved() && !workload.unreadable;
+        let workload = owned.iter().rev().find(|workload| !workload.is(types::FINISHED)).filter(runs)?;
+        (!workload.is(types::EVICTED)).then(|| self.evict_whole((name, set), workload, "has lost its own quota"))
+    }
+
+    fn evict_whole(&self, (name, set): Named<'_>, workload: &WorkloadView, words: &str) -> Decision {
         let case = Case { key: name, job: set, ..*self };
         end_run(self.ctx, workload, self.now, |next| {
             let then = match next {
@@ -133,17 +152,26 @@ impl<'a> Case<'a> {
             Some(workload) if !workload.deleting => return self.delete(workload),
             _ => {}
         }
-        if self.ctx.settings.job_kinds.contains(&name.kind) || self.job.queue_name.is_none() {
+        let is_managed = self.ctx.settings.job_kinds.contains(&name.kind);
+        // The event of a JobSet whose templates name a queue is about all of its Jobs.
+        let is_known = is_managed && set.misplaced.is_some() && part_of(set, &name.name, &self.key.name).is_some();
+        if self.job.queue_name.is_none() || is_known {
             return Decision::Done;
         }
-        let message = format!(
-            "{} {}, which makes this Job, is of a kind that is not managed: the Job runs without quota. Name {} in \
-             integrations.frameworks, and the queue in metadata.labels of the {}",
-            set.kind.info().kind,
-            name.name,
-            set.kind.info().framework,
-            set.kind.info().kind
-        );
+        let info = set.kind.info();
+        let message = if is_managed {
+            format!(
+                "{} {}, which starts this Job, names no queue: the Job runs without quota. Name the queue in metadata.labels \
+                 of the {}",
+                info.kind, name.name, info.kind
+            )
+        } else {
+            format!(
+                "{} {}, which makes this Job, is of a kind that is not managed: the Job runs without quota. Name {} in \
+                 integrations.frameworks, and the queue in metadata.labels of the {}",
+                info.kind, name.name, info.framework, info.kind
+            )
+        };
         Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 
@@ -172,6 +200,12 @@ pub(crate) fn unlisted_above(ctx: &Context<'_>, key: &ObjectKey, job: &JobState)
 /// The part of a job to which the Job of that name belongs, `None` for a Job of no part.
 pub(super) fn part_of<'a>(set: &'a JobState, own: &str, name: &str) -> Option<&'a Part> {
     set.part_called(own, name).filter(|(part, index)| *index < part.replicas).map(|(part, _)| part)
+}
+
+/// Whether the controller of a JobSet starts a Job that names the JobSet as its controller: it goes by a label, and Berth by the name as well.
+pub(crate) fn is_started_by((name, set): Named<'_>, (key, job): Named<'_>) -> bool {
+    let named = || set.parts.iter().any(|part| job.named_part.as_ref() == Some(&part.name));
+    part_of(set, &name.name, &key.name).is_some() || named()
 }
 
 /// Difference between a Job that names a JobSet as its controller and the JobSet as admitted, in words; `None` for a true part of it.

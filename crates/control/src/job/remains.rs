@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::cache::{View, WorkloadView};
 use crate::job::starts::Starts;
+use crate::moments::after_seconds;
 use crate::write::{Kind, LeftPod, ObjectKey};
 
 /// Result of the last look for pods that a deleted job has left behind.
@@ -32,7 +33,13 @@ pub(crate) struct Remains {
     rid_of_pods: BTreeSet<String>,
     /// Starts in a row of jobs that were stopped within one admission.
     pub(crate) starts: Starts,
+    /// Time at which Berth stopped a job last, by the job's uid; unknown once the job has run for a while or is over.
+    stopped: BTreeMap<String, Timestamp>,
 }
+
+/// Seconds from a stop of a job to the next one, if another client starts the job again in the meantime. A stop waits no longer: a job without quota
+/// must not run, and its pods are only charged until it is stopped.
+const STOPS_APART_SECONDS: i64 = 1;
 
 impl Remains {
     /// Whether the pods of a Workload were seen gone.
@@ -98,6 +105,9 @@ impl Remains {
     ) -> Option<Kind> {
         let training = appeared && self.starts.note_made(object, job, now);
         let own = self.starts.note_stop(view, object, job, now);
+        if job.finished.is_some() || (!job.suspended && self.may_stop_at(&job.uid).is_some_and(|due| due <= now)) {
+            self.stopped.remove(&job.uid);
+        }
         if job.deleting && job.pods_go_first {
             // The garbage collector takes that mark off again when the pods have gone.
             self.note_rid_of_pods(job.uid.clone());
@@ -108,6 +118,16 @@ impl Remains {
             self.note_at_rest(job.uid.clone());
         }
         training.then_some(Kind::TrainingJob).or_else(|| own.then_some(object.kind))
+    }
+
+    /// Berth's own stop of a job was written.
+    pub(crate) fn note_stopped(&mut self, job: String, now: Timestamp) {
+        self.stopped.insert(job, now);
+    }
+
+    /// Time from which Berth may stop a job again; `None` if Berth has not stopped the job a moment ago.
+    pub(super) fn may_stop_at(&self, job: &str) -> Option<Timestamp> {
+        self.stopped.get(job).map(|at| after_seconds(*at, STOPS_APART_SECONDS))
     }
 
     pub(crate) fn job_is_at_rest(&self, job: &str) -> bool {
@@ -135,6 +155,7 @@ impl Remains {
     pub(crate) fn forget_job(&mut self, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
         self.at_rest.remove(&job.uid);
         self.rid_of_pods.remove(&job.uid);
+        self.stopped.remove(&job.uid);
         self.starts.note_lost(view, object, job, now);
     }
 }

@@ -15,6 +15,7 @@ use crate::cache::WorkloadView;
 use crate::cache::job_pods::{Look, OddPod};
 use crate::context::Context;
 use crate::job::altered::excess;
+use crate::job::is_started_by;
 use crate::pod::job_pods::strays_of;
 use crate::write::{Kind, ObjectKey, key};
 
@@ -214,8 +215,7 @@ impl<'a> Context<'a> {
                 let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
                 let Some(set) = self.view.jobs.get(&whole).filter(|set| *set.uid == *owner.uid) else { return false };
                 // The Jobs of a job that is not managed run without quota, and others that name it wait for their own.
-                let is_part = || set.part_called(&whole.name, &object.name).is_some();
-                self.manages_job(kind, set) || self.holds_itself(set) || is_part()
+                self.manages_job(kind, set) || self.holds_itself(set) || is_started_by((&whole, set), (object, job))
             }
             None => false,
         }

@@ -93,18 +93,23 @@ fn training_job_governs_only_jobs_of_its_roles() {
     };
     observe(&mut all, &training);
     let governs = |all: &Surroundings, name: &str, owner: &str, uid: &str| {
-        all.governs("n", name, &controller("berth.dev/v1alpha1", "TrainingJob", owner, uid))
+        all.governs("n", &called(name), &controller("berth.dev/v1alpha1", "TrainingJob", owner, uid))
     };
     assert!(governs(&all, "gpt-worker", "gpt", "u") && governs(&all, "gpt-launcher", "gpt", "u"));
     assert!(!governs(&all, "gpt-ps", "gpt", "u") && !governs(&all, "mine", "gpt", "u"));
     assert!(governs(&all, "new-worker", "new", "v") && !governs(&all, "new-2", "new", "v"), "not seen yet");
     let other = controller("example.com/v1", "TrainingJob", "gpt", "u");
-    assert!(!all.governs("n", "gpt-worker", &other), "another kind of that name");
+    assert!(!all.governs("n", &called("gpt-worker"), &other), "another kind of that name");
     training["status"]["phase"] = json!("Succeeded");
     observe(&mut all, &training);
     assert!(!governs(&all, "gpt-worker", "gpt", "u"), "it is over");
     all.observe(&Observation::TrainingJob(Change::Only(vec![])));
     assert!(all.training.is_empty());
+}
+
+/// The metadata of a Job of that name.
+fn called(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
 fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerReference {
@@ -123,7 +128,7 @@ fn job_set_governs_only_jobs_of_its_replicated_jobs() {
     let of = |kind: &str, uid: &str| controller("jobset.x-k8s.io/v1alpha2", kind, "set", uid);
     let kinds = BTreeSet::from([Kind::JOB, Kind::Job(JobType::JOB_SET)]);
     let mut all = Surroundings::new(&Settings { job_kinds: kinds, ..Settings::default() });
-    assert!(!all.governs("n", "set-a-b-0", &of("JobSet", "u")), "no watch has shown it");
+    assert!(!all.governs("n", &called("set-a-b-0"), &of("JobSet", "u")), "no watch has shown it");
     let seen = Observation::Job(JobType::JOB_SET, Change::Apply(set("u", 2)));
     assert!(Surroundings::concerns(&seen) && !all.observe(&seen));
     let job = Observation::Job(JobType::JOB, Change::Only(vec![]));
@@ -139,18 +144,51 @@ fn job_set_governs_only_jobs_of_its_replicated_jobs() {
         ("other-a-b-0", false),
         ("set", false),
     ] {
-        assert_eq!(all.governs("n", name, &of("JobSet", "u")), wanted, "{name}");
+        assert_eq!(all.governs("n", &called(name), &of("JobSet", "u")), wanted, "{name}");
     }
-    assert!(!all.governs("n", "set-a-b-0", &of("JobSet", "v")) && !all.governs("m", "set-a-b-0", &of("JobSet", "u")));
-    assert!(!all.governs("n", "set-a-b-0", &of("Other", "u")));
-    assert!(!all.governs("n", "set-a-b-0", &controller("batch/v1", "Job", "set", "u")), "a Job has no parts");
+    assert!(
+        !all.governs("n", &called("set-a-b-0"), &of("JobSet", "v"))
+            && !all.governs("m", &called("set-a-b-0"), &of("JobSet", "u"))
+    );
+    assert!(!all.governs("n", &called("set-a-b-0"), &of("Other", "u")));
+    assert!(!all.governs("n", &called("set-a-b-0"), &controller("batch/v1", "Job", "set", "u")), "a Job has no parts");
     all.observe(&Observation::Job(JobType::JOB_SET, Change::Reset(vec![set("v", 1)])));
-    assert!(all.governs("n", "set-a-b-0", &of("JobSet", "v")) && !all.governs("n", "set-a-b-1", &of("JobSet", "v")));
+    assert!(
+        all.governs("n", &called("set-a-b-0"), &of("JobSet", "v"))
+            && !all.governs("n", &called("set-a-b-1"), &of("JobSet", "v"))
+    );
     all.observe(&Observation::Job(JobType::JOB_SET, Change::Only(vec![])));
     assert!(all.wholes.is_empty());
     // JobSets that are not managed start and stop their Jobs as ever.
     let without = Surroundings::new(&Settings { job_kinds: BTreeSet::from([Kind::JOB]), ..Settings::default() });
-    assert!(without.governs("n", "set-a-b-0", &of("JobSet", "u")) && !without.governs("n", "mine", &of("JobSet", "u")));
+    assert!(without.governs("n", &called("set-a-b-0"), &of("JobSet", "u")));
+    assert!(!without.governs("n", &called("mine"), &of("JobSet", "u")));
+    assert!(without.governs("n", &labelled("a-b"), &of("JobSet", "u")));
+}
+
+/// The metadata of a Job with another name that names a part of JobSet `set` in the label of JobSet's controller.
+fn labelled(part: &str) -> ObjectMeta {
+    let owner = controller("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "u");
+    from_value(
+        json!({"name": "mine", "labels": {"jobset.sigs.k8s.io/replicatedjob-name": part}, "ownerReferences": [owner]}),
+    )
+    .expect("metadata")
+}
+
+/// The controller of a JobSet without a queue starts each Job with that label. Berth stops a JobSet with a queue as a whole, so a Job that only has the
+/// label waits for quota of its own there.
+#[test]
+fn only_unmanaged_job_set_governs_jobs_by_label() {
+    let owner = controller("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "u");
+    for (queue, all_managed, wanted) in [(None, false, true), (Some("q"), false, false), (None, true, false)] {
+        let set = json!({"metadata": {"name": "set", "namespace": "n", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+            "spec": {"replicatedJobs": [{"name": "a-b", "replicas": 1, "template": {}}]}});
+        let set = SharedJob::from(JobType::JOB_SET.read(&set).expect("a JobSet"));
+        let mut all = fresh(all_managed);
+        all.observe(&Observation::Job(JobType::JOB_SET, Change::Apply(set)));
+        assert_eq!(all.governs("n", &labelled("a-b"), &owner), wanted, "{queue:?}, all managed: {all_managed}");
+        assert!(!all.governs("n", &labelled("b"), &owner) && all.governs("n", &called("set-a-b-0"), &owner));
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
 
 use crate::noted::note;
-use crate::stories::cluster::{Cluster, flavor, is, job, local_queue, settings};
+use crate::stories::cluster::{Cluster, PART, flavor, is, job, local_queue, settings};
 use crate::stories::random::{Dice, seeds};
 
 /// Seconds after the tenant's last write in which everything comes right.
@@ -90,6 +90,15 @@ fn active(job: &Value) -> i64 {
 /// Cpus that the pods of a Job run with.
 fn running(job: &Value) -> i64 {
     active(job) * of_pod(&job["spec"]["template"]["spec"])
+}
+
+/// Whether a Job is a part of a JobSet: `rest` is its name after that of the JobSet.
+fn is_part_of(set: &Value, rest: &str) -> bool {
+    set["spec"]["replicatedJobs"].as_array().into_iter().flatten().any(|jobs| {
+        let index =
+            jobs["name"].as_str().and_then(|name| rest.strip_prefix(name)?.strip_prefix('-')?.parse::<i64>().ok());
+        index.is_some_and(|index| index < jobs["replicas"].as_i64().unwrap_or(1))
+    })
 }
 
 impl World {
@@ -171,17 +180,23 @@ impl World {
         let makers = self.all(Kind::JOB_SET).chain(self.all(Kind::TrainingJob));
         let mut named = makers.filter(|(_, maker)| maker["metadata"]["uid"] == owner["uid"]);
         let Some((maker, object)) = named.next() else { return job };
-        let Some(rest) = key.name.strip_prefix(&maker.name).and_then(|rest| rest.strip_prefix('-')) else { return job };
+        let rest = key.name.strip_prefix(&maker.name).and_then(|rest| rest.strip_prefix('-'));
         let is_part = match maker.kind {
-            Kind::TrainingJob => rest == "worker",
-            _ => object["spec"]["replicatedJobs"].as_array().into_iter().flatten().any(|jobs| {
-                let index = jobs["name"]
-                    .as_str()
-                    .and_then(|name| rest.strip_prefix(name)?.strip_prefix('-')?.parse::<i64>().ok());
-                index.is_some_and(|index| index < jobs["replicas"].as_i64().unwrap_or(1))
-            }),
+            Kind::TrainingJob => rest == Some("worker"),
+            _ => rest.is_some_and(|rest| is_part_of(object, rest)) || self.starts_by_label(object, job),
         };
         if is_part { object } else { job }
+    }
+
+    /// Whether a JobSet that names no queue, and needs none, starts a Job by the label of its part: what runs then names a queue to no effect.
+    fn starts_by_label(&self, set: &Value, job: &Value) -> bool {
+        let metadata = &set["metadata"];
+        let has_queue = ["labels", "annotations"].iter().any(|field| metadata[field][labels::QUEUE_NAME].is_string());
+        let is_over = is(set, "Completed") || is(set, "Failed") || metadata["deletionTimestamp"].is_string();
+        let part = &job["metadata"]["labels"][PART];
+        let names_part =
+            || set["spec"]["replicatedJobs"].as_array().into_iter().flatten().any(|jobs| jobs["name"] == *part);
+        !self.all_managed && !has_queue && !is_over && names_part()
     }
 
     /// Cpus that are charged to the ClusterQueues: those that Workloads hold, and those that run beyond that.

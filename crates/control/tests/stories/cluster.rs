@@ -28,6 +28,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+pub use job_set_controller::{ATTEMPT, PART};
 pub use objects::{cluster_queue, flavor, is, job, local_queue, made_before};
 
 pub fn settings() -> Settings {

@@ -7,7 +7,7 @@
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::cluster::{ATTEMPT, Cluster, PART, cluster_queue, flavor, job, local_queue, settings};
 use crate::stories::groups::member;
 use crate::stories::jobsets::slices;
 use crate::stories::pods::pod;
@@ -123,7 +123,12 @@ impl World {
             6 | 7 => {
                 let owner = if self.dice.below(2) == 0 { Kind::JOB } else { Kind::JOB_SET };
                 let Some(other) = self.pick(owner) else { return };
-                json!({"metadata": {"ownerReferences": self.cluster.controlled_by(owner, &other)}})
+                let mut metadata = json!({"ownerReferences": self.cluster.controlled_by(owner, &other)});
+                if self.dice.below(2) == 0 {
+                    // As the Jobs that JobSet's controller makes and starts.
+                    metadata["labels"] = json!({ATTEMPT: "0", PART: "job"});
+                }
+                json!({"metadata": metadata})
             }
             _ => {
                 self.cluster.delete(&Cluster::key(kind, "team", name));

@@ -171,6 +171,36 @@ fn deleted_job_of_training_job_is_remade_after_doubling_delays() {
     assert!(told(&cluster)[0].starts_with("Job t-worker: start 2 within one admission"), "{:?}", told(&cluster));
 }
 
+/// A job without quota is stopped at once. A client that starts it again each time gets at most one stop a second for that, and the job's pods are
+/// charged until then.
+#[test]
+fn job_started_by_another_client_is_stopped_once_a_second() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("first", "lq", "1", true));
+    cluster.pass(5);
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(5);
+    let resume = |cluster: &mut Cluster| {
+        cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": false}}));
+        cluster.settle();
+    };
+    for _ in 0..2 {
+        resume(&mut cluster);
+        assert!(!runs(&cluster), "the first stop never waits: {:?}", cluster.writes);
+        let stops = cluster.count(Purpose::SuspendJob);
+        for _ in 0..5 {
+            resume(&mut cluster);
+            assert!(runs(&cluster), "{:?}", cluster.writes);
+            let beyond = cluster.control.world().beyond("cq");
+            assert!(beyond.into_iter().any(|(_, amount)| amount.get() > 0), "its pods are charged");
+            cluster.pass(1);
+            assert!(!runs(&cluster), "{:?}", cluster.writes);
+        }
+        assert_eq!(cluster.count(Purpose::SuspendJob), stops + 5, "{:?}", cluster.writes);
+        cluster.pass(5);
+    }
+}
+
 #[test]
 fn standby_that_takes_over_continues_count_of_repeated_starts() {
     let mut cluster = one_queue("4");

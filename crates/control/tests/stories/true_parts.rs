@@ -3,7 +3,7 @@
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, job, settings};
+use crate::stories::cluster::{ATTEMPT, Cluster, PART, job, settings};
 use crate::stories::jobsets::{jobset, part, slices, stopped};
 use crate::stories::training::{cluster as training_cluster, training};
 use crate::stories::{one_queue, with_queue};
@@ -346,6 +346,85 @@ fn job_falsely_claiming_queueless_job_set_needs_its_own_quota() {
     cluster.pass(5);
     let running = ["a-job-2", "other"].into_iter().filter(|name| !is_suspended(&cluster, name)).count();
     assert_eq!(running, 1, "there is quota for one: {:?}", cluster.writes);
+}
+
+/// The controller of JobSets starts each Job that names a part of its JobSet in a label, whatever the Job is called: Berth would stop it without end.
+/// Where JobSets are not managed, it is the same.
+#[test]
+fn job_moved_to_another_queueless_job_set_runs_with_warning() {
+    for is_managed in [true, false] {
+        let mut settings = settings();
+        if !is_managed {
+            settings.job_kinds = [Kind::JOB].into_iter().collect();
+        }
+        let mut cluster = with_queue(Cluster::with(settings), "1");
+        cluster.job_sets_run = true;
+        for (name, labels) in [("a", json!({})), ("b", json!({"kueue.x-k8s.io/queue-name": "lq"}))] {
+            let mut set = slices();
+            set["metadata"] = json!({"namespace": "team", "name": name});
+            set["spec"]["replicatedJobs"][0]["template"]["metadata"] = json!({"labels": labels});
+            cluster.put(Kind::JOB_SET, set);
+        }
+        cluster.pass(5);
+        let owner = cluster.controlled_by(Kind::JOB_SET, "a");
+        cluster.edit(Kind::JOB, "team", "b-job-0", &json!({"metadata": {"ownerReferences": owner}}));
+        cluster.pass(60);
+        assert!(!is_suspended(&cluster, "b-job-0") && !writes_to_jobs(&cluster), "{:?}", cluster.writes);
+        let text = match is_managed {
+            true => "JobSet a, which starts this Job, names no queue: the Job runs without quota",
+            false => "JobSet a, which makes this Job, is of a kind that is not managed: the Job runs without quota",
+        };
+        let told = misplaced(&cluster);
+        assert!(told.iter().any(|(_, kind, words)| *kind == Kind::JOB && words.starts_with(text)), "{told:?}");
+    }
+}
+
+/// A Job with quota of its own gets a JobSet without a queue as its controller. It runs on without quota if the JobSet's controller would start it
+/// again, as a Job that names no queue does.
+#[test]
+fn job_naming_part_of_queueless_job_set_gives_its_quota_back() {
+    for (part, has_quota) in [("job", false), ("other", true)] {
+        let mut cluster = one_queue("1");
+        cluster.job_sets_run = true;
+        let mut set = slices();
+        set["metadata"]["annotations"] = json!({});
+        cluster.put(Kind::JOB_SET, set);
+        cluster.put(Kind::JOB, job("mine", "lq", "1", true));
+        cluster.pass(5);
+        assert!(cluster.is("mine", "Admitted"), "{:?}", cluster.writes);
+        let owner = cluster.controlled_by(Kind::JOB_SET, "a");
+        let marks = json!({"labels": {PART: part, ATTEMPT: "0"}, "ownerReferences": owner});
+        cluster.edit(Kind::JOB, "team", "mine", &json!({"metadata": marks}));
+        cluster.put(Kind::JOB, job("next", "lq", "1", true));
+        cluster.pass(30);
+        assert!(!is_suspended(&cluster, "mine"), "{part}: {:?}", cluster.writes);
+        assert_eq!(cluster.is("next", "Admitted"), !has_quota, "{part}: {:?}", cluster.writes);
+    }
+}
+
+/// The same with a JobSet that runs by its queue: the JobSet's controller would start the evicted Job each time that Berth stops it, and the Job's
+/// quota would never come back.
+#[test]
+fn evicted_job_that_running_job_set_would_start_again_evicts_it() {
+    let mut cluster = one_queue("5");
+    cluster.job_sets_run = true;
+    cluster.put(Kind::JOB_SET, slices());
+    cluster.put(Kind::JOB, job("mine", "lq", "1", true));
+    cluster.pass(10);
+    assert!(cluster.is("mine", "Admitted") && is(&cluster, "Admitted"), "{:?}", cluster.writes);
+    let owner = cluster.controlled_by(Kind::JOB_SET, "a");
+    let marks = json!({"labels": {PART: "job", ATTEMPT: "0"}, "ownerReferences": owner});
+    cluster.edit(Kind::JOB, "team", "mine", &json!({"metadata": marks}));
+    cluster.pass(5);
+    assert!(cluster.is("mine", "Admitted") && is(&cluster, "Admitted"), "{:?}", cluster.writes);
+    let workload = cluster.workload_of("mine").expect("a Workload")["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
+    cluster.pass(30);
+    assert!(is_suspended(&cluster, "mine") && !cluster.is("mine", "QuotaReserved"), "{:?}", cluster.writes);
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    let told = told(&cluster);
+    assert!(told.len() == 1 && told[0].starts_with("Job mine has lost its own quota"), "{told:?}");
+    assert!(cluster.count(Purpose::SuspendJob) < 6, "{:?}", cluster.writes);
 }
 
 #[test]

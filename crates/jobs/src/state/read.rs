@@ -6,7 +6,7 @@ use crate::metadata::{
     is_stopping, label, lets_go_first, max_execution_seconds, prebuilt_workload_name, version_of,
     workload_priority_class,
 };
-use crate::owner::{is_made_of_jobs, owner_of};
+use crate::owner::{is_made_of_jobs, named_part, owner_of};
 use berth_api::{BASTION_JOB_VERSION, BASTION_TIER};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -34,6 +34,7 @@ impl JobState {
             placed: K::is_placed(job),
             parts: K::parts(job),
             size: None,
+            named_part: named_part(metadata).map(Into::into),
             attempt: K::attempt(job),
             active: K::is_active(job),
             pods: K::pods_there(job),

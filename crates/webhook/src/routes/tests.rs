@@ -1,5 +1,5 @@
 use super::*;
-use crate::OwnerReference;
+use crate::{ObjectMeta, OwnerReference};
 use berth_jobs::Facts;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
@@ -22,9 +22,9 @@ impl Surroundings for World {
         self.0
     }
 
-    fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool {
+    fn governs(&self, namespace: &str, job: &ObjectMeta, owner: &OwnerReference) -> bool {
         let owner = [&owner.api_version, &owner.kind, &owner.name, &owner.uid].map(String::as_str);
-        let known = match job {
+        let known = match job.name.as_deref().unwrap_or_default() {
             "n-worker" => ["berth.dev/v1alpha1", "TrainingJob", "n", "u"],
             "set-job-0" => ["jobset.x-k8s.io/v1alpha2", "JobSet", "set", "s"],
             _ => return false,

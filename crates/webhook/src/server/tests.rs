@@ -29,7 +29,7 @@ impl Surroundings for Nothing {
         Facts { managed_namespace: true, ..Facts::default() }
     }
 
-    fn governs(&self, _: &str, _: &str, _: &crate::OwnerReference) -> bool {
+    fn governs(&self, _: &str, _: &crate::ObjectMeta, _: &crate::OwnerReference) -> bool {
         false
     }
 

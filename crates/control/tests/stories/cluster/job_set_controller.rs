@@ -1,17 +1,34 @@
 //! The controller of JobSets, as it does things in version 0.12: the Jobs of an attempt are made, started, stopped and counted, and a failure
-//! makes them all anew.
+//! makes them all anew. It finds its Jobs by their controller's uid and by labels, and not by their names. An owned Job without the number of an
+//! attempt, and a Job of another owner under the name of one of its own, make each look at the JobSet end with an error.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use super::{Cluster, merge};
 
-const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+/// Label with the number of the attempt for which a Job was made.
+pub const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+/// Label with the name of the replicated job: the controller starts the Jobs that have it.
+pub const PART: &str = "jobset.sigs.k8s.io/replicatedjob-name";
 
 fn ended(job: &Value) -> Option<bool> {
     let conditions = job["status"]["conditions"].as_array()?;
     let end = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");
     if end("Complete") { Some(true) } else { end("Failed").then_some(false) }
+}
+
+fn is_suspended(object: &Value) -> bool {
+    object["spec"]["suspend"] == json!(true)
+}
+
+/// The replicated jobs of a JobSet.
+fn entries(set: &Value) -> &[Value] {
+    set["spec"]["replicatedJobs"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn replicas(entry: &Value) -> u64 {
+    entry["replicas"].as_u64().unwrap_or(1)
 }
 
 impl Cluster {
@@ -30,30 +47,43 @@ impl Cluster {
             return false;
         }
         let uid = &set["metadata"]["uid"];
+        let is_of = |job: &Value| {
+            let owners = job["metadata"]["ownerReferences"].as_array();
+            let mut controllers = owners.into_iter().flatten().filter(|owner| owner["controller"] == json!(true));
+            controllers.next().is_some_and(|owner| owner["uid"] == *uid && owner["kind"] == "JobSet")
+        };
         let jobs: Vec<ObjectKey> = self
             .objects
             .iter()
-            .filter(|(key, job)| key.kind == Kind::JOB && job["metadata"]["ownerReferences"][0]["uid"] == *uid)
+            .filter(|(key, job)| key.kind == Kind::JOB && is_of(job))
             .map(|(key, _)| key.clone())
             .collect();
+        let attempt = |key: &ObjectKey| self.objects[key]["metadata"]["labels"][ATTEMPT].as_str()?.parse::<i64>().ok();
+        let Some(attempts) = jobs.iter().map(attempt).collect::<Option<Vec<i64>>>() else { return false };
+        let restarts = set["status"]["restarts"].as_i64().unwrap_or(0);
+        let (current, older): (Vec<_>, Vec<_>) =
+            jobs.into_iter().zip(attempts).partition(|(_, attempt)| *attempt >= restarts);
+        let [current, older] = [current, older].map(|jobs| jobs.into_iter().map(|(key, _)| key).collect::<Vec<_>>());
         let over = set["status"]["conditions"].as_array().is_some_and(|all| {
             all.iter().any(|one| ["Completed", "Failed"].contains(&one["type"].as_str().unwrap_or("")))
         });
         if over {
             let stays = |key: &&ObjectKey| ended(&self.objects[*key]).is_none() && !self.goes(key);
-            let left: Vec<&ObjectKey> = jobs.iter().filter(stays).collect();
+            let left: Vec<&ObjectKey> = current.iter().filter(stays).collect();
             left.iter().for_each(|key| self.delete(key));
             return !left.is_empty();
         }
-        let restarts = set["status"]["restarts"].as_i64().unwrap_or(0);
-        let is_of = |job: &Value| job["metadata"]["labels"][ATTEMPT] == json!(restarts.to_string());
-        let (current, older): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|key| is_of(&self.objects[key]));
-        let older: Vec<ObjectKey> = older.into_iter().filter(|key| !self.goes(key)).collect();
-        if !older.is_empty() {
-            older.iter().for_each(|key| self.delete(key));
+        let goes: Vec<&ObjectKey> = older.iter().filter(|key| !self.goes(key)).collect();
+        if !goes.is_empty() {
+            goes.iter().for_each(|key| self.delete(key));
             return true;
         }
-        self.count_jobs(key, &set, &current) || self.run_jobs(key, &set, &current)
+        let owned: Vec<&ObjectKey> = current.iter().chain(&older).collect();
+        let (made, is_barred) = self.make_jobs(key, &set, &owned);
+        if made {
+            return true;
+        }
+        self.count_jobs(key, &set, &current, is_barred) || (!is_barred && self.run_jobs(&set, &current))
     }
 
     /// Whether it is being deleted already, and a user's finalizer keeps it.
@@ -61,40 +91,40 @@ impl Cluster {
         self.objects[job]["metadata"]["deletionTimestamp"].is_string()
     }
 
-    /// Writes the status of the JobSet, if it has changed.
-    fn count_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey]) -> bool {
-        let wanted = set["spec"]["replicatedJobs"].as_array().cloned().unwrap_or_default();
-        let replicas = |entry: &Value| entry["replicas"].as_u64().unwrap_or(1);
+    /// Writes the status of the JobSet, if it has changed. After an error in this look at it, only its end and its restarts are written.
+    fn count_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey], is_barred: bool) -> bool {
         let mut rows = Vec::new();
-        for entry in &wanted {
-            let prefix = format!("{}-{}-", key.name, entry["name"].as_str().unwrap());
-            let own = jobs.iter().filter(|job| job.name.starts_with(&prefix)).map(|job| &self.objects[job]);
-            let own: Vec<&Value> = own.collect();
+        for entry in entries(set) {
+            let own = jobs.iter().map(|job| &self.objects[job]);
+            let own: Vec<&Value> = own.filter(|job| job["metadata"]["labels"][PART] == entry["name"]).collect();
             let count = |which: &dyn Fn(&&&Value) -> bool| own.iter().filter(which).count();
             let active = |job: &&&Value| ended(job).is_none() && job["status"]["active"].as_i64().unwrap_or(0) > 0;
             let ready = |job: &&&Value| ended(job).is_none() && job["status"]["ready"].as_i64().unwrap_or(0) > 0;
             rows.push(json!({"name": entry["name"], "active": count(&active), "ready": count(&ready),
                 "succeeded": count(&|job| ended(job) == Some(true)), "failed": count(&|job| ended(job) == Some(false))}));
         }
-        let all = |field: &str| rows.iter().filter_map(|row| row[field].as_u64()).sum::<u64>();
-        let stopped = set["spec"]["suspend"] == json!(true)
-            && jobs
-                .iter()
-                .all(|job| self.objects[job]["spec"]["suspend"] == json!(true) || ended(&self.objects[job]).is_some());
+        let of_end = |success: bool| {
+            let count = jobs.iter().filter(|job| ended(&self.objects[*job]) == Some(success)).count();
+            u64::try_from(count).unwrap()
+        };
+        let suspended = jobs.iter().all(|job| is_suspended(&self.objects[job]) || ended(&self.objects[job]).is_some());
         let condition = |kind: &str, status: bool| {
             json!([{"type": kind, "status": if status { "True" } else { "False" }, "reason": kind, "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}])
         };
         let restarts = set["status"]["restarts"].as_i64().unwrap_or(0);
         let most = set["spec"]["failurePolicy"]["maxRestarts"].as_i64().unwrap_or(0);
-        let mut status = json!({"replicatedJobsStatus": rows.clone(), "conditions": condition("Suspended", stopped)});
-        if all("failed") > 0 && restarts < most {
+        let conditions = condition("Suspended", is_suspended(set) && suspended);
+        let mut status = json!({"replicatedJobsStatus": rows, "conditions": conditions});
+        if of_end(false) > 0 && restarts < most {
             // In one write with the counts of the attempt that has failed.
             merge(&mut status, &json!({"restarts": restarts + 1, "restartsCountTowardsMax": restarts + 1}));
-        } else if all("failed") > 0 {
+        } else if of_end(false) > 0 {
             status["conditions"] = condition("Failed", true);
-        } else if all("succeeded") == wanted.iter().map(replicas).sum::<u64>() {
+        } else if of_end(true) > 0 && of_end(true) >= entries(set).iter().map(replicas).sum::<u64>() {
             status["conditions"] = condition("Completed", true);
+        } else if is_barred {
+            return false;
         }
         let mut new = set.clone();
         merge(&mut new["status"], &status);
@@ -105,39 +135,60 @@ impl Cluster {
         true
     }
 
-    /// Stops or starts its Jobs, and makes those that lack.
-    fn run_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey]) -> bool {
-        let suspend = set["spec"]["suspend"] == json!(true);
-        let mut moved = false;
-        for entry in set["spec"]["replicatedJobs"].as_array().into_iter().flatten() {
-            for index in 0..entry["replicas"].as_u64().unwrap_or(1) {
+    /// Makes the Jobs that lack; true, first, if it made any, and then, if the name of one is taken.
+    fn make_jobs(&mut self, key: &ObjectKey, set: &Value, owned: &[&ObjectKey]) -> (bool, bool) {
+        if owned.iter().any(|job| ended(&self.objects[*job]) == Some(false)) {
+            // A failure is seen to before any Job is made.
+            return (false, false);
+        }
+        let (mut made, mut is_barred) = (false, false);
+        for entry in entries(set) {
+            for index in 0..replicas(entry) {
                 let name = format!("{}-{}-{index}", key.name, entry["name"].as_str().unwrap());
                 let job = Self::key(Kind::JOB, "team", &name);
-                if !self.objects.contains_key(&job) {
-                    self.make_job(&job, set, entry, suspend);
-                    moved = true;
+                if owned.contains(&&job) {
+                    continue;
+                }
+                if self.objects.contains_key(&job) {
+                    is_barred = true;
+                } else {
+                    self.make_job(&job, set, entry);
+                    made = true;
                 }
             }
         }
-        for job in jobs.iter().filter(|job| ended(&self.objects[*job]).is_none()).cloned().collect::<Vec<_>>() {
-            if (self.objects[&job]["spec"]["suspend"] == json!(true)) != suspend {
-                let role = job.name[key.name.len() + 1..].rsplit_once('-').map_or("", |(role, _)| role);
-                let entry =
-                    set["spec"]["replicatedJobs"].as_array().unwrap().iter().find(|entry| entry["name"] == role);
-                let pods = entry.map(|entry| entry["template"]["spec"]["template"].clone()).filter(|_| !suspend);
-                let mut change = json!({"spec": {"suspend": suspend}});
-                if let Some(pods) = pods {
-                    change["spec"]["template"] = pods;
-                    change["status"] = json!({"startTime": null});
+        (made, is_barred)
+    }
+
+    /// Stops or starts its Jobs.
+    fn run_jobs(&mut self, set: &Value, jobs: &[ObjectKey]) -> bool {
+        let suspend = is_suspended(set);
+        let moves =
+            |job: &&ObjectKey| ended(&self.objects[*job]).is_none() && is_suspended(&self.objects[*job]) != suspend;
+        let mut moved = false;
+        for job in jobs.iter().filter(moves).cloned().collect::<Vec<_>>() {
+            let mut change = json!({"spec": {"suspend": suspend}});
+            if !suspend {
+                let part = &self.objects[&job]["metadata"]["labels"][PART];
+                // A Job of no part is not started.
+                let Some(entry) = entries(set).iter().find(|entry| entry["name"] == *part) else { continue };
+                let pods = &entry["template"]["spec"]["template"];
+                for field in ["labels", "annotations"] {
+                    change["spec"]["template"]["metadata"][field] = pods["metadata"][field].clone();
                 }
-                self.edit(Kind::JOB, "team", &job.name, &change);
-                moved = true;
+                for field in ["nodeSelector", "tolerations"] {
+                    change["spec"]["template"]["spec"][field] = pods["spec"][field].clone();
+                }
+                change = without_nulls(change);
+                change["status"] = json!({"startTime": null});
             }
+            self.edit(Kind::JOB, "team", &job.name, &change);
+            moved = true;
         }
         moved
     }
 
-    fn make_job(&mut self, job: &ObjectKey, set: &Value, entry: &Value, suspend: bool) {
+    fn make_job(&mut self, job: &ObjectKey, set: &Value, entry: &Value) {
         let mut made = json!({"metadata": entry["template"]["metadata"], "spec": entry["template"]["spec"]});
         let attempt = set["status"]["restarts"].as_i64().unwrap_or(0).to_string();
         let owner = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": set["metadata"]["name"],
@@ -145,8 +196,19 @@ impl Cluster {
         merge(
             &mut made,
             &json!({"metadata": {"namespace": "team", "name": job.name, "ownerReferences": [owner],
-            "labels": {ATTEMPT: attempt}}, "spec": {"suspend": suspend}}),
+            "labels": {ATTEMPT: attempt, PART: entry["name"]}}, "spec": {"suspend": is_suspended(set)}}),
         );
         self.put(Kind::JOB, made);
+    }
+}
+
+/// A patch that removes nothing.
+fn without_nulls(patch: Value) -> Value {
+    match patch {
+        Value::Object(fields) => {
+            let set = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(set.map(|(field, value)| (field, without_nulls(value))).collect())
+        }
+        other => other,
     }
 }

@@ -74,7 +74,7 @@ impl Surroundings for Around {
         Facts::default()
     }
 
-    fn governs(&self, _: &str, _: &str, _: &crate::OwnerReference) -> bool {
+    fn governs(&self, _: &str, _: &crate::ObjectMeta, _: &crate::OwnerReference) -> bool {
         false
     }
 
