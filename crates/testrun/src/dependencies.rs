@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use berth_testrun::folders::{self, STAMP, touch};
+use berth_testrun::folders::{self, STAMP, TOOLS, touch};
 use serde_json::Value;
 
 use crate::cargo::{cargo, target};
@@ -253,7 +253,8 @@ pub(crate) fn bound() -> Result<()> {
     let gigabytes = env::var("BERTH_CACHE_GB").ok().and_then(|text| text.parse::<u64>().ok());
     let bound = gigabytes.map_or(BOUND, |gigabytes| gigabytes * 1_000_000_000);
     let mut entries = Vec::new();
-    for folder in [folders::cache()?.join("dependencies"), folders::cache()?.join("go")] {
+    let cache = folders::cache()?;
+    for folder in ["dependencies", "go", TOOLS].map(|name| cache.join(name)) {
         for found in fs::read_dir(&folder).into_iter().flatten().flatten().filter(|found| found.path().is_dir()) {
             let path = found.path();
             let size: u64 = files(&path)?.iter().map(|(_, size)| size).sum();

@@ -10,6 +10,9 @@ use anyhow::{Context, Result};
 /// File of an entry of the cache that says what the entry holds. It is written last, and dated when the entry is used.
 pub const STAMP: &str = "stamp";
 
+/// Folder of the cache with tools that Cargo installs, a folder for each version.
+pub const TOOLS: &str = "tools";
+
 /// Notes that an entry of the cache is used now, so that the bound of the cache removes others first.
 pub fn touch(entry: &Path) {
     if let Ok(file) = File::options().write(true).open(entry.join(STAMP)) {

@@ -38,6 +38,9 @@ fn main() -> Result<ExitCode> {
         plan::programs_of_others(words[0], name)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if words == ["advisories"] {
+        return Ok(if plan::packages::advisories()? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     if words == ["page"] {
         fs::write(page::path(), page::text())?;
         return Ok(ExitCode::SUCCESS);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use berth_testrun::folders;
 
 use crate::plan::night;
+use crate::plan::packages;
 use crate::plan::test;
 
 /// Path of the page docs/testing.md.
@@ -29,13 +30,16 @@ pub(crate) fn text() -> String {
         let last = part.shard().map(|(run, _)| format!(" to `-{}`", of_run(run))).unwrap_or_default();
         let _ = writeln!(text, "| `{}`{last} | {} |", part.name, part.what);
     }
-    text += "\n| part | test programs and variables |\n|---|---|\n";
+    text += "\n| part | test programs and variables, or tool |\n|---|---|\n";
     for part in night::distinct(&parts) {
         for wide in &part.runs {
             let set: Vec<String> = wide.set.iter().map(|(name, value)| format!("`{name}={value}`")).collect();
             let times = if wide.times > 1 { format!("{} times ", wide.times) } else { String::new() };
             let filter = if wide.filter.is_empty() { String::new() } else { format!(" `{}`", wide.filter) };
             let _ = writeln!(text, "| `{}` | {times}{}{filter} {} |", part.name, wide.suites.trim(), set.join(" "));
+        }
+        if part.name == packages::PART {
+            let _ = writeln!(text, "| `{}` | `cargo-deny` {}, with `deny.toml` |", part.name, packages::VERSION);
         }
     }
     text += END;

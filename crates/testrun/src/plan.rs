@@ -4,6 +4,7 @@ pub(crate) mod demo;
 pub(crate) mod image;
 pub(crate) mod inner;
 pub(crate) mod night;
+pub(crate) mod packages;
 pub(crate) mod test;
 
 use std::env;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use berth_testrun::folders;
 use berth_testrun::programs::{self, GoModule, KUEUE};
 
-use super::{Run, image, logged, output};
+use super::{Run, image, logged, output, packages};
 use crate::lanes::{self, Lanes};
 use crate::step::{Class, Step};
 use crate::suites::Suite;
@@ -40,7 +40,7 @@ pub(crate) struct Part {
     pub(crate) name: String,
     /// Subject of its tests.
     pub(crate) what: &'static str,
-    /// Runs of the part.
+    /// Runs of tests; none in the part that holds the rules for packages.
     pub(crate) runs: Vec<Wide>,
 }
 
@@ -135,6 +135,11 @@ pub(crate) fn parts() -> Vec<Part> {
             name: "again".to_owned(),
             what: "the end-to-end tests three times",
             runs: vec![Wide { times: 3, at_once: 2, ..wide("end to end", "e2e ", "", &[]) }],
+        },
+        Part {
+            name: packages::PART.to_owned(),
+            what: "the rules of `deny.toml` for packages of other projects: licences, bans, sources; advisories where their database can be reached",
+            runs: Vec::new(),
         },
     ];
     for shard in 1..=SHARDS {
@@ -273,6 +278,27 @@ impl Run {
         ensure!(!steps.is_empty(), "{}: no suite is called like {:?}", wide.name, wide.suites);
         Ok(steps)
     }
+
+    /// Runs the tests of a part; `None` where they cannot be compiled.
+    fn tests(&self, part: &Part) -> Result<Option<bool>> {
+        let mut passed = self.programs(&part.programs(is_named))?;
+        let Some(suites) = self.everything()? else { return Ok(None) };
+        if part.name == SHIPPED && !self.runner.run(image::release())? {
+            return Ok(None);
+        }
+        let _machine = self.machine()?;
+        for wide in &part.runs {
+            let mut steps = self.wide(wide, &suites)?;
+            if part.name == SHIPPED {
+                for step in &mut steps {
+                    step.command.env("BERTH_BINARY", image::binary());
+                }
+            }
+            let lanes = Lanes { steps, at_once: wide.at_once, is_shared: false };
+            passed &= lanes::run(&self.runner, vec![lanes])?;
+        }
+        Ok(Some(passed))
+    }
 }
 
 /// Runs a part and records it; without a name, the part that was not run for longest.
@@ -288,22 +314,8 @@ pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
     let names = || parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
     let part = part.with_context(|| format!("there is no part {name:?}; parts are {}", names()))?;
     println!("== part {}: {}", part.name, part.what);
-    let mut passed = run.programs(&part.programs(is_named))?;
-    let Some(suites) = run.everything()? else { return Ok(false) };
-    if part.name == SHIPPED && !run.runner.run(image::release())? {
-        return Ok(false);
-    }
-    let _machine = run.machine()?;
-    for wide in &part.runs {
-        let mut steps = run.wide(wide, &suites)?;
-        if part.name == SHIPPED {
-            for step in &mut steps {
-                step.command.env("BERTH_BINARY", image::binary());
-            }
-        }
-        let lanes = Lanes { steps, at_once: wide.at_once, is_shared: false };
-        passed &= lanes::run(&run.runner, vec![lanes])?;
-    }
+    let passed = if part.name == packages::PART { packages::check(run)? } else { run.tests(part)? };
+    let Some(passed) = passed else { return Ok(false) };
     if run.runner.told_to_end() {
         println!("== part {} was stopped: nothing is recorded", part.name);
         return Ok(false);
