@@ -36,7 +36,11 @@ const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futu
 
 const RULES: [Rule; 15] = [
     Rule { name: "quantity", ours: &[], others: Others::Only(&["thiserror"]) },
-    Rule { name: "api", ours: &["quantity"], others: Others::AllBut(CLIENTS) },
+    Rule {
+        name: "api",
+        ours: &["quantity"],
+        others: Others::Only(&["jiff", "k8s-openapi", "kube-core", "schemars", "serde", "serde_json"]),
+    },
     Rule { name: "engine", ours: &["quantity"], others: Others::Only(&["rustc-hash", "thiserror"]) },
     Rule {
         name: "jobs",
@@ -161,6 +165,8 @@ mod tests {
             ("berth-control", "tokio"),
             ("berth-control", "rand"),
             ("berth-api", "kube"),
+            ("berth-api", "getrandom"),
+            ("berth-api", "tracing"),
             ("berth-runtime", "berth-engine"),
             ("berth-runtime", "berth-testkit"),
             ("berth-configuration", "berth-runtime"),

@@ -1,5 +1,5 @@
-//! The pure crates: no clock, no I/O, no async, no randomness, no state of the process, no floats in amounts; and clippy is asked to refuse
-//! code there that may panic.
+//! The pure crates: no clock, no I/O, no async, no randomness, no state of the process, no floats in amounts. Clippy refuses items by the lists of
+//! `clippy.toml`, and code that may panic; this rule holds that clippy is asked to, and refuses what has no item: modules of `std`, async, floats.
 
 use std::collections::BTreeSet;
 
@@ -13,32 +13,12 @@ pub(crate) const PURE: [&str; 5] = ["quantity", "api", "engine", "jobs", "contro
 const MODULES: [&str; 9] = ["fs", "net", "env", "process", "thread", "io", "time", "sync", "os"];
 /// Harmless parts of these modules.
 const HARMLESS: [&str; 3] = ["time::Duration", "sync::Arc", "sync::Weak"];
-/// Words that have no place in a pure crate, with the reason.
-const WORDS: [(&str, &str); 21] = [
-    ("Instant", "reads a clock: `now` is an argument"),
-    ("SystemTime", "reads a clock: `now` is an argument"),
-    ("tokio", "is a runtime"),
-    ("futures", "is for async"),
-    ("async", "belongs to the runtime"),
-    ("await", "belongs to the runtime"),
-    ("rand", "makes two runs differ"),
-    ("getrandom", "makes two runs differ"),
-    ("RandomState", "makes two runs differ"),
-    ("HashMap", "has no order: BTreeMap, a sorted Vec, or FxHashMap for look-ups only"),
-    ("HashSet", "has no order: BTreeSet, a sorted Vec, or FxHashSet for look-ups only"),
-    ("thread_local", "is state of the process"),
-    ("OnceLock", "is state of the process"),
-    ("OnceCell", "is state of the process"),
-    ("LazyLock", "is state of the process"),
-    ("Mutex", "is for threads"),
-    ("RwLock", "is for threads"),
-    ("println", "is output"),
-    ("eprintln", "is output"),
-    ("print", "is output"),
-    ("tracing", "is output"),
-];
-/// Calls that read a clock through a type that is welcome otherwise.
-const CALLS: [&str; 2] = ["Timestamp::now", "Zoned::now"];
+/// Words of async code. Types, functions and macros that have no place in a pure crate are listed in the root's `clippy.toml`.
+const WORDS: [&str; 2] = ["async", "await"];
+/// Settings of clippy for the pure crates.
+const SETTINGS: &str = "clippy.toml";
+/// Lists that these settings must have.
+const LISTS: [&str; 3] = ["disallowed-types", "disallowed-methods", "disallowed-macros"];
 /// Files that may have floats: none with amounts, and in the engine only those where Kueue's published contract is a float.
 const FLOATS: [&str; 4] = [
     "crates/engine/src/quota/share.rs",
@@ -47,8 +27,18 @@ const FLOATS: [&str; 4] = [
     "crates/engine/src/preempt/usage.rs",
 ];
 /// Lints that each pure crate asks for.
-const LINTS: [&str; 5] =
-    ["clippy::unwrap_used", "clippy::expect_used", "clippy::panic", "clippy::unreachable", "clippy::indexing_slicing"];
+const LINTS: [&str; 10] = [
+    "clippy::unwrap_used",
+    "clippy::expect_used",
+    "clippy::panic",
+    "clippy::unreachable",
+    "clippy::indexing_slicing",
+    "clippy::print_stdout",
+    "clippy::print_stderr",
+    "clippy::disallowed_types",
+    "clippy::disallowed_methods",
+    "clippy::disallowed_macros",
+];
 /// Further lints of the crates in which amounts are counted.
 const LINTS_OF_AMOUNTS: [&str; 4] = [
     "clippy::arithmetic_side_effects",
@@ -60,7 +50,7 @@ const LINTS_OF_AMOUNTS: [&str; 4] = [
 const COUNT: [&str; 2] = ["quantity", "engine"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut found = settings(tree);
     for name in PURE {
         let folder = format!("crates/{name}/src/");
         let root = format!("{folder}lib.rs");
@@ -69,6 +59,18 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         for (path, text) in that_ship(tree, &folder) {
             file(path, &shipped(text), &mut found);
         }
+    }
+    found
+}
+
+/// Clippy reads the nearest file of settings, and no other one.
+fn settings(tree: &Tree) -> Vec<Finding> {
+    let text = tree.text(SETTINGS).unwrap_or_default();
+    let missing = LISTS.into_iter().filter(|list| !text.lines().any(|line| line.starts_with(list)));
+    let mut found: Vec<Finding> =
+        missing.map(|list| Finding::new(SETTINGS, 0, format!("has no list `{list}` for the pure crates"))).collect();
+    for (path, _) in tree.files().filter(|(path, _)| path.ends_with(SETTINGS) && *path != SETTINGS) {
+        found.push(Finding::new(path, 0, format!("hides the root's {SETTINGS} from the crates below it")));
     }
     found
 }
@@ -106,15 +108,12 @@ fn file(path: &str, code: &str, found: &mut Vec<Finding>) {
     for (index, line) in code.lines().enumerate() {
         let mut add = |message: String| found.push(Finding::new(path, index + 1, message));
         for word in line.split(|c| !is_name(c)) {
-            if let Some((_, why)) = WORDS.iter().find(|(banned, _)| *banned == word) {
-                add(format!("`{word}` {why}"));
+            if WORDS.contains(&word) {
+                add(format!("`{word}` belongs to the runtime"));
             }
             if floats && matches!(word, "f32" | "f64") {
                 add(format!("`{word}`: amounts are integers"));
             }
-        }
-        for call in CALLS.into_iter().filter(|call| line.contains(call)) {
-            add(format!("`{call}` reads a clock: `now` is an argument"));
         }
     }
     for (line, used) in uses_of_std(code) {
@@ -174,14 +173,18 @@ mod tests {
     use super::*;
 
     const ASKS: &str = "#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, \
-        clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::float_arithmetic, clippy::cast_possible_truncation, \
+        clippy::indexing_slicing, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_types, clippy::disallowed_methods, \
+        clippy::disallowed_macros, clippy::arithmetic_side_effects, clippy::float_arithmetic, clippy::cast_possible_truncation, \
         clippy::cast_sign_loss))]\n";
+    /// Settings with all lists.
+    const ALL_LISTS: (&str, &str) =
+        (SETTINGS, "disallowed-types = []\ndisallowed-methods = []\ndisallowed-macros = []\n");
 
     /// Messages about `source` as a module of the engine.
     fn said(source: &str) -> Vec<String> {
         let roots: Vec<(String, &str)> = PURE.iter().map(|name| (format!("crates/{name}/src/lib.rs"), ASKS)).collect();
         let mut files: Vec<(&str, &str)> = roots.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        files.push(("crates/engine/src/a.rs", source));
+        files.extend([ALL_LISTS, ("crates/engine/src/a.rs", source)]);
         check(&Tree::of(&files)).iter().map(ToString::to_string).collect()
     }
 
@@ -195,12 +198,8 @@ mod tests {
             ("use std::io;", "std::io"),
             ("use std::sync::atomic::AtomicU64;", "std::sync::atomic"),
             ("use std::thread;", "std::thread"),
-            ("use tokio::time;", "tokio"),
             ("async fn f() {}", "async"),
-            ("use rand::Rng;", "rand"),
-            ("use std::collections::HashMap;", "HashMap"),
-            ("let now = jiff::Timestamp::now();", "Timestamp::now"),
-            ("println!();", "println"),
+            ("f().await", "await"),
             ("let x: f64;", "f64"),
         ] {
             let said = said(source);
@@ -224,6 +223,19 @@ mod tests {
         assert!(!check(&Tree::of(&files)).iter().any(|finding| finding.path.ends_with("a.rs")));
         let files = [("crates/engine/src/lib.rs", ASKS), ("crates/engine/src/a.rs", "use std::fs;")];
         assert!(check(&Tree::of(&files)).iter().any(|finding| finding.path.ends_with("a.rs")));
+    }
+
+    #[test]
+    fn clippy_settings_without_lists_or_beside_a_crate_are_found() {
+        let said = |files: &[(&str, &str)]| -> Vec<String> {
+            settings(&Tree::of(files)).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(said(&[ALL_LISTS]).len(), 0);
+        assert_eq!(said(&[]).len(), LISTS.len());
+        for hidden in ["crates/engine/clippy.toml", "crates/.clippy.toml"] {
+            let found = said(&[ALL_LISTS, (hidden, "")]);
+            assert!(matches!(found.as_slice(), [one] if one.contains(hidden)), "{found:?}");
+        }
     }
 
     #[test]
