@@ -58,6 +58,7 @@ pub struct Options {
 
 /// Kueue's feature gates on which decisions depend. The defaults are Kueue's, except for `prioritize_preemptors` and `rouse_after_admissions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "a feature gate is on or off")]
 pub struct Gates {
     /// `FlavorFungibility`: if the gate is off, the first flavor that fits is taken, or the flavor with the best mode if no flavor fits.
     pub flavor_fungibility: bool,

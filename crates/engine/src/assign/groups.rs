@@ -38,7 +38,8 @@ pub(super) fn assign_group(
             let requests = &result.requests;
             result.choices.retain(|choice| requests.iter().any(|(resource, _)| *resource == choice.resource));
         }
-        let is_over = result.mode() == Mode::NoFit || !(request.all_pod_sets || result.requests.is_empty());
+        let is_over =
+            result.mode() == Mode::NoFit || !(request.options.departures.all_pod_sets || result.requests.is_empty());
         failed |= is_over && result.choices.is_empty();
         assignment.add(store, result, &member.pod_set.spec.name, request.replaced);
     }
@@ -96,7 +97,7 @@ fn combine(
         let at = order.and_then(|order| order.get(turn)).copied().unwrap_or(turn);
         let Some((resource, quantity)) = asked.get(at).copied() else { break };
         let Some(group) = request.queue.group_of(resource) else {
-            if quantity == 0 || request.ignore_undeclared {
+            if quantity == 0 || request.options.ignore_undeclared {
                 continue;
             }
             result.choices.clear();
@@ -106,7 +107,7 @@ fn combine(
         if result.flavor_of(resource).is_some() {
             continue;
         }
-        let progress = request.progress.filter(|_| request.fungible);
+        let progress = request.progress.filter(|_| request.options.gates.flavor_fungibility);
         let first = members.first().map_or(0, |first| first.index);
         let start = progress.map_or(0, |progress| progress.next(first, resource));
         assignment.resumed |= start > 0;

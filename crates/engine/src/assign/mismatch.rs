@@ -74,7 +74,7 @@ impl Scan<'_> {
     /// Whether a flavor of the resource group has the node label `key`, so that pods that select this label have to get that flavor.
     fn is_offered(&self, key: &str) -> bool {
         let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
-        self.request.capacity_pins && flavors.any(|flavor| flavor.node_labels.contains_key(key))
+        self.request.options.departures.capacity_pins && flavors.any(|flavor| flavor.node_labels.contains_key(key))
     }
 }
 

@@ -94,7 +94,7 @@ impl Tries {
 impl Scan<'_> {
     /// Reason why a flavor can not be of one node with the flavors that the pods are given for other resources.
     pub(super) fn of_another_node(&self, flavor: FlavorId) -> Option<Why> {
-        if !self.request.one_node {
+        if !self.request.options.departures.one_node {
             return None;
         }
         let spec = self.store.flavors.get(&flavor)?;

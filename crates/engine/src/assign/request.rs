@@ -29,23 +29,12 @@ pub(crate) struct Request<'a> {
     pub(crate) allowed: Option<&'a [FlavorId]>,
     /// The tiers that the workload accepts, the best tier first.
     pub(crate) tiers: Option<&'a [Tier]>,
-    /// `FlavorFungibility` is on.
-    pub(crate) fungible: bool,
-    pub(crate) ignore_undeclared: bool,
-    pub(crate) fair_sharing: bool,
-    /// True if a flavor fits only if each resource fits.
-    pub(crate) all_must_fit: bool,
-    /// True if pods that ask for a kind of capacity get no flavor without a label for this kind, while another flavor of the group has the label.
-    pub(crate) capacity_pins: bool,
-    /// True if a pod set without requests that count does not end the search for the other pod sets.
-    pub(crate) all_pod_sets: bool,
-    /// True if the flavors that a pod is given must be of one node.
-    pub(crate) one_node: bool,
+    pub(crate) options: &'a Options,
 }
 
 impl<'a> Request<'a> {
     /// The request of a workload in full size in a queue, which is scanned from the first flavor on.
-    pub(crate) fn of(store: &'a Store, options: &Options, workload: &Workload, queue: QueueId) -> Self {
+    pub(crate) fn of(store: &'a Store, options: &'a Options, workload: &Workload, queue: QueueId) -> Self {
         let class = &store.classes[workload.class];
         Self {
             queue: &store.queues[queue],
@@ -56,13 +45,7 @@ impl<'a> Request<'a> {
             replaced: store.grows_from(workload, queue),
             allowed: class.allowed.as_deref(),
             tiers: class.tiers.as_deref(),
-            fungible: options.gates.flavor_fungibility,
-            ignore_undeclared: options.ignore_undeclared,
-            fair_sharing: options.fair_sharing.is_some(),
-            all_must_fit: options.departures.all_must_fit,
-            capacity_pins: options.departures.capacity_pins,
-            all_pod_sets: options.departures.all_pod_sets,
-            one_node: options.departures.one_node,
+            options,
         }
     }
 }

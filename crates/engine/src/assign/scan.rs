@@ -107,7 +107,7 @@ impl<'a> Scan<'a> {
             let (level, choices, attempt) = self.try_flavor(tree, flavor, requests, &policy, oracle);
             found.reasons.extend(attempt.reasons.iter().cloned());
             found.attempts.push(attempt);
-            let (stop, is_better) = if self.request.fungible {
+            let (stop, is_better) = if self.request.options.gates.flavor_fungibility {
                 let stop = !should_try_next(level, &policy);
                 (stop, stop || is_preferred(level, best, policy.preemption_over_borrowing))
             } else {
@@ -128,13 +128,13 @@ impl<'a> Scan<'a> {
         let exhausted = last.is_some_and(|at| at.saturating_add(1) == line.len());
         let tried = if exhausted { -1 } else { last.and_then(|at| i32::try_from(at).ok()).unwrap_or(-1) };
         // Without FlavorFungibility the recorded progress of a scan is always 0, which reads as if the second flavor came next.
-        let tried = if self.request.fungible { tried } else { 0 };
+        let tried = if self.request.options.gates.flavor_fungibility { tried } else { 0 };
         for choice in &mut found.choices {
             choice.tried = tried;
         }
         // If preemption is preferred to borrowing, the worst level may hide a resource that needs preemption.
         let fits = || found.choices.iter().all(|choice| choice.mode == Mode::Fit);
-        if best.0 == Granular::Fit && (!self.request.all_must_fit || fits()) {
+        if best.0 == Granular::Fit && (!self.request.options.departures.all_must_fit || fits()) {
             found.reasons.clear();
         }
         found
@@ -244,7 +244,7 @@ impl<'a> Scan<'a> {
     fn can_preempt_while_borrowing(&self) -> bool {
         self.request.queue.spec.as_ref().is_some_and(|spec| {
             let reclaims = spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never;
-            spec.preemption.borrow_within_cohort || (self.request.fair_sharing && reclaims)
+            spec.preemption.borrow_within_cohort || (self.request.options.fair_sharing.is_some() && reclaims)
         })
     }
 }

@@ -13,6 +13,7 @@ pub struct Replaced {
 
 /// A workload that is active and not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on one another")]
 pub struct WorkloadSpec {
     /// UID, the identity.
     pub uid: String,

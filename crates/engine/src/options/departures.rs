@@ -3,6 +3,7 @@
 /// The differences from Kueue that Berth makes on purpose, each with its page in `docs/departures`. All departures are in force, unless a caller asks for
 /// Kueue's exact decisions in order to compare with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "a departure is in force or not")]
 pub struct Departures {
     /// No workload is preempted by a workload that was evicted in its favour, directly or through other workloads (`0005-no-eviction-loops.md`).
     pub no_circles: bool,

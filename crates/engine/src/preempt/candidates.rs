@@ -162,16 +162,15 @@ impl<'a> Filter<'a> {
         {
             return None;
         }
-        let right = self.right(workload.priority, is_own, line.advantage);
+        let right = if is_own { Right::WithinQueue } else { self.right_beyond(workload.priority, line.advantage) };
         Some(Candidate::of(rank.workload, workload, held, right, line.common))
     }
 
-    /// The right by which a workload with the priority `priority` may be preempted; `advantage` is true if the preemptor's queue is closer to the quota.
-    pub(crate) fn right(&self, priority: i64, is_own: bool, advantage: bool) -> Right {
+    /// The right by which a workload with the priority `priority` in another queue may be preempted; `advantage` is true if the preemptor's queue is
+    /// closer to the quota.
+    pub(crate) fn right_beyond(&self, priority: i64, advantage: bool) -> Right {
         let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| priority > i64::from(bound));
-        if is_own {
-            Right::WithinQueue
-        } else if advantage {
+        if advantage {
             Right::Hierarchical
         } else if !self.policy.borrow_within_cohort || priority >= self.ask.priority || above_threshold {
             Right::WithoutBorrowing

@@ -110,9 +110,13 @@ impl Check<'_> {
         let mut may_borrow = true;
         for target in targets {
             let (workload, held) = self.victim(target)?;
-            let common = |node: NodeId| levels.iter().find(|(cohort, _)| *cohort == node);
-            let advantage = tree.ancestors(self.node(held.queue)).find_map(common).is_some_and(|(_, closer)| *closer);
-            let right = self.filter.right(workload.priority, held.queue == self.ask.queue, advantage);
+            let right = if held.queue == self.ask.queue {
+                Right::WithinQueue
+            } else {
+                let common = |node: NodeId| levels.iter().find(|(cohort, _)| *cohort == node);
+                let closer = tree.ancestors(self.node(held.queue)).find_map(common).is_some_and(|(_, closer)| *closer);
+                self.filter.right_beyond(workload.priority, closer)
+            };
             if right.reason() != target.reason {
                 return Err(Breach::Right);
             }

@@ -12,6 +12,7 @@ use crate::world::spare::Spare;
 
 /// Quota held.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on one another")]
 pub(crate) struct Held {
     pub(crate) queue: QueueId,
     /// Usage that is charged for the workload.
@@ -57,13 +58,27 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Adds usage, or subtracts it if `back`; usage of an admitted workload counts in both sums.
-    pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
-        for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {
+    /// Adds usage; that of an admitted workload counts in both sums.
+    pub(crate) fn add(&mut self, usage: &[(CellId, Units)], admitted: bool) {
+        for totals in self.sums(admitted) {
             for (cell, value) in usage {
-                accumulate(totals, *cell, if back { value.saturating_neg() } else { *value });
+                accumulate(totals, *cell, *value);
             }
         }
+    }
+
+    /// Subtracts usage from the sums that it was added to.
+    pub(crate) fn subtract(&mut self, usage: &[(CellId, Units)], admitted: bool) {
+        for totals in self.sums(admitted) {
+            for (cell, value) in usage {
+                accumulate(totals, *cell, value.saturating_neg());
+            }
+        }
+    }
+
+    /// The sums in which usage counts.
+    fn sums(&mut self, admitted: bool) -> impl Iterator<Item = &mut Usage> {
+        [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten()
     }
 }
 

@@ -123,8 +123,8 @@ impl World {
         self.mark(queue);
         self.changed_local_queues.insert(local_queue);
         if let Some(totals) = self.store.local_queues[local_queue].totals_mut(queue) {
-            totals.count(&before, admitted, true);
-            totals.count(&usage, admitted, false);
+            totals.subtract(&before, admitted);
+            totals.add(&usage, admitted);
         }
         if let Some(Phase::Held(held)) = self.store.workload_mut(id).map(|workload| &mut workload.phase) {
             held.usage = usage;

@@ -206,7 +206,7 @@ impl LocalQueue {
         }
         let Some(totals) = self.totals_mut(held.queue) else { return };
         totals.reserving = totals.reserving.saturating_add(1);
-        totals.count(&held.usage, held.admitted, false);
+        totals.add(&held.usage, held.admitted);
     }
 
     /// Subtracts the quota that a workload held from the LocalQueue's totals.
@@ -214,7 +214,7 @@ impl LocalQueue {
         self.held = self.held.saturating_sub(1);
         let Some(totals) = self.totals_mut(held.queue) else { return };
         totals.reserving = totals.reserving.saturating_sub(1);
-        totals.count(&held.usage, held.admitted, true);
+        totals.subtract(&held.usage, held.admitted);
         if totals.reserving == 0 {
             // The next workload holds quota of the same queue in most cases, so the entry of its totals stays.
             totals.usage.clear();

@@ -128,7 +128,7 @@ fn classically(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Judged {
 fn uncovered(filter: &Filter<'_>, ask: &Ask<'_>, priority: i64) -> Right {
     let spec = filter.store.queues[ask.queue].spec.as_ref();
     let threshold = spec.and_then(|spec| spec.preemption.max_priority_threshold);
-    let would_be = |bound: i32| filter.right(priority.min(i64::from(bound)), false, false);
+    let would_be = |bound: i32| filter.right_beyond(priority.min(i64::from(bound)), false);
     if threshold.is_some_and(|bound| would_be(bound) == candidates::Right::WhileBorrowing) {
         Right::Threshold
     } else {
