@@ -269,19 +269,27 @@ pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "False")
 }
 
+/// A condition to set.
+#[derive(Clone, Copy, Debug)]
+pub struct NewCondition<'a> {
+    /// Type.
+    pub type_: &'a str,
+    /// Status: `True` or `False`.
+    pub status: &'a str,
+    /// Reason.
+    pub reason: &'a str,
+    /// Message; [`set_condition`] cuts it.
+    pub message: &'a str,
+    /// Generation of the object that the condition is about.
+    pub generation: Option<i64>,
+}
+
 /// Sets a condition, and returns true if anything except the times changed.
 ///
 /// `lastTransitionTime` changes only when `status` changes, and has whole seconds, which is all that the API stores. The message of the condition is
 /// cut with [`truncate`], and a new condition is added at the end of the list.
-pub fn set_condition(
-    conditions: &mut Vec<Condition>,
-    type_: &str,
-    status: &str,
-    reason: &str,
-    message: &str,
-    generation: Option<i64>,
-    now: Timestamp,
-) -> bool {
+pub fn set_condition(conditions: &mut Vec<Condition>, new: NewCondition<'_>, now: Timestamp) -> bool {
+    let NewCondition { type_, status, reason, message, generation } = new;
     let message = truncate(message, MAX_MESSAGE_BYTES);
     let now = whole_seconds(now);
     let Some(current) = conditions.iter_mut().find(|condition| condition.type_ == type_) else {
@@ -339,7 +347,8 @@ mod tests {
     fn transition_time_moves_only_when_status_flips() {
         let mut list = Vec::new();
         let mut set = |status: &str, message: &str, time: &str| {
-            let changed = set_condition(&mut list, types::ADMITTED, status, "R", message, Some(1), at(time));
+            let new = NewCondition { type_: types::ADMITTED, status, reason: "R", message, generation: Some(1) };
+            let changed = set_condition(&mut list, new, at(time));
             (changed, list.first().unwrap().last_transition_time.0.to_string(), list.len())
         };
         assert_eq!(set("False", "a", "2026-01-01T00:00:00.9Z"), (true, "2026-01-01T00:00:00Z".into(), 1));
@@ -354,7 +363,9 @@ mod tests {
         assert_eq!(truncate("0123456789", 9), "01234 ...");
         assert_eq!(truncate("éééééé", 9), "éé ...");
         let mut list = Vec::new();
-        set_condition(&mut list, "T", "True", "R", &"x".repeat(40_000), None, Timestamp::UNIX_EPOCH);
+        let message = "x".repeat(40_000);
+        let new = NewCondition { type_: "T", status: "True", reason: "R", message: &message, generation: None };
+        set_condition(&mut list, new, Timestamp::UNIX_EPOCH);
         assert_eq!(list.first().unwrap().message.len(), MAX_MESSAGE_BYTES);
     }
 
@@ -362,7 +373,9 @@ mod tests {
     fn condition_is_found_by_type_and_false_only_once_set() {
         let mut list = Vec::new();
         assert!(!is_true(&list, types::ACTIVE) && !is_false(&list, types::ACTIVE));
-        set_condition(&mut list, types::ACTIVE, "False", reasons::STOPPED, "m", None, Timestamp::UNIX_EPOCH);
+        let (type_, reason) = (types::ACTIVE, reasons::STOPPED);
+        let new = NewCondition { type_, status: "False", reason, message: "m", generation: None };
+        set_condition(&mut list, new, Timestamp::UNIX_EPOCH);
         assert!(is_false(&list, types::ACTIVE) && !is_true(&list, types::ACTIVE));
         assert_eq!(find(&list, types::ACTIVE).map(|c| c.reason.as_str()), Some("Stopped"));
     }

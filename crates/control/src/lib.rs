@@ -29,6 +29,11 @@
         clippy::disallowed_macros
     )
 )]
+#![allow(
+    clippy::struct_excessive_bools,
+    clippy::fn_params_excessive_bools,
+    reason = "facts about jobs and Workloads that no typed phase holds yet"
+)]
 
 pub mod autoscaler;
 mod cache;

@@ -8,7 +8,7 @@ use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 pub(crate) use berth_api::conditions::{
     MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, is_true, truncate as cut, whole_seconds as seconds,
 };
-use berth_api::conditions::{check_states, own_types, set_condition, types};
+use berth_api::conditions::{NewCondition, check_states, own_types, set_condition, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -252,7 +252,8 @@ pub(crate) fn set_in(
     now: Timestamp,
 ) -> bool {
     let status = if status { "True" } else { "False" };
-    set_condition(conditions, kind, status, reason, message, Some(generation), now)
+    let new = NewCondition { type_: kind, status, reason, message, generation: Some(generation) };
+    set_condition(conditions, new, now)
 }
 
 /// Whether `status.resourceRequests` has to be written anew. The spelling of a quantity plays no part, and neither does the unit that quota counts
