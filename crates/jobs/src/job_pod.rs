@@ -18,6 +18,7 @@ pub struct PodsJob {
 
 /// A pod that carries the name of its pod set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off a pod")]
 pub struct JobPod {
     /// Namespace.
     pub namespace: String,

@@ -13,6 +13,7 @@ type PartCalled = for<'a> fn(&str, &str, &'a [Part]) -> Option<(&'a Part, i32)>;
 
 /// Names of a kind, the label by which its pods name their job, and the functions that read its objects.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "properties of a kind, each of which a kind has or has not")]
 pub struct JobInfo {
     /// Name of the integration in Kueue's configuration.
     pub framework: &'static str,

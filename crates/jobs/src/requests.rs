@@ -329,12 +329,15 @@ mod tests {
         assert_eq!(requests.keys().collect::<Vec<_>>(), ["cpu"]);
     }
 
-    /// Quota for a pod that asks for one slice of an accelerator and two of another resource, where resources of `example.com/` are not counted;
-    /// `retain` keeps the input.
-    fn charged(output: &str, multiply_by: Option<&str>, retain: bool, to_the_letter: bool) -> Vec<(String, i64)> {
+    /// A rule that turns a slice of an accelerator into ten of `output`; `retain` keeps the input.
+    fn of_slice(output: &str, multiply_by: Option<&str>, retain: bool) -> Transformation {
+        Transformation::new("example.com/slice", multiply_by, [(output, "10")], retain).expect("factors")
+    }
+
+    /// Quota for a pod that asks for one slice of an accelerator and two of another resource, where resources of `example.com/` are not counted.
+    fn charged(rule: Transformation, to_the_letter: bool) -> Vec<(String, i64)> {
         let asks = json!({"example.com/slice": "1", "example.com/copies": "2"});
         let spec: PodSpec = serde_json::from_value(json!({"containers": [container(asks)]})).expect("pod spec");
-        let rule = Transformation::new("example.com/slice", multiply_by, [(output, "10")], retain).expect("factors");
         let rules = RequestRules {
             exclude_prefixes: vec!["example.com/".to_owned()],
             transformations: vec![rule],
@@ -347,14 +350,16 @@ mod tests {
     #[test]
     fn excluded_resource_is_transformed_before_it_is_dropped() {
         let memory = |amount: i64| vec![("gpu-memory".to_owned(), amount)];
-        assert_eq!(charged("gpu-memory", None, false, false), memory(10));
-        assert_eq!(charged("gpu-memory", None, true, false), memory(10), "kept, it is excluded afterwards");
-        assert_eq!(charged("gpu-memory", Some("example.com/copies"), false, false), memory(20));
-        assert!(charged("gpu-memory", None, false, true).is_empty(), "by Kueue's letter nothing is charged");
+        assert_eq!(charged(of_slice("gpu-memory", None, false), false), memory(10));
+        let kept = charged(of_slice("gpu-memory", None, true), false);
+        assert_eq!(kept, memory(10), "kept, it is excluded afterwards");
+        assert_eq!(charged(of_slice("gpu-memory", Some("example.com/copies"), false), false), memory(20));
+        let by_letter = charged(of_slice("gpu-memory", None, false), true);
+        assert!(by_letter.is_empty(), "by Kueue's letter nothing is charged");
     }
 
     #[test]
     fn excluded_transformation_output_is_not_charged() {
-        assert!(charged("example.com/memory", None, false, false).is_empty());
+        assert!(charged(of_slice("example.com/memory", None, false), false).is_empty());
     }
 }

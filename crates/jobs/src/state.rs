@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 /// One state of a job.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off a job")]
 pub struct JobState {
     /// Kind of the job.
     pub kind: JobType,

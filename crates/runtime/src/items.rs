@@ -70,6 +70,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
 /// The progress through a JSON text: what belongs to an object of its `items`, and all else. It need not be valid beyond its brackets and
 /// strings: each object is read by itself later.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the place in a text, and what was read there")]
 struct Scan {
     /// All but the objects.
     rest: Vec<u8>,

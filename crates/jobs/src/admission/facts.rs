@@ -5,6 +5,7 @@ pub const DEFAULT_NAME: &str = "default";
 
 /// Facts about the cluster beside the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on one another")]
 pub struct Facts {
     /// The job's namespace is among those whose jobs are managed.
     pub managed_namespace: bool,

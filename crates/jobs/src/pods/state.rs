@@ -52,6 +52,7 @@ pub struct Membership {
 
 /// State of a pod, as far as Berth uses it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off a pod")]
 pub struct PodState {
     /// `metadata.uid`.
     pub uid: Box<str>,
