@@ -283,6 +283,9 @@ impl Manager {
     }
 
     /// The present answer of `/readyz`.
+    ///
+    /// # Errors
+    /// If there is no answer.
     pub async fn readiness(&self) -> Result<(u16, String)> {
         http_get(self.health_port, "/readyz").await
     }

@@ -32,6 +32,13 @@ pub struct Forest {
     cohorts: BTreeMap<String, Node>,
 }
 
+/// Totals of a node.
+struct Totals {
+    /// Quota of the subtree, without what its parts keep for themselves.
+    subtree: i128,
+    used: i128,
+}
+
 /// Deeper trees than this are loops, which Berth refuses.
 const DEEPEST: usize = 64;
 
@@ -87,26 +94,19 @@ impl Forest {
         let Some(node) = self.queues.get(queue) else { return 0 };
         let used = usage.get(queue).and_then(|u| u.get(cell)).copied().unwrap_or(0);
         let subtree = node.quotas.get(cell).map_or(0, |q| q.nominal);
-        self.above(usage, cell, node, subtree, used, 0)
+        self.above(usage, cell, node, Totals { subtree, used }, 0)
     }
 
-    /// The rule of one node; `subtree` and `used` are its own totals.
-    fn above(
-        &self,
-        usage: &BTreeMap<String, Usage>,
-        cell: &Cell,
-        node: &Node,
-        subtree: i128,
-        used: i128,
-        depth: usize,
-    ) -> i128 {
+    /// The rule of one node with these totals.
+    fn above(&self, usage: &BTreeMap<String, Usage>, cell: &Cell, node: &Node, totals: Totals, depth: usize) -> i128 {
+        let Totals { subtree, used } = totals;
         let Some(parent) = node.parent.as_ref().filter(|_| depth < DEEPEST) else { return subtree - used };
         let quota = node.quotas.get(cell);
         let own = kept(quota, subtree);
-        let (parent_subtree, parent_used) = (self.subtree(cell, parent, depth), self.used(usage, cell, parent, depth));
+        let totals = Totals { subtree: self.subtree(cell, parent, depth), used: self.used(usage, cell, parent, depth) };
         let empty = Node::default();
         let parent_node = self.cohorts.get(parent).unwrap_or(&empty);
-        let mut from_parent = self.above(usage, cell, parent_node, parent_subtree, parent_used, depth + 1);
+        let mut from_parent = self.above(usage, cell, parent_node, totals, depth + 1);
         if let Some(limit) = quota.and_then(|q| q.borrowing) {
             let lent = (subtree - own) - (used - own).max(0);
             from_parent = from_parent.min(lent + limit);

@@ -51,6 +51,16 @@ pub struct Report {
     pub surprises: usize,
 }
 
+/// A case with its verdict.
+struct Judged {
+    /// Folder in which the case lies.
+    family: String,
+    kind: String,
+    /// Path below the folder of all cases.
+    path: String,
+    verdict: Verdict,
+}
+
 /// Runs the cases below a folder and prints their verdicts. A file that cannot be read is a failed case.
 ///
 /// # Errors
@@ -65,14 +75,9 @@ pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result
     found.collect(folder)?;
     found.files.sort();
     for (path, error) in &found.unreadable {
-        report.take(
-            "unreadable",
-            "unreadable",
-            &relative(folder, path),
-            Verdict::Failed(vec![error.clone()]),
-            options,
-            out,
-        )?;
+        let (family, kind) = ("unreadable".to_owned(), "unreadable".to_owned());
+        let verdict = Verdict::Failed(vec![error.clone()]);
+        report.take(Judged { family, kind, path: relative(folder, path), verdict }, options, out)?;
     }
     for path in &found.files {
         let relative = relative(folder, path);
@@ -84,7 +89,7 @@ pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result
             Ok(text) => judge_as(&text, options.as_shipped),
             Err(error) => ("unreadable".to_owned(), Verdict::Failed(vec![error.to_string()])),
         };
-        report.take(&family, &kind, &relative, verdict, options, out)?;
+        report.take(Judged { family, kind, path: relative, verdict }, options, out)?;
     }
     if options.only.is_none() {
         let there: BTreeSet<String> = found.files.iter().map(|path| relative(folder, path)).collect();
@@ -112,17 +117,10 @@ fn family(folder: &Path, relative: &str) -> String {
 }
 
 impl Report {
-    fn take(
-        &mut self,
-        family: &str,
-        kind: &str,
-        path: &str,
-        verdict: Verdict,
-        options: &Options,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        let counts = self.groups.entry((family.to_owned(), kind.to_owned())).or_default();
-        let known = options.known.contains(path);
+    fn take(&mut self, case: Judged, options: &Options, out: &mut impl Write) -> io::Result<()> {
+        let Judged { family, kind, path, verdict } = case;
+        let counts = self.groups.entry((family.clone(), kind)).or_default();
+        let known = options.known.contains(&path);
         match verdict {
             Verdict::Passed => {
                 counts.passed += 1;
@@ -138,7 +136,7 @@ impl Report {
             Verdict::NotApplicable(reason) => {
                 counts.not_applicable += 1;
                 self.totals.not_applicable += 1;
-                *self.reasons.entry((family.to_owned(), reason)).or_default() += 1;
+                *self.reasons.entry((family, reason)).or_default() += 1;
                 if known {
                     self.surprises += 1;
                     writeln!(out, "not applicable, but is listed as known to differ: {path}")?;

@@ -326,15 +326,8 @@ impl<'a> Drive<'a> {
         let now = Instant::now();
         item.admitted = Some(now);
         let path = format!("{}/{}/status", self.path, object.metadata.name);
-        let task = finish(
-            self.client.clone(),
-            path,
-            object.metadata.name,
-            class.runs,
-            Arc::clone(&self.slots),
-            index,
-            send.clone(),
-        );
+        let run = Going { path, name: object.metadata.name, lasts: class.runs, index };
+        let task = finish(self.client.clone(), run, Arc::clone(&self.slots), send.clone());
         item.running = Some(tokio::spawn(task));
         if item.counted {
             return 0;
@@ -387,20 +380,21 @@ async fn create_all(
     }
 }
 
-async fn finish(
-    client: Client,
+/// A workload that runs.
+struct Going {
+    /// Path of its status.
     path: String,
     name: String,
-    runs: Duration,
-    slots: Arc<Semaphore>,
+    lasts: Duration,
     index: usize,
-    done: mpsc::UnboundedSender<Done>,
-) {
-    tokio::time::sleep(runs).await;
+}
+
+async fn finish(client: Client, run: Going, slots: Arc<Semaphore>, done: mpsc::UnboundedSender<Done>) {
+    tokio::time::sleep(run.lasts).await;
     let Ok(_slot) = slots.acquire_owned().await else { return };
-    let outcome = plane::apply(&client, &path, "bench", &floor::finished(NAMESPACE, &name)).await;
+    let outcome = plane::apply(&client, &run.path, "bench", &floor::finished(NAMESPACE, &run.name)).await;
     let _ = done.send(match outcome {
-        Ok(()) => Done::Finished(index, Instant::now()),
+        Ok(()) => Done::Finished(run.index, Instant::now()),
         Err(e) => Done::Failed(e),
     });
 }

@@ -41,6 +41,7 @@ const JOB_SET_RELEASED: Duration = Duration::from_secs(150);
 
 /// Part of a pod that counts for the quota of its job.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off an object")]
 pub(super) struct Claim {
     /// Job or group for which the pod was made.
     pub(super) origin: String,

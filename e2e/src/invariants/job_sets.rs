@@ -27,6 +27,7 @@ use crate::kinds::{self, condition, text};
 pub(super) const UID_LABEL: &str = "jobset.sigs.k8s.io/jobset-uid";
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off an object")]
 pub(super) struct JobSet {
     pub(super) key: String,
     pub(super) managed: bool,

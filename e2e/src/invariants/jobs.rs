@@ -19,6 +19,7 @@ const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
 const SET_SUSPENDED_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off an object")]
 pub(super) struct Job {
     pub(super) key: String,
     pub(super) managed: bool,

@@ -16,6 +16,7 @@ use crate::kinds::{self, items, text};
 const STALE_CONTROLLER: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off an object")]
 pub(super) struct Pod {
     pub(super) key: String,
     /// Owner of its Workload: the uid of the job, or the name of its group.

@@ -7,6 +7,7 @@ use crate::quota_tree::Usage;
 
 /// The fields of one state of a Workload that the promises read.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are read off an object")]
 pub(super) struct Workload {
     pub(super) key: String,
     pub(super) owner: String,
