@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use crate::wait::{self, Seen};
 
-/// Field manager of all writes that a test makes as a user; the observer distinguishes Berth's writes from these by it.
-pub const USER: &str = "e2e-user";
+pub use berth_invariants::kinds::{USER, condition, condition_object, items, key, text};
 
 /// A kind: API version, kind, plural, and whether it lives in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +151,11 @@ impl Kind {
             .ok_or_else(|| anyhow!("the harness does not know kind {name} of {version:?}: add it to kinds.rs"))
     }
 
+    /// The same kind in the words of the judge.
+    pub(crate) fn judged(self) -> berth_invariants::kinds::Kind {
+        berth_invariants::kinds::Kind { api_version: self.api_version, kind: self.kind }
+    }
+
     /// The resource from which kube builds paths.
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
@@ -236,32 +240,6 @@ impl Kind {
             Err(e) => Err(e).with_context(|| format!("deleting {} {namespace}/{name}", self.kind)),
         }
     }
-}
-
-/// The string at a JSON pointer, empty when there is none.
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
-}
-
-/// The list at a JSON pointer, empty when there is none.
-pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or(&[])
-}
-
-/// `namespace/name`, or the name alone.
-pub fn key(object: &Value) -> String {
-    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
-}
-
-/// Status of a condition: `True`, `False`, `Unknown`, or empty when it is absent.
-pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a str {
-    condition_object(object, type_).map(|c| text(c, "/status")).unwrap_or("")
-}
-
-/// A condition with all its fields.
-pub fn condition_object<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
-    items(object, "/status/conditions").iter().find(|c| text(c, "/type") == type_)
 }
 
 /// Parses a file or text of one or more YAML documents.

@@ -2,7 +2,7 @@
 //!
 //! End-to-end tests, the demo and the benchmarks use it. [`control_plane`] starts etcd, kube-apiserver, kube-controller-manager,
 //! kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs the shipped binary with exactly the
-//! chart's rights; [`observer`] watches all objects and judges their changes by [`invariants`]; [`proxy`] stands between Berth and the API
+//! chart's rights; [`observer`] watches all objects and judges their changes by [`berth_invariants`]; [`proxy`] stands between Berth and the API
 //! server and breaks at chosen requests; [`wait`] waits for a state, on the clock of [`pace`], and reports the last state when it does not
 //! come.
 //!
@@ -30,7 +30,6 @@ pub mod frameworks;
 pub mod gcs;
 pub mod helm;
 pub mod http;
-pub mod invariants;
 pub mod jobset;
 pub mod kinds;
 pub mod kueue;
@@ -50,7 +49,6 @@ pub mod process;
 pub mod prometheus;
 pub mod proxy;
 pub mod quickstart;
-pub mod quota_tree;
 pub mod recompute;
 pub mod registry;
 pub mod s3;
@@ -64,3 +62,5 @@ pub mod trainer;
 pub mod wait;
 pub mod webhooks;
 pub mod world;
+
+pub use berth_invariants::quota_tree;

@@ -1,4 +1,4 @@
-//! Watches all objects that Berth may touch and judges their history by [`crate::invariants`].
+//! Watches all objects that Berth may touch and judges their history by [`berth_invariants`].
 //!
 //! The observer has its own watches. Their events are merged by resourceVersion, which one store counts for all kinds, so
 //! that "the job was started before its workload was admitted" has an answer.
@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use berth_invariants::{Change, Judge, Violation};
 use kube::Client;
 use tokio::task::JoinHandle;
 
 use crate::autoscaler::{POD_TEMPLATE, PROVISIONING_REQUEST};
-use crate::invariants::{Change, Judge, Violation};
 use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
 use crate::pace;
@@ -345,5 +345,13 @@ mod tests {
             assert_eq!(scope.holds(key), mine, "{key}");
         }
         assert!(Scope::all().holds("any/thing"));
+    }
+
+    #[test]
+    fn judged_kinds_are_those_that_the_judge_reads() {
+        let watched: Vec<_> = JUDGED.into_iter().chain(JUDGED_WHERE_SERVED).map(Kind::judged).collect();
+        let read = berth_invariants::kinds::JUDGED;
+        assert_eq!(watched.len(), read.len());
+        assert!(read.iter().all(|kind| watched.contains(kind)), "{watched:?}");
     }
 }

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use berth_invariants::Change;
 use futures::StreamExt;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
@@ -14,7 +15,6 @@ use serde_json::Value;
 use tokio::sync::watch as channel;
 
 use super::{Scope, lock};
-use crate::invariants::Change;
 use crate::kinds::{self, EVENT, Kind, TRAINING_JOB, items, text};
 
 /// Field manager of the events of Berth, whose writes of events name none: the program's name.
@@ -131,7 +131,7 @@ impl Recorded {
         } else {
             self.latest.insert(slot, (revision, object));
         }
-        self.fresh.push(Change { revision, kind, object: value, deleted, at, blind: false });
+        self.fresh.push(Change { revision, kind: kind.judged(), object: value, deleted, at, blind: false });
         self.total += 1;
     }
 

@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ADMITTED, EVICTED, FINISHED, Story, WAITING, job, job_set, part, pod, queue, workload};
-use crate::jobset::JOBSET;
-use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, LOCAL_QUEUE, POD, TRAINING_JOB, WORKLOAD};
+use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, JOBSET, LOCAL_QUEUE, POD, TRAINING_JOB, WORKLOAD};
 
 const NONE: [&str; 0] = [];
 

@@ -5,14 +5,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Change, Judge};
-use crate::jobset::JOBSET;
-use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD};
+use crate::kinds::{self, CLUSTER_QUEUE, JOB, JOBSET, Kind, POD, WORKLOAD};
 
-#[path = "invariants/evicted_tests.rs"]
 mod evicted;
-#[path = "invariants/held_tests.rs"]
 mod held;
-#[path = "invariants/strength_tests.rs"]
 mod strength;
 #[path = "invariants/waiting_tests.rs"]
 mod waiting;

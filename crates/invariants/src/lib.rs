@@ -1,5 +1,7 @@
 //! The promises that every end-to-end test must keep, judged over all changes in the order of their revisions.
 //!
+//! The crate shares no code with what it judges, and reads objects as they are stored. Start reading at [`Judge`].
+//!
 //! Q1 within quota at every revision, Q3 statuses agree with workloads (`balance`), L1 no start without reservation, L2 admitted means
 //! reserved, L3 suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods
 //! of a TrainingJob or a JobSet are covered by its quota, Q7 running pods keep within the quota that their Workloads hold, Q8 an evicted
@@ -13,7 +15,9 @@ mod elastic;
 mod held;
 mod job_sets;
 mod jobs;
+pub mod kinds;
 mod pods;
+pub mod quota_tree;
 mod read;
 mod requests;
 mod spec;
@@ -24,14 +28,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::jobset::JOBSET;
-use crate::kinds::{self, text};
-use crate::quota_tree::{Forest, Usage};
 pub use change::Change;
 use held::Held;
 use job_sets::JobSet;
 use jobs::Job;
+use kinds::text;
 use pods::Pod;
+use quota_tree::{Forest, Usage};
 use workload::Workload;
 
 /// An edit of a quota is in force at the latest this long after it was seen.
@@ -104,7 +107,7 @@ impl Judge {
             }
             kinds::WORKLOAD => self.take_workload(change),
             kinds::JOB => self.take_job(change),
-            JOBSET => self.take_job_set(change),
+            kinds::JOBSET => self.take_job_set(change),
             kinds::TRAINING_JOB => {
                 let uid = text(&change.object, "/metadata/uid").to_owned();
                 if change.deleted {
@@ -323,5 +326,4 @@ impl Judge {
 }
 
 #[cfg(test)]
-#[path = "invariants_tests.rs"]
 mod tests;

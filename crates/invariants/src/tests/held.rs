@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ADMITTED, EVICTED, FINISHED, Story, job, job_set, pod, queue, workload};
-use crate::jobset::JOBSET;
-use crate::kinds::{self, CLUSTER_QUEUE, JOB, POD, TRAINING_JOB, WORKLOAD};
+use crate::kinds::{self, CLUSTER_QUEUE, JOB, JOBSET, POD, TRAINING_JOB, WORKLOAD};
 
 const NONE: [&str; 0] = [];
 

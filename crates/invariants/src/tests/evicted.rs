@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::held::{child, deleted, member, on_node, orphaned, runs, started, training};
 use super::{ADMITTED, EVICTED, Story, WAITING, job, job_set, part, workload};
-use crate::jobset::JOBSET;
-use crate::kinds::{JOB, POD, TRAINING_JOB, WORKLOAD};
+use crate::kinds::{JOB, JOBSET, POD, TRAINING_JOB, WORKLOAD};
 
 const NONE: [&str; 0] = [];
 const LEAVING: &[(&str, &str)] = &[("QuotaReserved", "True"), ("Admitted", "True"), ("Evicted", "True")];
