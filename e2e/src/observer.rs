@@ -161,12 +161,14 @@ impl Observer {
     /// No manager leads from now on, because the test has stopped all of them: actions that Berth must take within a time (L3, Q7, Q8) are
     /// not due meanwhile. All other promises hold.
     pub fn nobody_leads(&self) {
-        lock(&self.judge).nobody_leads(Instant::now());
+        let now = lock(&self.recorded).since_beginning(Instant::now());
+        lock(&self.judge).nobody_leads(now);
     }
 
     /// A manager leads again.
     pub fn somebody_leads(&self) {
-        lock(&self.judge).somebody_leads(Instant::now());
+        let now = lock(&self.recorded).since_beginning(Instant::now());
+        lock(&self.judge).somebody_leads(now);
     }
 
     /// Waits until every watch has seen the state of a fresh list, then hands new changes to the judge. Returns a moment after the call:
@@ -231,6 +233,7 @@ impl Observer {
 
     /// The broken promises in a scope, by the judge's knowledge at that moment.
     fn broken_at(&self, scope: &Scope, now: Instant) -> Vec<Violation> {
+        let now = lock(&self.recorded).since_beginning(now);
         let found = lock(&self.judge).verdict(now);
         let mut open = lock(&self.open);
         open.extend(found);

@@ -1,6 +1,6 @@
-//! Changes that the observer sees, in the order of their revisions.
+//! The steps of a history: changes of objects, in the order of their revisions.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -17,8 +17,8 @@ pub struct Change {
     pub object: Value,
     /// True when the object is gone.
     pub deleted: bool,
-    /// Time at which the observer saw the change.
-    pub at: Instant,
+    /// Time of the change, counted from any moment that is the same for all changes of a history.
+    pub at: Duration,
     /// True when some states of this time are missing: a watch had to list again, and shows only the objects that were left at the end.
     /// Such a change adds to the state, and nothing is judged by it.
     pub blind: bool,

@@ -11,6 +11,9 @@ impl Judge {
 
     /// Quota of a slice that is still charged to the one that it replaces.
     pub(super) fn handed_over(&self, slice: &Workload, cell: &(String, String)) -> i128 {
+        if slice.replaces.is_empty() {
+            return 0;
+        }
         let older = self.workloads.values().find(|w| w.key == slice.replaces && w.owner == slice.owner);
         let older =
             older.filter(|older| older.reserved && !older.finished && older.cluster_queue == slice.cluster_queue);

@@ -14,7 +14,7 @@
 //! being deleted breaks nothing here. Only time with a leader counts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -77,7 +77,7 @@ struct Holder {
 #[derive(Debug)]
 struct Excess {
     /// Begin of the time that counts: that of the excess, or the last moment at which the excess was in order.
-    since: Instant,
+    since: Duration,
     amounts: Requests,
     reported: bool,
 }
@@ -89,9 +89,9 @@ struct Eviction {
     /// Time of the condition, by Berth's clock.
     written: Option<Timestamp>,
     /// Begin of the time in which pods of it are not being deleted.
-    staying: Option<Instant>,
+    staying: Option<Duration>,
     /// Begin of the time in which no pod of it lives.
-    idle: Option<Instant>,
+    idle: Option<Duration>,
     reported: bool,
 }
 
@@ -172,7 +172,7 @@ impl Judge {
     }
 
     /// A pod has come, changed or gone.
-    pub(super) fn weigh_pod(&mut self, uid: &str, before: Option<&Claim>, at: Instant) {
+    pub(super) fn weigh_pod(&mut self, uid: &str, before: Option<&Claim>, at: Duration) {
         let now = self.pods.get(uid).map(|pod| (pod.claim.origin.clone(), pod.claim.queued && pod.claim.lives));
         let was = before.map(|claim| claim.origin.clone()).filter(|was| now.as_ref().is_none_or(|(now, _)| now != was));
         if let Some(was) = was {
@@ -189,7 +189,7 @@ impl Judge {
     }
 
     /// A Workload has come, changed or gone.
-    pub(super) fn weigh_workload(&mut self, uid: &str, before: &Workload, at: Instant) {
+    pub(super) fn weigh_workload(&mut self, uid: &str, before: &Workload, at: Duration) {
         let after = self.workloads.get(uid).cloned().unwrap_or_default();
         let holds = |w: &Workload| w.reserved && !w.finished;
         if holds(&after) && !after.origin.is_empty() {
@@ -268,7 +268,7 @@ impl Judge {
     }
 
     /// Brings the excess of a job up to date, and the pods of its evictions.
-    fn weigh(&mut self, origin: &str, at: Instant) {
+    fn weigh(&mut self, origin: &str, at: Duration) {
         let amounts = self.beyond(origin, runs);
         if amounts.is_empty() {
             self.held.excesses.remove(origin);
@@ -314,7 +314,7 @@ impl Judge {
     }
 
     /// Judges excesses and evictions up to a time, by the state that has stood until then.
-    pub(super) fn check_clocks(&mut self, at: Instant) {
+    pub(super) fn check_clocks(&mut self, at: Duration) {
         let origins: Vec<String> = self.held.excesses.keys().cloned().collect();
         for origin in origins {
             self.check_excess(&origin, at);
@@ -326,7 +326,7 @@ impl Judge {
     }
 
     /// States up to a time are missing: how long excesses and evictions have lasted until then is not known.
-    pub(super) fn restart_clocks(&mut self, at: Instant) {
+    pub(super) fn restart_clocks(&mut self, at: Duration) {
         self.held.excesses.values_mut().for_each(|excess| excess.since = at);
         for eviction in self.held.evictions.values_mut() {
             eviction.staying = eviction.staying.map(|_| at);
@@ -349,7 +349,7 @@ impl Judge {
         !origin.starts_with("group ") && !self.pods.contains_key(origin)
     }
 
-    fn check_excess(&mut self, origin: &str, at: Instant) {
+    fn check_excess(&mut self, origin: &str, at: Duration) {
         let is_stopped = self.is_stopped(origin);
         let is_left = is_stopped && self.beyond(origin, |pod| runs(pod) && is_released(pod)).is_empty();
         let is_right = is_left || self.is_charged(origin);
@@ -377,7 +377,7 @@ impl Judge {
         }
     }
 
-    fn check_eviction(&mut self, uid: &str, at: Instant) {
+    fn check_eviction(&mut self, uid: &str, at: Duration) {
         let (Some(eviction), Some(workload)) = (self.held.evictions.get(uid), self.workloads.get(uid)) else { return };
         let (origin, key) = (&eviction.holder, &workload.key);
         let what = if let Some(since) = eviction.staying {

@@ -12,7 +12,7 @@
 //! Q6: from the write by which Berth starts it until it is suspended again, no pod without the mark lives. A pod that is left from before
 //! the start, even if it is terminating, is where the user's template put it, and not where the quota is.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -33,13 +33,13 @@ pub(super) struct JobSet {
     pub(super) managed: bool,
     pub(super) suspended: bool,
     /// Time since which it is suspended, or is not.
-    pub(super) since: Instant,
+    pub(super) since: Duration,
     /// True if the JobSet runs and Berth has started it.
     started: bool,
     pub(super) ended: bool,
     pub(super) spec: Spec,
     /// Time since which it runs without an admitted workload.
-    pub(super) loose: Option<Instant>,
+    pub(super) loose: Option<Duration>,
 }
 
 impl Judge {

@@ -1,7 +1,7 @@
 //! Promises of Jobs: they are started under a reservation for their requests (L1), do not run without one and have no pods while they are
 //! suspended (L3), and wait as their user wrote them (L7). L3 and L7 hold for JobSets as well.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -31,11 +31,11 @@ pub(super) struct Job {
     /// True if the Job is being deleted, its pods first.
     pub(super) leaves: bool,
     /// Time since which it is suspended, or is not.
-    pub(super) since: Instant,
+    pub(super) since: Duration,
     ended: bool,
     spec: Spec,
     /// Time since which it runs without an admitted workload.
-    loose: Option<Instant>,
+    loose: Option<Duration>,
 }
 
 impl Judge {
@@ -113,7 +113,7 @@ impl Judge {
     }
 
     /// L3: measures for how long a managed job or JobSet has been running without an admitted workload.
-    pub(super) fn track_loose(&mut self, uid: &str, at: Instant) {
+    pub(super) fn track_loose(&mut self, uid: &str, at: Duration) {
         let (key, was, loose) = if let Some(job) = self.jobs.get(uid) {
             let runs = job.managed && !job.suspended && !job.ended;
             (format!("job {}", job.key), job.loose, runs && !self.is_admitted(uid, &job.prebuilt))
@@ -159,7 +159,7 @@ impl Judge {
     }
 
     /// L3 and L7 for objects at rest.
-    pub(super) fn check_resting(&mut self, now: Instant) {
+    pub(super) fn check_resting(&mut self, now: Duration) {
         let jobs = self.jobs.iter().map(|(uid, job)| (uid.clone(), format!("job {}", job.key), job));
         let jobs = jobs
             .map(|(uid, what, job)| (uid, what, job.managed, (job.suspended, job.since, SUSPENDED_WITHIN), job.loose));
@@ -175,7 +175,7 @@ impl Judge {
             if !managed || !suspended {
                 continue;
             }
-            if now.saturating_duration_since(since) > still_within {
+            if now.saturating_sub(since) > still_within {
                 let mine = self.pods.values().filter(|p| p.owner == uid && p.live && !p.deleting);
                 let live: Vec<String> = mine.map(|p| p.key.clone()).collect();
                 if !live.is_empty() {

@@ -1,12 +1,18 @@
 //! The promises that every end-to-end test must keep, judged over all changes in the order of their revisions.
 //!
-//! The crate shares no code with what it judges, and reads objects as they are stored. Start reading at [`Judge`].
+//! The crate shares no code with what it judges, and reads objects as they are stored. It has no clock: the time of a change is a part of the change,
+//! and only differences of times count. Start reading at [`Judge`].
 //!
 //! Q1 within quota at every revision, Q3 statuses agree with workloads (`balance`), L1 no start without reservation, L2 admitted means
 //! reserved, L3 suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods
 //! of a TrainingJob or a JobSet are covered by its quota, Q7 running pods keep within the quota that their Workloads hold, Q8 an evicted
 //! Workload gives its quota back (`held`); C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs
 //! time and is the observer's. Rules for JobSets are in `job_sets`, for Jobs in `jobs`.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
 
 mod asks;
 mod balance;
@@ -24,7 +30,7 @@ mod spec;
 mod workload;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -61,7 +67,7 @@ impl std::fmt::Display for Violation {
 #[derive(Debug, Default)]
 pub struct Judge {
     forest: Forest,
-    old_forests: Vec<(Instant, Forest)>,
+    old_forests: Vec<(Duration, Forest)>,
     workloads: BTreeMap<String, Workload>,
     jobs: BTreeMap<String, Job>,
     job_sets: BTreeMap<String, JobSet>,
@@ -74,7 +80,7 @@ pub struct Judge {
     cohorts: BTreeMap<String, Value>,
     edited: Vec<String>,
     /// Times without a leader; the last one may have no end yet.
-    unled: Vec<(Instant, Option<Instant>)>,
+    unled: Vec<(Duration, Option<Duration>)>,
     violations: Vec<Violation>,
     revision: u64,
     blind: bool,
@@ -127,26 +133,26 @@ impl Judge {
     }
 
     /// No manager leads from now on: actions that Berth must take within a time are not due meanwhile.
-    pub fn nobody_leads(&mut self, at: Instant) {
+    pub fn nobody_leads(&mut self, at: Duration) {
         if self.unled.last().is_none_or(|(_, end)| end.is_some()) {
             self.unled.push((at, None));
         }
     }
 
     /// Notes that a manager leads again.
-    pub fn somebody_leads(&mut self, at: Instant) {
+    pub fn somebody_leads(&mut self, at: Duration) {
         if let Some((_, end)) = self.unled.last_mut().filter(|(_, end)| end.is_none()) {
             *end = Some(at);
         }
     }
 
     /// The part of a time in which a manager led.
-    fn led_between(&self, from: Instant, to: Instant) -> Duration {
-        let overlap = |(begin, end): &(Instant, Option<Instant>)| {
+    fn led_between(&self, from: Duration, to: Duration) -> Duration {
+        let overlap = |(begin, end): &(Duration, Option<Duration>)| {
             let (first, last) = ((*begin).max(from), end.unwrap_or(to).min(to));
-            last.saturating_duration_since(first)
+            last.saturating_sub(first)
         };
-        to.saturating_duration_since(from).saturating_sub(self.unled.iter().map(overlap).sum())
+        to.saturating_sub(from).saturating_sub(self.unled.iter().map(overlap).sum())
     }
 
     fn fail(&mut self, invariant: &'static str, what: String) {
@@ -236,7 +242,7 @@ impl Judge {
     }
 
     /// Q1: an increase must fit into the rest of the quotas in force.
-    fn check_growth(&mut self, before: &Workload, after: &Workload, at: Instant) {
+    fn check_growth(&mut self, before: &Workload, after: &Workload, at: Duration) {
         if !after.reserved || after.finished {
             return;
         }
@@ -248,11 +254,8 @@ impl Judge {
             if growth <= 0 {
                 continue;
             }
-            let recent = self
-                .old_forests
-                .iter()
-                .filter(|(until, _)| at.saturating_duration_since(*until) < IN_FORCE)
-                .map(|(_, f)| f);
+            let recent =
+                self.old_forests.iter().filter(|(until, _)| at.saturating_sub(*until) < IN_FORCE).map(|(_, f)| f);
             let most = recent
                 .chain([&self.forest])
                 .map(|f| f.available(&usage, &after.cluster_queue, cell))
@@ -317,11 +320,17 @@ impl Judge {
         }
     }
 
+    /// Broken promises that were found at the changes since the last question. Time-outs are judged when a later change or
+    /// [`Judge::verdict`] tells the time.
+    pub fn found(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.violations)
+    }
+
     /// Judges the state at rest and returns all violations so far; `now` is no later than that state.
-    pub fn verdict(&mut self, now: Instant) -> Vec<Violation> {
+    pub fn verdict(&mut self, now: Duration) -> Vec<Violation> {
         self.check_clocks(now);
         self.check_resting(now);
-        std::mem::take(&mut self.violations)
+        self.found()
     }
 }
 

@@ -68,7 +68,7 @@ impl Judge {
             && let Some(job) = self.jobs.get(&owner)
             && job.managed
             && job.suspended
-            && change.at.saturating_duration_since(job.since) > STALE_CONTROLLER
+            && change.at.saturating_sub(job.since) > STALE_CONTROLLER
         {
             let what = format!("pod {} was created although job {} is suspended", pod.key, job.key);
             self.fail("L3", what);

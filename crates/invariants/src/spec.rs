@@ -33,9 +33,11 @@ fn is_placed(spec: &Map<String, Value>) -> bool {
     let marks = [("labels", "kueue.x-k8s.io/podset"), ("annotations", "kueue.x-k8s.io/workload")];
     let templates = spec.get("template").into_iter();
     let of_sets = spec.get("replicatedJobs").and_then(Value::as_array).into_iter().flatten();
-    templates
-        .chain(of_sets.filter_map(|jobs| jobs.pointer("/template/spec/template")))
-        .any(|template| marks.iter().any(|(field, key)| template["metadata"][field].get(key).is_some()))
+    let is_marked = |template: &Value| {
+        let Some(metadata) = template.get("metadata") else { return false };
+        marks.iter().any(|(field, key)| metadata.get(field).is_some_and(|entries| entries.get(key).is_some()))
+    };
+    templates.chain(of_sets.filter_map(|jobs| jobs.pointer("/template/spec/template"))).any(is_marked)
 }
 
 /// The value without empty parts: the API server writes some of them, and a patch cannot.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use berth_invariants::Change;
 use futures::StreamExt;
@@ -32,9 +32,19 @@ pub(super) enum Role {
 /// Kind and key of an object.
 pub(super) type Slot = (&'static str, String);
 
+/// Moment from which the judge counts time.
+struct Beginning(Instant);
+
+impl Default for Beginning {
+    fn default() -> Beginning {
+        Beginning(Instant::now())
+    }
+}
+
 /// All observations.
 #[derive(Default)]
 pub(super) struct Recorded {
+    beginning: Beginning,
     /// Changes that were not judged yet.
     pub(super) fresh: Vec<Change>,
     /// Last known revision and state of every object that is judged.
@@ -58,6 +68,11 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
+    /// A time as the judge counts it.
+    pub(super) fn since_beginning(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.beginning.0)
+    }
+
     /// How many kinds have been listed.
     pub(super) fn listed(&self) -> usize {
         self.listed.len()
@@ -131,6 +146,7 @@ impl Recorded {
         } else {
             self.latest.insert(slot, (revision, object));
         }
+        let at = self.since_beginning(at);
         self.fresh.push(Change { revision, kind: kind.judged(), object: value, deleted, at, blind: false });
         self.total += 1;
     }
