@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use berth_lease::Term;
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
 pub use pods::{LeftPod, PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
@@ -27,10 +28,6 @@ pub(crate) const TRAINING_REPORTER: &str = "berth-training-job-controller";
 /// Identity of a write, unique in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u64);
-
-/// The leadership term under which a write was decided. The writer refuses a write of another term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Term(pub u64);
 
 /// Kinds that Berth writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

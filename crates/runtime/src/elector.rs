@@ -1,10 +1,10 @@
 //! The election's input and output: reads and writes the Lease, publishes leadership.
 
 use crate::leadership::State;
-use crate::lease::{Action, Candidate, Record, Timing};
 use crate::options::Election;
 use berth_api::labels::PODS_SINCE;
 use berth_control::write::Term;
+use berth_lease::{Action, Candidate, Record, Timing};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;

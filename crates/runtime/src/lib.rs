@@ -6,7 +6,7 @@
 //! The runtime never chooses what to write, retries a write by itself, or keeps a copy of objects.
 //!
 //! Where to start reading: [`run`] wires the parts; [`core_loop`] is the heart; [`writer`] says what each answer of the
-//! API server means; [`lease`] is the election as a pure state machine and [`elector`] its input and output;
+//! API server means; [`berth_lease`] is the election as a pure state machine and [`elector`] its input and output;
 //! [`watches`] turns kube's watch events into observations.
 
 pub mod access;
@@ -24,7 +24,6 @@ mod first_list;
 mod items;
 mod journal;
 pub mod leadership;
-pub mod lease;
 pub mod load;
 pub mod metrics;
 pub mod options;

@@ -34,7 +34,7 @@ struct Rule {
 /// A client, a runtime, or a second way to do the runtime's work.
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     Rule { name: "quantity", ours: &[], others: Others::Only(&["thiserror"]) },
     Rule {
         name: "api",
@@ -47,13 +47,14 @@ const RULES: [Rule; 16] = [
         ours: &["api", "quantity"],
         others: Others::Only(&["jiff", "k8s-openapi", "serde", "serde_json", "sha1", "sha2", "thiserror"]),
     },
+    Rule { name: "lease", ours: &[], others: Others::Only(&[]) },
     Rule {
         name: "control",
-        ours: &["api", "engine", "jobs", "quantity"],
+        ours: &["api", "engine", "jobs", "lease", "quantity"],
         others: Others::Only(&["hashbrown", "jiff", "k8s-openapi", "rustc-hash", "serde", "serde_json"]),
     },
     // The runtime performs; the deciding crates are reached through control alone.
-    Rule { name: "runtime", ours: &["api", "control"], others: Others::AllBut(&[]) },
+    Rule { name: "runtime", ours: &["api", "control", "lease"], others: Others::AllBut(&[]) },
     // The API server calls it: nothing that waits for a watch or for a decision.
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
     // Shared by the manager and by commands that need no cluster.
@@ -163,6 +164,8 @@ mod tests {
             ("berth-quantity", "berth-engine"),
             ("berth-jobs", "berth-control"),
             ("berth-jobs", "berth-engine"),
+            ("berth-lease", "berth-control"),
+            ("berth-lease", "tokio"),
             ("berth-control", "berth-runtime"),
             ("berth-control", "tokio"),
             ("berth-control", "rand"),

@@ -3,9 +3,19 @@
 //! Clocks of different machines are never compared. A candidate measures, on its own monotonic clock, how long the record
 //! has not changed; the holder measures how long ago its last successful renewal *began*. Times are durations since the
 //! process began.
+//!
+//! The crate performs no request and has no clock. Start reading at [`Candidate`].
 
-use berth_control::write::Term;
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
+)]
+
 use std::time::Duration;
+
+/// Number of a time in which one process leads: every claim of the Lease makes a higher one. The writer refuses a write that was decided in another term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
 
 /// Time-outs of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,5 +182,4 @@ impl Candidate {
 }
 
 #[cfg(test)]
-#[path = "lease_tests.rs"]
 mod tests;
