@@ -1,7 +1,7 @@
 //! Promises of elastic jobs: a slice that replaces another is charged with the difference, and no more pods live than quota is held for.
 
-use super::Judge;
 use super::workload::Workload;
+use super::{Judge, Rule};
 
 impl Judge {
     /// The replacement slice that holds quota in place of another.
@@ -29,7 +29,7 @@ impl Judge {
         if freed && self.jobs.contains_key(&before.owner) && staying > after.left {
             let (key, left) = (&after.key, after.left);
             let what = format!("quota of workload {key} was freed for all but {left} pods, and {staying} live");
-            self.fail("L4", what);
+            self.fail(Rule::Release, what);
         }
         if after.pods >= before.pods {
             return;
@@ -37,7 +37,7 @@ impl Judge {
         let live = self.pods.values().filter(|pod| pod.owner == before.owner && pod.live).count();
         if before.reserved && live > after.pods {
             let what = format!("workload {} gave quota up for all but {} pods, and {live} live", after.key, after.pods);
-            self.fail("Q6", what);
+            self.fail(Rule::PodCount, what);
         }
     }
 
@@ -51,7 +51,7 @@ impl Judge {
         let most = own.filter(|w| w.reserved).map(|w| w.pods).max().unwrap_or(0);
         let live = self.pods.values().filter(|pod| pod.owner == owner && pod.live).count();
         if live > most {
-            self.fail("Q6", format!("{live} pods of the job with uid {owner} live, with quota for {most}"));
+            self.fail(Rule::PodCount, format!("{live} pods of the job with uid {owner} live, with quota for {most}"));
         }
     }
 }

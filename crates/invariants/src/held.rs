@@ -1,10 +1,10 @@
 //! Running pods against the quota that their jobs hold.
 //!
-//! - Q7: the running pods of a queued job or group request no more than its Workloads hold, for each resource of which these have ever held
+//! - Q6 (excess): the running pods of a queued job or group request no more than its Workloads hold, for each resource of which these have ever held
 //!   quota. Of a job whose Workloads have never held any, but wait for some, each resource counts that their ClusterQueue covers: none of its
 //!   pods may run. An excess ends within the bound, or the ClusterQueue of the job is charged with it: its `flavorsReservation` is then at
 //!   least the sum of its Workloads and of the excess.
-//! - Q8: quota can be reclaimed. Berth stops the job of a Workload that is evicted and still reserved, or deletes the pods that no controller
+//! - L5 (eviction): quota can be reclaimed. Berth stops the job of a Workload that is evicted and still reserved, or deletes the pods that no controller
 //!   deletes, within the bound; after the last of these pods the Workload gives its quota back.
 //!
 //! A pod counts for the job or group for which it was made: labels and owner references that are changed later do not move it. It is judged
@@ -19,11 +19,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Judge;
 use super::pods::Pod;
 use super::read::{annotation, told};
 use super::requests::{self, Requests, add};
 use super::workload::Workload;
+use super::{Judge, Rule};
 use crate::kinds::{items, text};
 
 /// Bound of an excess.
@@ -95,7 +95,7 @@ struct Eviction {
     reported: bool,
 }
 
-/// State of Q7 and Q8 beside pods and Workloads.
+/// State of both rules beside pods and Workloads.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     holders: BTreeMap<String, Holder>,
@@ -130,12 +130,12 @@ impl Claim {
     }
 }
 
-/// Whether a pod counts for Q7: it is on a node and has not ended.
+/// Whether a pod counts for an excess: it is on a node and has not ended.
 fn runs(pod: &Pod) -> bool {
     pod.claim.queued && pod.claim.lives && pod.claim.bound
 }
 
-/// Whether a pod counts for Q8: it is not being deleted.
+/// Whether a pod counts for an eviction: it is not being deleted.
 fn stays(pod: &Pod) -> bool {
     pod.claim.queued && pod.claim.lives && pod.claim.grace.is_none()
 }
@@ -371,7 +371,7 @@ impl Judge {
         let pods = pods.collect::<Vec<_>>().join(", ");
         let what =
             format!("pods {pods} run with {amounts:?}m more than the workloads of {origin} hold, for {lasted:?}");
-        self.fail("Q7", what);
+        self.fail(Rule::Excess, what);
         if let Some(excess) = self.held.excesses.get_mut(origin) {
             excess.reported = true;
         }
@@ -403,7 +403,7 @@ impl Judge {
             idle.map(|_| format!("workload {key} was evicted, no pod of it is left, and it holds its quota"))
         };
         let Some(what) = what.filter(|_| !eviction.reported) else { return };
-        self.fail("Q8", what);
+        self.fail(Rule::Eviction, what);
         if let Some(eviction) = self.held.evictions.get_mut(uid) {
             eviction.reported = true;
         }

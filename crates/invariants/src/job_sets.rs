@@ -20,7 +20,7 @@ use super::change::Change;
 use super::pods::Pod;
 use super::read::{QUEUE, annotation, label, user_owns_suspend};
 use super::spec::Spec;
-use super::{Judge, asks};
+use super::{Judge, Rule, asks};
 use crate::kinds::{self, condition, text};
 
 /// Label of a pod with the uid of its JobSet.
@@ -76,14 +76,17 @@ impl Judge {
 
     fn check_start(&mut self, uid: &str, key: &str) {
         if !self.has_admitted(uid) {
-            self.fail("L1", format!("JobSet {key} was unsuspended while no workload of it is admitted"));
+            self.fail(Rule::Start, format!("JobSet {key} was unsuspended while no workload of it is admitted"));
         }
         let left = self.pods.values().filter(|pod| pod.owner == uid && pod.live && !pod.marked);
         let left: Vec<String> =
             left.map(|pod| if pod.deleting { format!("{} (terminating)", pod.key) } else { pod.key.clone() }).collect();
         if !left.is_empty() {
             let left = left.join(", ");
-            self.fail("Q6", format!("JobSet {key} was started while pods of its user's template live: {left}"));
+            self.fail(
+                Rule::PodCount,
+                format!("JobSet {key} was started while pods of its user's template live: {left}"),
+            );
         }
     }
 
@@ -92,10 +95,16 @@ impl Judge {
         let Some(set) = self.job_sets.get(&pod.owner).filter(|set| set.managed && pod.live) else { return };
         let (key, started) = (set.key.clone(), set.started);
         if pod.marked && !self.has_admitted(&pod.owner) {
-            self.fail("L1", format!("pod {} was created while no workload of JobSet {key} is admitted", pod.key));
+            self.fail(
+                Rule::Start,
+                format!("pod {} was created while no workload of JobSet {key} is admitted", pod.key),
+            );
         }
         if !pod.marked && started {
-            self.fail("Q6", format!("pod {} of the user's template was created while JobSet {key} runs", pod.key));
+            self.fail(
+                Rule::PodCount,
+                format!("pod {} of the user's template was created while JobSet {key} runs", pod.key),
+            );
         }
     }
 

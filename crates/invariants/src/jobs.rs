@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Judge;
 use super::asks::{self, Ask};
 use super::change::Change;
 use super::read::{QUEUE, controller, label, user_owns_suspend};
 use super::spec::Spec;
 use super::workload::Workload;
+use super::{Judge, Rule};
 use crate::kinds::{self, condition, items, text};
 
 /// A managed job that runs without a reservation is suspended within this time.
@@ -71,7 +71,7 @@ impl Judge {
             if self.is_admitted(&uid, &job.prebuilt) {
                 self.check_asks(&uid, &job.prebuilt, &format!("job {}", job.key), &asks::of_job(object));
             } else {
-                self.fail("L1", format!("job {} was unsuspended while no workload of it is admitted", job.key));
+                self.fail(Rule::Start, format!("job {} was unsuspended while no workload of it is admitted", job.key));
             }
         }
         if (before.is_none() || started) && !suspended {
@@ -85,7 +85,7 @@ impl Judge {
     fn check_part(&mut self, job: &Job) {
         if self.training_jobs.contains_key(&job.whole) && !self.has_admitted(&job.whole) {
             let what = format!("job {} was created while no workload of its TrainingJob is admitted", job.key);
-            self.fail("L1", what);
+            self.fail(Rule::Start, what);
         }
     }
 
@@ -108,7 +108,7 @@ impl Judge {
         if faults.iter().all(Option::is_some)
             && let Some(Some(fault)) = faults.into_iter().next()
         {
-            self.fail("L1", format!("{what} was unsuspended for other pods than it was admitted for: {fault}"));
+            self.fail(Rule::Start, format!("{what} was unsuspended for other pods than it was admitted for: {fault}"));
         }
     }
 
@@ -128,7 +128,7 @@ impl Judge {
             (Some(since), false) => {
                 let led = self.led_between(since, at);
                 if led > SUSPENDED_WITHIN {
-                    self.fail("L3", format!("{key} ran without a reservation for {led:?}"));
+                    self.fail(Rule::Suspension, format!("{key} ran without a reservation for {led:?}"));
                 }
                 None
             }
@@ -154,7 +154,7 @@ impl Judge {
             return;
         };
         if let Some(changed) = changed {
-            self.fail("L7", format!("{what} waits, but is not as it was submitted: {changed}"));
+            self.fail(Rule::Template, format!("{what} waits, but is not as it was submitted: {changed}"));
         }
     }
 
@@ -170,7 +170,7 @@ impl Judge {
         let all: Vec<_> = jobs.chain(sets).collect();
         for (uid, what, managed, (suspended, since, still_within), loose) in all {
             if loose.is_some_and(|since| self.led_between(since, now) > SUSPENDED_WITHIN) {
-                self.fail("L3", format!("{what} runs without a reservation"));
+                self.fail(Rule::Suspension, format!("{what} runs without a reservation"));
             }
             if !managed || !suspended {
                 continue;
@@ -179,7 +179,7 @@ impl Judge {
                 let mine = self.pods.values().filter(|p| p.owner == uid && p.live && !p.deleting);
                 let live: Vec<String> = mine.map(|p| p.key.clone()).collect();
                 if !live.is_empty() {
-                    self.fail("L3", format!("{what} is suspended and has pods: {}", live.join(", ")));
+                    self.fail(Rule::Suspension, format!("{what} is suspended and has pods: {}", live.join(", ")));
                 }
             }
             if !self.workloads.values().any(|w| w.owner == uid && w.reserved) {

@@ -3,11 +3,9 @@
 //! The crate shares no code with what it judges, and reads objects as they are stored. It has no clock: the time of a change is a part of the change,
 //! and only differences of times count. Start reading at [`Judge`].
 //!
-//! Q1 within quota at every revision, Q3 statuses agree with workloads (`balance`), L1 no start without reservation, L2 admitted means
-//! reserved, L3 suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods
-//! of a TrainingJob or a JobSet are covered by its quota, Q7 running pods keep within the quota that their Workloads hold, Q8 an evicted
-//! Workload gives its quota back (`held`); C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs
-//! time and is the observer's. Rules for JobSets are in `job_sets`, for Jobs in `jobs`.
+//! [`Rule`] lists the rules, and `docs/invariants.md` the invariants. Q3 (statuses agree with Workloads) is [`Judge::unbalanced`], since statuses may be
+//! behind. C1 (no double admission) is Q1 and L1 with several replicas. C6 (writes end) is the observer's, who knows when nothing changes any more.
+//! Rules about pods and quota are in `held` and `elastic`, about Jobs in `jobs`, about JobSets in `job_sets`.
 
 #![cfg_attr(
     not(test),
@@ -26,6 +24,7 @@ mod pods;
 pub mod quota_tree;
 mod read;
 mod requests;
+mod rule;
 mod spec;
 mod workload;
 
@@ -41,27 +40,11 @@ use jobs::Job;
 use kinds::text;
 use pods::Pod;
 use quota_tree::{Forest, Usage};
+pub use rule::{Rule, Violation};
 use workload::Workload;
 
 /// An edit of a quota is in force at the latest this long after it was seen.
 const IN_FORCE: Duration = Duration::from_secs(5);
-
-/// A broken promise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Name of the promise, for example `Q1`.
-    pub invariant: &'static str,
-    /// Revision at which it was broken.
-    pub revision: u64,
-    /// The observation that breaks it.
-    pub what: String,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} broken at revision {}: {}", self.invariant, self.revision, self.what)
-    }
-}
 
 /// Keeps the state that the changes add up to and judges each step.
 #[derive(Debug, Default)]
@@ -155,13 +138,13 @@ impl Judge {
         to.saturating_sub(from).saturating_sub(self.unled.iter().map(overlap).sum())
     }
 
-    fn fail(&mut self, invariant: &'static str, what: String) {
+    fn fail(&mut self, rule: Rule, what: String) {
         if self.blind {
             return;
         }
-        let violation = Violation { invariant, revision: self.revision, what };
+        let violation = Violation { rule, revision: self.revision, what };
         // A broken state is reported once, not at each later revision.
-        if !self.violations.iter().any(|v| v.invariant == invariant && v.what == violation.what) {
+        if !self.violations.iter().any(|v| v.rule == rule && v.what == violation.what) {
             self.violations.push(violation);
         }
     }
@@ -200,7 +183,7 @@ impl Judge {
         if let Some(after) = &after {
             self.check_growth(&before, after, change.at);
             if after.admitted && !after.reserved && !after.finished {
-                self.fail("L2", format!("workload {} is Admitted without QuotaReserved", after.key));
+                self.fail(Rule::Admission, format!("workload {} is Admitted without QuotaReserved", after.key));
             }
             self.check_identity(after);
         }
@@ -264,7 +247,7 @@ impl Judge {
             if growth > most {
                 let (key, queue) = (&after.key, &after.cluster_queue);
                 let what = format!("workload {key} takes {growth}m of {cell:?} in {queue}, where {most}m are left");
-                self.fail("Q1", what);
+                self.fail(Rule::Fit, what);
             }
         }
     }
@@ -284,7 +267,7 @@ impl Judge {
                 (false, false) => "deletion of its job",
             };
             let (key, live) = (&before.key, live.join(", "));
-            self.fail("L4", format!("quota of workload {key} was freed by {how} while pods live: {live}"));
+            self.fail(Rule::Release, format!("quota of workload {key} was freed by {how} while pods live: {live}"));
         }
         if evicted {
             self.check_template(&before.owner);
@@ -297,7 +280,10 @@ impl Judge {
         // A group is no object and has no uid.
         let known = !label.is_empty() && !owner.is_empty() && !owner.starts_with("group ");
         if known && label != owner {
-            self.fail("L8", format!("workload {key} is labelled for job uid {label} and controlled by uid {owner}"));
+            self.fail(
+                Rule::Single,
+                format!("workload {key} is labelled for job uid {label} and controlled by uid {owner}"),
+            );
         }
     }
 
@@ -316,7 +302,7 @@ impl Judge {
             .map(|w| w.key.clone())
             .collect();
         if live.len() > 1 {
-            self.fail("L8", format!("job uid {owner} has {} live workloads: {}", live.len(), live.join(", ")));
+            self.fail(Rule::Single, format!("job uid {owner} has {} live workloads: {}", live.len(), live.join(", ")));
         }
     }
 

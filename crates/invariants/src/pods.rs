@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Judge;
 use super::change::Change;
 use super::held::Claim;
 use super::job_sets::UID_LABEL;
 use super::read::{controller, label, unit};
 use super::workload::Workload;
+use super::{Judge, Rule};
 use crate::kinds::{self, items, text};
 
 /// The job controller, which is not ours, may create pods from a stale cache for this long after a suspension, on a busy machine.
@@ -61,7 +61,7 @@ impl Judge {
         let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
         let admitted = |w: &Workload| w.owner == owner && w.admitted && w.reserved && !w.deleting;
         if managed && started && !self.workloads.values().any(admitted) {
-            self.fail("L1", format!("pod {} was started while no workload of it is admitted", pod.key));
+            self.fail(Rule::Start, format!("pod {} was started while no workload of it is admitted", pod.key));
         }
         if fresh
             && pod.live
@@ -71,7 +71,7 @@ impl Judge {
             && change.at.saturating_sub(job.since) > STALE_CONTROLLER
         {
             let what = format!("pod {} was created although job {} is suspended", pod.key, job.key);
-            self.fail("L3", what);
+            self.fail(Rule::Suspension, what);
         }
         if fresh {
             self.check_new_pod(&pod);

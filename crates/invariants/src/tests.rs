@@ -42,7 +42,7 @@ impl Story {
     }
 
     fn broken(&mut self) -> Vec<&'static str> {
-        self.judge.verdict(self.now).into_iter().map(|v| v.invariant).collect()
+        self.judge.verdict(self.now).into_iter().map(|v| v.rule.invariant()).collect()
     }
 }
 

@@ -13,6 +13,7 @@ use berth_e2e::pace;
 use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
+use berth_invariants::Rule;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use serde_json::{Value, json};
@@ -225,7 +226,7 @@ impl<'a> Tenant<'a> {
     /// Asks what the observer has judged at every revision, of the promises that a tenant cannot break either: pods run by quota, and quota comes back.
     async fn keeps_quota(&self) -> Result<()> {
         let broken = self.s.stage.observer.violations(&Scope::of(&self.s.namespace)).await?;
-        let of_quota = broken.iter().filter(|one| ["Q7", "Q8"].contains(&one.invariant));
+        let of_quota = broken.iter().filter(|one| [Rule::Excess, Rule::Eviction].contains(&one.rule));
         let broken: Vec<String> = of_quota.map(ToString::to_string).collect();
         ensure!(broken.is_empty(), "{}", broken.join("\n"));
         Ok(())

@@ -1,4 +1,4 @@
-//! Q8: stories that break it, each beside stories that keep it.
+//! L5: stories that break it, each beside stories that keep it.
 
 use serde_json::json;
 
@@ -10,8 +10,8 @@ const NONE: [&str; 0] = [];
 const LEAVING: &[(&str, &str)] = &[("QuotaReserved", "True"), ("Admitted", "True"), ("Evicted", "True")];
 
 #[test]
-fn q8_eviction_that_nobody_acts_on_is_reported() {
-    for (seconds, expected) in [(19, vec![]), (21, vec!["Q8"])] {
+fn l5_eviction_that_nobody_acts_on_is_reported() {
+    for (seconds, expected) in [(19, vec![]), (21, vec!["L5"])] {
         let mut story = started();
         story.see(POD, runs("p", "j", "2"));
         story.wait(60);
@@ -23,7 +23,7 @@ fn q8_eviction_that_nobody_acts_on_is_reported() {
 }
 
 #[test]
-fn q8_eviction_of_orphaned_pods_is_reported() {
+fn l5_eviction_of_orphaned_pods_is_reported() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.see(POD, orphaned(runs("p", "j", "2")));
@@ -31,12 +31,12 @@ fn q8_eviction_of_orphaned_pods_is_reported() {
     story.see(WORKLOAD, orphaned(workload("w", "j", ADMITTED, "2")));
     story.see(WORKLOAD, orphaned(workload("w", "j", LEAVING, "2")));
     story.wait(21);
-    assert_eq!(story.broken(), ["Q8"]);
+    assert_eq!(story.broken(), ["L5"]);
 }
 
 #[test]
-fn q8_pods_may_end_with_their_grace_period() {
-    for (seconds, expected) in [(59, vec![]), (61, vec!["Q8"])] {
+fn l5_pods_may_end_with_their_grace_period() {
+    for (seconds, expected) in [(59, vec![]), (61, vec!["L5"])] {
         let mut story = started();
         story.see(POD, runs("p", "j", "2"));
         story.see(WORKLOAD, workload("w", "j", LEAVING, "2"));
@@ -52,7 +52,7 @@ fn q8_pods_may_end_with_their_grace_period() {
 }
 
 #[test]
-fn q8_release_after_the_last_pod_breaks_nothing() {
+fn l5_release_after_the_last_pod_breaks_nothing() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     for _ in 0..3 {
@@ -71,8 +71,8 @@ fn q8_release_after_the_last_pod_breaks_nothing() {
 }
 
 #[test]
-fn q8_pods_may_save_until_the_announced_time() {
-    for (seconds, expected) in [(139, vec![]), (141, vec!["Q8"])] {
+fn l5_pods_may_save_until_the_announced_time() {
+    for (seconds, expected) in [(139, vec![]), (141, vec!["L5"])] {
         let mut story = started();
         story.see(POD, runs("p", "j", "2"));
         let mut leaving = workload("w", "j", LEAVING, "2");
@@ -87,8 +87,8 @@ fn q8_pods_may_save_until_the_announced_time() {
 }
 
 #[test]
-fn q8_training_job_may_save_before_its_pods_are_notified() {
-    for (seconds, leaves, expected) in [(49, false, vec![]), (51, false, vec!["Q8"]), (600, true, vec![])] {
+fn l5_training_job_may_save_before_its_pods_are_notified() {
+    for (seconds, leaves, expected) in [(49, false, vec![]), (51, false, vec!["L5"]), (600, true, vec![])] {
         let mut story = Story::new();
         story.see(TRAINING_JOB, training());
         story.see(WORKLOAD, workload("w", "t", ADMITTED, "2"));
@@ -107,8 +107,8 @@ fn q8_training_job_may_save_before_its_pods_are_notified() {
 }
 
 #[test]
-fn q8_deleted_job_must_stop_unless_foreground_deletion_removes_pods() {
-    for (finalizer, expected) in [("example.com/keeps", vec!["Q8"]), ("foregroundDeletion", vec![])] {
+fn l5_deleted_job_must_stop_unless_foreground_deletion_removes_pods() {
+    for (finalizer, expected) in [("example.com/keeps", vec!["L5"]), ("foregroundDeletion", vec![])] {
         let mut story = started();
         story.see(POD, runs("p", "j", "2"));
         let mut going = job("j", false, "berth", json!({}));
@@ -122,13 +122,13 @@ fn q8_deleted_job_must_stop_unless_foreground_deletion_removes_pods() {
 }
 
 #[test]
-fn q8_pod_of_an_evicted_group_must_be_deleted() {
+fn l5_pod_of_an_evicted_group_must_be_deleted() {
     let group = |conditions: &[(&str, &str)]| {
         let mut group = orphaned(workload("g", "", conditions, "2"));
         group["metadata"]["annotations"] = json!({"kueue.x-k8s.io/is-group-workload": "true"});
         group
     };
-    for (grace, expected) in [(None, vec!["Q8"]), (Some(3600), vec![])] {
+    for (grace, expected) in [(None, vec!["L5"]), (Some(3600), vec![])] {
         let mut story = Story::new();
         story.see(POD, member("p", "g", "2", true));
         story.see(WORKLOAD, group(ADMITTED));
@@ -144,7 +144,7 @@ fn q8_pod_of_an_evicted_group_must_be_deleted() {
 }
 
 #[test]
-fn q8_workload_that_never_ran_may_be_evicted() {
+fn l5_workload_that_never_ran_may_be_evicted() {
     let mut story = Story::new();
     story.see(WORKLOAD, workload("w", "j", WAITING, "2"));
     story.see(WORKLOAD, workload("w", "j", ADMITTED, "2"));
@@ -154,7 +154,7 @@ fn q8_workload_that_never_ran_may_be_evicted() {
 }
 
 #[test]
-fn q8_owner_of_another_kind_stops_its_pods_itself() {
+fn l5_owner_of_another_kind_stops_its_pods_itself() {
     let owned = |conditions: &[(&str, &str)]| {
         let mut object = workload("w", "x", conditions, "2");
         object["metadata"]["ownerReferences"][0]["kind"] = json!("RayJob");
@@ -169,7 +169,7 @@ fn q8_owner_of_another_kind_stops_its_pods_itself() {
 }
 
 #[test]
-fn q8_counts_only_while_somebody_leads() {
+fn l5_counts_only_while_somebody_leads() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.judge.nobody_leads(story.now);
@@ -179,11 +179,11 @@ fn q8_counts_only_while_somebody_leads() {
     story.wait(19);
     assert_eq!(story.broken(), NONE);
     story.wait(2);
-    assert_eq!(story.broken(), ["Q8"]);
+    assert_eq!(story.broken(), ["L5"]);
 }
 
 #[test]
-fn q8_life_of_a_jobset_breaks_nothing() {
+fn l5_life_of_a_jobset_breaks_nothing() {
     let mut story = Story::new();
     story.see(JOBSET, job_set(true, "kueue"));
     story.see(WORKLOAD, workload("w", "s", ADMITTED, "2"));
@@ -203,7 +203,7 @@ fn q8_life_of_a_jobset_breaks_nothing() {
 }
 
 #[test]
-fn q8_evicted_jobset_that_is_not_suspended_is_reported() {
+fn l5_evicted_jobset_that_is_not_suspended_is_reported() {
     let mut story = Story::new();
     story.see(JOBSET, job_set(true, "kueue"));
     story.see(WORKLOAD, workload("w", "s", ADMITTED, "2"));
@@ -211,5 +211,5 @@ fn q8_evicted_jobset_that_is_not_suspended_is_reported() {
     story.see(POD, on_node(part("p", true, "Running"), "2"));
     story.see(WORKLOAD, workload("w", "s", LEAVING, "2"));
     story.wait(21);
-    assert_eq!(story.broken(), ["Q8"]);
+    assert_eq!(story.broken(), ["L5"]);
 }

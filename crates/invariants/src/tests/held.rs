@@ -1,4 +1,4 @@
-//! Q7: stories that break it, each beside stories that keep it.
+//! Q6 (excess): stories that break it, each beside stories that keep it.
 
 use serde_json::{Value, json};
 
@@ -70,8 +70,8 @@ fn charged(cpu: &str) -> Value {
 }
 
 #[test]
-fn q7_pod_larger_than_quota_is_reported_after_the_bound() {
-    for (cpu, seconds, expected) in [("2", 600, vec![]), ("3", 9, vec![]), ("3", 11, vec!["Q7"])] {
+fn q6_pod_larger_than_quota_is_reported_after_the_bound() {
+    for (cpu, seconds, expected) in [("2", 600, vec![]), ("3", 9, vec![]), ("3", 11, vec!["Q6"])] {
         let mut story = started();
         story.see(POD, runs("p", "j", cpu));
         story.wait(seconds);
@@ -82,11 +82,11 @@ fn q7_pod_larger_than_quota_is_reported_after_the_bound() {
     story.see(POD, runs("p", "j", "3"));
     story.wait(11);
     story.see(POD, on_node(pod("p", "j", "Succeeded"), "3"));
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 #[test]
-fn q7_pod_without_a_node_uses_nothing() {
+fn q6_pod_without_a_node_uses_nothing() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     let mut waits = runs("p2", "j", "2");
@@ -97,19 +97,19 @@ fn q7_pod_without_a_node_uses_nothing() {
 }
 
 #[test]
-fn q7_more_pods_than_quota_are_reported() {
+fn q6_more_pods_than_quota_are_reported() {
     let mut story = started();
     for name in ["p1", "p2"] {
         story.see(POD, runs(name, "j", "2"));
     }
     story.wait(11);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
     assert_eq!(story.broken(), NONE, "it is reported once");
 }
 
 #[test]
-fn q7_replaced_pod_may_end_with_its_grace_period() {
-    for (grace, seconds, expected) in [(30, 39, vec![]), (30, 41, vec!["Q7"]), (0, 600, vec![])] {
+fn q6_replaced_pod_may_end_with_its_grace_period() {
+    for (grace, seconds, expected) in [(30, 39, vec![]), (30, 41, vec!["Q6"]), (0, 600, vec![])] {
         let mut story = started();
         story.see(POD, runs("p1", "j", "2"));
         story.see(POD, deleted(runs("p1", "j", "2"), grace));
@@ -120,7 +120,7 @@ fn q7_replaced_pod_may_end_with_its_grace_period() {
 }
 
 #[test]
-fn q7_relabelled_pod_counts_for_its_job() {
+fn q6_relabelled_pod_counts_for_its_job() {
     let mut story = started();
     story.see(POD, runs("p1", "j", "2"));
     story.see(POD, orphaned(runs("p1", "j", "2")));
@@ -131,12 +131,12 @@ fn q7_relabelled_pod_counts_for_its_job() {
     story.see(POD, adopted);
     story.see(POD, runs("p2", "j", "2"));
     story.wait(11);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 #[test]
-fn q7_orphaned_pod_needs_the_quota_of_its_job() {
-    for (conditions, expected) in [(ADMITTED, vec![]), (FINISHED, vec!["Q7"])] {
+fn q6_orphaned_pod_needs_the_quota_of_its_job() {
+    for (conditions, expected) in [(ADMITTED, vec![]), (FINISHED, vec!["Q6"])] {
         let mut story = started();
         story.see(POD, runs("p", "j", "2"));
         story.see(POD, orphaned(runs("p", "j", "2")));
@@ -156,11 +156,11 @@ fn q7_orphaned_pod_needs_the_quota_of_its_job() {
     story.judge.somebody_leads(story.now);
     story.see(WORKLOAD, orphaned(workload("w", "j", FINISHED, "2")));
     story.wait(60);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 #[test]
-fn q7_charged_excess_breaks_nothing() {
+fn q6_charged_excess_breaks_nothing() {
     let mut story = started();
     story.see(CLUSTER_QUEUE, charged("4"));
     for name in ["p1", "p2"] {
@@ -174,13 +174,13 @@ fn q7_charged_excess_breaks_nothing() {
     story.wait(9);
     assert_eq!(story.broken(), NONE);
     story.wait(2);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
     story.see(CLUSTER_QUEUE, charged("6"));
     assert!(!story.judge.unbalanced().is_empty(), "more is charged than runs");
 }
 
 #[test]
-fn q7_counts_only_while_somebody_leads() {
+fn q6_counts_only_while_somebody_leads() {
     let mut story = started();
     story.see(POD, runs("p", "j", "3"));
     story.judge.nobody_leads(story.now);
@@ -188,11 +188,11 @@ fn q7_counts_only_while_somebody_leads() {
     assert_eq!(story.broken(), NONE);
     story.judge.somebody_leads(story.now);
     story.wait(11);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 #[test]
-fn q7_states_that_a_watch_left_out_break_nothing() {
+fn q6_states_that_a_watch_left_out_break_nothing() {
     let mut story = started();
     story.see(POD, runs("p", "j", "3"));
     story.wait(60);
@@ -203,7 +203,7 @@ fn q7_states_that_a_watch_left_out_break_nothing() {
 }
 
 #[test]
-fn q7_pods_of_jobs_without_a_queue_are_free() {
+fn q6_pods_of_jobs_without_a_queue_are_free() {
     let unlabelled = |suspend: bool| {
         let mut object = job("j", suspend, kinds::USER, json!({}));
         object["metadata"]["labels"] = json!({});
@@ -222,7 +222,7 @@ fn q7_pods_of_jobs_without_a_queue_are_free() {
     story.see(JOB, unlabelled(false));
     story.see(POD, runs("p", "j", "3"));
     story.wait(60);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
     // It came into a queue while it ran.
     let mut story = Story::new();
     story.see(JOB, unlabelled(false));
@@ -234,12 +234,12 @@ fn q7_pods_of_jobs_without_a_queue_are_free() {
 }
 
 #[test]
-fn q7_resized_pod_needs_quota_for_its_new_size() {
+fn q6_resized_pod_needs_quota_for_its_new_size() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.see(POD, runs("p", "j", "3"));
     story.wait(60);
-    assert_eq!(story.broken(), ["Q7"], "of a Job");
+    assert_eq!(story.broken(), ["Q6"], "of a Job");
     let mut story = Story::new();
     story.see(WORKLOAD, workload("w", "p", ADMITTED, "2"));
     let managed = |cpu: &str| {
@@ -250,11 +250,11 @@ fn q7_resized_pod_needs_quota_for_its_new_size() {
     story.see(POD, managed("2"));
     story.see(POD, managed("3"));
     story.wait(60);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 #[test]
-fn q7_overhead_and_init_containers_of_a_pod_need_quota() {
+fn q6_overhead_and_init_containers_of_a_pod_need_quota() {
     let with = |more: &Value| {
         let mut pod = runs("p", "j", "1");
         for (field, value) in more.as_object().into_iter().flatten() {
@@ -281,12 +281,12 @@ fn q7_overhead_and_init_containers_of_a_pod_need_quota() {
         assert_eq!(less.broken(), NONE, "a part may be rounded: {pod}");
         less.see(WORKLOAD, workload("w", "j", ADMITTED, "1900m"));
         less.wait(60);
-        assert_eq!(less.broken(), ["Q7"], "{pod}");
+        assert_eq!(less.broken(), ["Q6"], "{pod}");
     }
 }
 
 #[test]
-fn q7_slice_holds_quota_for_all_pods() {
+fn q6_slice_holds_quota_for_all_pods() {
     let mut slice = of_pods(workload("b", "j", ADMITTED, "4"), 2, 2);
     slice["metadata"]["annotations"] = json!({"kueue.x-k8s.io/workload-slice-replacement-for": "ns/w"});
     let mut story = started();
@@ -299,11 +299,11 @@ fn q7_slice_holds_quota_for_all_pods() {
     assert_eq!(story.broken(), NONE);
     story.see(POD, runs("p3", "j", "1"));
     story.wait(60);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 #[test]
-fn q7_partial_and_reclaimed_quota_is_for_the_pods_left() {
+fn q6_partial_and_reclaimed_quota_is_for_the_pods_left() {
     let given = || of_pods(workload("w", "j", ADMITTED, "4"), 3, 2);
     let mut story = started();
     story.see(WORKLOAD, given());
@@ -319,7 +319,7 @@ fn q7_partial_and_reclaimed_quota_is_for_the_pods_left() {
     assert_eq!(story.broken(), NONE);
     story.see(POD, runs("p3", "j", "2"));
     story.wait(60);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 /// A pod of a group, behind its gate or on a node.
@@ -335,7 +335,7 @@ pub(super) fn member(uid: &str, group: &str, cpu: &str, gated: bool) -> Value {
 }
 
 #[test]
-fn q7_pod_counts_for_the_group_it_started_in() {
+fn q6_pod_counts_for_the_group_it_started_in() {
     let mut story = Story::new();
     let mut group = of_pods(orphaned(workload("g", "", ADMITTED, "4")), 2, 2);
     group["metadata"]["annotations"] = json!({"kueue.x-k8s.io/is-group-workload": "true"});
@@ -357,11 +357,11 @@ fn q7_pod_counts_for_the_group_it_started_in() {
     assert_eq!(story.broken(), NONE, "the third one waits");
     story.see(POD, member("p3", "g", "2", false));
     story.wait(60);
-    assert_eq!(story.broken(), ["Q7"]);
+    assert_eq!(story.broken(), ["Q6"]);
 }
 
 #[test]
-fn q7_pods_of_jobsets_and_training_jobs_count_for_owner() {
+fn q6_pods_of_jobsets_and_training_jobs_count_for_owner() {
     let labelled = |uid: &str, label: &str, owner: &str| {
         let mut pod = runs(uid, "child", "1");
         pod["metadata"]["labels"] = json!({(label): owner, "kueue.x-k8s.io/podset": "main"});
@@ -390,13 +390,13 @@ fn q7_pods_of_jobsets_and_training_jobs_count_for_owner() {
         story.wait(9);
         assert_eq!(story.broken(), NONE, "{label}");
         story.wait(2);
-        assert_eq!(story.broken(), ["Q7"], "{label}");
+        assert_eq!(story.broken(), ["Q6"], "{label}");
     }
 }
 
 #[test]
-fn q7_pods_of_stopped_job_are_left_to_its_controller() {
-    for (released, expected) in [(false, vec![]), (true, vec!["Q7"])] {
+fn q6_pods_of_stopped_job_are_left_to_its_controller() {
+    for (released, expected) in [(false, vec![]), (true, vec!["Q6"])] {
         let mut story = started();
         for name in ["p1", "p2"] {
             story.see(POD, runs(name, "j", "2"));
@@ -414,7 +414,7 @@ fn q7_pods_of_stopped_job_are_left_to_its_controller() {
 }
 
 #[test]
-fn q7_pods_of_a_finished_job_need_nothing() {
+fn q6_pods_of_a_finished_job_need_nothing() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.see(POD, on_node(pod("p", "j", "Succeeded"), "2"));
