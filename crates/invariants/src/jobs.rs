@@ -68,10 +68,12 @@ impl Judge {
         };
         let started = before.as_ref().is_some_and(|b| b.suspended) && !suspended;
         if started && job.managed && !user_owns_suspend(object) {
-            if self.is_admitted(&uid, &job.prebuilt) {
-                self.check_asks(&uid, &job.prebuilt, &format!("job {}", job.key), &asks::of_job(object));
-            } else {
+            if !self.is_admitted(&uid, &job.prebuilt) {
                 self.fail(Rule::Start, format!("job {} was unsuspended while no workload of it is admitted", job.key));
+            } else if self.is_over(&uid, &job.prebuilt) {
+                self.fail(Rule::Finish, format!("job {} was unsuspended although its workload is finished", job.key));
+            } else {
+                self.check_asks(&uid, &job.prebuilt, &format!("job {}", job.key), &asks::of_job(object));
             }
         }
         if (before.is_none() || started) && !suspended {
@@ -97,6 +99,11 @@ impl Judge {
     pub(super) fn is_admitted(&self, uid: &str, prebuilt: &str) -> bool {
         let standing = |w: &&Workload| w.admitted && w.reserved && !w.deleting;
         self.workloads.values().filter(standing).any(|w| Self::is_of(w, uid, prebuilt))
+    }
+
+    /// Whether every Workload of a job is finished.
+    fn is_over(&self, uid: &str, prebuilt: &str) -> bool {
+        self.workloads.values().filter(|w| Self::is_of(w, uid, prebuilt)).all(|w| w.finished)
     }
 
     /// L1: the reservation under which a job is started covers its requests.

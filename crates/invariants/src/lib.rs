@@ -12,6 +12,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
 )]
 
+mod admission;
 mod asks;
 mod balance;
 mod change;
@@ -182,9 +183,7 @@ impl Judge {
         let after = if change.deleted { None } else { Some(read::workload(&change.object, &before)) };
         if let Some(after) = &after {
             self.check_growth(&before, after, change.at);
-            if after.admitted && !after.reserved && !after.finished {
-                self.fail(Rule::Admission, format!("workload {} is Admitted without QuotaReserved", after.key));
-            }
+            self.check_admission(&change.object, &before, after);
             self.check_identity(after);
         }
         self.check_shrink(&before, after.as_ref());
@@ -224,7 +223,7 @@ impl Judge {
         total
     }
 
-    /// Q1: an increase must fit into the rest of the quotas in force.
+    /// Q1: an increase must fit into the rest of the quotas in force. Q2: less than nothing is left where a queue or cohort is over its quota.
     fn check_growth(&mut self, before: &Workload, after: &Workload, at: Duration) {
         if !after.reserved || after.finished {
             return;
@@ -247,7 +246,7 @@ impl Judge {
             if growth > most {
                 let (key, queue) = (&after.key, &after.cluster_queue);
                 let what = format!("workload {key} takes {growth}m of {cell:?} in {queue}, where {most}m are left");
-                self.fail(Rule::Fit, what);
+                self.fail(if most < 0 { Rule::Overfed } else { Rule::Fit }, what);
             }
         }
     }

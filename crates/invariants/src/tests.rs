@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Change, Judge};
 use crate::kinds::{self, CLUSTER_QUEUE, JOB, JOBSET, Kind, POD, WORKLOAD};
 
+mod admission;
 mod evicted;
 mod held;
 mod strength;
