@@ -7,6 +7,7 @@ mod boundaries;
 mod compatibility;
 mod dependencies;
 mod finding;
+mod invariants;
 mod layout;
 mod purity;
 mod renamed;
@@ -36,6 +37,7 @@ pub(crate) fn findings(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     found.extend(layout::check(tree));
     found.extend(renamed::check(tree));
     found.extend(requirements::check(tree));
+    found.extend(invariants::check(tree));
     found.extend(compatibility::check(tree));
     found.extend(text::check(tree));
     found.extend(words::check(tree));

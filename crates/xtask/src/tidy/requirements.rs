@@ -3,21 +3,28 @@
 use super::{Finding, Tree};
 
 const PAGE: &str = "docs/requirements.md";
-/// Columns of its table: row, promise, shown by, missing.
+/// Columns of its table, and of others like it: row, promise, shown by, missing.
 const COLUMNS: usize = 4;
+/// Heads of the first column.
+const HEADS: [&str; 2] = ["row", "id"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let Some(page) = tree.text(PAGE) else { return vec![Finding::new(PAGE, 0, "is missing")] };
-    let mut found = Vec::new();
-    let mut rows = 0;
-    for (index, line) in page.lines().enumerate() {
+    rows(tree, PAGE).1
+}
+
+/// First cells of the rows of a page with these columns, and the faults of the rows.
+pub(super) fn rows<'t>(tree: &'t Tree, page: &str) -> (Vec<&'t str>, Vec<Finding>) {
+    let Some(text) = tree.text(page) else { return (Vec::new(), vec![Finding::new(page, 0, "is missing")]) };
+    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    for (index, line) in text.lines().enumerate() {
         let Some(inner) = line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')) else { continue };
         let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
-        if cells.first().is_some_and(|first| *first == "row" || first.starts_with("---")) {
+        let first = cells.first().copied().unwrap_or_default();
+        if HEADS.contains(&first) || first.starts_with("---") {
             continue;
         }
-        rows += 1;
-        let mut add = |message: String| found.push(Finding::new(PAGE, index + 1, message));
+        rows.push(first);
+        let mut add = |message: String| found.push(Finding::new(page, index + 1, message));
         if cells.len() != COLUMNS {
             add(format!("{} columns, {COLUMNS} are wanted", cells.len()));
             continue;
@@ -27,10 +34,10 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         }
         unknown_tests(tree, cells[2]).into_iter().for_each(&mut add);
     }
-    if rows == 0 {
-        found.push(Finding::new(PAGE, 0, "has no rows"));
+    if rows.is_empty() {
+        found.push(Finding::new(page, 0, "has no rows"));
     }
-    found
+    (rows, found)
 }
 
 /// Faults of the tests that a cell names: files in backquotes, each followed by tests or scenarios in it.
