@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kinds;
+use crate::kinds::{self, text};
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -22,4 +22,15 @@ pub struct Change {
     /// True when some states of this time are missing: a watch had to list again, and shows only the objects that were left at the end.
     /// Such a change adds to the state, and nothing is judged by it.
     pub blind: bool,
+}
+
+impl Change {
+    /// A change of an object that names its kind and its version, with no state missing before it. `None` if the judge does not read objects of that
+    /// kind, or if the version is no number.
+    #[must_use]
+    pub fn of(object: Value, deleted: bool, at: Duration) -> Option<Change> {
+        let kind = kinds::Kind::of(text(&object, "/apiVersion"), text(&object, "/kind"))?;
+        let revision = text(&object, "/metadata/resourceVersion").parse().ok()?;
+        Some(Change { revision, kind, object, deleted, at, blind: false })
+    }
 }

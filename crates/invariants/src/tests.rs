@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Change, Judge};
+use super::{Change, Judge, Rule};
 use crate::kinds::{self, CLUSTER_QUEUE, JOB, JOBSET, Kind, POD, WORKLOAD};
 
 mod admission;
@@ -124,6 +124,29 @@ fn q1_usage_beyond_quota_in_sum_is_reported() {
     story.see(WORKLOAD, workload("a", "", ADMITTED, "3"));
     story.see(WORKLOAD, workload("b", "", ADMITTED, "2"));
     assert_eq!(story.broken(), ["Q1"]);
+}
+
+#[test]
+fn violation_is_given_once_at_the_step_that_breaks() {
+    let mut story = Story::new();
+    story.see(WORKLOAD, workload("a", "", ADMITTED, "3"));
+    assert_eq!(story.judge.found(), []);
+    story.see(WORKLOAD, workload("b", "", ADMITTED, "2"));
+    let found = story.judge.found();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].rule, found[0].revision), (Rule::Fit, story.revision));
+    assert_eq!(story.judge.found(), []);
+    assert_eq!(story.judge.verdict(story.now), []);
+}
+
+#[test]
+fn change_is_read_from_an_object_of_a_judged_kind() {
+    let object = |kind: &str, version: &str| json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"resourceVersion": version}});
+    let change = Change::of(object("Workload", "7"), true, Duration::from_secs(1)).unwrap();
+    assert_eq!((change.kind, change.revision, change.deleted, change.blind), (WORKLOAD, 7, true, false));
+    for (kind, version) in [("Topology", "7"), ("Workload", "x"), ("Workload", "")] {
+        assert!(Change::of(object(kind, version), false, Duration::ZERO).is_none(), "{kind} {version:?}");
+    }
 }
 
 #[test]
