@@ -11,7 +11,6 @@ mod admission;
 mod evicted;
 mod held;
 mod strength;
-#[path = "invariants/waiting_tests.rs"]
 mod waiting;
 
 struct Story {

@@ -1,4 +1,4 @@
-//! Q7 of jobs whose Workloads have never held quota: stories that break it, each beside stories that keep it.
+//! Q6 of jobs whose Workloads have never held quota: stories that break it, each beside stories that keep it.
 
 use serde_json::{Value, json};
 
@@ -37,8 +37,8 @@ fn marked(cpu: &str) -> Value {
 }
 
 #[test]
-fn q7_pod_of_waiting_job_is_reported_after_the_bound() {
-    for (seconds, expected) in [(9, vec![]), (11, vec!["Q7"])] {
+fn q6_pod_of_waiting_job_is_reported_after_the_bound() {
+    for (seconds, expected) in [(9, vec![]), (11, vec!["Q6"])] {
         let mut story = let_loose();
         story.see(POD, runs("p", "j", "2"));
         story.wait(seconds);
@@ -47,7 +47,7 @@ fn q7_pod_of_waiting_job_is_reported_after_the_bound() {
 }
 
 #[test]
-fn q7_pods_of_waiting_job_that_is_stopped_break_nothing() {
+fn q6_pods_of_waiting_job_that_is_stopped_break_nothing() {
     let mut story = let_loose();
     story.see(POD, runs("p", "j", "2"));
     story.wait(2);
@@ -63,7 +63,7 @@ fn q7_pods_of_waiting_job_that_is_stopped_break_nothing() {
 }
 
 #[test]
-fn q7_usage_of_waiting_job_may_be_charged_to_its_queue() {
+fn q6_usage_of_waiting_job_may_be_charged_to_its_queue() {
     let mut charged = queue("4");
     let usage = json!([{"name": "f", "resources": [{"name": "cpu", "total": "2", "borrowed": "0"}]}]);
     charged["status"] = json!({"flavorsReservation": usage, "flavorsUsage": usage, "pendingWorkloads": 1});
@@ -80,11 +80,11 @@ fn q7_usage_of_waiting_job_may_be_charged_to_its_queue() {
     assert_eq!(story.judge.unbalanced(), Vec::new(), "the charge is right");
     story.see(POD, runs("p2", "j", "1"));
     story.wait(11);
-    assert_eq!(broken(&mut story), ["Q7"], "more runs than is charged");
+    assert_eq!(broken(&mut story), ["Q6"], "more runs than is charged");
 }
 
 #[test]
-fn q7_jobs_without_a_workload_are_free() {
+fn q6_jobs_without_a_workload_are_free() {
     // It names no queue; its namespace forces none.
     let mut story = begun();
     let mut unlabelled = job("j", false, kinds::USER, json!({}));
@@ -119,7 +119,7 @@ fn q7_jobs_without_a_workload_are_free() {
 }
 
 #[test]
-fn q7_waiting_job_needs_quota_for_covered_resources_only() {
+fn q6_waiting_job_needs_quota_for_covered_resources_only() {
     let mut story = let_loose();
     let mut pod = on_node(pod("p", "j", "Running"), "0");
     pod["spec"]["containers"][0]["resources"]["requests"] = json!({"memory": "1Gi"});
@@ -129,7 +129,7 @@ fn q7_waiting_job_needs_quota_for_covered_resources_only() {
 }
 
 #[test]
-fn q7_ungated_pod_without_quota_is_reported() {
+fn q6_ungated_pod_without_quota_is_reported() {
     // A pod by itself, and one of a group.
     let mut gated = marked("2");
     gated["spec"]["nodeName"] = Value::Null;
@@ -150,12 +150,12 @@ fn q7_ungated_pod_without_quota_is_reported() {
         story.wait(9);
         assert_eq!(broken(&mut story), NONE, "{workload}");
         story.wait(2);
-        assert_eq!(broken(&mut story), ["Q7"], "{workload}");
+        assert_eq!(broken(&mut story), ["Q6"], "{workload}");
     }
 }
 
 #[test]
-fn q7_pod_that_is_let_in_is_judged_once_it_is_marked() {
+fn q6_pod_that_is_let_in_is_judged_once_it_is_marked() {
     let mut story = begun();
     let mut let_in = marked("2");
     let_in["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"});
@@ -167,5 +167,5 @@ fn q7_pod_that_is_let_in_is_judged_once_it_is_marked() {
     story.wait(9);
     assert_eq!(broken(&mut story), NONE);
     story.wait(2);
-    assert_eq!(broken(&mut story), ["Q7"]);
+    assert_eq!(broken(&mut story), ["Q6"]);
 }
