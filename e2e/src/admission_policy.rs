@@ -1,4 +1,4 @@
-//! The chart's policy on the objects that Berth's own account may create.
+//! The chart's ValidatingAdmissionPolicy, which limits the objects that Berth's own account may create.
 
 use std::fs;
 
@@ -13,10 +13,10 @@ use crate::manager::{NAMESPACE, SERVICE_ACCOUNT};
 /// Name of the ValidatingAdmissionPolicy, and of its binding.
 const NAME: &str = "berth-controller-manager";
 
-/// Applies the policy and its binding.
+/// Applies the chart's ValidatingAdmissionPolicy and its binding.
 ///
 /// # Errors
-/// When the chart's file cannot be read or the API server refuses.
+/// Fails if the chart's file cannot be read, or if the API server refuses the policy or its binding.
 pub async fn install(client: &Client) -> Result<()> {
     let path = repository().join("charts/berth/files/admission-policy.yaml");
     let mut text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -1,5 +1,5 @@
-//! Owners of Kueue's CRDs along docs/migrate-from-kueue.md: Helm's marks on them change while Kueue goes on serving and converting them,
-//! and Berth converts them when Kueue has ended.
+//! The transfer of Kueue's CRDs to Berth's Helm release, as docs/migrate-from-kueue.md describes it. The commands change Helm's labels and
+//! annotations of the CRDs while Kueue still serves and converts their objects. Berth converts the objects after Kueue has ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::kinds::{CRD, text};
 use crate::wait::{self, STEP, Seen};
 
 const PAGE: &str = "docs/migrate-from-kueue.md";
-/// Part of a command that marks the page's commands for the CRDs.
+/// Part of a command by which the test finds the page's commands about CRDs.
 const POLICY: &str = "helm.sh/resource-policy=keep";
-/// Number of Kueue 0.19's kinds, and of those that need a conversion.
+/// Number of Kueue 0.19's kinds, and number of the kinds that need a conversion between API versions.
 const KINDS: usize = 11;
 const CONVERTED: usize = 5;
-/// Marks by which Helm takes an object for the release's.
+/// Labels and annotations by which Helm takes an object for a part of Berth's release.
 const MARKS: [(&str, &str); 4] = [
     ("/metadata/annotations/helm.sh~1resource-policy", "keep"),
     ("/metadata/annotations/meta.helm.sh~1release-name", "berth"),
@@ -32,7 +32,7 @@ const MARKS: [(&str, &str); 4] = [
 /// The CRDs of Kueue's kinds, by name.
 ///
 /// # Errors
-/// If the API server lacks one of these CRDs.
+/// Fails if the API server lacks the CRD of one of Kueue's kinds.
 pub async fn definitions(client: &Client) -> Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     for definition in CRD.list(client, "").await? {
@@ -44,10 +44,10 @@ pub async fn definitions(client: &Client) -> Result<BTreeMap<String, Value>> {
     Ok(found)
 }
 
-/// Kueue's CRDs are all there, and belong to that release.
+/// Checks that all of Kueue's CRDs exist and belong to the Helm release `release`.
 ///
 /// # Errors
-/// With the first that does not.
+/// Fails with the first CRD that does not belong to `release`.
 pub async fn belong_to(client: &Client, release: &str) -> Result<()> {
     for (name, definition) in definitions(client).await? {
         let owner = text(&definition, "/metadata/annotations/meta.helm.sh~1release-name");
@@ -56,10 +56,10 @@ pub async fn belong_to(client: &Client, release: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kueue's CRDs are all there, belong to Berth's release, and stay when it is uninstalled.
+/// Checks that all of Kueue's CRDs exist, belong to Berth's Helm release, and stay when that release is uninstalled.
 ///
 /// # Errors
-/// With the first that is not marked so.
+/// Fails with the first CRD that lacks one of the labels and annotations in `MARKS`.
 pub async fn are_berths(client: &Client) -> Result<()> {
     for (name, definition) in definitions(client).await? {
         for (pointer, wanted) in MARKS {
@@ -70,10 +70,10 @@ pub async fn are_berths(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Runs the page's commands, after which the CRDs of all kinds are Berth's and nothing that is served or stored has changed.
+/// Runs the page's commands, and checks that the CRDs of all Kueue's kinds are Berth's afterwards, with the same spec and the same stored versions.
 ///
 /// # Errors
-/// When a command fails, leaves a kind out, or does more than that.
+/// Fails if a command fails, leaves a CRD out, or changes the spec or the stored versions of a CRD.
 pub async fn adopt(plane: &ControlPlane) -> Result<()> {
     let client = plane.client();
     let before = definitions(&client).await?;
@@ -81,7 +81,7 @@ pub async fn adopt(plane: &ControlPlane) -> Result<()> {
     let after = definitions(&client).await?;
     ensure!(before.keys().eq(after.keys()), "were {:?}, are {:?}", before.keys(), after.keys());
     for ((name, was), now) in before.iter().zip(after.values()) {
-        // The spec holds the conversion, its authority and the versions that are served.
+        // The spec of a CRD contains its conversion, the certificate authority of the conversion, and the served versions.
         for pointer in ["/spec", "/status/storedVersions"] {
             ensure!(was.pointer(pointer) == now.pointer(pointer), "CRD {name}: {pointer} changed");
         }
@@ -89,10 +89,11 @@ pub async fn adopt(plane: &ControlPlane) -> Result<()> {
     are_berths(&client).await
 }
 
-/// Checks that the kinds that need a conversion are converted by that Service; returns its trusted authority for each, by name.
+/// Checks that the Service `service` converts all kinds that need a conversion; returns the trusted certificate authority of each CRD, by the CRD's
+/// name.
 ///
 /// # Errors
-/// If another Service converts one of these kinds.
+/// Fails if a CRD with webhook conversion names another Service, or if the number of such CRDs is not `CONVERTED`.
 pub async fn converted_by(client: &Client, service: &str) -> Result<BTreeMap<String, String>> {
     let mut trusted = BTreeMap::new();
     for (name, definition) in definitions(client).await? {
@@ -107,10 +108,11 @@ pub async fn converted_by(client: &Client, service: &str) -> Result<BTreeMap<Str
     Ok(trusted)
 }
 
-/// Waits until Berth's Service converts, and the conversion trusts Berth's own authority, not `kueues`.
+/// Waits until Berth's Service converts Kueue's kinds and each CRD trusts Berth's own certificate authority, and not `kueues`, which is Kueue's
+/// authority.
 ///
 /// # Errors
-/// If this takes longer than the usual time.
+/// Fails if the CRDs do not trust Berth's authority within [`STEP`].
 pub async fn until_berth_converts(client: &Client, kueues: &str) -> Result<()> {
     wait::until(STEP, "Berth alone is trusted with the conversion", || async {
         let trusted = converted_by(client, "berth-webhook-service").await?;
@@ -120,7 +122,7 @@ pub async fn until_berth_converts(client: &Client, kueues: &str) -> Result<()> {
     .await
 }
 
-/// The commands of the page.
+/// The block of commands in the page that contains [`POLICY`].
 fn commands() -> Result<String> {
     let page = fs::read_to_string(repository().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
     let mut blocks = page.split("```").skip(1).step_by(2);
@@ -128,7 +130,7 @@ fn commands() -> Result<String> {
     found.map(str::to_owned).with_context(|| format!("{PAGE} does not say {POLICY}"))
 }
 
-/// Runs them as the page's reader does.
+/// Runs the page's commands in a shell, as the page's reader does.
 async fn run(plane: &ControlPlane, commands: String) -> Result<()> {
     let mut command = Command::new("sh");
     command.args(["-euc", commands.as_str()]).current_dir(repository()).stdin(Stdio::null());

@@ -1,5 +1,5 @@
-//! A scripted autoscaler: it answers ProvisioningRequests as their parameter `script` says. No machine comes or goes, and nothing
-//! is computed; the real one is a program of a cloud.
+//! A scripted autoscaler, which answers each ProvisioningRequest as the request's parameter `script` says. The scripted autoscaler creates and
+//! removes no nodes and computes nothing, in contrast to the real autoscaler of a cloud.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,32 +21,32 @@ use crate::kinds::{self, items, key, text};
 
 pub use crate::kinds::{POD_TEMPLATE, PROVISIONING_REQUEST};
 
-/// Annotation of a job whose value is the script: the answers to its attempts, separated by commas; the last word holds for all later
-/// attempts. The words are `provisioned`, `failed`, `expired` (provisioned, and its capacity is withdrawn at once) and `accepted` (and then
-/// nothing).
+/// Annotation of a job whose value is the script: the autoscaler's answers to the job's attempts, separated by commas. The last word of the script
+/// holds for all later attempts. The words are `provisioned`, `failed`, `expired` (provisioned, and the capacity is withdrawn at once) and `accepted`
+/// (accepted, without any further answer).
 pub const SCRIPT: &str = "provreq.kueue.x-k8s.io/script";
 
-/// Pause before a failed answer is tried again.
+/// Pause before the autoscaler tries to write an answer again.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The folder of the CRD, for [`crate::control_plane::Options`].
 ///
 /// # Errors
-/// When the module cannot be had.
+/// Fails if the Go module of the cluster autoscaler cannot be downloaded.
 pub async fn definitions() -> Result<PathBuf> {
     let module =
         tokio::task::spawn_blocking(|| module_folder("autoscaler", "k8s.io/autoscaler/cluster-autoscaler/apis"));
     Ok(module.await??.join("config/crd"))
 }
 
-/// The autoscaler; it ends when it is dropped.
+/// The scripted autoscaler; its task ends when the value is dropped.
 #[derive(Debug)]
 pub struct ScriptedAutoscaler {
     task: JoinHandle<()>,
 }
 
 impl ScriptedAutoscaler {
-    /// Starts it for all namespaces.
+    /// Starts the scripted autoscaler for all namespaces.
     #[must_use]
     pub fn start(client: Client) -> Self {
         Self { task: tokio::spawn(work(client)) }
@@ -67,14 +67,14 @@ async fn work(client: Client) {
         match tokio::time::timeout(PERIOD, requests.next()).await {
             Ok(Some(Ok(Event::Apply(request) | Event::InitApply(request)))) => {
                 let Ok(request) = serde_json::to_value(request) else { continue };
-                // A request that was answered is shown again, for its status: it stays answered.
+                // The watch shows an answered request again because its status changed: the request counts as answered.
                 asked.entry(text(&request, "/metadata/uid").to_owned()).or_insert(Some(request));
             }
             Ok(Some(Ok(Event::Delete(request)))) => drop(asked.remove(&request.uid().unwrap_or_default())),
             _ => {}
         }
         for request in asked.values_mut() {
-            // An answer that could not be written is written with the next look.
+            // The autoscaler writes an answer that it could not write again in the next round.
             if let Some(open) = request
                 && answer(&client, open).await.is_ok()
             {
@@ -106,10 +106,10 @@ async fn answer(client: &Client, request: &Value) -> Result<()> {
     }
 }
 
-/// Writes conditions of a request, as an autoscaler does, with its details about the nodes.
+/// Writes conditions into the status of a ProvisioningRequest, as an autoscaler does, with its details about the nodes.
 ///
 /// # Errors
-/// When the API server refuses.
+/// Fails when the API server refuses the request.
 pub async fn say(client: &Client, request: &Value, conditions: &[(&str, &str, &str)]) -> Result<()> {
     let time = Timestamp::now().to_string();
     let condition = |&(kind, status, message): &(&str, &str, &str)| {
@@ -129,7 +129,7 @@ pub async fn say(client: &Client, request: &Value, conditions: &[(&str, &str, &s
 /// Writes the event about a pod that GKE's autoscaler writes when a zone has no machines left.
 ///
 /// # Errors
-/// When the API server refuses.
+/// Fails when the API server refuses the request.
 pub async fn gets_no_node(client: &Client, pod: &Value, words: &str) -> Result<Value> {
     let seconds = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let (namespace, name) = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));

@@ -1,5 +1,6 @@
-//! Azurite, which speaks the protocol of Azure Blob Storage, on loopback with its blobs in memory, and a client of it in requests signed
-//! by the account's key. It comes from npm, 190 MB, so that only `make night` runs it (`BERTH_AZURE=1`), where npm is there.
+//! The server Azurite, which implements the protocol of Azure Blob Storage, on loopback with its blobs in memory; and a client for it, whose requests
+//! are signed with the account's key. Azurite comes from npm and takes 190 MB, so only `make night` runs it (`BERTH_AZURE=1`), and only on a machine
+//! that has npm.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -22,7 +23,7 @@ use crate::wait::{self, STEP, Seen};
 pub const ACCOUNT: &str = "berthtest";
 /// Key of the storage account, as bytes.
 const KEY: &[u8] = b"not-so-secret-key-of-a-test";
-/// Version of the protocol.
+/// Version of the protocol of Azure Blob Storage.
 const VERSION: &str = "2023-11-03";
 /// Azurite's program in the folder of its packages.
 const PROGRAM: &str = "node_modules/azurite/dist/src/blob/main.js";
@@ -33,10 +34,11 @@ pub fn account_key() -> String {
     STANDARD.encode(KEY)
 }
 
-/// Azurite's program, installed first if the cache lacks it. The result is `None`, with a line that gives the reason, if Azurite must not run.
+/// Path of Azurite's program, which is installed first if the cache lacks it. The result is `None`, with a printed line that gives the reason, if
+/// Azurite must not run.
 ///
 /// # Errors
-/// If Azurite's packages cannot be fetched.
+/// Fails if Azurite's packages cannot be fetched.
 pub async fn program() -> Result<Option<PathBuf>> {
     if std::env::var_os("BERTH_AZURE").is_none_or(|wanted| wanted.is_empty()) {
         println!("skipped: checkpoints in Azurite; `make night` (BERTH_AZURE=1) runs them");
@@ -49,7 +51,7 @@ fn installed() -> Result<Option<PathBuf>> {
     for needed in ["node", "npm"] {
         let found = Command::new(needed).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
-            // Straight to stderr: the output of a test that passes is not shown.
+            // The line goes to stderr directly, because the output of a test that passes is not shown.
             let _ = writeln!(std::io::stderr(), "skipped: checkpoints in Azurite, because {needed} is missing here");
             return Ok(None);
         }
@@ -87,7 +89,7 @@ fn installed() -> Result<Option<PathBuf>> {
     Ok(Some(program))
 }
 
-/// A server; it ends when it is dropped.
+/// A running Azurite server; it ends when the value is dropped.
 #[derive(Debug)]
 pub struct Azure {
     /// Address of the account.
@@ -99,10 +101,10 @@ pub struct Azure {
 }
 
 impl Azure {
-    /// Starts [`program`] with a container; its log goes to that folder.
+    /// Starts the program at the path `program` and creates a container in it; the log of the server goes to `folder`.
     ///
     /// # Errors
-    /// If the store does not start.
+    /// Fails if Azurite does not start.
     pub async fn start(program: &Path, folder: &Path, container: &str) -> Result<Self> {
         let [port] = free_ports()?;
         let process = Guarded::start(Launch {
@@ -116,7 +118,7 @@ impl Azure {
                 port.to_string(),
                 "--inMemoryPersistence".to_owned(),
                 "--silent".to_owned(),
-                // Libraries may speak a newer version than Azurite knows.
+                // Client libraries may use a newer version of the protocol than Azurite supports.
                 "--skipApiVersionCheck".to_owned(),
                 "--disableTelemetry".to_owned(),
             ],
@@ -145,27 +147,27 @@ impl Azure {
     }
 }
 
-/// A client of such a server.
+/// A client of an Azurite server, with the account's key.
 #[derive(Clone, Debug)]
 pub struct AzureClient {
     address: String,
 }
 
 impl AzureClient {
-    /// Puts a blob by its URI, `abfss://container@account.dfs.core.windows.net/path`.
+    /// Creates a blob with the text `text` at a URI `abfss://container@account.dfs.core.windows.net/path`.
     ///
     /// # Errors
-    /// If the server refuses the object.
+    /// Fails if Azurite refuses the blob.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         let (code, answer) = self.send("PUT", &path(uri)?, &[], text).await?;
         ensure!(code == 201, "PUT {uri}: {answer}");
         Ok(())
     }
 
-    /// True when there is a blob of that URI.
+    /// Whether the server has a blob at the URI `uri`.
     ///
     /// # Errors
-    /// When the server does not say.
+    /// Fails when the server does not say whether the object exists.
     pub async fn has(&self, uri: &str) -> Result<bool> {
         match self.send("HEAD", &path(uri)?, &[], "").await? {
             (200, _) => Ok(true),
@@ -181,7 +183,7 @@ impl AzureClient {
     }
 }
 
-/// Container and path of a URI.
+/// The container and the path of a URI of Azure Blob Storage, as a path of the server.
 fn path(uri: &str) -> Result<String> {
     let parts = uri.strip_prefix("abfss://").and_then(|rest| rest.split_once('@'));
     let parts = parts.and_then(|(container, rest)| Some((container, rest.split_once('/')?.1)));
@@ -189,13 +191,14 @@ fn path(uri: &str) -> Result<String> {
     Ok(format!("/{container}/{name}"))
 }
 
-/// A complete request (method, path below the account, query in the order of its names, body) with its signature, of that time.
+/// A complete request with its signature, as of the time `now`. The parameters are the method, the path below the account, the query in the order of
+/// its names, and the body.
 fn signed(address: &str, (method, path, query, body): (&str, &str, &[(&str, &str)], &str), now: &str) -> String {
     let headers = [("x-ms-blob-type", "BlockBlob"), ("x-ms-date", now), ("x-ms-version", VERSION)];
     let signed: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     let length = if body.is_empty() { String::new() } else { body.len().to_string() };
     let names: String = query.iter().map(|(name, value)| format!("\n{name}:{value}")).collect();
-    // Eight more headers may be signed, and are not there.
+    // The signed text has an empty line for each of the eight standard headers that the request does not have.
     let blank = "\n".repeat(9);
     let text = format!("{method}\n\n\n{length}{blank}{signed}/{ACCOUNT}/{ACCOUNT}{path}{names}");
     let signature = STANDARD.encode(hmac(KEY, &text));

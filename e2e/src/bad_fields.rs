@@ -1,5 +1,5 @@
-//! Values that the fields of Berth's own kinds must not have: `cases/fields` has one at least for every rule of their schemas, and the API
-//! server's message about each must name the field, the value and what is allowed.
+//! Values that the fields of Berth's own kinds must not have. The files in `cases/fields` have at least one bad value for every rule of the schemas,
+//! and the API server's message about each value must name the field, the value and the allowed values.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::manifest::patch;
 /// The kinds whose schemas are Berth's own.
 const KINDS: [Kind; 3] = [TRAINING_JOB, QUEUE_POLICY, CHECKPOINT_STORE];
 
-/// Per field, its bad values: each entry has the value, a part of the refusal, and the value as the refusal shows it.
+/// Bad values by field: each entry has the value, a part of the API server's refusal, and optionally the value as the refusal shows it.
 type Listed = BTreeMap<String, Vec<Vec<Value>>>;
 
-/// A good spec, values that it must not have, and values to which it must not be changed once the object exists.
+/// A group of cases: a good spec, bad values for its fields, and values to which a field must not be changed after the object was created.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -31,35 +31,35 @@ struct Group {
     changed: Listed,
 }
 
-/// One bad value.
+/// A case: one bad value of one field.
 #[derive(Debug)]
 struct Case {
     /// Path of the field, as the API server writes it.
     field: String,
     value: Value,
-    /// The object with that value, or the change to it.
+    /// The object with the bad value, or the change that gives the bad value to an existing object.
     object: Value,
-    /// True: the value is good by itself, and only the change to it is refused.
+    /// True if the value is allowed in a new object, and only the change of an existing object to the value is refused.
     change: bool,
-    /// The words of the answer: the allowed values.
+    /// The part of the API server's message that says which values are allowed.
     words: String,
-    /// The form of the value in the answer.
+    /// The form in which the API server's message shows the bad value.
     value_told: ValueTold,
 }
 
-/// The form of the value in an answer.
+/// The form in which the API server's message shows a bad value.
 #[derive(Debug, PartialEq)]
 enum ValueTold {
-    /// The value itself, before the words.
+    /// The message shows the value itself, before the words about the allowed values.
     AsIs,
-    /// The text behind the words, where the value is an object or a list.
+    /// The message shows a text about the value behind the words about the allowed values, because the value is an object or a list.
     Behind(String),
 }
 
-/// Asks the API server about every case, without leaving an object behind; the result is their number.
+/// Asks the API server about every case and leaves no object behind; returns the number of cases.
 ///
 /// # Errors
-/// With every rule that has no case, and every answer that does not say what it should.
+/// Fails with every rule that has no case, and with every answer of the API server that differs from the expected one.
 pub async fn refused(client: &Client, namespace: &str) -> Result<usize> {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for kind in KINDS {
@@ -92,7 +92,7 @@ struct Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// The cases of a group with a wrong answer.
+    /// The cases of a group for which the API server gave a wrong answer.
     async fn told_wrong(&self, group: &Group) -> Result<Vec<String>> {
         let Self { client, namespace, kind } = *self;
         let cases = cases(kind, std::slice::from_ref(group))?;
@@ -114,14 +114,14 @@ impl Asks<'_> {
         Ok(wrong)
     }
 
-    /// The status with which the API server refuses to create an object, `None` when it would.
+    /// The status with which the API server refuses to create an object; `None` if the API server would create the object.
     async fn create(&self, object: &Value) -> Result<Option<Value>> {
         let params = PostParams { dry_run: true, field_manager: Some(USER.to_owned()) };
         let object = serde_json::from_value(object.clone())?;
         self.refusal(self.kind.api(self.client, self.namespace).create(&params, &object).await)
     }
 
-    /// Patches the existing object; `None` if the API server accepts the change, otherwise its refusal.
+    /// Patches the existing object in a dry run; `None` if the API server accepts the change, otherwise the API server's refusal.
     async fn patch(&self, change: &Value) -> Result<Option<Value>> {
         let params = PatchParams { dry_run: true, field_manager: Some(USER.to_owned()), ..PatchParams::default() };
         let api = self.kind.api(self.client, self.namespace);
@@ -155,7 +155,7 @@ fn schema(kind: Kind) -> Result<Value> {
         .with_context(|| format!("{spec} of {}", path.display()))
 }
 
-/// Name of every object that is asked about.
+/// Name of every object about which the test asks the API server.
 const NAME: &str = "bad-field";
 
 fn object(kind: Kind, spec: &Value) -> Value {
@@ -182,7 +182,7 @@ fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
     Ok(all)
 }
 
-/// The form of the value in the answer, as the case has it behind the words.
+/// The form of the bad value in the API server's message; a case gives the form behind the words of the message.
 fn value_told(how: &[Value]) -> Result<ValueTold> {
     match how {
         [] => Ok(ValueTold::AsIs),
@@ -191,7 +191,7 @@ fn value_told(how: &[Value]) -> Result<ValueTold> {
     }
 }
 
-/// Writes out a value that is too long for the file.
+/// Writes out a value that is too long for the file of cases.
 fn spelled(written: &Value) -> Value {
     let number = |key: &str| written.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     match (number("long"), number("many"), number("entries")) {
@@ -206,7 +206,7 @@ pub(crate) fn steps(field: &str) -> Vec<&str> {
     field.split(['.', '[']).map(|step| step.trim_end_matches(']')).collect()
 }
 
-/// Merges a value into the place at the end of the steps; entries are added to lists at their end.
+/// Merges a value into the field at the end of the path `steps`; a new entry of a list is added at the end of the list.
 fn put(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
     let Some((step, rest)) = steps.split_first() else {
         patch(into, value);
@@ -249,7 +249,7 @@ fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
         return if behind.contains(tells) { Ok(()) } else { Err(format!("{tells:?} is not told: {message}")) };
     }
     if case.words.starts_with(MOST_BYTES) {
-        // Only the limit: a value that is too long may be megabytes, and Kubernetes never repeats it.
+        // Only the limit of a text's length is checked: the value may be megabytes long, and Kubernetes never repeats a value that is too long.
         let expected = format!("Too long: {}", case.words);
         return if message == expected { Ok(()) } else { Err(format!("expected {expected:?}, told {message}")) };
     }
@@ -261,8 +261,8 @@ fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
     Err(format!("the value {} is not told: {message}", short(&Value::from(shown))))
 }
 
-/// The value as the API server prints it: a type where the type is wrong, a number of entries where there are too many or too few. `None`
-/// when there is no value, because the case only removes one.
+/// The bad value as the API server prints it: a type if the type is wrong, a number of entries if there are too many or too few entries. The result
+/// is `None` if there is no value, because the case only removes a field.
 fn shown(case: &Case) -> Option<String> {
     let kind = match &case.value {
         Value::Null => return None,
@@ -293,7 +293,7 @@ const MOST_ENTRIES: &str = "must have at most";
 const LEAST_ENTRIES: &str = "should have at least";
 const MOST_BYTES: &str = "may not be more than";
 
-/// Rules of a schema that no case breaks, and cases of fields that it does not have.
+/// Rules of a schema that no case breaks, and cases about fields that the schema does not have.
 fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
     let mut rules = Rules::new();
     collect(schema, "spec", &mut rules);
@@ -301,7 +301,7 @@ fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
     for case in cases {
         let place = place(schema, &case.field).unwrap_or_default();
         match rules.get_mut(&place) {
-            // A message that is computed begins with the fixed message of its rule.
+            // An expected message that has computed parts begins with the fixed message of its rule.
             Some(left) => {
                 left.retain(|rule| rule.of_changes != case.change || !case.words.starts_with(rule.told.as_str()));
             }
@@ -315,7 +315,7 @@ fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
     gaps
 }
 
-/// The place of a field in its schema: `[]` stands for entries of lists, `{}` for values of maps.
+/// The place of a field in its schema: `[]` stands for the entries of a list, `{}` for the values of a map.
 fn place(schema: &Value, field: &str) -> Option<String> {
     let (mut node, mut place) = (schema, "spec".to_owned());
     for step in steps(field.strip_prefix("spec")?).into_iter().skip(1) {
@@ -332,10 +332,10 @@ fn place(schema: &Value, field: &str) -> Option<String> {
     Some(place)
 }
 
-/// A rule with the beginning of its message.
+/// A rule of a schema, with the beginning of the API server's message about it.
 struct Rule {
     told: String,
-    /// True if the rule compares with the old object, so that it does not apply to a new object.
+    /// True if the rule compares a value with the value in the old object, so that the rule does not apply to a new object.
     of_changes: bool,
 }
 
@@ -345,7 +345,7 @@ impl Rule {
     }
 }
 
-/// The rules of each field, by its place.
+/// The rules of a schema, by the place of the field in the schema.
 type Rules = BTreeMap<String, Vec<Rule>>;
 
 fn collect(node: &Value, place: &str, into: &mut Rules) {
@@ -355,7 +355,7 @@ fn collect(node: &Value, place: &str, into: &mut Rules) {
         let of_changes = text(rule, "/rule").contains("oldSelf");
         into.entry(told_of).or_default().push(Rule { told: text(rule, "/message").to_owned(), of_changes });
     }
-    // The fields of a pod are Kubernetes' matter.
+    // The rules below a pod template are Kubernetes' own rules, so no case breaks them.
     if place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true) {
         return;
     }
@@ -376,7 +376,7 @@ fn collect(node: &Value, place: &str, into: &mut Rules) {
     }
 }
 
-/// Messages of the API server about values that break one of these rules.
+/// Messages of the API server about values that break a rule of the schema `node`.
 pub(crate) fn rules(node: &Value) -> Vec<String> {
     let number = |key: &str| node[key].as_i64();
     let mut told = Vec::new();
@@ -395,7 +395,7 @@ pub(crate) fn rules(node: &Value) -> Vec<String> {
     told.extend(number("minimum").map(|n| format!("should be greater than or equal to {n}")));
     told.extend(number("maximum").map(|n| format!("should be less than or equal to {n}")));
     if text(node, "/format") == "int32" && (number("minimum").is_none() || number("maximum").is_none()) {
-        // No case can have it: the message about an integer that does not fit does not name the field.
+        // No case can break this rule, because the API server's message about an integer that does not fit into 32 bits does not name the field.
         told.push("an int32 without both bounds".to_owned());
     }
     told.extend(number("minItems").map(|n| format!("{LEAST_ENTRIES} {n} items")));

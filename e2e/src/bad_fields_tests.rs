@@ -1,4 +1,4 @@
-//! Every rule has a case, and the judge notices each missing part of an answer.
+//! Tests of the module `bad_fields`: every rule has a case, and the function `judge` notices each missing part of the API server's answer.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Rights of users that are bound to the two batch roles, or to Kubernetes' own `view`, `edit` or `admin`: the API server is asked, as
-//! `kubectl auth can-i` does, but also about kinds that are not served.
+//! Rights of users that are bound to one of the two batch roles, or to Kubernetes' own `view`, `edit` or `admin`. The test asks the API server about
+//! the rights as `kubectl auth can-i` does, but also about kinds that the API server does not serve.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::kinds;
 use crate::wait::{self, STEP, Seen};
 
-/// A ClusterRole, verbs, an API group, a resource (with its subresource), and whether the role allows each of the verbs.
+/// An entry of the table: a ClusterRole, verbs, an API group, a resource (with its subresource), and whether the role allows each of the verbs.
 type Row = (&'static str, &'static [&'static str], &'static str, &'static str, bool);
 
 const ADMIN: &str = "kueue-batch-admin-role";
@@ -23,10 +23,10 @@ const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "update", "patch", "delete"];
 const QUEUES: &str = "kueue.x-k8s.io";
 const BERTH: &str = "berth.dev";
-/// Each of these roles has a user.
+/// The ClusterRoles of the table; a user is bound to each role.
 const ROLES: [&str; 5] = [ADMIN, USER, VIEW, EDIT, NAMESPACE_ADMIN];
 
-/// Rights that Berth's release grants, and that a Kueue before it granted as well.
+/// Rights that Berth's release grants, and that the release of a Kueue before Berth granted as well.
 const TABLE: &[Row] = &[
     (ADMIN, ALL, "batch", "jobs", true),
     (ADMIN, &["get"], "batch", "jobs/status", true),
@@ -99,7 +99,7 @@ const TABLE: &[Row] = &[
     (NAMESPACE_ADMIN, WRITE, BERTH, "checkpointstores", false),
 ];
 
-/// A user that is bound to that role alone.
+/// Name of the user that is bound to the role `role` alone.
 fn bound_to(role: &str) -> String {
     format!("e2e-{role}")
 }
@@ -125,11 +125,12 @@ async fn may(client: &Client, user: &str, verb: &str, group: &str, resource: &st
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// Binds a user to each of the roles and waits until each user has the rights of the table and no others of it: the rules of an aggregated
-/// role come a moment after its parts. A second call binds the users again to the roles of that time.
+/// Binds a user to each role, and waits until each user has the rights in the table and no others of the table. The wait is needed because Kubernetes
+/// computes the rules of an aggregated role a moment after its parts were created. A second call binds the users again, to the roles as they are
+/// then.
 ///
 /// # Errors
-/// When a role still allows too much or too little after [`STEP`], or the API server refuses.
+/// Fails if a role still allows too much or too little after [`STEP`], or if the API server refuses a binding.
 pub async fn hold(client: &Client) -> Result<()> {
     for role in ROLES {
         let group = "rbac.authorization.k8s.io";

@@ -1,4 +1,4 @@
-//! Programs of other projects that tests run: each is built when the cache does not have it.
+//! Programs of other projects that tests run; each program is built if the cache does not have it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// etcd; its Go package is called `server`.
+    /// Path of etcd, whose Go package is called `server`.
     pub fn etcd(&self) -> PathBuf {
         self.folder.join("server")
     }
@@ -31,20 +31,20 @@ impl Binaries {
     pub fn scheduler(&self) -> PathBuf {
         self.folder.join("kube-scheduler")
     }
-    /// kwok, which plays the nodes and the kubelets.
+    /// Path of kwok, which simulates the nodes and the kubelets.
     pub fn kwok(&self) -> PathBuf {
         self.folder.join("kwok")
     }
-    /// The folder that holds all five.
+    /// The folder that holds all five programs of the control plane.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// The user's cache folder.
+/// The folder of the user's cache.
 ///
 /// # Errors
-/// When the environment names none.
+/// Fails if the environment names no cache folder.
 pub fn cache_folder() -> Result<PathBuf> {
     folders::cache()
 }
@@ -53,34 +53,34 @@ fn program(module: &GoModule, name: &str) -> Result<PathBuf> {
     Ok(module.ensure().with_context(|| format!("building {}", module.what))?.join(name))
 }
 
-/// The control plane's programs, built first when the cache does not have them.
+/// The control plane's programs, which are built first if the cache does not have them.
 ///
 /// # Errors
-/// When Go is missing, the build fails or the cache cannot be written.
+/// Fails if Go is missing, the build fails, or the cache cannot be written.
 pub fn ensure() -> Result<Binaries> {
     Ok(Binaries { folder: programs::CONTROL_PLANE.ensure()? })
 }
 
-/// The controller of JobSets.
+/// Path of the controller of JobSets.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Fails as [`ensure`] does.
 pub fn jobset() -> Result<PathBuf> {
     program(&programs::JOBSET, "jobset")
 }
 
-/// The server of Google Cloud Storage.
+/// Path of the server that implements Google Cloud Storage.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Fails as [`ensure`] does.
 pub fn gcs() -> Result<PathBuf> {
     program(&programs::GCS, "fake-gcs-server")
 }
 
-/// Program crane, a client of container registries.
+/// Path of crane, a client of container registries.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Fails as [`ensure`] does.
 pub fn crane() -> Result<PathBuf> {
     program(&programs::CRANE, "crane")
 }
@@ -88,7 +88,7 @@ pub fn crane() -> Result<PathBuf> {
 /// Helm 4.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Fails as [`ensure`] does.
 pub fn helm() -> Result<PathBuf> {
     program(&programs::HELM, "helm")
 }
@@ -96,7 +96,7 @@ pub fn helm() -> Result<PathBuf> {
 /// Helm 3.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Fails as [`ensure`] does.
 pub fn helm3() -> Result<PathBuf> {
     program(&programs::HELM_3, "helm")
 }
@@ -104,47 +104,47 @@ pub fn helm3() -> Result<PathBuf> {
 /// The folder with prometheus and promtool.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Fails as [`ensure`] does.
 pub fn prometheus() -> Result<PathBuf> {
     programs::PROMETHEUS.ensure()
 }
 
-/// The folder with the programs of the real Kueue, `kueue` and `minimalkueue`.
+/// The folder with the programs `kueue` and `minimalkueue` of the real Kueue.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Fails as [`ensure`] does.
 pub fn kueue() -> Result<PathBuf> {
     programs::KUEUE.ensure().context("building the real Kueue")
 }
 
-/// The folder of Kueue's module, which has its CRDs, its webhooks and its chart.
+/// The folder of Kueue's Go module, which has Kueue's CRDs, webhooks and chart.
 ///
 /// # Errors
-/// When Go is missing or the module cannot be had.
+/// Fails if Go is missing or the Go module cannot be downloaded.
 pub fn kueue_module() -> Result<PathBuf> {
     module_folder("kueue", "sigs.k8s.io/kueue")
 }
 
-/// The folder of the JobSet controller's module, which has the CRD.
+/// The folder of the JobSet controller's Go module, which has the CRD of JobSets.
 ///
 /// # Errors
-/// When Go is missing or the module cannot be had.
+/// Fails if Go is missing or the Go module cannot be downloaded.
 pub fn jobset_module() -> Result<PathBuf> {
     module_folder("jobset", "sigs.k8s.io/jobset")
 }
 
-/// The folder of the Prometheus operator's module, which has its CRDs.
+/// The folder of the Prometheus operator's Go module, which has the CRDs of that operator.
 ///
 /// # Errors
-/// As [`jobset_module`].
+/// Fails as [`jobset_module`] does.
 pub fn prometheus_operator_module() -> Result<PathBuf> {
     module_folder("prometheus-operator", "github.com/prometheus-operator/prometheus-operator")
 }
 
-/// The folder of a module that the `go.mod` in a folder of `e2e` requires.
+/// The folder of a Go module that is required by the `go.mod` in the folder `folder` of `e2e`.
 ///
 /// # Errors
-/// As [`jobset_module`].
+/// Fails as [`jobset_module`] does.
 pub fn module_folder(folder: &str, module: &str) -> Result<PathBuf> {
     programs::module_folder(folder, module)
 }

@@ -1,7 +1,7 @@
-//! Buckets of three protocols, S3, Google Cloud Storage and Azure, and a folder, under one interface: a server on loopback, and a client of
-//! it that writes as pods would.
+//! Buckets of three protocols (S3, Google Cloud Storage and Azure) and a folder, under one interface: a server on loopback, and a client that writes
+//! to the server as pods would.
 //!
-//! Requests never go through the libraries that Berth uses.
+//! The client's requests never go through the libraries that Berth uses, so that the tests do not depend on these.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::s3::{ACCESS_KEY, S3, S3Client, SECRET_KEY};
 /// Longest time for one request.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A server with one bucket, which ends when it is dropped, or a folder.
+/// A store for checkpoints: a server with one bucket, which ends when the value is dropped, or a folder.
 pub enum Bucket {
     /// A server with the API of S3.
     S3(S3),
@@ -31,7 +31,7 @@ pub enum Bucket {
 }
 
 impl Bucket {
-    /// The part of a CheckpointStore's spec that names it.
+    /// The part of a CheckpointStore's spec that names the bucket.
     #[must_use]
     pub fn spec(&self) -> Value {
         match self {
@@ -43,7 +43,7 @@ impl Bucket {
         }
     }
 
-    /// URI of the bucket, as pods get it.
+    /// URI of the bucket, as pods get it in their environment.
     #[must_use]
     pub fn uri(&self) -> String {
         match self {
@@ -56,7 +56,7 @@ impl Bucket {
         }
     }
 
-    /// A client with credentials of the server.
+    /// A client of the bucket, with credentials of the server.
     #[must_use]
     pub fn client(&self) -> BucketClient {
         match self {
@@ -68,7 +68,7 @@ impl Bucket {
     }
 }
 
-/// Content of a Secret with credentials of Berth for servers of all three kinds.
+/// Content of a Secret with Berth's credentials for the servers of all three protocols.
 #[must_use]
 pub fn credentials() -> Value {
     json!({
@@ -79,7 +79,7 @@ pub fn credentials() -> Value {
     })
 }
 
-/// A client of such a server or folder. Paths may have letters, digits and `-._~/` only.
+/// A client of a bucket or folder. A path may contain only letters, digits and `-._~/`.
 #[derive(Clone, Debug)]
 pub enum BucketClient {
     /// For S3.
@@ -105,10 +105,10 @@ impl From<&Bucket> for BucketClient {
 }
 
 impl BucketClient {
-    /// Puts an object by its URI, as pods know it.
+    /// Creates an object with the text `text` at the URI `uri`, which has the form that pods know.
     ///
     /// # Errors
-    /// If the server refuses the object.
+    /// Fails if the server refuses the object.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         match self {
             Self::S3(client) => client.put(uri, text).await,
@@ -118,10 +118,10 @@ impl BucketClient {
         }
     }
 
-    /// True when there is an object of that URI.
+    /// Whether the bucket has an object at the URI `uri`.
     ///
     /// # Errors
-    /// When the server does not say.
+    /// Fails when the server does not say whether the object exists.
     pub async fn has(&self, uri: &str) -> Result<bool> {
         match self {
             Self::S3(client) => client.has(uri).await,
@@ -132,7 +132,8 @@ impl BucketClient {
     }
 }
 
-/// Sends a complete request, which ends its connection; returns the code of the answer, and its text. `what` is for messages.
+/// Sends a complete request, which ends its connection; returns the status code and the text of the answer. The parameter `what` names the request in
+/// error messages.
 pub(crate) async fn exchange(address: &str, what: &str, request: &str) -> Result<(u16, String)> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;

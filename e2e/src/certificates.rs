@@ -1,4 +1,4 @@
-//! Certificates and keys of one control plane, made afresh for each.
+//! Certificates and keys of one control plane, which are made anew for each control plane.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// A name of the API server that no DNS knows: clients get its address from their `/etc/hosts`.
+/// A name of the API server that no DNS server knows: clients get the address from their `/etc/hosts`.
 pub const IN_HOSTS: &str = "apiserver.berth.test";
 
 /// Files of the certificates in the control plane's folder.
@@ -19,10 +19,10 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes and writes all of them to `folder`.
+    /// Makes all certificates and keys of a control plane and writes them to `folder`.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// Fails when a file cannot be written.
     pub fn create(folder: &Path) -> Result<Certificates> {
         fs::create_dir_all(folder)?;
         let mut params = CertificateParams::new(Vec::<String>::new())?;
@@ -34,7 +34,7 @@ impl Certificates {
         let serving = issue(&authority, "kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
         let proxy = issue(&authority, "front-proxy-client", None, ExtendedKeyUsagePurpose::ClientAuth)?;
         let admin = issue(&authority, "berth-e2e-admin", Some("system:masters"), ExtendedKeyUsagePurpose::ClientAuth)?;
-        // A user without a group: all his rights come from bindings.
+        // The certificate of a user without a group, who has rights only by bindings.
         let tenant = issue(&authority, "alice", None, ExtendedKeyUsagePurpose::ClientAuth)?;
         let account = KeyPair::generate()?;
         let files = [
@@ -57,11 +57,11 @@ impl Certificates {
         Ok(Certificates { folder: folder.to_path_buf() })
     }
 
-    /// Copies the certificate for 127.0.0.1 and its key into a folder, as `tls.crt` and `tls.key`: the key first, since readers wait for
-    /// the certificate.
+    /// Copies the certificate for 127.0.0.1 and its key into a folder, as `tls.crt` and `tls.key`. The key is copied before the certificate, because
+    /// readers wait for the certificate.
     ///
     /// # Errors
-    /// When a file cannot be copied.
+    /// Fails when a file cannot be copied.
     pub fn serving_into(&self, folder: &Path) -> Result<()> {
         for (from, to) in [("apiserver.key", "tls.key"), ("apiserver.crt", "tls.crt")] {
             fs::copy(self.file(from), folder.join(to)).with_context(|| format!("copying {from}"))?;
@@ -69,7 +69,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Path of one of the files.
+    /// Path of the file `name` in the folder of the certificates.
     pub fn file(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }

@@ -1,5 +1,5 @@
-//! A program of an image, started as a kubelet starts it: under the image's user, with an environment of its own, and with a folder as its
-//! root (chroot), which holds the files of the image's layer and those that a kubelet adds.
+//! A program of an image, started as a kubelet starts it: under the image's user, with its own environment, and with a folder as its root (chroot),
+//! which holds the files of the image's layer and the files that a kubelet adds.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,46 +10,46 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process::{Guarded, Launch};
 
-/// Paths at which chroot may lie: some users have no folders of administrators on their PATH.
+/// Paths at which the program chroot may lie: some users have no administrators' folders in their PATH.
 const CHROOT: [&str; 4] = ["/usr/sbin/chroot", "/usr/bin/chroot", "/sbin/chroot", "/bin/chroot"];
 
-/// True when this process may change its root: it runs as root.
+/// True if this process may change its root, that is, if it runs as root.
 ///
 /// # Errors
-/// When /proc is missing.
+/// Fails when /proc is missing.
 pub fn may_change_root() -> Result<bool> {
     Ok(fs::metadata("/proc/self").context("reading /proc/self")?.uid() == 0)
 }
 
-/// The files of a container.
+/// The files of a container, in a folder that is the container's root.
 #[derive(Debug)]
 pub struct Root {
     folder: PathBuf,
 }
 
 impl Root {
-    /// Unpacks a layer into a new folder.
+    /// Unpacks a layer of an image into the new folder `folder`.
     ///
     /// # Errors
-    /// When the folder cannot be made, or tar does not read the layer.
+    /// Fails if the folder cannot be made, or if tar cannot read the layer.
     pub fn unpack(layer: &Path, folder: &Path) -> Result<Root> {
         fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
-        // The user as whom the program runs must be able to enter its root.
+        // The user under which the program runs must be able to enter the root folder.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
         untar(layer, folder)?;
         Ok(Root { folder: folder.canonicalize()? })
     }
 
-    /// The folder with the files.
+    /// The folder with the files of the container.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Everything in it, as `644 etc/hosts`, sorted by path.
+    /// All files and folders of the container with their modes, for example `644 etc/hosts`, sorted by path.
     ///
     /// # Errors
-    /// When a folder cannot be read.
+    /// Fails if a folder of the container cannot be read.
     pub fn listing(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         let mut waiting = vec![self.folder.clone()];
@@ -69,20 +69,20 @@ impl Root {
         Ok(found.into_iter().map(|(path, mode)| format!("{mode:o} {path}")).collect())
     }
 
-    /// Adds a file that everybody can read, as a kubelet mounts one.
+    /// Adds a file to the container that every user can read, as a kubelet mounts a file.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn add(&self, path: &str, text: &str) -> Result<()> {
         let path = self.folder.join(path);
         fs::create_dir_all(path.parent().context("a file in no folder")?)?;
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Adds the libraries that a program of it needs, from this machine.
+    /// Adds the libraries that the container's program `program` needs, from this machine.
     ///
     /// # Errors
-    /// When ldd cannot be run, or a library cannot be copied.
+    /// Fails when ldd cannot be run, or a library cannot be copied.
     pub fn add_libraries(&self, program: &str) -> Result<()> {
         let output = Command::new("ldd").arg(self.folder.join(program)).output().context("starting ldd")?;
         ensure!(output.status.success(), "ldd {program}: {}", String::from_utf8_lossy(&output.stderr));
@@ -94,16 +94,16 @@ impl Root {
         Ok(())
     }
 
-    /// Starts a program in it, as `user:group` in numbers; its log goes to another folder.
+    /// Starts a program in the container, as a `user:group` in numbers; the log goes to the folder `logs` outside of the container.
     ///
     /// # Errors
-    /// When this machine has no chroot, or the program cannot be started.
+    /// Fails if this machine has no chroot, or if the program cannot be started.
     pub fn start(&self, launch: &ContainerLaunch<'_>) -> Result<Guarded> {
         let chroot = CHROOT.into_iter().find(|path| Path::new(path).is_file()).context("there is no chroot")?;
         let (user, group) = launch.user.split_once(':').context("a user without a group")?;
         let mut args = vec!["-i".to_owned()];
         args.extend(launch.env.iter().map(|(name, value)| format!("{name}={value}")));
-        // A plus sign marks a number: nothing knows the user's name here.
+        // A plus sign marks a number, because the container knows no names of users.
         args.extend([chroot.to_owned(), format!("--userspec=+{user}:+{group}"), format!("--groups=+{group}")]);
         args.push(self.folder.display().to_string());
         args.extend(launch.command.iter().cloned());
@@ -118,10 +118,10 @@ impl Root {
         })
     }
 
-    /// Checks that a process is a program of this folder, has it as its root, and runs as that user.
+    /// Checks that the process `process` is a program of the container, has the container's folder as its root, and runs as `user`.
     ///
     /// # Errors
-    /// If the process has another root, program or user; the message names it.
+    /// Fails if the process has another root, program or user; the message names the one that is wrong.
     pub fn holds(&self, process: u32, user: &str) -> Result<()> {
         let of = |what: &str| format!("/proc/{process}/{what}");
         let (root, program) = (fs::read_link(of("root"))?, fs::read_link(of("exe"))?);
@@ -137,22 +137,22 @@ impl Root {
 /// The start of a program in a [`Root`].
 #[derive(Debug)]
 pub struct ContainerLaunch<'a> {
-    /// Name of its log.
+    /// Name of the program's log.
     pub name: &'a str,
-    /// Folder of its log.
+    /// Folder of the program's log.
     pub logs: &'a Path,
-    /// User and group in numbers, as images have them: `65532:65532`.
+    /// User and group in numbers, as images give them: `65532:65532`.
     pub user: &'a str,
-    /// The complete environment.
+    /// The complete environment of the program.
     pub env: &'a [(&'a str, &'a str)],
-    /// The program, by its path within, and its arguments.
+    /// The program, by its path within the container, and its arguments.
     pub command: &'a [String],
 }
 
-/// Unpacks a tar archive into a folder that is there, compressed or not.
+/// Unpacks a tar archive, compressed or not, into an existing folder.
 ///
 /// # Errors
-/// If tar cannot read the archive.
+/// Fails if tar cannot read the archive.
 pub fn untar(archive: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new("tar");
     command.args(["--extract", "--numeric-owner", "--preserve-permissions"]);
@@ -162,7 +162,7 @@ pub fn untar(archive: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Paths in the output of ldd: behind an arrow, or alone for the dynamic linker.
+/// Paths of libraries in the output of ldd: a path stands behind an arrow, or alone for the dynamic linker.
 fn libraries(said: &str) -> Vec<&str> {
     said.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/'))).collect()
 }

@@ -20,20 +20,20 @@ use crate::plane_args::{GARBAGE, api_server_args, etcd_args};
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait;
 
-/// Everything is up within this time or the start has failed.
+/// Time limit for the start of all programs of a control plane.
 const START_LIMIT: Duration = Duration::from_secs(180);
 
-/// Options that differ between control planes.
+/// Options in which control planes of different tests differ.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Short name for the temporary folder.
+    /// Short name of the control plane, for its temporary folder.
     pub name: String,
     /// Further arguments for kube-apiserver.
     pub api_server_args: Vec<String>,
     /// Further arguments for kube-controller-manager.
     pub controller_manager_args: Vec<String>,
-    /// Folders of CRDs to apply before the controllers start. The garbage collector looks for new kinds only every 30 s, so
-    /// that objects of kinds that come later are not collected for half a minute.
+    /// Folders of CRDs, which are applied before the controllers start. The garbage collector looks for new kinds only every 30 s, so objects of
+    /// kinds that are added later are not collected for half a minute.
     pub crds: Vec<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ impl Options {
     }
 }
 
-/// A running control plane. Dropping it stops everything and removes its folder, unless the test failed.
+/// A running control plane. Dropping it stops all of its programs and removes its folder, unless the test failed.
 pub struct ControlPlane {
     folder: PathBuf,
     certificates: Certificates,
@@ -56,21 +56,21 @@ pub struct ControlPlane {
     keep: AtomicBool,
 }
 
-/// Distinguishes control planes of one process.
+/// Distinguishes the folders of the control planes of one process.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
 impl ControlPlane {
-    /// Starts all five programs on free ports of 127.0.0.1 and waits until pods can be created.
+    /// Starts the five programs of the control plane on free ports of 127.0.0.1 and waits until pods can be created.
     ///
     /// # Errors
-    /// When the binaries cannot be built or a program does not come up; the message has the ends of the logs.
+    /// Fails if the programs cannot be built or a program does not come up; the message has the ends of the logs.
     pub async fn start(options: Options) -> Result<ControlPlane> {
         let binaries = tokio::task::spawn_blocking(binaries::ensure).await??;
         let mut attempt = 1;
         loop {
             match Self::try_start(&binaries, &options).await {
                 Ok(plane) => return Ok(plane),
-                // Between asking the kernel for a port and using it, another process may take it.
+                // Another process may take a port between the kernel's answer that the port is free and the start of the program that uses the port.
                 Err(e) if attempt < 3 && format!("{e:#}").contains("address already in use") => attempt += 1,
                 Err(e) => return Err(e),
             }
@@ -81,7 +81,7 @@ impl ControlPlane {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let name = if options.name.is_empty() { "plane" } else { &options.name };
         let folder = std::env::temp_dir().join(format!("berth-e2e-{name}-{}-{serial}", std::process::id()));
-        // A run that was killed may have left one, and its process id may come again.
+        // A killed run may have left a folder of this name, because a later run may get the same process id.
         let _ = fs::remove_dir_all(&folder);
         let own = OwnFolder::make(folder.clone())?;
         let certificates = Certificates::create(&folder.join("pki"))?;
@@ -94,7 +94,7 @@ impl ControlPlane {
         });
         write_kubeconfig(&kubeconfig, &url, &certificates.file("ca.crt"), "admin", &user)?;
         let client = client_from(&kubeconfig).await?;
-        // From here on the control plane removes the folder.
+        // From here on the value `plane` removes the folder when it is dropped.
         let mut plane = ControlPlane {
             folder: own.keep(),
             certificates,
@@ -141,7 +141,8 @@ impl ControlPlane {
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
             "--concurrent-job-syncs=20".to_owned(),
-            // Each controller under its own account, as clusters have it: reviews distinguish controllers from users by it.
+            // Each controller uses its own service account, as in real clusters, because Berth's reviews distinguish controllers from users by the
+            // account.
             "--use-service-account-credentials=true".to_owned(),
         ];
         args.extend(options.controller_manager_args.iter().cloned());
@@ -221,7 +222,8 @@ impl ControlPlane {
         }
     }
 
-    /// Waits until a program listens there: a port that was taken shows only now, and is a reason to start again.
+    /// Waits until a program listens on a port. If another process took the port, the failure shows only here, and the control plane starts again
+    /// with other ports.
     async fn wait_port(&mut self, name: &str, port: u16, deadline: Instant) -> Result<()> {
         loop {
             self.check_alive()?;
@@ -236,7 +238,7 @@ impl ControlPlane {
     /// Copies a certificate for 127.0.0.1 and its key into a folder, as `tls.crt` and `tls.key`.
     ///
     /// # Errors
-    /// When a file cannot be copied.
+    /// Fails when a file cannot be copied.
     pub fn serving_certificate_into(&self, folder: &Path) -> Result<()> {
         self.certificates.serving_into(folder)
     }
@@ -246,10 +248,10 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
-    /// A kubeconfig file for a user of another name, with an administrator's rights.
+    /// Writes a kubeconfig file for a user with the name `user` and an administrator's rights; returns its path.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails when the file cannot be written.
     pub fn kubeconfig_as(&self, user: &str) -> Result<PathBuf> {
         let path = self.folder.join(format!("{}.kubeconfig", user.replace(':', "-")));
         let credentials = serde_json::json!({
@@ -262,18 +264,18 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// A client for a user of another name, with an administrator's rights.
+    /// A client for a user with the name `user` and an administrator's rights.
     ///
     /// # Errors
-    /// When the file cannot be written or read.
+    /// Fails when the file cannot be written or read.
     pub async fn client_as(&self, user: &str) -> Result<Client> {
         client_from(&self.kubeconfig_as(user)?).await
     }
 
-    /// Writes a kubeconfig of a user who has a certificate, and gives its path.
+    /// Writes a kubeconfig for a user who has a certificate; returns its path.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails when the file cannot be written.
     pub fn kubeconfig_of(&self, user: &str) -> Result<PathBuf> {
         let path = self.folder.join(format!("{user}.kubeconfig"));
         let credentials = serde_json::json!({
@@ -289,7 +291,7 @@ impl ControlPlane {
         self.client.clone()
     }
 
-    /// `https://127.0.0.1:PORT`.
+    /// Address of the API server, of the form `https://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -299,32 +301,32 @@ impl ControlPlane {
         &self.folder
     }
 
-    /// Path of the authority's certificate.
+    /// Path of the certificate of the control plane's certificate authority.
     pub fn authority(&self) -> String {
         self.certificates.file("ca.crt")
     }
 
-    /// Process ids by name, for measurements.
+    /// Process ids of the programs by name, for measurements.
     ///
     /// # Errors
-    /// When a program does not run.
+    /// Fails if a program does not run.
     pub fn pids(&self) -> Result<Vec<(String, u32)>> {
         self.processes.iter().map(|p| Ok((p.name().to_owned(), p.pid()?))).collect()
     }
 
-    /// Pauses (`STOP`) or resumes (`CONT`) one of the programs.
+    /// Pauses (`STOP`) or resumes (`CONT`) a program of the control plane.
     ///
     /// # Errors
-    /// When there is no such program or it does not run.
+    /// Fails if the control plane has no program with the name `name`, or if the program does not run.
     pub fn signal(&self, name: &str, signal: &str) -> Result<()> {
         let process = self.processes.iter().find(|p| p.name() == name).with_context(|| format!("no program {name}"))?;
         process.signal(signal)
     }
 
-    /// A bearer token of a service account, valid for a day.
+    /// A bearer token of a service account, which is valid for a day.
     ///
     /// # Errors
-    /// When the account does not exist.
+    /// Fails when the account does not exist.
     pub async fn token_for_service_account(&self, namespace: &str, name: &str) -> Result<String> {
         token(&self.client, namespace, name).await
     }
@@ -332,17 +334,17 @@ impl ControlPlane {
     /// Runs kubectl as administrator and returns its output.
     ///
     /// # Errors
-    /// When kubectl is missing or fails; the message has what it wrote.
+    /// Fails if kubectl is missing or fails; the message has kubectl's output.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         kubectl(&self.kubeconfig, args).await
     }
 
-    /// Keeps logs when the control plane is dropped.
+    /// Keeps the control plane's folder with the logs when the control plane is dropped.
     pub fn keep_files(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
 
-    /// Stops all programs now and removes the folder, like dropping, but the caller can await it.
+    /// Stops all programs and removes the folder, as dropping the control plane does, but the caller can await the end.
     pub async fn stop(self) {
         let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }
@@ -365,7 +367,7 @@ impl Drop for ControlPlane {
 /// Writes a kubeconfig with one cluster, one user and one context.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Fails when the file cannot be written.
 pub fn write_kubeconfig(
     path: &Path,
     url: &str,
@@ -384,22 +386,22 @@ pub fn write_kubeconfig(
     fs::write(path, serde_json::to_string_pretty(&config)?).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A client for one kubeconfig file; the environment is never read.
+/// A client for one kubeconfig file; the environment variable KUBECONFIG is never read.
 ///
 /// # Errors
-/// When the file cannot be read or is no kubeconfig.
+/// Fails if the file cannot be read or is no kubeconfig.
 pub async fn client_from(kubeconfig: &Path) -> Result<Client> {
     let parsed = Kubeconfig::read_from(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
-    // Everything is on loopback: compressing answers would only cost time.
+    // The API server is on loopback, so a compression of answers would only cost time.
     config.disable_compression = true;
     Ok(Client::try_from(config)?)
 }
 
-/// A bearer token of a service account, valid for a day.
+/// A bearer token of a service account, which is valid for a day.
 ///
 /// # Errors
-/// When the account does not exist or the client may not ask.
+/// Fails if the account does not exist or the client may not create a token.
 pub async fn token(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let spec = TokenRequestSpec { expiration_seconds: Some(86_400), ..Default::default() };
@@ -414,11 +416,11 @@ pub async fn token(client: &Client, namespace: &str, name: &str) -> Result<Strin
 /// Runs kubectl with one kubeconfig and returns its output.
 ///
 /// # Errors
-/// When kubectl is missing or fails; the message has what it wrote.
+/// Fails if kubectl is missing or fails; the message has kubectl's output.
 pub async fn kubectl(kubeconfig: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("kubectl");
     command.arg("--kubeconfig").arg(kubeconfig).args(args).env_remove("KUBECONFIG");
-    // kubectl caches facts about a server by its port, which an earlier control plane may have had.
+    // kubectl caches facts about an API server by its port, and an earlier control plane may have had the same port.
     command.env("KUBECACHEDIR", kubeconfig.with_extension("cache"));
     command.current_dir(binaries::repository()).stdin(std::process::Stdio::null());
     let output: Output = tokio::task::spawn_blocking(move || command.output()).await?.context("running kubectl")?;
@@ -436,7 +438,7 @@ pub async fn kubectl(kubeconfig: &Path, args: &[&str]) -> Result<String> {
 /// Creates a namespace and waits until pods can be created in it.
 ///
 /// # Errors
-/// When the API server refuses, or no service account appears within the usual time.
+/// Fails if the API server refuses the namespace, or if no service account appears within the usual time.
 pub async fn create_namespace(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
     let labels: serde_json::Map<String, serde_json::Value> =
         labels.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v))).collect();

@@ -1,4 +1,4 @@
-//! The folders of `examples/`: the files that their READMEs apply, and the clean-up of them.
+//! The folders of `examples/`: the files that an example's README applies, and the clean-up of these files' objects.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use anyhow::{Context, Result, ensure};
 use crate::binaries::repository;
 use crate::control_plane::ControlPlane;
 
-/// The words of a README before its command to clean up.
+/// The words of an example's README before the command that cleans up.
 const CLEAN_UP: &str = "**Clean up.**";
-/// Time for each of the objects of a file to go.
+/// Time limit of kubectl for the deletion of each object of a file.
 const TIMEOUT: &str = "--timeout=120s";
 
 /// The folders of the examples.
 ///
 /// # Errors
-/// If the folders cannot be read.
+/// Fails if the folders cannot be read.
 pub fn folders() -> Result<Vec<PathBuf>> {
     let mut folders: Vec<PathBuf> =
         std::fs::read_dir(repository().join("examples"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
@@ -24,7 +24,7 @@ pub fn folders() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The folder of that name.
+/// The folder of the example with the name `name`.
 pub fn folder(name: &str) -> PathBuf {
     repository().join("examples").join(name)
 }
@@ -33,7 +33,7 @@ fn readme(folder: &Path) -> Result<String> {
     std::fs::read_to_string(folder.join("README.md")).context("an example has a README.md")
 }
 
-/// The files that words name behind `-f`, each once, in their order.
+/// The files that stand behind the option `-f` in `text`, each file once, in the order of the text.
 fn named(text: &str) -> Vec<PathBuf> {
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c == '`').collect();
     let mut files: Vec<PathBuf> = Vec::new();
@@ -46,10 +46,10 @@ fn named(text: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The files that the README applies, in its order.
+/// The files that the README of an example applies, in the order of the README.
 ///
 /// # Errors
-/// If the folder has other files, or none.
+/// Fails if the folder has files that the README does not apply, or has no files.
 pub fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = named(&readme(folder)?);
     let mut there = 0;
@@ -64,7 +64,7 @@ pub fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The command by which the README cleans up: it deletes the applied files, one by one in the reverse order.
+/// The command by which an example's README cleans up: the command deletes the applied files one by one, in the reverse order.
 fn told_to_delete(folder: &Path) -> Result<String> {
     let text = readme(folder)?;
     let (before, after) = text.split_once(CLEAN_UP).with_context(|| format!("the README says {CLEAN_UP}"))?;
@@ -80,14 +80,14 @@ fn told_to_delete(folder: &Path) -> Result<String> {
     Ok(command)
 }
 
-/// Cleans up as the README of an example does. All objects of its files must go in time: no object waits for a finalizer, and no
-/// ClusterQueue for quota that is held.
+/// Cleans up an example as its README does. All objects of the example's files must go in time: no object may wait for a finalizer, and no
+/// ClusterQueue may wait for quota that is still reserved.
 ///
 /// # Errors
-/// When something stays.
+/// Fails if an object of the example remains.
 pub async fn clean_up(plane: &ControlPlane, folder: &Path) -> Result<()> {
     let command = told_to_delete(folder)?;
-    // Two examples may have an object in common.
+    // Two examples may have an object in common, which may be gone already.
     let args = command.split(' ').skip(1).chain(["--ignore-not-found", TIMEOUT]);
     plane.kubectl(&args.collect::<Vec<_>>()).await.with_context(|| format!("cleaning up {}", folder.display()))?;
     println!("example {}: nothing is left", folder.display());

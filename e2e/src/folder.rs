@@ -1,11 +1,11 @@
-//! A folder in place of a bucket: pods save files in it, as on a volume that is mounted into them and into Berth.
+//! A folder in place of a bucket: pods save files in the folder, as on a volume that is mounted into the pods and into Berth.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// A folder for checkpoints. It is removed with the folder around it.
+/// A folder for checkpoints, which is removed with the folder that contains it.
 #[derive(Debug)]
 pub struct Folder {
     /// Path of the folder, for Berth and for pods.
@@ -14,10 +14,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes a folder of that name in another.
+    /// Makes the folder `name` in the folder `parent`.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// Fails if the folder cannot be made.
     pub fn make(parent: &Path, name: &str) -> Result<Self> {
         let root = parent.join(name);
         fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
@@ -31,17 +31,17 @@ impl Folder {
     }
 }
 
-/// Writes into such a folder as a pod would.
+/// A client that writes into a folder as a pod would.
 #[derive(Clone, Debug)]
 pub struct FolderClient {
     root: PathBuf,
 }
 
 impl FolderClient {
-    /// Writes a file by its URI, `file:///path`. A reader finds all of it or nothing.
+    /// Writes a file by its URI, `file:///path`. A reader finds the complete file or no file.
     ///
     /// # Errors
-    /// If the URI is outside of the folder, or the file cannot be written.
+    /// Fails if the URI is outside of the folder, or the file cannot be written.
     pub fn put(&self, uri: &str, text: &str) -> Result<()> {
         let path = self.path(uri)?;
         let part = path.with_extension("part");
@@ -53,10 +53,10 @@ impl FolderClient {
         written().with_context(|| format!("writing {}", path.display()))
     }
 
-    /// True when there is a file of that URI.
+    /// Whether the folder has a file at the URI `uri`.
     ///
     /// # Errors
-    /// If the URI is outside of the folder.
+    /// Fails if the URI is outside of the folder.
     pub fn has(&self, uri: &str) -> Result<bool> {
         Ok(self.path(uri)?.is_file())
     }

@@ -1,4 +1,4 @@
-//! An existing cluster for the demo: the questions about it, Berth's access to it, and the objects that stay there.
+//! An existing cluster for the demo: the question about the cluster to the user, Berth's access to the cluster, and the objects that stay there.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads a kubeconfig; files that it names by a relative path lie beside it.
+    /// Reads a kubeconfig; a file that the kubeconfig names by a relative path lies in the kubeconfig's folder.
     ///
     /// # Errors
-    /// If the kubeconfig cannot be read.
+    /// Fails if the kubeconfig cannot be read.
     pub fn read(kubeconfig: &Path) -> Result<Self> {
         let written = std::fs::read_to_string(kubeconfig);
         let written = written.with_context(|| format!("reading {}", kubeconfig.display()))?;
@@ -35,7 +35,7 @@ impl Target {
         for cluster in config.get_mut("clusters").and_then(Value::as_array_mut).into_iter().flatten() {
             let authority = cluster.pointer_mut("/cluster/certificate-authority");
             if let Some(Value::String(path)) = authority.filter(|path| path.as_str().is_some_and(|p| !p.is_empty())) {
-                // An absolute path stays as it is.
+                // The function `join` leaves an absolute path unchanged.
                 *path = folder.join(&*path).display().to_string();
             }
         }
@@ -47,13 +47,13 @@ impl Target {
         Self { config, context, cluster }
     }
 
-    /// The address of its API server.
+    /// Address of the cluster's API server.
     #[must_use]
     pub fn server(&self) -> &str {
         text(&self.cluster, "/cluster/server")
     }
 
-    /// A kubeconfig by which only a bearer of this token gets to the same cluster.
+    /// A kubeconfig for the same cluster, whose only credentials are the token `token`.
     #[must_use]
     pub fn kubeconfig_for(&self, token: &str) -> Value {
         let cluster = text(&self.cluster, "/name");
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// Objects that the demo leaves on an existing cluster, and how to remove them.
+/// The message about the objects that the demo leaves on an existing cluster, and about the commands that remove them.
 #[must_use]
 pub fn what_stays() -> String {
     let (system, account, demo) = (manager::NAMESPACE, manager::SERVICE_ACCOUNT, quickstart::NAMESPACE);

@@ -1,7 +1,7 @@
-//! PyTorch, JAX, Paddle and Open MPI from PyPI, and the containers of pods as processes of this machine: the pods of kwok execute
-//! nothing.
+//! PyTorch, JAX, Paddle and Open MPI from PyPI, with which the test runs the containers of pods as processes of this machine. The processes are
+//! needed because kwok's pods execute nothing.
 //!
-//! Only `make night` runs them (`BERTH_FRAMEWORKS=1`): PyTorch's wheels bring 3 GB.
+//! The tests with the frameworks run only in `make night` (`BERTH_FRAMEWORKS=1`), because PyTorch's wheels take 3 GB.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,19 +18,19 @@ use crate::binaries::{cache_folder, repository};
 use crate::kinds::{CONFIG_MAP, items, text};
 use crate::own_folder::OwnFolder;
 
-/// Time for the processes of a training.
+/// Time limit in seconds for the processes of a training.
 const SECONDS: u64 = 180;
-/// Number of runs of processes so far, for names of folders.
+/// Number of times that this process has started a training's processes, for the names of their folders.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 fn sources() -> PathBuf {
     repository().join("e2e/frameworks")
 }
 
-/// The interpreter of an environment with the frameworks, which is made first when the cache has none.
+/// Path of a Python interpreter with the frameworks, which are installed first if the cache has none.
 ///
 /// # Errors
-/// When Python is missing or a package cannot be had.
+/// Fails if Python is missing or a package cannot be downloaded.
 pub fn python() -> Result<PathBuf> {
     let requirements = sources().join("requirements.txt");
     let digest = Sha256::digest(fs::read(&requirements).context("the list of frameworks")?);
@@ -58,10 +58,10 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The files that ConfigMaps put into a pod's first container, by path.
+/// The files that ConfigMaps put into a pod's first container, by their paths.
 ///
 /// # Errors
-/// When the API server does not answer or a ConfigMap is not there.
+/// Fails if the API server does not answer or a ConfigMap does not exist.
 pub async fn mounted_files(client: &Client, pod: &Value) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     for mount in items(pod, "/spec/containers/0/volumeMounts") {
@@ -79,11 +79,11 @@ pub async fn mounted_files(client: &Client, pod: &Value) -> Result<BTreeMap<Stri
     Ok(files)
 }
 
-/// Runs the first container of each pod, all at the same time, and returns their output. The pods' names in the cluster are names of the
-/// loopback in a network of their own, and files of theirs in `/etc` are there for all.
+/// Runs the first container of each pod as a process, all at the same time, and returns the outputs. The processes share a network of their own, in
+/// which the pods' names in the cluster are names of the loopback; the files in `files` are visible to all processes.
 ///
 /// # Errors
-/// When a process fails or does not end.
+/// Fails if a process fails or does not end in time.
 pub fn run_pods(
     python: &Path,
     pods: &[Value],
@@ -92,7 +92,7 @@ pub fn run_pods(
 ) -> Result<Vec<String>> {
     let processes = pods.iter().map(process).collect::<Result<Vec<_>>>()?;
     let task = json!({"hosts": hosts, "files": files, "seconds": SECONDS, "pods": processes});
-    // The processes write their logs into their working folder.
+    // The processes write their logs into their working folder, which is a new folder.
     let name = format!("berth-e2e-processes-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
     let folder = OwnFolder::make(std::env::temp_dir().join(name))?;
     for source in fs::read_dir(sources())? {
@@ -121,7 +121,7 @@ pub fn run_pods(
     Ok(ended.iter().map(|pod| text(pod, "/output").to_owned()).collect())
 }
 
-/// Command and environment of a pod's first container, as the kubelet gives them to it.
+/// Command and environment of a pod's first container, as the kubelet passes them to the container.
 fn process(pod: &Value) -> Result<Value> {
     let container = pod.pointer("/spec/containers/0").context("a container")?;
     let words = ["command", "args"].map(|field| container[field].as_array().cloned().unwrap_or_default()).concat();
@@ -139,7 +139,7 @@ fn process(pod: &Value) -> Result<Value> {
     Ok(json!({"name": pod["metadata"]["name"], "command": command, "env": env}))
 }
 
-/// A field of a pod that a variable may name.
+/// The value of the pod's field at `path`, to which an environment variable may refer.
 fn field(pod: &Value, path: &str) -> Option<String> {
     let found = match path.split_once("['") {
         Some((map, key)) => pod.pointer(&format!("/{}", map.replace('.', "/")))?.get(key.strip_suffix("']")?),
@@ -148,7 +148,7 @@ fn field(pod: &Value, path: &str) -> Option<String> {
     found?.as_str().map(str::to_owned)
 }
 
-/// Replaces `$(NAME)` by the value of a variable that was named before; an unknown name stays.
+/// Replaces each `$(NAME)` by the value of a variable in `known`; an unknown name stays as it is.
 fn expanded(value: &str, known: &[(String, String)]) -> String {
     known.iter().fold(value.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }

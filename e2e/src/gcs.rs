@@ -1,5 +1,5 @@
-//! A server on loopback that speaks the protocol of Google Cloud Storage, with its objects in memory, and a client of it. It asks for no
-//! credentials: tests show the protocol, and not the access control.
+//! A server on loopback that implements the protocol of Google Cloud Storage, with its objects in memory, and a client for the server. The server
+//! asks for no credentials: the tests check the protocol, and not the access control.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::http::http_get;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, STEP, Seen};
 
-/// A server; it ends when it is dropped.
+/// A running server of Google Cloud Storage's protocol; the server ends when the value is dropped.
 #[derive(Debug)]
 pub struct Gcs {
     /// Address of the store.
@@ -23,15 +23,15 @@ pub struct Gcs {
     _process: Guarded,
 }
 
-/// The server's program, which is built first when the cache does not have it: before a test begins to measure time.
+/// Path of the server's program, which is built first if the cache does not have it. Tests call this function before they begin to measure time.
 ///
 /// # Errors
-/// When Go is missing or the build fails.
+/// Fails when Go is missing or the build fails.
 pub async fn program() -> Result<PathBuf> {
     tokio::task::spawn_blocking(binaries::gcs).await?
 }
 
-/// A key file of a service account, for which no tokens are asked.
+/// A key file of a service account, with which a client asks for no tokens.
 #[must_use]
 pub fn service_account() -> String {
     json!({"type": "service_account", "private_key_id": "1", "private_key": "not-so-secret",
@@ -40,10 +40,10 @@ pub fn service_account() -> String {
 }
 
 impl Gcs {
-    /// Starts one with a bucket; its log goes to that folder.
+    /// Starts a server with the bucket `bucket`; the log of the server goes to `folder`.
     ///
     /// # Errors
-    /// If the server cannot be built or does not start.
+    /// Fails if the server cannot be built or does not start.
     pub async fn start(folder: &Path, bucket: &str) -> Result<Self> {
         let program = program().await?;
         let [port] = free_ports()?;
@@ -55,7 +55,7 @@ impl Gcs {
                 "-backend=memory".to_owned(),
                 "-host=127.0.0.1".to_owned(),
                 format!("-port={port}"),
-                // Paths of this host begin with a bucket.
+                // Requests to this host have paths that begin with the name of a bucket.
                 "-public-host=127.0.0.1".to_owned(),
             ],
             env: Vec::new(),
@@ -83,17 +83,17 @@ impl Gcs {
     }
 }
 
-/// A client of such a server, by the JSON API; Berth's library uses the XML API.
+/// A client of the server by the JSON API; Berth's library uses the XML API.
 #[derive(Clone, Debug)]
 pub struct GcsClient {
     address: String,
 }
 
 impl GcsClient {
-    /// Puts an object by its URI, `gs://bucket/path`.
+    /// Creates an object with the text `text` at the URI `uri`, of the form `gs://bucket/path`.
     ///
     /// # Errors
-    /// If the server refuses the object.
+    /// Fails if the server refuses the object.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         let (bucket, name) = parts(uri)?;
         let path = format!("/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}");
@@ -102,10 +102,10 @@ impl GcsClient {
         Ok(())
     }
 
-    /// True when there is an object of that URI.
+    /// Whether the server has an object at the URI `uri`.
     ///
     /// # Errors
-    /// When the server does not say.
+    /// Fails when the server does not say whether the object exists.
     pub async fn has(&self, uri: &str) -> Result<bool> {
         let (bucket, name) = parts(uri)?;
         match self.send("GET", &format!("/storage/v1/b/{bucket}/o/{name}"), "text/plain", "").await? {
@@ -128,7 +128,7 @@ impl GcsClient {
     }
 }
 
-/// Bucket and name of a URI; slashes of the name are escaped.
+/// Bucket and name in a URI of Google Cloud Storage; slashes of the name are escaped.
 fn parts(uri: &str) -> Result<(&str, String)> {
     let parts = uri.strip_prefix("gs://").and_then(|rest| rest.split_once('/'));
     let (bucket, name) = parts.with_context(|| format!("{uri} is no URI of Google Cloud Storage"))?;

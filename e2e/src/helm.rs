@@ -1,4 +1,4 @@
-//! The real Helm, with folders and a kubeconfig of its own.
+//! The real Helm, with its own folders and kubeconfig.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,13 +10,13 @@ use crate::binaries::{self, repository};
 use crate::control_plane::ControlPlane;
 use crate::kinds;
 
-/// Namespace that releases are installed into.
+/// Namespace into which the tests install Helm releases.
 pub const NAMESPACE: &str = crate::manager::NAMESPACE;
 
-/// Version of the cluster that is rendered for: a Helm that was not released knows none.
+/// Option with the version of the cluster for which Helm renders: a Helm that was built from sources has no default version.
 pub const KUBERNETES: &str = "--kube-version=1.36.3";
 
-/// One Helm.
+/// A Helm with its folder, for a control plane or for rendering alone.
 #[derive(Clone, Debug)]
 pub struct Helm {
     program: PathBuf,
@@ -24,10 +24,10 @@ pub struct Helm {
     folder: PathBuf,
 }
 
-/// Result of a command.
+/// Result of a Helm command.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// True when it succeeded.
+    /// True if the command succeeded.
     pub ok: bool,
     /// Standard output.
     pub out: String,
@@ -41,10 +41,10 @@ pub fn chart() -> PathBuf {
 }
 
 impl Helm {
-    /// Helm 4, or Helm 3 where `BERTH_HELM=3` says so (`make night`), for a control plane or for rendering alone.
+    /// Helm 4, or Helm 3 if `BERTH_HELM=3` is set (in `make night`), for a control plane or for rendering alone.
     ///
     /// # Errors
-    /// If Helm cannot be built.
+    /// Fails if Helm cannot be built.
     pub async fn new(plane: Option<&ControlPlane>) -> Result<Helm> {
         let third = std::env::var("BERTH_HELM").is_ok_and(|version| version == "3");
         let program =
@@ -56,15 +56,15 @@ impl Helm {
         Ok(Helm { program, kubeconfig: plane.map(|plane| plane.kubeconfig().to_path_buf()), folder })
     }
 
-    /// Whether it is Helm 3, which applies from the client's side and deletes what a release no longer owns.
+    /// Whether this Helm is Helm 3, which applies objects client-side and deletes objects that a release no longer contains.
     pub fn is_3(&self) -> bool {
         self.program.parent().is_some_and(|folder| folder.display().to_string().contains("helm3"))
     }
 
-    /// Runs a command; a failure of it is a result, too.
+    /// Runs a Helm command; a failure of the command is a result, and no error.
     ///
     /// # Errors
-    /// If Helm does not start.
+    /// Fails if Helm does not start.
     pub async fn run(&self, args: &[&str]) -> Result<Said> {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(repository()).stdin(Stdio::null());
@@ -81,28 +81,28 @@ impl Helm {
         Ok(Said { ok: output.status.success(), out: text(&output.stdout), err: text(&output.stderr) })
     }
 
-    /// Runs a command that must succeed; its output.
+    /// Runs a Helm command that must succeed; returns its output.
     ///
     /// # Errors
-    /// If the command fails; the message has its output.
+    /// Fails if the command fails; the message has its output.
     pub async fn ok(&self, args: &[&str]) -> Result<String> {
         let said = self.run(args).await?;
         ensure!(said.ok, "helm {} failed:\n{}{}", args.join(" "), said.err, said.out);
         Ok(said.out)
     }
 
-    /// The objects that the chart renders with a file of values.
+    /// The objects that the chart renders with the file of values `values`.
     ///
     /// # Errors
-    /// As [`Helm::ok`].
+    /// Fails as [`Helm::ok`] does.
     pub async fn render(&self, values: &Path) -> Result<Vec<Value>> {
         kinds::parse(&self.render_text(values).await?)
     }
 
-    /// As [`Helm::render`], as the text that Helm writes.
+    /// The text that Helm writes when it renders the chart with the file of values `values`.
     ///
     /// # Errors
-    /// As [`Helm::ok`].
+    /// Fails as [`Helm::ok`] does.
     pub async fn render_text(&self, values: &Path) -> Result<String> {
         let (chart, values) = (chart().display().to_string(), values.display().to_string());
         self.ok(&["template", "berth", &chart, "--namespace", NAMESPACE, KUBERNETES, "--values", &values]).await

@@ -7,26 +7,27 @@ use kube::client::Body;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// No answer takes longer.
+/// Time limit for one answer.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// GET on loopback; status and body.
+/// Sends a GET request to a port of loopback; returns the status code and the body.
 ///
 /// # Errors
-/// When the server does not answer in time.
+/// Fails when the server does not answer in time.
 pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     let ask = async { ask(TcpStream::connect(("127.0.0.1", port)).await?, port, path).await };
     tokio::time::timeout(LIMIT, ask).await.context("no answer within 20 s")?
 }
 
-/// GET over TLS on loopback, with any certificate of the server, and with a bearer token where there is one; status and body.
+/// Sends a GET request over TLS to a port of loopback; returns the status code and the body. Any certificate of the server is accepted, and a bearer
+/// token is sent if there is one.
 ///
 /// # Errors
-/// As [`http_get`].
+/// Fails as [`http_get`] does.
 pub async fn https_get(port: u16, path: &str, token: Option<&str>) -> Result<(u16, String)> {
     let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
     config.accept_invalid_certs = true;
-    // A refusal for too many questions is an answer.
+    // A refusal because of too many requests is an answer, so the client does not retry.
     config.default_retry = false;
     let client = kube::Client::try_from(config)?;
     let mut request = http::Request::get(path);

@@ -1,4 +1,4 @@
-//! The real controller of JobSets with its CRD and its webhooks, on a control plane.
+//! The real controller of JobSets with its CRD and its webhooks, on a control plane of the tests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,22 +16,23 @@ use crate::webhooks::{MUTATING, VALIDATING};
 
 pub use crate::kinds::JOBSET;
 
-/// The account of its controller.
+/// The user name of the JobSet controller's service account.
 const ACCOUNT: &str = "system:serviceaccount:jobset-system:jobset-controller-manager";
 
-/// The folder of its CRD, for [`crate::control_plane::Options`].
+/// The folder with the CRD of JobSets, for [`crate::control_plane::Options`].
 ///
 /// # Errors
-/// When the module cannot be had.
+/// Fails if the JobSet controller's Go module cannot be downloaded.
 pub async fn definitions() -> Result<PathBuf> {
     let module = tokio::task::spawn_blocking(binaries::jobset_module).await??;
     Ok(module.join("config/components/crd/bases"))
 }
 
-/// Starts the controller and installs its webhooks for JobSets; those for pods serve exclusive placement only, see [`place_exclusively`].
+/// Starts the JobSet controller and installs its webhooks for JobSets. Its webhooks for pods serve exclusive placement only: [`place_exclusively`]
+/// installs them.
 ///
 /// # Errors
-/// When the controller cannot be built or does not come up.
+/// Fails if the JobSet controller cannot be built or does not come up.
 pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
     let client = plane.client();
     let program = tokio::task::spawn_blocking(binaries::jobset).await??;
@@ -82,11 +83,11 @@ pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
     Ok(process)
 }
 
-/// Installs the webhooks for pods of a controller that was started: those of a JobSet with the annotation
-/// `alpha.jobset.sigs.k8s.io/exclusive-topology` go where the first pod of their Job is, and no other Job goes there.
+/// Installs the webhooks for pods of a started JobSet controller. If a JobSet has the annotation `alpha.jobset.sigs.k8s.io/exclusive-topology`, the
+/// pods of each of its Jobs follow the first pod of the Job to one place, and no other Job's pods go to that place.
 ///
 /// # Errors
-/// When the controller was not started or the API server refuses.
+/// Fails if the JobSet controller was not started or the API server refuses the webhooks.
 pub async fn place_exclusively(plane: &ControlPlane) -> Result<()> {
     let config: Value = serde_json::from_slice(&fs::read(plane.folder().join("jobset/config.yaml"))?)?;
     let port = config["webhook"]["port"].as_u64().context("the port of the controller's webhooks")?;

@@ -1,4 +1,4 @@
-//! The kinds that tests touch, as untyped objects: users write YAML, and a test must see fields that our types do not have.
+//! The kinds of objects that tests use, as untyped objects: users write YAML, and a test must see fields that Berth's types do not have.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::wait::{self, Seen};
 
 pub use berth_invariants::kinds::{USER, condition, condition_object, items, key, text};
 
-/// A kind: API version, kind, plural, and whether it lives in namespaces.
+/// A kind: API version, kind, plural, and whether its objects are namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Group and version, as in `apiVersion`.
@@ -21,7 +21,7 @@ pub struct Kind {
     pub kind: &'static str,
     /// Plural name of the resource.
     pub plural: &'static str,
-    /// True when objects live in namespaces.
+    /// True if objects of the kind are in namespaces.
     pub namespaced: bool,
 }
 
@@ -139,10 +139,10 @@ const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// Finds the kind of a manifest.
+    /// The kind of a manifest, by its API version and kind.
     ///
     /// # Errors
-    /// If the tests do not know the kind.
+    /// Fails if the list `KINDS` does not have the kind.
     pub fn of(object: &Value) -> Result<Kind> {
         let (version, name) = (text(object, "/apiVersion"), text(object, "/kind"));
         let found = KINDS.iter().find(|k| k.api_version == version && k.kind == name);
@@ -162,7 +162,7 @@ impl Kind {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, self.kind), self.plural)
     }
 
-    /// Objects of one namespace; the namespace is ignored for cluster-scoped kinds.
+    /// Client for objects of the kind in one namespace; the namespace is ignored for cluster-scoped kinds.
     pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
         if self.namespaced {
             Api::namespaced_with(client.clone(), namespace, &self.resource())
@@ -171,41 +171,41 @@ impl Kind {
         }
     }
 
-    /// Objects of all namespaces.
+    /// Client for objects of the kind in all namespaces.
     pub fn all(self, client: &Client) -> Api<DynamicObject> {
         Api::all_with(client.clone(), &self.resource())
     }
 
-    /// True when the API server serves it: kinds of other projects are there only where a test has installed them.
+    /// Whether the API server serves the kind: kinds of other projects are served only if a test has installed them.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn is_served(self, client: &Client) -> Result<bool> {
         match self.all(client).list(&ListParams::default().limit(1)).await {
             Ok(_) => Ok(true),
-            // For an unknown group the server's answer is plain text, not a status.
+            // The API server's answer about an unknown group is plain text, and not a status.
             Err(kube::Error::Api(s)) if s.code == 404 => Ok(false),
             Err(e) => Err(e).with_context(|| format!("asking for {}", self.plural)),
         }
     }
 
-    /// Reads one object as JSON.
+    /// Reads an object of the kind as JSON; `None` if the object does not exist.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn get(self, client: &Client, namespace: &str, name: &str) -> Result<Option<Value>> {
         let found =
             self.api(client, namespace).get_opt(name).await.with_context(|| format!("reading {} {name}", self.kind))?;
         found.map(|o| serde_json::to_value(o).map_err(Into::into)).transpose()
     }
 
-    /// Lists as JSON, sorted by name.
+    /// Lists the objects of the kind in a namespace as JSON, sorted by name.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn list(self, client: &Client, namespace: &str) -> Result<Vec<Value>> {
         let request = Request::new(self.api(client, namespace).resource_url()).list(&ListParams::default())?;
-        // The answer is decoded to JSON directly: a typed list would be decoded to the type first and then converted to JSON.
+        // The answer is decoded to JSON directly: a typed list would be decoded to its type, and then be converted to JSON.
         let mut list: Value = client.request(request).await.with_context(|| format!("listing {}", self.plural))?;
         let mut items = match list["items"].take() {
             Value::Array(items) => items,
@@ -215,10 +215,10 @@ impl Kind {
         Ok(items)
     }
 
-    /// Merge-patches an object as a user.
+    /// Patches an object as a user, by a merge patch.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn patch(self, client: &Client, namespace: &str, name: &str, patch: &Value) -> Result<Value> {
         let params = PatchParams { field_manager: Some(USER.to_owned()), ..Default::default() };
         let object = self
@@ -229,10 +229,10 @@ impl Kind {
         Ok(serde_json::to_value(object)?)
     }
 
-    /// Deletes an object (its dependants in the background); one that is not there counts as deleted.
+    /// Deletes an object, and its dependants in the background; an object that does not exist counts as deleted.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn delete(self, client: &Client, namespace: &str, name: &str) -> Result<()> {
         match self.api(client, namespace).delete(name, &DeleteParams::background()).await {
             Ok(_) => Ok(()),
@@ -245,26 +245,26 @@ impl Kind {
 /// Parses a file or text of one or more YAML documents.
 ///
 /// # Errors
-/// If the text is no YAML.
+/// Fails if the text is no YAML.
 pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).map_err(|e| anyhow!("{e}"))?;
     Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
 }
 
-/// The objects of a file below `examples`.
+/// The objects in a file of the folder `examples`.
 ///
 /// # Errors
-/// When the file is absent or no YAML.
+/// Fails if the file is absent or is no YAML.
 pub fn example(file: &str) -> Result<Vec<Value>> {
     let path = crate::binaries::repository().join("examples").join(file);
     let read = || parse(&std::fs::read_to_string(&path)?);
     read().with_context(|| path.display().to_string())
 }
 
-/// Applies a manifest as a user; Jobs and Pods are created, everything else is applied server-side.
+/// Applies a manifest as a user: Jobs and Pods are created, and objects of other kinds are applied server-side.
 ///
 /// # Errors
-/// When the API server refuses.
+/// Fails when the API server refuses the request.
 pub async fn apply(client: &Client, object: &Value) -> Result<Value> {
     let kind = Kind::of(object)?;
     let name = text(object, "/metadata/name");
@@ -286,10 +286,10 @@ pub async fn apply(client: &Client, object: &Value) -> Result<Value> {
     Ok(serde_json::to_value(written)?)
 }
 
-/// Applies all documents of a YAML text, in order.
+/// Applies all documents of a YAML text, in the order of the text.
 ///
 /// # Errors
-/// At the first that the API server refuses.
+/// Fails at the first document that the API server refuses.
 pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<()> {
     for object in parse(yaml)? {
         apply(client, &object).await?;
@@ -297,10 +297,10 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<()> {
     Ok(())
 }
 
-/// Applies every CRD of a folder and waits until each is served.
+/// Applies every CRD in a folder and waits until the API server serves each kind.
 ///
 /// # Errors
-/// If the folder has no CRD, or if the API server refuses a CRD or does not serve it within the usual time.
+/// Fails if the folder has no CRD, or if the API server refuses a CRD or does not serve it within the usual time.
 pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .with_context(|| format!("reading {}", folder.display()))?
@@ -326,7 +326,7 @@ pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
         .await?;
     }
     for kind in KINDS.iter().filter(|k| [KUEUE, BERTH].contains(&k.api_version)) {
-        // The condition Established comes a moment before the handler is installed.
+        // The condition Established of a CRD becomes true a moment before the API server serves the kind.
         wait::until(wait::STEP, &format!("{} are served", kind.plural), || async {
             kind.all(client).list(&ListParams::default().limit(1)).await?;
             Ok(Seen::Yes(()))

@@ -1,5 +1,5 @@
-//! The real Kueue: its manager and its minimalkueue, with the CRDs, the webhooks and the chart of the same sources. It is built and run
-//! only where the environment asks for it.
+//! The real Kueue: its manager and its minimalkueue, with the CRDs, the webhooks and the chart of the same sources. Tests build and run the real
+//! Kueue only if the environment asks for it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,13 +20,13 @@ use crate::process::{Guarded, Launch, free_ports};
 const ASKED: &str = "KUEUE";
 /// Namespace of Kueue's release.
 pub const NAMESPACE: &str = "kueue-system";
-/// The folder in which Kueue looks for the certificate of its metrics; neither a flag nor its configuration changes that.
+/// The folder in which Kueue looks for the certificate of its metrics endpoint; no flag and no field of its configuration changes the folder.
 const METRICS_CERTIFICATES: &str = "/etc/kueue/metrics/certs";
 
-/// The words of a test that is not run without the real Kueue.
+/// The message of a test that is skipped because the real Kueue is not asked for.
 pub const SKIPPED: &str = "skipped: the real Kueue; `make night PART=kueue` builds it from its Go module (KUEUE=1, or KUEUE=folder of a checkout)";
 
-/// Programs and sources of one version of Kueue.
+/// Programs and sources of one version of the real Kueue.
 #[derive(Clone, Debug)]
 pub struct Kueue {
     sources: PathBuf,
@@ -34,12 +34,12 @@ pub struct Kueue {
     minimal: PathBuf,
 }
 
-/// The start of Kueue's manager.
+/// The parameters with which Kueue's manager is started.
 #[derive(Debug)]
 pub struct Start<'a> {
     /// Name of the process and of its log.
     pub name: &'static str,
-    /// Configuration of the manager, but for addresses and certificates.
+    /// Configuration of the manager, without addresses and certificates.
     pub config: Value,
     /// The kubeconfig by which the manager reaches the API server.
     pub kubeconfig: &'a Path,
@@ -50,11 +50,11 @@ pub struct Start<'a> {
 }
 
 impl Kueue {
-    /// The Kueue that `KUEUE` asks for: 1 builds the version that `e2e/kueue/go.mod` requires, where the cache does not have it; any other
-    /// value is a checkout with its programs built. `None` without the variable.
+    /// The Kueue that the environment variable `KUEUE` asks for. With the value 1, Kueue is built in the version that `e2e/kueue/go.mod` requires, if
+    /// the cache does not have it; any other value is the path of a checkout with built programs. The result is `None` if the variable is not set.
     ///
     /// # Errors
-    /// If Kueue cannot be built, or the folder does not exist.
+    /// Fails if Kueue cannot be built, or if the folder does not exist.
     pub fn asked() -> Result<Option<Kueue>> {
         let asked = std::env::var_os(ASKED).filter(|asked| !asked.is_empty());
         asked.map(|asked| if asked == "1" { Self::of_the_module() } else { Self::of_a_checkout(&asked) }).transpose()
@@ -73,15 +73,15 @@ impl Kueue {
         Ok(Kueue { sources, manager, minimal })
     }
 
-    /// The folder of its sources.
+    /// The folder of Kueue's sources.
     pub fn sources(&self) -> &Path {
         &self.sources
     }
 
-    /// The program of its manager.
+    /// Path of Kueue's manager.
     ///
     /// # Errors
-    /// If the program is not built.
+    /// Fails if Kueue's manager is not built.
     pub fn manager(&self) -> Result<&Path> {
         ensure!(
             self.manager.is_file(),
@@ -91,25 +91,25 @@ impl Kueue {
         Ok(&self.manager)
     }
 
-    /// The program minimalkueue, which Kueue's own benchmarks run: scheduler and core controllers, without jobs and without webhooks.
+    /// Path of the program minimalkueue, which Kueue's own benchmarks run: scheduler and core controllers, without jobs and webhooks.
     ///
     /// # Errors
-    /// If the program is not built.
+    /// Fails if minimalkueue is not built.
     pub fn minimal(&self) -> Result<&Path> {
         let build = "`go build -o bin/minimalkueue ./test/performance/scheduler/minimalkueue` there";
         ensure!(self.minimal.is_file(), "there is no {}: {build}", self.minimal.display());
         Ok(&self.minimal)
     }
 
-    /// A folder with Kueue's own CRDs and those of berth.dev. No webhook serves their conversion.
+    /// A folder with Kueue's own CRDs and those of berth.dev. No webhook converts their objects.
     ///
     /// # Errors
-    /// If the CRDs cannot be copied.
+    /// Fails if the CRDs cannot be copied.
     pub fn definitions(&self) -> Result<OwnFolder> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("berth-kueue-crds-{}-{serial}", std::process::id()));
-        // A killed run may have left a folder, and a later process may get its process id.
+        // A killed run may have left a folder, and a later process may get the same process id.
         let _ = fs::remove_dir_all(&path);
         let folder = OwnFolder::make(path)?;
         for from in [self.sources.join("config/components/crd/bases"), repository().join("crds")] {
@@ -117,7 +117,7 @@ impl Kueue {
                 let path = entry?.path();
                 let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
                 if name.ends_with(".berth.dev.yaml") || name.starts_with("kueue.x-k8s.io_") {
-                    // Files of a module are read-only, and a copy with their mode would be read-only, too.
+                    // Files of a Go module are read-only, and a copy that keeps the mode would be read-only, too.
                     fs::write(folder.path().join(name), fs::read(&path)?)?;
                 }
             }
@@ -125,10 +125,10 @@ impl Kueue {
         Ok(folder)
     }
 
-    /// Starts its manager on a control plane; it leads, or follows.
+    /// Starts Kueue's manager on a control plane; the manager leads or follows.
     ///
     /// # Errors
-    /// If Kueue's manager cannot be started, or the certificate of its metrics cannot be read.
+    /// Fails if Kueue's manager cannot be started, or the certificate of its metrics cannot be read.
     pub fn start(&self, plane: &ControlPlane, start: Start<'_>) -> Result<Guarded> {
         let Start { name, mut config, kubeconfig, webhooks, health } = start;
         let folder = plane.folder().join("kueue");
@@ -153,7 +153,7 @@ impl Kueue {
             args: vec![
                 format!("--kubeconfig={}", kubeconfig.display()),
                 format!("--config={}", path.display()),
-                // The visibility server would listen on every address.
+                // The visibility server would listen on every address of the machine.
                 "--feature-gates=VisibilityOnDemand=false".to_owned(),
             ],
             env: Vec::new(),
@@ -164,8 +164,8 @@ impl Kueue {
     }
 }
 
-/// Copies a certificate to the place where Kueue looks for that of its metrics, unless there is one. Readers of the metrics here do not
-/// check it.
+/// Copies a certificate to the folder in which Kueue looks for the certificate of its metrics endpoint, unless the folder has one. Readers of the
+/// metrics do not check the certificate in these tests.
 fn certificate_of_metrics(from: &Path, to: &Path) -> Result<()> {
     const FILES: [&str; 2] = ["tls.key", "tls.crt"];
     if FILES.iter().all(|file| to.join(file).exists()) {

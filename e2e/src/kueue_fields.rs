@@ -1,8 +1,10 @@
-//! Every rule of every field of Kueue's kinds, in both versions: broken on a good object of `cases/kueue-fields`, and kept at its limit.
+//! Tests of every rule of every field of Kueue's kinds, in both API versions: a rule is broken on a good object of `cases/kueue-fields`, and kept at
+//! its limit.
 //!
-//! Rules of a schema by numbers, patterns, lists of words and required fields are broken mechanically, wherever a good object has the field, and a
-//! field with a default is left out. A rule in CEL has a case in the file. [`uncovered`] names rules with neither. Statuses and rules that compare
-//! with the old object need an existing object: the test stores it first, and the cases do not change it.
+//! The test breaks the rules of a schema about numbers, patterns, lists of words and required fields mechanically, wherever a good object has the
+//! field; and it leaves fields with a default out. A rule in CEL has a case in the file. The function [`uncovered`] names the rules that are tested
+//! neither way. Statuses and rules that compare with the old object need an existing object, which the test stores before it asks and which the cases
+//! do not change.
 
 mod asked;
 mod paths;
@@ -24,9 +26,9 @@ use crate::kinds::{self, items, text};
 use asked::{ask, judge, short};
 use paths::{changed, join, place};
 
-/// Requests at once.
+/// Number of requests that the test sends at once.
 const AT_ONCE: usize = 8;
-/// The kinds, by the plural that names their files.
+/// The kinds, by the plural that the names of their files contain.
 const PLURALS: [&str; 11] = [
     "admissionchecks",
     "clusterqueues",
@@ -40,72 +42,72 @@ const PLURALS: [&str; 11] = [
     "workloadpriorityclasses",
     "workloads",
 ];
-/// Messages about a field that is missing, and about an entry that comes twice.
+/// Messages of the API server about a field that is missing, and about an entry that occurs twice.
 const REQUIRED: &str = "Required value";
 const DUPLICATE: &str = "Duplicate value";
-/// Both API versions of Kueue's kinds, the newer first.
+/// Both API versions of Kueue's kinds, with the newer one at the beginning.
 pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 
-/// A good object, with changes that CEL refuses.
+/// A good object, with changes that rules in CEL refuse.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// Versions of the object; both when absent.
+    /// API versions of the object; an absent field means both versions.
     versions: Option<Vec<String>>,
     good: Value,
     #[serde(default)]
     refused: Vec<Written>,
-    /// Changes up to the limit of rules in CEL: the new value by path.
+    /// Changes up to the limit of rules in CEL, with the new values by path.
     #[serde(default)]
     accepted: Vec<BTreeMap<String, Value>>,
 }
 
-/// A rule in CEL that is broken.
+/// A case of the file: a rule in CEL that a change breaks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     field: String,
     says: String,
-    /// The new value by path; `null` removes a field.
+    /// The new values by path; `null` removes a field.
     change: BTreeMap<String, Value>,
-    /// Changes of the good object that make the old one; absent where there is no old one.
+    /// Changes of the good object that give the old object; absent if the case has no old object.
     of: Option<BTreeMap<String, Value>>,
 }
 
-/// One question.
+/// A case: one request to the API server and the expected answer.
 #[derive(Debug)]
 struct Case {
     /// Path of the field, as the API server writes it.
     field: String,
-    /// Path of the field without indexes.
+    /// Path of the field in the schema, without indexes.
     place: String,
-    /// The rule's words in the message.
+    /// The words in the API server's message that identify the rule.
     says: String,
     expected: Expected,
-    /// Number of its good object.
+    /// Index of the group whose good object the case changes.
     group: usize,
     change: Vec<(String, Value)>,
     of: Option<Vec<(String, Value)>>,
 }
 
-/// The expected answer of the API server.
+/// The answer that a case expects from the API server.
 #[derive(Clone, Debug, PartialEq)]
 enum Expected {
-    /// A refusal of the field with these words.
+    /// The API server refuses the field with the words in `says`.
     Refused,
-    /// An answer without these words about the field: the rule is kept.
+    /// The API server's answer does not have the words in `says` about the field, because the rule is kept.
     Kept,
-    /// The object is accepted.
+    /// The API server accepts the object.
     Accepted,
-    /// The object is accepted, with this value in the field.
+    /// The API server accepts the object and fills the field with this value.
     Filled(Value),
 }
 
-/// A kind in one version.
+/// A kind of Kueue in one API version, with its schema and its groups of cases.
 struct Subject {
     kind: String,
     version: String,
-    /// Path of its objects.
+    /// Path of the collection of the kind's objects at the API server.
     base: String,
     schema: Value,
     groups: Vec<Group>,
@@ -136,7 +138,7 @@ impl Subject {
         })
     }
 
-    /// Every question about it, each rule of each place once.
+    /// Every case of the kind; each rule of each field has one case.
     fn cases(&self) -> Result<Vec<Case>> {
         let mut all = Vec::new();
         for (number, group) in self.groups.iter().enumerate() {
@@ -171,7 +173,7 @@ impl Subject {
         Ok(all)
     }
 
-    /// A good object with changes, under a name.
+    /// The good object of a group with the changes `changes`, under the name `name`.
     fn object(&self, group: usize, name: &str, changes: &[(String, Value)]) -> Result<Value> {
         let mut object = self.groups.get(group).context("a group")?.good.clone();
         object["apiVersion"] = json!(format!("kueue.x-k8s.io/{}", self.version));
@@ -185,33 +187,33 @@ fn rule_of(case: &Case) -> (String, String) {
     (case.place.clone(), case.says.clone())
 }
 
-/// The fields of an object with their schemas, and whether each is required. At the root, Kubernetes' own fields are left out.
+/// The fields of an object with their schemas, and whether each field is required. At the root, the fields of Kubernetes itself are left out.
 fn fields<'a>(node: &'a Value, place: &str) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
     let whole = place.is_empty();
     let all = node["properties"].as_object().into_iter().flatten().map(|(name, child)| (name.as_str(), child));
     let ours = all.filter(move |(name, _)| !(whole && ["apiVersion", "kind", "metadata"].contains(name)));
-    // A required field with a default is filled in.
+    // A required field with a default cannot be missing, because the API server fills it in.
     let must = |name: &str| items(node, "/required").iter().any(|one| one == name);
     ours.map(move |(name, child)| (name, child, must(name) && child.get("default").is_none()))
 }
 
-/// Questions that follow from a schema.
+/// Cases that follow from a schema mechanically.
 struct Mechanical {
     group: usize,
-    /// Rules that have a question already.
+    /// Rules that have a case already.
     known: BTreeSet<(String, String)>,
     cases: Vec<Case>,
 }
 
 impl Mechanical {
-    /// Asks about another value at a field.
+    /// Adds a case that gives a field another value.
     fn add(&mut self, (field, place): (&str, &str), says: &str, expected: Expected, value: Value) {
         let change = vec![(field.to_owned(), value)];
         let (field, place, says) = (field.to_owned(), place.to_owned(), says.to_owned());
         self.cases.push(Case { field, place, says, expected, group: self.group, change, of: None });
     }
 
-    /// Asks about a place of a good object, and about the places below it.
+    /// Adds cases about a field of a good object and about the fields below it.
     fn walk(&mut self, node: &Value, good: Option<&Value>, field: &str, place: &str) {
         let Some(good) = good else { return };
         for says in rules(node) {
@@ -258,7 +260,7 @@ impl Mechanical {
         }
     }
 
-    /// Asks about entries that come twice, in a set or a list with keys.
+    /// Adds a case about an entry that occurs twice, in a set or in a list with keys.
     fn unique(&mut self, node: &Value, good: &Value, field: &str, place: &str) {
         let place = format!("{place}[]");
         let (Some(list), true) = (good.as_array(), is_unique(node)) else { return };
@@ -275,31 +277,31 @@ fn is_unique(node: &Value) -> bool {
     matches!(text(node, "/x-kubernetes-list-type"), "set" | "map")
 }
 
-/// Whether the fields below a node are Kubernetes' matter: those of a pod template, and of objects without a schema.
+/// Whether the fields below a schema node belong to Kubernetes: the fields of a pod template, and of objects without a schema.
 fn ends(node: &Value, place: &str) -> bool {
     place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true)
 }
 
-/// Words of the messages about values that break one of these rules.
+/// Words of the API server's messages about values that break a rule of the schema `node`.
 fn rules(node: &Value) -> Vec<String> {
     let mut told = bad_fields::rules(node);
-    // The message about an integer that does not fit does not name the field, and the bounds of these fields are Kueue's.
+    // The message about an integer that does not fit does not name the field, and the bounds of these fields are Kueue's own.
     told.retain(|says| !says.starts_with("an int32 without"));
     if text(node, "/format") == "date-time" {
-        // A wrong type is reported with this word.
+        // The API server reports a wrong type of such a time with the word `date-time`.
         told.retain(|says| !says.starts_with(TYPE));
         told.push(format!("{TYPE} date-time"));
     }
     told
 }
 
-/// The default of a field, with a name for the rule.
+/// The default of a field, with a name for the rule that fills it in.
 fn default(node: &Value) -> Option<(String, Value)> {
     let value = node.get("default")?.clone();
     Some((format!("default {value}"), value))
 }
 
-/// Values that test a rule, each with whether the rule refuses it.
+/// Values that test a rule, each with whether the rule refuses the value.
 fn values(node: &Value, good: &Value, says: &str) -> Vec<(Value, bool)> {
     let number = |key: &str| node[key].as_i64();
     let length = |key: &str| node[key].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
@@ -312,7 +314,7 @@ fn values(node: &Value, good: &Value, says: &str) -> Vec<(Value, bool)> {
     match word(says).as_str() {
         "must be of" if says.ends_with("date-time") => vec![(json!("soon"), true), (another_type(node), true)],
         "must be of" => vec![(another_type(node), true)],
-        // Each word of the list is accepted.
+        // The API server accepts each word of the list.
         _ if says.starts_with("supported values") => {
             let all = items(node, "/enum").iter().map(|value| (value.clone(), false));
             std::iter::once((json!("no-such-word"), true)).chain(all).collect()
@@ -341,7 +343,7 @@ fn another_type(node: &Value) -> Value {
     }
 }
 
-/// An entry for a long list, none of which comes twice.
+/// The entry at `index` of a long list, in which no two entries are equal.
 fn entry(node: &Value, good: &Value, index: usize) -> Value {
     let first = good.as_array().and_then(|list| list.first()).cloned().unwrap_or_default();
     let mut made = match &first {
@@ -354,7 +356,7 @@ fn entry(node: &Value, good: &Value, index: usize) -> Value {
     made
 }
 
-/// Rules of a schema that no case breaks, and cases of rules that it does not have.
+/// Rules of a schema that no case breaks, and cases about rules that the schema does not have.
 fn uncovered(subject: &Subject, cases: &[Case]) -> Vec<String> {
     let mut wanted = BTreeSet::new();
     collect_below(&subject.schema, "", &mut wanted);
@@ -370,7 +372,7 @@ fn uncovered(subject: &Subject, cases: &[Case]) -> Vec<String> {
     missing.chain(strange).collect()
 }
 
-/// Every rule by its place, whether or not the good objects have the field.
+/// Collects every rule of a schema by its place, whether or not the good objects have the field.
 fn collect(node: &Value, place: &str, into: &mut BTreeSet<(String, String)>) {
     let default = default(node).map(|(says, _)| says);
     into.extend(rules(node).into_iter().chain(default).map(|says| (place.to_owned(), says)));
@@ -400,10 +402,11 @@ fn collect_below(node: &Value, place: &str, into: &mut BTreeSet<(String, String)
     }
 }
 
-/// Asks the API server about every case of one version, which it must store; returns the numbers of refused and of accepted cases.
+/// Asks the API server about every case of one API version, in which the API server must store the objects; returns the numbers of refused and of
+/// accepted cases.
 ///
 /// # Errors
-/// With every rule that has no case, and every answer that does not say what it should.
+/// Fails with every rule that has no case, and with every answer of the API server that differs from the expected one.
 pub async fn told(client: &Client, version: &str) -> Result<[usize; 2]> {
     let (mut wrong, mut count) = (Vec::new(), [0, 0]);
     for plural in PLURALS {
@@ -411,7 +414,7 @@ pub async fn told(client: &Client, version: &str) -> Result<[usize; 2]> {
         let cases = subject.cases()?;
         wrong.extend(uncovered(subject, &cases));
         for group in 0..subject.groups.len() {
-            // The good object is accepted.
+            // The API server must accept the good object.
             let name = format!("good-{group}");
             subject.stored(client, group, &name, &[]).await?;
             let path = format!("{}/{name}", subject.base);

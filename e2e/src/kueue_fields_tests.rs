@@ -1,4 +1,4 @@
-//! Every rule has a case, and the generator and the judge work as their comments say.
+//! Tests of the module `kueue_fields`: every rule has a case, and the generator of cases and the function `judge` do as their comments say.
 
 use super::asked::holds;
 use super::*;

@@ -1,15 +1,16 @@
-//! A real control plane on loopback, and Berth on it as it ships.
+//! The harness of the end-to-end tests: a real control plane on loopback, and Berth on it as it ships.
 //!
-//! End-to-end tests, the demo and the benchmarks use it. [`control_plane`] starts etcd, kube-apiserver, kube-controller-manager,
-//! kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs the shipped binary with exactly the
-//! chart's rights; [`observer`] watches all objects and judges their changes by [`berth_invariants`]; [`proxy`] stands between Berth and the API
-//! server and breaks at chosen requests; [`wait`] waits for a state, on the clock of [`pace`], and reports the last state when it does not
+//! End-to-end tests, the demo and the benchmarks use this crate. The module [`control_plane`] starts etcd, kube-apiserver, kube-controller-manager,
+//! kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs the shipped binary with exactly the chart's
+//! rights; [`observer`] watches all objects and judges their changes by [`berth_invariants`]; [`proxy`] stands between Berth and the API server and injects
+//! faults at chosen requests; [`wait`] waits for a state, on the clock of [`pace`], and reports the last observed state if the wanted state does not
 //! come.
 //!
-//! The crate never reads the environment's KUBECONFIG, talks to a cluster that it did not start (the demo may, when asked), uses Berth's
-//! own arithmetic to judge Berth's decisions, sleeps and hopes, or leaves a process behind.
+//! The crate never reads the environment variable KUBECONFIG, never talks to a cluster that it did not start (except that the demo does so when it is
+//! asked to), never uses Berth's own arithmetic to judge Berth's decisions, never sleeps in the hope that a state comes, and never leaves a process
+//! behind.
 //!
-//! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
+//! A case file of the engine is usually a better place for a new test than this crate. A reader of this crate should start at `tests/smoke.rs`.
 
 pub mod admission_policy;
 pub mod adoption;

@@ -106,7 +106,7 @@ struct Invocation {
 /// Creates the namespace, service account, roles and bindings of the manager, from the chart's own rules, and the policy that bounds them.
 ///
 /// # Errors
-/// When the API server refuses or the chart's files cannot be read.
+/// Fails when the API server refuses or the chart's files cannot be read.
 pub async fn install(client: &Client) -> Result<()> {
     create_namespace(client, NAMESPACE, &[]).await?;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
@@ -133,7 +133,7 @@ fn concerns(file: &str) -> Result<BTreeMap<String, Value>> {
 /// Gives the manager the right to another lease than the chart's by default, as the chart does where its values name one.
 ///
 /// # Errors
-/// As [`install`].
+/// Fails as [`install`] does.
 pub async fn grant_lease(client: &Client, namespace: &str, name: &str) -> Result<()> {
     create_namespace(client, namespace, &[]).await?;
     let mut rules = concerns(IN_NAMESPACES)?.remove("leader-election").context("rules of the lease")?;
@@ -166,7 +166,7 @@ async fn grant(client: &Client, (kind, namespace): (&str, &str), concern: &str, 
 /// Writes a kubeconfig with the manager's own token.
 ///
 /// # Errors
-/// When the token cannot be had.
+/// Fails when the token cannot be had.
 pub async fn kubeconfig(plane: &ControlPlane, url: Option<&str>, path: &Path) -> Result<()> {
     let token = token(&plane.client(), NAMESPACE, SERVICE_ACCOUNT).await?;
     write_kubeconfig(path, url.unwrap_or(plane.url()), &plane.authority(), SERVICE_ACCOUNT, &json!({"token": token}))
@@ -176,7 +176,7 @@ impl Manager {
     /// Starts a manager on a control plane and waits until it is ready. [`install`] must have been called.
     ///
     /// # Errors
-    /// When the binary cannot be built or started, or is not ready in time; the message has the end of its log.
+    /// Fails when the binary cannot be built or started, or is not ready in time; the message has the end of its log.
     pub async fn start(plane: &ControlPlane, options: ManagerOptions) -> Result<Manager> {
         let path = plane.folder().join(format!("{}.kubeconfig", options.name));
         kubeconfig(plane, options.url.as_deref(), &path).await?;
@@ -186,7 +186,7 @@ impl Manager {
     /// As [`Manager::start`], with an existing kubeconfig and a folder for logs.
     ///
     /// # Errors
-    /// As for [`Manager::start`].
+    /// Fails as [`Manager::start`] does.
     pub async fn start_with(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
         let mut manager = Self::launch(folder, kubeconfig, options).await?;
         manager.wait_ready().await?;
@@ -196,7 +196,7 @@ impl Manager {
     /// Starts a manager without waiting for it, for tests in which it cannot become ready.
     ///
     /// # Errors
-    /// When the binary cannot be built or started.
+    /// Fails when the binary cannot be built or started.
     pub async fn launch(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
         let program = match &options.older {
             Some(program) => program.clone(),
@@ -261,7 +261,7 @@ impl Manager {
     /// Waits until `/readyz` answers 200.
     ///
     /// # Errors
-    /// If the manager has ended, or is not ready in time.
+    /// Fails if the manager has ended, or is not ready in time.
     pub async fn wait_ready(&mut self) -> Result<()> {
         let deadline = std::time::Instant::now() + READY_LIMIT;
         loop {
@@ -298,7 +298,7 @@ impl Manager {
     /// Process id.
     ///
     /// # Errors
-    /// If the manager does not run.
+    /// Fails if the manager does not run.
     pub fn pid(&self) -> Result<u32> {
         self.process.pid()
     }
@@ -321,7 +321,7 @@ impl Manager {
     /// Starts it again with the same arguments and waits until it is ready.
     ///
     /// # Errors
-    /// As for [`Manager::start`].
+    /// Fails as [`Manager::start`] does.
     pub async fn restart(&mut self) -> Result<()> {
         self.process.kill();
         self.process = self.launch.start()?;
@@ -331,7 +331,7 @@ impl Manager {
     /// Sends a signal by its name, for example `KILL`.
     ///
     /// # Errors
-    /// If the manager does not run.
+    /// Fails if the manager does not run.
     pub fn signal(&self, name: &str) -> Result<()> {
         self.process.signal(name)
     }
@@ -339,7 +339,7 @@ impl Manager {
     /// R2: waits until the view that was kept up event by event equals one that is computed from fresh lists.
     ///
     /// # Errors
-    /// With the differences by kind, name and field when they stay different, or when the engine's own check finds a
+    /// Fails with the differences by kind, name and field when they stay different, or when the engine's own check finds a
     /// problem.
     pub async fn recomputes(&self) -> Result<()> {
         self.recomputes_in(&Scope::all()).await
@@ -348,7 +348,7 @@ impl Manager {
     /// As [`Manager::recomputes`], about the objects of one scope: others may change meanwhile.
     ///
     /// # Errors
-    /// As [`Manager::recomputes`].
+    /// Fails as [`Manager::recomputes`] does.
     pub async fn recomputes_in(&self, scope: &Scope) -> Result<()> {
         wait::until(AGREES_WITHIN, "the view equals one from fresh lists", || async {
             let answer = self.compared.newest(self.get("/debug/recompute")).await?;
@@ -373,7 +373,7 @@ impl Manager {
     /// Stops its clock: the process stands still (SIGSTOP).
     ///
     /// # Errors
-    /// If the manager does not run.
+    /// Fails if the manager does not run.
     pub fn pause(&self) -> Result<()> {
         self.process.signal("STOP")
     }
@@ -381,7 +381,7 @@ impl Manager {
     /// Lets it go on (SIGCONT).
     ///
     /// # Errors
-    /// If the manager does not run.
+    /// Fails if the manager does not run.
     pub fn resume(&self) -> Result<()> {
         self.process.signal("CONT")
     }
@@ -412,7 +412,7 @@ impl Manager {
     /// Answer of its metrics endpoint.
     ///
     /// # Errors
-    /// If the manager does not answer with 200.
+    /// Fails if the manager does not answer with 200.
     pub async fn metrics(&self) -> Result<String> {
         {
             // Requests within a second get the same text: one that follows another too soon gets an old text.
@@ -430,7 +430,7 @@ impl Manager {
     /// Sum of all samples of one metric whose labels contain all of `labels` (as `key="value"`); `None` without samples.
     ///
     /// # Errors
-    /// When the endpoint does not answer.
+    /// Fails when the endpoint does not answer.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<Option<f64>> {
         Ok(sum_of(&self.metrics().await?, name, labels))
     }
@@ -467,7 +467,7 @@ impl Invocation {
 /// Holder of the leader's lease, empty without one.
 ///
 /// # Errors
-/// When the API server does not answer.
+/// Fails when the API server does not answer.
 pub async fn leader(client: &Client) -> Result<String> {
     let leases = kinds::Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
     let found = leases.list(client, NAMESPACE).await?;
@@ -477,7 +477,7 @@ pub async fn leader(client: &Client) -> Result<String> {
 /// Waits until a manager leads.
 ///
 /// # Errors
-/// If no manager leads in time.
+/// Fails if no manager leads in time.
 pub async fn wait_for_leader(client: &Client) -> Result<String> {
     leads_after(client, "", READY_LIMIT).await
 }
@@ -485,7 +485,7 @@ pub async fn wait_for_leader(client: &Client) -> Result<String> {
 /// Waits until another manager leads than before.
 ///
 /// # Errors
-/// If no manager leads in time.
+/// Fails if no manager leads in time.
 pub async fn leads_after(client: &Client, before: &str, limit: Duration) -> Result<String> {
     wait::until(limit, "somebody holds the lease", || async {
         let holder = leader(client).await?;

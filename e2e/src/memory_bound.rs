@@ -15,7 +15,7 @@ impl MemoryBound {
     /// Puts a process into a cgroup of that many bytes; `None` where this process may make no cgroup.
     ///
     /// # Errors
-    /// If the kernel takes the limit or the process not.
+    /// Fails if the kernel takes the limit or the process not.
     pub fn of(pid: u32, bytes: u64) -> Result<Option<Self>> {
         let first = (Path::new("/sys/fs/cgroup/memory"), "memory.limit_in_bytes");
         let second = (Path::new("/sys/fs/cgroup"), "memory.max");

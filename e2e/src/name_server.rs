@@ -30,7 +30,7 @@ impl NameServer {
     /// Starts a server that answers 127.0.0.1 for the name; `None` where this process may not listen on port 53.
     ///
     /// # Errors
-    /// When the port cannot be had for another reason.
+    /// Fails when the port cannot be had for another reason.
     pub fn start(known: &str) -> Result<Option<NameServer>> {
         // Another address of the loopback for each process: servers of two runs do not meet.
         let [_, _, high, low] = std::process::id().to_be_bytes();

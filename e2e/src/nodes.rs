@@ -178,7 +178,7 @@ fn resources(capacity: &mut Map<String, Value>, cores: u32, memory: u32) {
 /// Creates the nodes and waits until kwok has made them Ready.
 ///
 /// # Errors
-/// When the API server refuses or a node is not Ready in time.
+/// Fails when the API server refuses or a node is not Ready in time.
 pub async fn create(client: &Client, pools: &[Pool]) -> Result<()> {
     let manifests: Vec<Value> =
         pools.iter().flat_map(|pool| (0..pool.count).map(move |index| pool.node(index))).collect();
@@ -188,7 +188,7 @@ pub async fn create(client: &Client, pools: &[Pool]) -> Result<()> {
 /// As [`create`], of manifests: for nodes that are not like those of GKE.
 ///
 /// # Errors
-/// When the API server refuses or a node is not Ready in time.
+/// Fails when the API server refuses or a node is not Ready in time.
 pub async fn join(client: &Client, manifests: &[Value]) -> Result<()> {
     let api = NODE.all(client);
     let mut names = Vec::new();

@@ -104,7 +104,7 @@ impl Observer {
     /// observer watches only kinds that are served at its start.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn start(client: Client) -> Result<Observer> {
         let mut watched = JUDGED.to_vec();
         for kind in JUDGED_WHERE_SERVED {
@@ -225,7 +225,7 @@ impl Observer {
     /// Judges everything seen so far (all promises but Q3 and C6); a broken promise is reported once.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn violations(&self, scope: &Scope) -> Result<Vec<Violation>> {
         let now = self.catch_up().await?;
         Ok(self.broken_at(scope, now))
@@ -246,7 +246,7 @@ impl Observer {
     /// history.
     ///
     /// # Errors
-    /// With every broken promise.
+    /// Fails with every broken promise.
     pub async fn conclude(&self, rest: Duration) -> Result<()> {
         self.conclude_in(&Scope::all(), rest).await
     }
@@ -254,7 +254,7 @@ impl Observer {
     /// As [`Observer::conclude`], about one scope.
     ///
     /// # Errors
-    /// With every broken promise there.
+    /// Fails with every broken promise there.
     pub async fn conclude_in(&self, scope: &Scope, rest: Duration) -> Result<()> {
         let mut broken: Vec<String> = Vec::new();
         if let Err(e) = self.rest(scope, rest).await {

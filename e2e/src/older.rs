@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 /// The arguments of a manager without the flags that a binary's help does not list; only those of the form `--flag=value` are left out.
 ///
 /// # Errors
-/// When the binary does not print its flags.
+/// Fails when the binary does not print its flags.
 pub(crate) fn known(program: &Path, args: Vec<String>) -> Result<Vec<String>> {
     let said = Command::new(program).args(["manager", "--help"]).stdin(Stdio::null()).output();
     let said = said.with_context(|| format!("starting {}", program.display()))?;

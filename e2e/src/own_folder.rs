@@ -18,7 +18,7 @@ impl OwnFolder {
     /// Makes a new folder; one that another process left under that name is not used.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// Fails if the folder cannot be made.
     pub fn make(path: PathBuf) -> Result<Self> {
         DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("making {}", path.display()))?;
         Ok(Self { path, kept: false })
@@ -50,7 +50,7 @@ impl Drop for OwnFolder {
 /// Writes a new file that only its user can read.
 ///
 /// # Errors
-/// If the file exists already, or cannot be written.
+/// Fails if the file exists already, or cannot be written.
 pub fn write_secret(path: &Path, text: &str) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).with_context(|| format!("writing {}", path.display()))

@@ -27,7 +27,7 @@ const NAMESPACE: &str = "default";
 /// Asks the API server about every object, without leaving one behind; the result is their number.
 ///
 /// # Errors
-/// If the API server refuses an object, with all such objects by page; and if a page has fewer objects than [`LEAST`].
+/// Fails if the API server refuses an object, with all such objects by page; and if a page has fewer objects than [`LEAST`].
 pub async fn accepted(client: &Client) -> Result<usize> {
     let (all, mut wrong) = (shown()?, Vec::new());
     for (page, object) in &all {

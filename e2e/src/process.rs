@@ -88,7 +88,7 @@ impl Guarded {
     /// Starts the program. Its output is appended to `<folder>/<name>.log`.
     ///
     /// # Errors
-    /// When the log cannot be opened or the shell cannot be started.
+    /// Fails when the log cannot be opened or the shell cannot be started.
     pub fn start(launch: Launch<'_>) -> Result<Guarded> {
         let log = launch.folder.join(format!("{}.log", launch.name));
         let pid_file = launch.folder.join(format!("{}.pid", launch.name));
@@ -131,7 +131,7 @@ impl Guarded {
     /// Process id of the program itself (not of the guarding shell).
     ///
     /// # Errors
-    /// If the guarding shell does not write the process id in time.
+    /// Fails if the guarding shell does not write the process id in time.
     pub fn pid(&self) -> Result<u32> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -157,7 +157,7 @@ impl Guarded {
     /// Sends a signal (`TERM`, `STOP`, `CONT`, `KILL`) to the program.
     ///
     /// # Errors
-    /// If the program does not run any more.
+    /// Fails if the program does not run any more.
     pub fn signal(&self, signal: &str) -> Result<()> {
         let pid = self.pid()?.to_string();
         let status = Command::new("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status()?;
@@ -210,7 +210,7 @@ static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 /// A listener on a free port of 127.0.0.1 that no other part of this process has been given.
 ///
 /// # Errors
-/// When no port can be bound.
+/// Fails when no port can be bound.
 pub fn listener() -> Result<TcpListener> {
     let mut refused = Vec::new();
     loop {
@@ -232,7 +232,7 @@ const APART: u32 = 100;
 /// `N` different free ports of 127.0.0.1; none is given out twice by this process, and two processes begin at different ports.
 ///
 /// # Errors
-/// When no port can be bound.
+/// Fails when no port can be bound.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let room = u32::from(QUIET.end - QUIET.start);
     let first = std::process::id().wrapping_mul(APART) % room;

@@ -36,7 +36,7 @@ pub fn rules() -> PathBuf {
 /// Runs promtool; its output, with whether it succeeded.
 ///
 /// # Errors
-/// If promtool cannot be built or started.
+/// Fails if promtool cannot be built or started.
 pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
     let program = tokio::task::spawn_blocking(binaries::prometheus).await??.join("promtool");
     let mut command = Command::new(program);
@@ -51,7 +51,7 @@ impl Prometheus {
     /// series, as the chart's ServiceMonitor does.
     ///
     /// # Errors
-    /// If Prometheus cannot be built or does not start.
+    /// Fails if Prometheus cannot be built or does not start.
     pub async fn start(folder: &Path, targets: &[u16], token: &str) -> Result<Prometheus> {
         let program = tokio::task::spawn_blocking(binaries::prometheus).await??.join("prometheus");
         let [port] = free_ports()?;
@@ -93,7 +93,7 @@ impl Prometheus {
     /// The `data` of an answer of its API.
     ///
     /// # Errors
-    /// If Prometheus does not answer, or answers with an error.
+    /// Fails if Prometheus does not answer, or answers with an error.
     pub async fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
         let encoded = |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
         let query: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
@@ -106,7 +106,7 @@ impl Prometheus {
     /// Label sets of all series that it has seen, without the labels that Prometheus adds.
     ///
     /// # Errors
-    /// As [`Prometheus::ask`].
+    /// Fails as [`Prometheus::ask`] does.
     pub async fn series(&self) -> Result<Vec<(String, BTreeSet<String>)>> {
         let found = self.ask("series", &[("match[]", r#"{instance!=""}"#)]).await?;
         let labels = |series: &Value| -> Option<(String, BTreeSet<String>)> {
@@ -129,7 +129,7 @@ impl Prometheus {
     /// Fails unless all rules have been evaluated without an error; names of the alerts that fire.
     ///
     /// # Errors
-    /// With the rules that failed and their errors.
+    /// Fails with the rules that failed and their errors.
     pub async fn alerts(&self) -> Result<Vec<String>> {
         let groups = self.ask("rules", &[]).await?;
         let mut firing = Vec::new();
@@ -151,7 +151,7 @@ impl Prometheus {
     /// Errors of its scrapes.
     ///
     /// # Errors
-    /// When a target is not up, with what Prometheus says of it.
+    /// Fails when a target is not up, with what Prometheus says of it.
     pub async fn all_up(&self) -> Result<()> {
         let targets = self.ask("targets", &[]).await?;
         let active = items(&targets, "/activeTargets");

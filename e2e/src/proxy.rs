@@ -143,7 +143,7 @@ impl Proxy {
     /// Starts a proxy to a control plane. `victim` is the pid file of the process that kills are meant for.
     ///
     /// # Errors
-    /// When no port can be bound.
+    /// Fails when no port can be bound.
     pub async fn start(plane: &ControlPlane, victim: &Path) -> Result<Proxy> {
         let path = plane.folder().join("proxy.kubeconfig");
         // No credentials of its own: the caller's token decides over its rights.
@@ -176,7 +176,7 @@ impl Proxy {
     /// Waits until nothing was killed for that long: a Berth that dies every second never does the work that it puts off for a second.
     ///
     /// # Errors
-    /// If there is no such span within `limit`.
+    /// Fails if there is no such span within `limit`.
     pub async fn calm(&self, span: Duration, limit: Duration) -> Result<()> {
         wait::until(limit, &format!("no kill for {span:?}"), || async {
             let killed = *self.shared.killed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,7 @@ pub fn pools() -> Vec<Pool> {
 /// Objects of one of the example's files.
 ///
 /// # Errors
-/// When the file is absent or no YAML.
+/// Fails when the file is absent or no YAML.
 pub fn manifests(file: &str) -> Result<Vec<Value>> {
     kinds::example(&format!("quickstart/{file}"))
 }
@@ -32,7 +32,7 @@ pub fn manifests(file: &str) -> Result<Vec<Value>> {
 /// Applies the flavors and queues.
 ///
 /// # Errors
-/// When the API server refuses.
+/// Fails when the API server refuses the request.
 pub async fn apply_queues(client: &Client) -> Result<()> {
     for file in ["01-flavors.yaml", "02-queues.yaml"] {
         for object in manifests(file)? {

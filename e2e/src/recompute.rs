@@ -23,7 +23,7 @@ impl Comparisons {
     /// status code and a body.
     ///
     /// # Errors
-    /// When `ask` fails or does not give JSON.
+    /// Fails when `ask` fails or does not give JSON.
     pub(crate) async fn newest(&self, ask: impl Future<Output = Result<(u16, String)>>) -> Result<Value> {
         let called = Instant::now();
         let mut newest = self.0.lock().await;

@@ -25,7 +25,7 @@ impl Registry {
     /// Starts one; its log and its blobs go to that folder.
     ///
     /// # Errors
-    /// When crane cannot be built or the registry does not come up.
+    /// Fails when crane cannot be built or the registry does not come up.
     pub async fn start(folder: &Path) -> Result<Self> {
         let crane = tokio::task::spawn_blocking(binaries::crane).await??;
         let (settings, blobs) = (folder.join("docker-settings"), folder.join("registry"));
@@ -61,7 +61,7 @@ impl Registry {
     /// Runs crane; returns its output.
     ///
     /// # Errors
-    /// If crane fails; the message has its output.
+    /// Fails if crane fails; the message has its output.
     pub async fn crane(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.crane);
         command.args(args).env("DOCKER_CONFIG", &self.settings).stdin(Stdio::null());

@@ -43,7 +43,7 @@ impl S3 {
     /// Starts one with a bucket.
     ///
     /// # Errors
-    /// When the folder cannot be made or the server cannot listen.
+    /// Fails when the folder cannot be made or the server cannot listen.
     pub async fn start(bucket: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("berth-s3-{bucket}-{}", std::process::id()));
         // A run that was killed may have left one, and its process id may come again.
@@ -94,7 +94,7 @@ impl S3Client {
     /// Puts an object by its URI, `s3://bucket/path`.
     ///
     /// # Errors
-    /// If the server refuses the object.
+    /// Fails if the server refuses the object.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         let (code, answer) = self.send("PUT", uri, text).await?;
         ensure!(code == 200, "PUT {uri}: {answer}");
@@ -104,7 +104,7 @@ impl S3Client {
     /// True when there is an object of that URI.
     ///
     /// # Errors
-    /// When the server does not say.
+    /// Fails when the server does not say whether the object exists.
     pub async fn has(&self, uri: &str) -> Result<bool> {
         match self.send("HEAD", uri, "").await? {
             (200, _) => Ok(true),

@@ -41,7 +41,7 @@ impl Stage {
     /// Starts the control plane, applies the CRDs, creates nodes, and starts Berth and the observer.
     ///
     /// # Errors
-    /// When any of this fails.
+    /// Fails when any of this fails.
     pub async fn start(name: &str, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
         Self::on(ControlPlane::start(Options::with_crds(name)).await?, pools, options).await
     }
@@ -49,7 +49,7 @@ impl Stage {
     /// As [`Stage::start`], on a control plane that has the CRDs.
     ///
     /// # Errors
-    /// When any of this fails.
+    /// Fails when any of this fails.
     pub async fn on(plane: ControlPlane, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
         let client = plane.client();
         let ready = async {
@@ -75,7 +75,7 @@ impl Stage {
     /// Starts a scenario in a new namespace with the scenario's name. Names of other objects should begin with [`Scenario::name`].
     ///
     /// # Errors
-    /// When the namespace cannot be created.
+    /// Fails when the namespace cannot be created.
     pub async fn scenario(&self, name: &str) -> Result<Scenario<'_>> {
         create_namespace(&self.client, name, &[]).await?;
         Ok(Scenario { stage: self, client: self.client.clone(), namespace: name.to_owned() })
@@ -118,7 +118,7 @@ impl Scenario<'_> {
     /// Applies a manifest.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn apply(&self, object: &Value) -> Result<Value> {
         kinds::apply(&self.client, object).await
     }
@@ -126,7 +126,7 @@ impl Scenario<'_> {
     /// A flavor, a ClusterQueue with one group, and a LocalQueue `queue` for it.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn simple_queue(&self, cpu: &str, more: &Value) -> Result<()> {
         let (flavor, queue) = (self.name("flavor"), self.name("cq"));
         self.apply(&manifest::flavor(&flavor, &[])).await?;
@@ -144,7 +144,7 @@ impl Scenario<'_> {
     /// Creates a Job.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn create(&self, job: manifest::Job) -> Result<Value> {
         self.apply(&job.manifest()).await
     }
@@ -152,7 +152,7 @@ impl Scenario<'_> {
     /// The Job, or an error when it is gone.
     ///
     /// # Errors
-    /// If the Job does not exist.
+    /// Fails if the Job does not exist.
     pub async fn get_job(&self, name: &str) -> Result<Value> {
         JOB.get(&self.client, &self.namespace, name).await?.with_context(|| format!("job {name} is gone"))
     }
@@ -160,7 +160,7 @@ impl Scenario<'_> {
     /// The live Workload of a Job, found by its owner's uid.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn workload_of(&self, job: &str) -> Result<Option<Value>> {
         let workloads = WORKLOAD.list(&self.client, &self.namespace).await?;
         Ok(workloads
@@ -171,7 +171,7 @@ impl Scenario<'_> {
     /// Waits until `check` holds for the Job's Workload.
     ///
     /// # Errors
-    /// If `check` does not hold within the usual time.
+    /// Fails if `check` does not hold within the usual time.
     pub async fn workload(&self, job: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         wait::until(STEP, &format!("workload of job {job}: {what}"), || async {
             Ok(match self.workload_of(job).await? {
@@ -186,7 +186,7 @@ impl Scenario<'_> {
     /// Waits until the Job is admitted and unsuspended; returns its Workload.
     ///
     /// # Errors
-    /// If the Job does not get there within the usual time.
+    /// Fails if the Job does not get there within the usual time.
     pub async fn admitted(&self, job: &str) -> Result<Value> {
         let workload = self.workload(job, "Admitted", |w| condition(w, "Admitted") == "True").await?;
         self.job_is(job, "unsuspended", |j| j["spec"]["suspend"] == json!(false)).await?;
@@ -196,7 +196,7 @@ impl Scenario<'_> {
     /// Waits until the Job's Workload waits with QuotaReserved=False (or not yet set) and the Job is suspended.
     ///
     /// # Errors
-    /// If `check` does not hold within the usual time.
+    /// Fails if `check` does not hold within the usual time.
     pub async fn pending(&self, job: &str) -> Result<Value> {
         let workload = self
             .workload(job, "QuotaReserved=False with a reason", |w| condition(w, "QuotaReserved") == "False")
@@ -214,7 +214,7 @@ impl Scenario<'_> {
     /// Checks that the Job stays suspended and without quota for a while.
     ///
     /// # Errors
-    /// If the Job is admitted.
+    /// Fails if the Job is admitted.
     pub async fn stays_pending(&self, job: &str) -> Result<()> {
         wait::stays(Duration::from_millis(1500), &format!("job {job} waits"), || async {
             let workload = self.workload_of(job).await?;
@@ -228,7 +228,7 @@ impl Scenario<'_> {
     /// Waits until `check` holds for the Job.
     ///
     /// # Errors
-    /// If `check` does not hold within the usual time.
+    /// Fails if `check` does not hold within the usual time.
     pub async fn job_is(&self, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         wait::until(STEP, &format!("job {name} is {what}"), || async {
             let job = self.get_job(name).await?;
@@ -244,7 +244,7 @@ impl Scenario<'_> {
     /// Waits until the Job is complete and its Workload Finished.
     ///
     /// # Errors
-    /// If the Job does not get there within the usual time.
+    /// Fails if the Job does not get there within the usual time.
     pub async fn finished(&self, job: &str) -> Result<()> {
         self.job_is(job, "Complete", |j| condition(j, "Complete") == "True").await?;
         self.workload(job, "Finished", |w| condition(w, "Finished") == "True").await?;
@@ -254,7 +254,7 @@ impl Scenario<'_> {
     /// Deletes a Job and waits until it, its pods and its Workload are gone.
     ///
     /// # Errors
-    /// If one of them remains.
+    /// Fails if one of them remains.
     pub async fn remove(&self, job: &str) -> Result<()> {
         JOB.delete(&self.client, &self.namespace, job).await?;
         wait::until(STEP, &format!("job {job}, its pods and its workload are gone"), || async {
@@ -270,7 +270,7 @@ impl Scenario<'_> {
     /// Pods of a Job.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn pods_of(&self, job: &str) -> Result<Vec<Value>> {
         let mut pods = POD.list(&self.client, &self.namespace).await?;
         pods.retain(|p| kinds::items(p, "/metadata/ownerReferences").iter().any(|o| text(o, "/name") == job));
@@ -280,7 +280,7 @@ impl Scenario<'_> {
     /// Waits until all pods of a Job are bound; returns the nodes' names.
     ///
     /// # Errors
-    /// If a pod has no node within the usual time.
+    /// Fails if a pod has no node within the usual time.
     pub async fn nodes_of(&self, job: &str, count: usize) -> Result<Vec<String>> {
         wait::until(STEP, &format!("{count} pods of job {job} are bound"), || async {
             let pods = self.pods_of(job).await?;
@@ -294,7 +294,7 @@ impl Scenario<'_> {
     /// Waits until `check` holds for a queue or another object.
     ///
     /// # Errors
-    /// If `check` does not hold within the usual time.
+    /// Fails if `check` does not hold within the usual time.
     pub async fn object_is(&self, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         wait::until(STEP, &format!("{} {name}: {what}", kind.kind), || async {
             Ok(match kind.get(&self.client, &self.namespace, name).await? {
@@ -309,7 +309,7 @@ impl Scenario<'_> {
     /// Waits until a warning event with that reason about an object of the namespace has all of these words.
     ///
     /// # Errors
-    /// If there is no such event within the usual time; the message has the existing warnings.
+    /// Fails if there is no such event within the usual time; the message has the existing warnings.
     pub async fn warned(&self, about: &str, reason: &str, words: &[&str]) -> Result<()> {
         let head = format!("{reason}: ");
         wait::until(STEP, &format!("a warning {reason} about {about}, with {words:?}"), || async {
@@ -326,7 +326,7 @@ impl Scenario<'_> {
     /// Merge-patches a ClusterQueue's spec.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn edit_queue(&self, name: &str, spec: &Value) -> Result<()> {
         CLUSTER_QUEUE.patch(&self.client, "", name, &json!({"spec": spec})).await.map(drop)
     }
@@ -334,7 +334,7 @@ impl Scenario<'_> {
     /// The end: deletes the objects that the scenario left, checks that usage is zero and that no promise was broken.
     ///
     /// # Errors
-    /// With all that failed.
+    /// Fails with all that failed.
     pub async fn conclude(self) -> Result<()> {
         let scope = Scope::of(&self.namespace);
         self.stage.observer.conclude_in(&scope, REST).await.context("before cleaning up")?;
@@ -421,7 +421,7 @@ fn note_run(name: &str) {
 /// names of those that run are written into the file `SCENARIO_RAN`, in which `make scenario` sees whether there were any.
 ///
 /// # Errors
-/// With the failures of all that failed.
+/// Fails with the failures of all that failed.
 pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     if run_each(stage, AT_ONCE, runs).await? == 0 {
         return Ok(());
@@ -439,7 +439,7 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
 /// control planes whose observer is not asked. Returns how many ran.
 ///
 /// # Errors
-/// With the failures of all that failed.
+/// Fails with the failures of all that failed.
 pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Result<usize> {
     are_apart(&runs.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
     let wanted = std::env::var("SCENARIO").unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::binaries::repository;
 /// Path of the shipped binary, built by cargo when it is older than its sources. `BERTH_BINARY` names another one.
 ///
 /// # Errors
-/// When cargo fails.
+/// Fails when cargo fails.
 pub fn binary() -> Result<PathBuf> {
     static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| build().map_err(|e| format!("{e:#}")));
@@ -30,7 +30,7 @@ fn build() -> Result<PathBuf> {
 /// Path of the repository's own tool. `make test` has built it, and names the folder; else Cargo builds it when it is older than its sources.
 ///
 /// # Errors
-/// When cargo fails.
+/// Fails when cargo fails.
 pub fn xtask() -> Result<PathBuf> {
     let Some(folder) = std::env::var_os("TESTRUN_TARGET") else { return built_by_cargo("xtask") };
     let path = PathBuf::from(folder).join("debug/xtask");

@@ -82,7 +82,7 @@ pub struct Props {
 /// Plays it from the beginning to the end; `say` gets a sentence for each step. The training goes on for as long as its props are kept.
 ///
 /// # Errors
-/// When a step does not come.
+/// Fails when a step does not come.
 pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props> {
     let s3 = S3::start("checkpoints").await?;
     let story = Story { client, trainer: Trainer::start(client, NAMESPACE, &s3), s3, say };

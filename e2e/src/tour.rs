@@ -25,7 +25,7 @@ pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 /// Creates the CRD of JobSets before the tour uses JobSets, so that Berth watches them by then.
 ///
 /// # Errors
-/// When their definition cannot be had or is refused.
+/// Fails when their definition cannot be had or is refused.
 pub async fn define_job_sets(client: &Client) -> Result<()> {
     kinds::apply_crds(client, &jobset::definitions().await?).await?;
     Ok(())
@@ -34,7 +34,7 @@ pub async fn define_job_sets(client: &Client) -> Result<()> {
 /// Shows everything; the controller of JobSets runs for as long as the result is kept.
 ///
 /// # Errors
-/// When a step does not come.
+/// Fails when a step does not come.
 pub async fn tell(plane: &ControlPlane, say: Say<'_>) -> Result<Guarded> {
     let tour = Tour { client: plane.client(), kubeconfig: plane.kubeconfig(), say };
     tour.begin().await?;

@@ -88,7 +88,7 @@ impl Trainer {
     /// The begin of a run, once it has begun; `workers` is the Job of its workers.
     ///
     /// # Errors
-    /// If the run does not begin.
+    /// Fails if the run does not begin.
     pub async fn run(&self, workers: &Value) -> Result<Run> {
         let uid = text(workers, "/metadata/uid");
         wait::until(STEP, &format!("Job {} trains", text(workers, "/metadata/name")), || async {
@@ -101,7 +101,7 @@ impl Trainer {
     /// Sets other intervals for the present pods of a TrainingJob.
     ///
     /// # Errors
-    /// If none of the pods saves, or the API server refuses the change.
+    /// Fails if none of the pods saves, or the API server refuses the change.
     pub async fn pace(&self, job: &str, saves_every_ms: u32, saving_takes_ms: u32) -> Result<()> {
         let pods = POD.list(&self.client, &self.namespace).await?;
         let writer = pods.iter().find(|pod| job_of(pod) == job && is_first(pod) && is_running(pod));
@@ -113,7 +113,7 @@ impl Trainer {
     /// Waits until a TrainingJob that was asked to save no more does not, and its last checkpoint is older than a second.
     ///
     /// # Errors
-    /// If the job continues to save.
+    /// Fails if the job continues to save.
     pub async fn rest(&self, job: &str) -> Result<()> {
         // The look that is under way may have begun before that request.
         let known = lock(&self.diary).looks + 2;

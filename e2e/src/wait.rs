@@ -105,7 +105,7 @@ impl Seen<()> {
 /// Asks `look` until it answers [`Seen::Yes`].
 ///
 /// # Errors
-/// After `limit` on the clock of [`pace`], with `what` and the different observations on the way (newest last). An error of `look` counts
+/// Fails after `limit` on the clock of [`pace`], with `what` and the different observations on the way (newest last). An error of `look` counts
 /// as "not yet": the API server may be briefly away, which is the subject of some tests.
 pub async fn until<T, F, Fut>(limit: Duration, what: &str, mut look: F) -> Result<T>
 where
@@ -139,7 +139,7 @@ where
 /// state: then the wait goes on until `look` has answered after the period, too.
 ///
 /// # Errors
-/// When the state is left within the period, or `look` fails for longer than [`STEP`].
+/// Fails when the state is left within the period, or `look` fails for longer than [`STEP`].
 pub async fn stays<F, Fut>(period: Duration, what: &str, mut look: F) -> Result<()>
 where
     F: FnMut() -> Fut,

@@ -27,7 +27,7 @@ pub const NAMES: [&str; 2] = ["berth-mutating-webhook-configuration", "berth-val
 /// A free port for the webhooks of one manager.
 ///
 /// # Errors
-/// When the machine has no free port.
+/// Fails when the machine has no free port.
 pub fn port() -> Result<u16> {
     let [port] = free_ports()?;
     Ok(port)
@@ -36,7 +36,7 @@ pub fn port() -> Result<u16> {
 /// Applies both configurations of the chart for a manager that serves webhooks on that port.
 ///
 /// # Errors
-/// When a file cannot be read or the API server refuses.
+/// Fails when a file cannot be read or the API server refuses.
 pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result<()> {
     for (kind, name, file) in
         [(MUTATING, NAMES[0], "mutating-webhooks.yaml"), (VALIDATING, NAMES[1], "validating-webhooks.yaml")]
@@ -64,7 +64,7 @@ pub async fn asked(client: &Client) -> Result<Seen<()>> {
 /// Serves v1beta1 for kinds whose fields differ from v1beta2, as the chart does. A manager that serves webhooks on that port converts them.
 ///
 /// # Errors
-/// When a CRD is not there or the API server refuses.
+/// Fails when a CRD is not there or the API server refuses.
 pub async fn convert(client: &Client, port: u16) -> Result<()> {
     for kind in ["clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"] {
         let name = format!("{kind}.kueue.x-k8s.io");
@@ -116,7 +116,7 @@ pub struct Reviewed {
 /// Every path that the chart's configurations name, once.
 ///
 /// # Errors
-/// When one of its files cannot be read.
+/// Fails when one of its files cannot be read.
 pub fn reviewed() -> Result<Vec<Reviewed>> {
     const HOST: &str = "https://127.0.0.1:0";
     let mut all = std::collections::BTreeSet::new();
@@ -133,7 +133,7 @@ pub fn reviewed() -> Result<Vec<Reviewed>> {
 /// can be suspended.
 ///
 /// # Errors
-/// When one of the tables cannot be read.
+/// Fails when one of the tables cannot be read.
 pub fn kinds_with_tables() -> Result<Vec<Kind>> {
     let mut kinds = Vec::new();
     for entry in fs::read_dir(repository().join("e2e/cases/reviews"))? {

@@ -1,4 +1,4 @@
-//! The API server's audit log: requests by client, counted by the server and not by the clients.
+//! The API server's audit log, by which the API server itself counts the requests of each client.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::meter::Requests;
 
-/// An audit log with its policy, in a folder of its own that is removed at the end.
+/// An audit log with its policy, in a folder of its own that is removed when the value is dropped.
 #[derive(Debug)]
 pub struct Audit {
     folder: PathBuf,
@@ -48,10 +48,10 @@ struct ResponseStatus {
 pub type ByAgent = BTreeMap<String, Requests>;
 
 impl Audit {
-    /// Writes the policy: all requests of `operators` (user names), and every write of any user.
+    /// Writes the audit policy: the log has all requests of the users in `operators`, and every write of any user.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Fails when the folder cannot be written.
     pub fn create(operators: &[String]) -> Result<Audit> {
         static SERIAL: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -78,34 +78,34 @@ impl Audit {
         self.folder.join("audit.log")
     }
 
-    /// Arguments for the API server. The log is written before the answer goes out, so that no entry is ever dropped.
+    /// Arguments for the API server. The API server writes the log before it answers, so no entry is ever dropped.
     pub fn args(&self) -> Vec<String> {
         vec![
             format!("--audit-policy-file={}", self.policy().display()),
             format!("--audit-log-path={}", self.log().display()),
             "--audit-log-mode=blocking".to_owned(),
-            // Above any run: a rotated file would be missed.
+            // The limit is above the size of any run's log, because the benchmark does not read rotated files.
             "--audit-log-maxsize=100000".to_owned(),
         ]
     }
 
-    /// Where the log ends now.
+    /// The present length of the log in bytes, as a mark for [`Audit::between`].
     pub fn mark(&self) -> u64 {
         fs::metadata(self.log()).map(|m| m.len()).unwrap_or(0)
     }
 
-    /// Requests between two marks.
+    /// Requests in the log between the marks `from` and `to`.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// Fails when the log cannot be read.
     pub fn between(&self, from: u64, to: u64) -> Result<ByAgent> {
         count(&self.log(), from, to, None)
     }
 
-    /// As [`Audit::between`], about objects of one namespace.
+    /// Requests in the log between the marks `from` and `to`, about objects of one namespace.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// Fails when the log cannot be read.
     pub fn within(&self, namespace: &str, from: u64, to: u64) -> Result<ByAgent> {
         count(&self.log(), from, to, Some(namespace))
     }
@@ -143,7 +143,7 @@ fn count(path: &Path, from: u64, to: u64, namespace: Option<&str>) -> Result<ByA
         if !object.subresource.is_empty() {
             what = format!("{what}/{}", object.subresource);
         }
-        // A refused request is a request, but never a write.
+        // A refused request is counted as a request, but never as a write.
         if entry.response_status.is_some_and(|s| s.code >= 400) {
             what.push_str(" (refused)");
         }
@@ -153,7 +153,7 @@ fn count(path: &Path, from: u64, to: u64, namespace: Option<&str>) -> Result<ByA
     Ok(all)
 }
 
-/// Splits requests into events and all others.
+/// The number of requests about other objects than events, and the number of requests about events.
 pub fn split_events(requests: &Requests) -> (u64, u64) {
     let mut sums = (0, 0);
     for (what, count) in requests {
@@ -162,7 +162,7 @@ pub fn split_events(requests: &Requests) -> (u64, u64) {
     sums
 }
 
-/// Only successful writes.
+/// The successful writes among `requests`.
 pub fn writes(requests: &Requests) -> Requests {
     let reads = ["get ", "list ", "watch "];
     requests

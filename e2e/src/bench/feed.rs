@@ -1,4 +1,4 @@
-//! One watch that decodes only the fields that the benchmark needs, so that watching takes little of the measured CPU.
+//! A watch that decodes only the fields that the benchmark needs, so that the watch uses little of the measured CPU time.
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
@@ -37,7 +37,7 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
-/// A condition as it is written back.
+/// A condition of a Workload with the fields that the benchmark writes back.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -67,10 +67,10 @@ impl Slim {
     }
 }
 
-/// A running watch; it ends when this is dropped.
+/// A running watch; the watch ends when the value is dropped.
 #[derive(Debug)]
 pub struct Feed {
-    /// Objects as they are added and changed.
+    /// Objects, as the watch shows that they were added or changed.
     pub changes: mpsc::UnboundedReceiver<Slim>,
     task: JoinHandle<()>,
 }
@@ -87,10 +87,10 @@ struct ListMeta {
 }
 
 impl Feed {
-    /// Watches a collection (path without query) from now on.
+    /// Starts a watch of the collection at `path` (without query), which shows changes from now on.
     ///
     /// # Errors
-    /// If the collection cannot be listed or watched.
+    /// Fails if the collection cannot be listed or watched.
     pub async fn start(client: &Client, path: &str) -> Result<Feed> {
         let list = http::Request::get(format!("{path}?limit=1")).body(Vec::new())?;
         let listed: Listed = client.request(list).await.with_context(|| format!("listing {path}"))?;
@@ -104,10 +104,10 @@ impl Feed {
         Ok(Feed { changes, task })
     }
 
-    /// The next change.
+    /// The next object that the watch shows as added or changed.
     ///
     /// # Errors
-    /// When the watch ended.
+    /// Fails if the watch has ended.
     pub async fn next(&mut self) -> Result<Slim> {
         match self.changes.recv().await {
             Some(object) => Ok(object),
@@ -116,8 +116,8 @@ impl Feed {
     }
 }
 
-/// Watches from a version on. The server closes a watch that it finds too slow, which happens on a busy machine: the next watch goes on
-/// from the last version.
+/// Watches a collection from the resourceVersion `version` on. The API server closes a watch that it finds too slow, which happens on a busy machine:
+/// the next watch then goes on from the last resourceVersion.
 async fn follow(client: Client, path: String, mut version: String, send: mpsc::UnboundedSender<Slim>) -> Result<()> {
     loop {
         let watch = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=7200");

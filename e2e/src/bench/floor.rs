@@ -1,4 +1,4 @@
-//! The floor: time of the API server itself for the writes that cannot be avoided, measured without any other writer.
+//! The floor: the time that the API server itself needs for the writes that cannot be avoided, measured while no other client writes.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::feed::Feed;
 use super::plane;
 use super::shape::{self, Class};
 
-/// Rates of the API server.
+/// Rates at which the API server performs the unavoidable writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Workloads created per second.
@@ -20,22 +20,22 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Seconds for `n` Workloads: one create, one status write to admit and one to finish.
+    /// Seconds that the API server needs for `n` Workloads: for each, one creation, one status write to admit it and one status write to finish it.
     pub fn floor(&self, n: usize) -> f64 {
         n as f64 / self.creates + 2.0 * n as f64 / self.statuses
     }
 }
 
-/// The mean times of two measurements, before and after a run.
+/// Rates that correspond to the mean times of two measurements, `a` before a run and `b` after it.
 pub fn between(a: Rates, b: Rates) -> Rates {
     let middle = |a: f64, b: f64| 2.0 / (1.0 / a + 1.0 / b);
     Rates { creates: middle(a.creates, b.creates), statuses: middle(a.statuses, b.statuses) }
 }
 
-/// Measures in a namespace of its own, with one watch open, and leaves nothing behind.
+/// Measures the API server's rates in a namespace of its own, with one watch open, and deletes all objects afterwards.
 ///
 /// # Errors
-/// When a request is refused.
+/// Fails if the API server refuses a request.
 pub async fn measure(client: &Client, namespace: &str, count: usize, class: &Class) -> Result<Rates> {
     plane::namespace(client, namespace).await?;
     let path = plane::workloads(namespace);
@@ -66,7 +66,7 @@ pub async fn measure(client: &Client, namespace: &str, count: usize, class: &Cla
     Ok(Rates { creates, statuses })
 }
 
-/// A Workload's name with a status.
+/// The body of a status write: a Workload's name with its status.
 pub fn status(namespace: &str, name: &str, status: &Value) -> Value {
     json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
@@ -74,14 +74,14 @@ pub fn status(namespace: &str, name: &str, status: &Value) -> Value {
     })
 }
 
-/// A condition that holds since now.
+/// A condition with the present time as its transition time.
 pub fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
         "observedGeneration": 1})
 }
 
-/// An admission of one pod set.
+/// The admission of a Workload with one pod set.
 pub fn admission(queue: &str, cpu: &str) -> Value {
     json!({"clusterQueue": queue, "podSetAssignments": [{
         "name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": cpu},
@@ -99,7 +99,7 @@ fn admitted(namespace: &str, name: &str, class: &Class) -> Value {
     status(namespace, name, &body)
 }
 
-/// The status that a run writes when a Workload has run for its time.
+/// The status that a run writes for a Workload when the Workload's running time is over.
 pub fn finished(namespace: &str, name: &str) -> Value {
     let end = condition("Finished", "True", "ByTest", "The running time is over");
     status(namespace, name, &json!({"conditions": [end]}))

@@ -1,4 +1,4 @@
-//! Real Jobs, end to end: through an operator, and the same ones unsuspended without it, on the same control plane.
+//! The benchmark with real Jobs, end to end: Jobs through an operator, and the same Jobs unsuspended without an operator, on the same control plane.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -22,21 +22,21 @@ use crate::wait::{self, Seen};
 const QUEUES: usize = 5;
 /// Jobs per queue at scale 1.
 const PER_QUEUE: f64 = 200.0;
-/// Cpus of each queue: half of its Jobs wait at first.
+/// Cpus of each queue: half of a queue's Jobs wait for quota at first.
 const QUOTA: &str = "100";
-/// Nodes of 32 cores: room for every pod at once, so that only the queues make Jobs wait.
+/// Number of nodes of 32 cores: enough for every pod at once, so that only the queues make Jobs wait.
 const NODES: u32 = 40;
-/// Jobs that run before anything is measured.
+/// Number of Jobs that run before the benchmark measures anything.
 const WARM_UP: usize = 50;
-/// A rest after each part, in which the controllers become quiet.
+/// Pause after each part of the benchmark, in which the controllers become quiet.
 const QUIET: Duration = Duration::from_secs(3);
-/// Without any change for that long the run has failed.
+/// A run fails if nothing changes for this time.
 const STALL: Duration = Duration::from_secs(60);
 
-/// Runs the shape with Berth, with an older one before it and with Kueue's manager after it where the settings have them.
+/// Runs the Jobs with Berth; also with an older Berth before it and with Kueue's manager after it, if the settings name these programs.
 ///
 /// # Errors
-/// When a control plane or an operator fails, or the Jobs do not finish.
+/// Fails when a control plane or an operator fails, or the Jobs do not finish.
 pub async fn run(settings: &Settings) -> Result<Report> {
     let mut report = Report::begin();
     for kind in settings.kinds(Kind::Kueue) {
@@ -71,7 +71,7 @@ async fn measured(bed: &Bed, settings: &Settings, kind: &Kind) -> Result<Part> {
         queues.push(manifest::local_queue("queued", &name, &name));
     }
     plane::apply_all(client, queues).await?;
-    // The machine's speed drifts: the same Jobs without the operator run on both sides of those with it.
+    // The machine's speed drifts, so the same Jobs without the operator run both before and after the Jobs with the operator.
     let before = rested(bed, "plain-before", total).await?;
     let observer = kind.observer(bed, settings.observed).await?;
     let subject = kind.start(bed).await?;
@@ -83,7 +83,7 @@ async fn measured(bed: &Bed, settings: &Settings, kind: &Kind) -> Result<Part> {
     let wall = queued(bed, total).await.with_context(|| format!("log of {}:\n{}", kind.name(), subject.tail()))?;
     let ended = bed.audit.mark();
     settle(&subject, kind, bed, total).await?;
-    // Berth's events give way to writes: those still waiting are counted, too.
+    // Berth's events give way to its writes, so the benchmark waits for the remaining events and counts them, too.
     let mut handled = -1.0;
     while let more = subject.events_handled().await?
         && more > handled
@@ -161,7 +161,7 @@ async fn measured(bed: &Bed, settings: &Settings, kind: &Kind) -> Result<Part> {
     Ok(part)
 }
 
-/// Runs the Jobs with the least writes that a queue needs; returns the wall time and the writes.
+/// Runs the Jobs with the fewest writes that a queue needs; returns the wall time and the writes.
 async fn by_the_least(bed: &Bed, total: usize) -> Result<(Duration, ByAgent)> {
     eprintln!("bench: {total} jobs by the least writes of a queue");
     let from = bed.audit.mark();
@@ -175,7 +175,7 @@ fn per(count: u64, total: usize) -> f64 {
     count as f64 / total as f64
 }
 
-/// Successful writes of objects of the run, and events, by all programs; leases are a heartbeat and do not count.
+/// Successful writes by all programs about the objects of the run, and about events; writes of leases do not count, because a lease is a heartbeat.
 fn everybody(all: &ByAgent) -> (u64, u64) {
     let (mut objects, mut events) = (0, 0);
     for requests in all.values() {
@@ -205,12 +205,12 @@ pub(super) fn name(n: usize) -> String {
     format!("job-{n}")
 }
 
-/// Name of its queue.
+/// Name of the queue of the n-th Job.
 pub(super) fn queue(n: usize) -> String {
     format!("queue-{}", n % QUEUES)
 }
 
-/// As [`plain`]; then the controllers become quiet.
+/// Runs Jobs without an operator, then waits until the controllers are quiet; returns the time until all Jobs are complete.
 async fn rested(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
     eprintln!("bench: {total} jobs without an operator");
     let wall = plain(bed, namespace, total).await?;
@@ -218,13 +218,13 @@ async fn rested(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
     Ok(wall)
 }
 
-/// Jobs without an operator; the time until all are complete.
+/// Runs Jobs without an operator; returns the time until all Jobs are complete.
 async fn plain(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
     let job = |n: usize| Job::new(namespace, &name(n), "").spec(&json!({"suspend": false}));
     created(bed, namespace, total, job).await
 }
 
-/// Runs the Jobs through the queues; returns the wall time.
+/// Runs the Jobs through the queues; returns the wall time until all Jobs are complete.
 async fn queued(bed: &Bed, total: usize) -> Result<Duration> {
     created(bed, "queued", total, |n| Job::new("queued", &name(n), &queue(n))).await
 }
@@ -248,13 +248,13 @@ pub(super) struct Running<'a, C, E> {
     pub namespace: &'a str,
     /// How many.
     pub total: usize,
-    /// Creates the n-th.
+    /// Creates the n-th Job.
     pub create: C,
-    /// Is called for the n-th when it is complete.
+    /// Function that is called for the n-th Job when the Job is complete.
     pub complete: E,
 }
 
-/// Creates Jobs and waits until all are complete.
+/// Creates Jobs and waits until all Jobs are complete; returns the time for that.
 pub(super) async fn complete<C, E, F, G>(bed: &Bed, running: Running<'_, C, E>) -> Result<Duration>
 where
     C: Fn(usize) -> F,
@@ -296,7 +296,7 @@ where
     Ok(wall)
 }
 
-/// Waits until every Workload is Finished and the operator has been quiet for three seconds.
+/// Waits until every Workload is Finished and the operator has sent no request for six seconds, for 90 seconds at most.
 async fn settle(subject: &Subject, kind: &Kind, bed: &Bed, total: usize) -> Result<()> {
     wait::until(Duration::from_secs(60), "every workload is Finished and let go", || async {
         let workloads = crate::kinds::WORKLOAD.list(&bed.client, "queued").await?;
@@ -310,7 +310,7 @@ async fn settle(subject: &Subject, kind: &Kind, bed: &Bed, total: usize) -> Resu
     let (begun, from) = (Instant::now(), bed.audit.mark());
     let (mut quiet, mut last) = (begun, 0);
     while quiet.elapsed() < Duration::from_secs(6) && begun.elapsed() < Duration::from_secs(90) {
-        // Each look makes Berth write out all of its metrics, which is counted as its own work.
+        // Each reading of Berth's own count makes Berth write out all of its metrics, and Berth counts that as its own work.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let asked = match kind {
             Kind::Berth | Kind::Before(_) => subject.own_count().await?.0,

@@ -1,10 +1,11 @@
-//! The least that a queue outside of the API server writes for a Job: its wall time is that of an operator whose decisions, watches and
-//! events cost nothing.
+//! The fewest writes that a queue outside of the API server needs for a Job: the wall time of these writes is the time of an operator whose
+//! decisions, watches and events cost nothing.
 //!
-//! A Job that was created suspended needs a Workload, the status that admits it, and its start; where others wait for its quota, also the
-//! status that ends it. These are Kueue's objects and Berth's requests, sent by the benchmark at once: no operator runs, nothing waits for
-//! quota, no event, status of a queue or finalizer is written. The controller-manager's work for a Job that it sees suspended (a fourth
-//! status, two more events) is part of it; on a busy machine the start comes first. One watch of Workloads is open, as an operator has it.
+//! A Job that was created suspended needs a Workload, the status that admits the Workload, and the start of the Job; if other Jobs wait for its
+//! quota, also the status that finishes the Workload. The benchmark sends these requests at once, with Kueue's objects and in Berth's form: no
+//! operator runs, no Job waits for quota, and no event, queue status or finalizer is written. The measured time includes the work of the
+//! controller-manager for a Job that it sees suspended (a fourth status write, two more events); on a busy machine the start comes before that. One
+//! watch of Workloads is open, as an operator has it.
 
 use std::time::Duration;
 
@@ -35,10 +36,10 @@ struct Spec {
     template: Value,
 }
 
-/// Runs `count` Jobs by these writes, of which every second one is ended within the run; the time until all are complete.
+/// Runs `count` Jobs by the fewest writes; the Workload of every second Job is finished within the run. Returns the time until all Jobs are complete.
 ///
 /// # Errors
-/// When a request is refused or Jobs do not end.
+/// Fails if the API server refuses a request or Jobs do not end.
 pub async fn run(bed: &Bed, namespace: &str, count: usize) -> Result<Duration> {
     let mut feed = Feed::start(&bed.client, "/apis/kueue.x-k8s.io/v1beta2/workloads").await?;
     let drain = tokio::spawn(async move { while feed.next().await.is_ok() {} });
@@ -80,7 +81,7 @@ async fn end(client: &Client, namespace: &str, n: usize) -> Result<()> {
     apply_status(client, namespace, n, &conditions).await
 }
 
-/// Applies all fields of the field manager: the admission and these conditions.
+/// Applies all status fields of the field manager `kueue-admission`: the admission and the conditions `conditions`.
 async fn apply_status(client: &Client, namespace: &str, n: usize, conditions: &[Value]) -> Result<()> {
     let name = workload_name(n);
     let status = json!({"admission": floor::admission(&jobs::queue(n), "1"), "conditions": conditions});
@@ -92,7 +93,7 @@ fn workload_name(n: usize) -> String {
     format!("job-{}-00000", jobs::name(n))
 }
 
-/// The Workload that Berth makes for the Job.
+/// The Workload that Berth creates for the Job `job`.
 fn workload(namespace: &str, n: usize, job: &Created) -> Value {
     json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
@@ -110,7 +111,7 @@ fn workload(namespace: &str, n: usize, job: &Created) -> Value {
     })
 }
 
-/// The conditions of an admission, in Berth's words.
+/// The conditions of an admitted Workload, with Berth's reasons and messages.
 fn admitted(queue: &str) -> Vec<Value> {
     vec![
         floor::condition("QuotaReserved", "True", "QuotaReserved", &format!("Quota reserved in ClusterQueue {queue}")),

@@ -1,4 +1,4 @@
-//! Use of a process, from the kernel, and the operator's own count of its requests, from its metrics.
+//! CPU time and memory of a process, as the kernel reports them, and the operator's own count of its requests, from its metrics.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Clock ticks per second of `/proc/PID/stat`: 100 on every Linux that Berth supports.
 const TICKS: f64 = 100.0;
 
-/// Use of a process since it started.
+/// CPU time and memory that a process has used since it started.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Usage {
     /// User and system time in seconds.
@@ -18,15 +18,15 @@ pub struct Usage {
     pub peak_mb: f64,
     /// Resident memory now in MB.
     pub resident_mb: f64,
-    /// The part of it in pages of files, which are those of the program itself and its libraries.
+    /// The part of the resident memory that is pages of files: the program itself and its libraries.
     pub files_mb: f64,
 }
 
 impl Usage {
-    /// Reads `/proc`.
+    /// Reads the CPU time and memory of the process `pid` from `/proc`.
     ///
     /// # Errors
-    /// When there is no such process.
+    /// Fails if there is no process with the id `pid`.
     pub fn of(pid: u32) -> Result<Usage> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");
@@ -46,7 +46,7 @@ impl Usage {
     }
 }
 
-/// utime and stime; the fields are counted after the command's name, which may contain spaces.
+/// CPU seconds from the fields utime and stime of `/proc/PID/stat`; the fields are counted after the command's name, which may contain spaces.
 fn cpu(stat: &str) -> Option<f64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
@@ -56,7 +56,7 @@ fn cpu(stat: &str) -> Option<f64> {
 /// Requests by verb and resource.
 pub type Requests = BTreeMap<String, u64>;
 
-/// Samples of `rest_client_requests_total` as `verb resource`.
+/// Samples of the metric `rest_client_requests_total`, with keys of the form `verb resource`.
 pub fn own_requests(exposition: &str) -> Requests {
     let mut all = Requests::new();
     for (labels, value) in samples(exposition, "rest_client_requests_total") {

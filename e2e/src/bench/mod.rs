@@ -1,10 +1,10 @@
 //! The benchmark of the operator: the real binary on a real control plane, under Kueue's performance shapes.
 //!
-//! It measures wall time as a multiple of the API server's own time (the floor), time to admission, use of quota, requests, CPU and memory
-//! of the operator. [`shape`] says which objects are created and when; [`workloads`] creates Workloads and plays their jobs; [`jobs`] runs
-//! real Jobs; [`floor`] and [`least`] measure the API server; [`audit`] and [`meter`] count; [`report`] prints.
+//! The benchmark measures wall time as a multiple of the API server's own time (the floor), time to admission, use of quota, requests, CPU and memory
+//! of the operator. The module [`shape`] says which objects are created and when; [`workloads`] creates Workloads and simulates their jobs; [`jobs`]
+//! runs real Jobs; [`floor`] and [`least`] measure the API server; [`audit`] and [`meter`] count; [`report`] prints the figures.
 //!
-//! Figures of different runs are never compared. Every goal is a ratio or a count of one run.
+//! The benchmark never compares figures of different runs. Every goal is a ratio of two figures of one run, or a count within one run.
 
 pub mod audit;
 pub mod feed;
@@ -28,27 +28,27 @@ use crate::kueue::Kueue;
 /// Settings of a run, read from the environment: `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_BEFORE`, `KUEUE`, `BENCH_JSON`, `IDLE`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `small` (15,000 Workloads over 30 queues), `large` (50,000 over 1,000) or `jobs` (1,000 Jobs over 5).
+    /// The shape: `small` (15,000 Workloads over 30 queues), `large` (50,000 Workloads over 1,000 queues) or `jobs` (1,000 Jobs over 5 queues).
     pub shape: String,
-    /// Factor on the number of objects per queue.
+    /// Factor by which the number of objects per queue is multiplied.
     pub scale: f64,
-    /// True: queues preempt (reclaim Any, within the queue LowerPriority).
+    /// True if the queues preempt: they reclaim from any Workload of their cohort, and within the queue from Workloads of lower priority.
     pub preemption: bool,
-    /// An older berth, measured before this one in the same run.
+    /// Path of an older Berth, which the benchmark measures before the present Berth in the same run.
     pub before: Option<PathBuf>,
-    /// The real Kueue, measured after Berth in the same run: its minimalkueue, or for Jobs its manager.
+    /// The real Kueue, which the benchmark measures after Berth in the same run: minimalkueue for Workloads without jobs, Kueue's manager for Jobs.
     pub kueue: Option<Kueue>,
     /// File for the figures as JSON.
     pub json: Option<PathBuf>,
-    /// Seconds for which the restarted operator is watched while nothing happens; 0 leaves that out.
+    /// Seconds for which the benchmark watches the restarted operator while nothing happens; 0 leaves this measurement out.
     pub idle_seconds: u64,
-    /// True: an observer judges the run of Berth. The observer watches all objects, and so uses time of the API server and of the measured
+    /// True if an observer judges the run of Berth. The observer watches all objects and so uses time of the API server and of the measured
     /// processors: only runs whose times are not reported have an observer.
     pub observed: bool,
 }
 
 impl Settings {
-    /// A run of one shape at a scale, as a test makes it: observed, and with nothing else switched on.
+    /// Settings of a run that a test makes: one shape at a scale, with an observer, and with all options off.
     pub fn of(shape: &str, scale: f64) -> Settings {
         let shape = shape.to_owned();
         Settings {
@@ -63,16 +63,16 @@ impl Settings {
         }
     }
 
-    /// The programs that are measured, one after the other; `kueues` is Kueue's program that knows the shape.
+    /// The programs that the benchmark measures, one after the other; the function `kueues` selects Kueue's program for the shape.
     pub fn kinds(&self, kueues: impl FnOnce(Kueue) -> Kind) -> Vec<Kind> {
         let before = self.before.clone().map(Kind::Before);
         before.into_iter().chain([Kind::Berth]).chain(self.kueue.clone().map(kueues)).collect()
     }
 
-    /// Reads the environment.
+    /// Reads the settings of a run from the environment.
     ///
     /// # Errors
-    /// If the value of a variable is not allowed; the message names the value.
+    /// Fails if the value of a variable is not allowed; the message names the value.
     pub fn from_environment() -> Result<Settings> {
         let get = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let number = |name: &str, default: f64| -> Result<f64> {
@@ -100,10 +100,10 @@ impl Settings {
     }
 }
 
-/// Runs the shape of the settings.
+/// Runs the shape that the settings name; returns the figures.
 ///
 /// # Errors
-/// When the control plane or the operator fails, or the run makes no progress.
+/// Fails if the control plane or the operator fails, or if the run makes no progress.
 pub async fn run(settings: &Settings) -> Result<report::Report> {
     let mut report = match settings.shape.as_str() {
         "jobs" => jobs::run(settings).await?,

@@ -1,4 +1,4 @@
-//! The control plane of a run, with its audit log, and the few raw requests that a run makes.
+//! The control plane of a benchmark run, with its audit log, and the few raw requests that a run makes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::subject::{self, Kind};
 use crate::control_plane::{ControlPlane, Options};
 use crate::kueue::Kueue;
 
-/// Requests of the benchmark under way at once: enough to keep the API server busy on two cores.
+/// Number of requests that the benchmark sends at once: enough to keep the API server busy on two cores.
 pub const IN_FLIGHT: usize = 16;
 
-/// A control plane to measure on.
+/// A control plane on which the benchmark measures a program.
 pub struct Bed {
     /// The control plane.
     pub plane: ControlPlane,
@@ -28,15 +28,15 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Starts it, with the CRDs and the rights of the measured program. Without `controllers` only etcd and the API server go on running:
-    /// Workloads without jobs need no others, and the use of two cores by these is not measured.
+    /// Starts a control plane with the CRDs and the rights of the measured program. Without `controllers` only etcd and the API server go on running:
+    /// Workloads without jobs need no controllers, and the controllers would use time of the two measured cores.
     ///
     /// # Errors
-    /// If the control plane does not start.
+    /// Fails if the control plane does not start.
     pub async fn start(name: &str, kind: &Kind, controllers: bool) -> Result<Bed> {
         let audit = Audit::create(&subject::users())?;
         let mut options = Options::with_crds(&format!("bench-{name}"));
-        // The cost of an operator's schemas is part of its own.
+        // The CRDs are the measured operator's own, because the cost of their schemas is part of the operator's cost.
         let definitions = kind.kueue().map(Kueue::definitions).transpose()?;
         if let Some(folder) = &definitions {
             options.crds = vec![folder.path().to_owned()];
@@ -54,16 +54,16 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Stops everything.
+    /// Stops all programs of the control plane.
     pub async fn stop(self) {
         self.plane.stop().await;
     }
 }
 
-/// One request with a JSON body; the answer is read and dropped.
+/// Sends one request with a JSON body; the answer is read and dropped.
 ///
 /// # Errors
-/// When the server refuses or does not answer.
+/// Fails if the API server refuses the request or does not answer.
 pub async fn send(client: &Client, method: &str, path: &str, kind: &str, body: &Value) -> Result<()> {
     let request = http::Request::builder()
         .method(method)
@@ -76,29 +76,29 @@ pub async fn send(client: &Client, method: &str, path: &str, kind: &str, body: &
 /// Creates an object.
 ///
 /// # Errors
-/// As [`send`].
+/// Fails as [`send`] does.
 pub async fn create(client: &Client, path: &str, body: &Value) -> Result<()> {
     send(client, "POST", path, "application/json", body).await
 }
 
-/// Server-side apply under a field manager.
+/// Applies an object server-side under the field manager `manager`.
 ///
 /// # Errors
-/// As [`send`].
+/// Fails as [`send`] does.
 pub async fn apply(client: &Client, path: &str, manager: &str, body: &Value) -> Result<()> {
     send(client, "PATCH", &format!("{path}?fieldManager={manager}&force=true"), "application/apply-patch+yaml", body)
         .await
 }
 
-/// Path of the collection of Workloads of a namespace.
+/// Path of the collection of Workloads in a namespace.
 pub fn workloads(namespace: &str) -> String {
     format!("/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads")
 }
 
-/// Does `work` for each item, [`IN_FLIGHT`] at once.
+/// Runs `work` for each item, for at most [`IN_FLIGHT`] items at once.
 ///
 /// # Errors
-/// The first error.
+/// Fails with the first error of `work`.
 pub async fn each<T, F, Fut>(items: Vec<T>, work: F) -> Result<()>
 where
     F: Fn(T) -> Fut,
@@ -111,10 +111,10 @@ where
     Ok(())
 }
 
-/// Deletes all objects of a collection and waits until they are gone.
+/// Deletes all objects of the collection at `path` and waits until they are gone.
 ///
 /// # Errors
-/// If objects remain after five minutes.
+/// Fails if objects of the collection remain after five minutes.
 pub async fn clear(client: &Client, path: &str) -> Result<()> {
     let options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
     send(client, "DELETE", path, "application/json", &options).await?;
@@ -131,19 +131,19 @@ pub async fn clear(client: &Client, path: &str) -> Result<()> {
     Err(anyhow!("objects of {path} stay after their deletion: {left:?}"))
 }
 
-/// Creates a namespace without waiting for a service account, which no controller makes here.
+/// Creates a namespace, and does not wait for a service account in it, because no controller runs here that creates service accounts.
 ///
 /// # Errors
-/// When the server refuses.
+/// Fails when the API server refuses the namespace.
 pub async fn namespace(client: &Client, name: &str) -> Result<()> {
     let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     crate::kinds::apply(client, &object).await.map(drop)
 }
 
-/// Applies manifests, [`IN_FLIGHT`] at once.
+/// Applies manifests, at most [`IN_FLIGHT`] manifests at once.
 ///
 /// # Errors
-/// The first refusal.
+/// Fails with the API server's first refusal.
 pub async fn apply_all(client: &Client, objects: Vec<Value>) -> Result<()> {
     ensure!(!objects.is_empty(), "nothing to apply");
     let client = Arc::new(client.clone());

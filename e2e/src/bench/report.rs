@@ -1,4 +1,4 @@
-//! Figures with their goals, as a table and as JSON.
+//! Figures of the benchmark with their goals, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ pub struct Figure {
     pub value: f64,
     /// Unit, empty for a ratio or a count.
     pub unit: &'static str,
-    /// At most this, when it has a goal.
+    /// The largest value that meets the goal; `None` if the figure has no goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
 }
@@ -27,11 +27,11 @@ pub struct Figure {
 pub struct Part {
     /// Name of the operator.
     pub name: String,
-    /// Figures, in order.
+    /// Figures, in the order of the report.
     pub figures: Vec<Figure>,
     /// Requests by heading, then by verb and resource.
     pub requests: BTreeMap<String, Requests>,
-    /// Facts that a reader needs to understand the figures.
+    /// Facts that a reader of the report needs to understand the figures.
     pub notes: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl Part {
         self.figures.push(Figure { name: name.to_owned(), value, unit, at_most: None });
     }
 
-    /// Adds a figure with a goal.
+    /// Adds a figure whose goal is a value of at most `at_most`.
     pub fn goal(&mut self, name: &str, value: f64, unit: &'static str, at_most: f64) {
         self.figures.push(Figure { name: name.to_owned(), value, unit, at_most: Some(at_most) });
     }
@@ -64,7 +64,7 @@ pub struct Report {
     pub shape: String,
     /// Scale.
     pub scale: f64,
-    /// Queues preempt.
+    /// True if the queues of the run preempt.
     pub preemption: bool,
     /// Processors.
     pub cores: usize,
@@ -75,7 +75,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report that remembers the machine as it is now.
+    /// An empty report with the machine's number of cores and its present load.
     pub fn begin() -> Report {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Report {
@@ -85,14 +85,14 @@ impl Report {
         }
     }
 
-    /// Notes the settings of the run.
+    /// Writes the settings of the run into the report.
     pub fn settings(&mut self, settings: &Settings) {
         self.shape.clone_from(&settings.shape);
         self.scale = settings.scale;
         self.preemption = settings.preemption;
     }
 
-    /// Names of the figures of Berth that miss their goal.
+    /// Names of Berth's figures that miss their goals.
     pub fn missed(&self) -> Vec<&str> {
         let berth = self.parts.iter().filter(|p| p.name == "berth");
         let figures = berth.flat_map(|p| &p.figures);

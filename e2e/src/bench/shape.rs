@@ -1,4 +1,4 @@
-//! Objects of a run and the times of their creation: Kueue's performance shapes.
+//! Objects of a benchmark run and the times at which they are created, after Kueue's performance shapes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::manifest;
 /// Namespace of the run.
 pub const NAMESPACE: &str = "bench";
 
-/// Workloads of one kind: their number per queue, their requests, their running time and the pause between two.
+/// A class of Workloads: their number per queue, their requests, their running time, and the pause between two creations.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
     /// Name.
@@ -21,7 +21,7 @@ pub struct Class {
     pub cpu: u32,
     /// Priority.
     pub priority: i32,
-    /// Running time once admitted.
+    /// Time for which a Workload runs after its admission.
     pub runs: Duration,
     /// Pause between two creations in one queue.
     pub every: Duration,
@@ -48,13 +48,13 @@ pub const BORROWING: u32 = 100;
 /// One Workload to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Since the start.
+    /// Time since the start of the run at which the Workload is created.
     pub due: Duration,
     /// Index of the class.
     pub class: usize,
     /// Index of the queue.
     pub queue: usize,
-    /// Number within class and queue.
+    /// Number of the Workload within its class and queue.
     pub number: usize,
 }
 
@@ -63,10 +63,10 @@ const fn class(name: &'static str, (count, cpu, priority): (usize, u32, i32), ru
 }
 
 impl Shape {
-    /// `small` or `large`, with `scale` times the number of Workloads per queue (at least one of each class).
+    /// The shape `small` or `large`, with `scale` times the number of Workloads per queue (at least one Workload of each class).
     ///
     /// # Errors
-    /// When there is no shape of that name.
+    /// Fails if there is no shape with the name `name`.
     pub fn named(name: &str, scale: f64) -> Result<Shape> {
         let (cohorts, queues, mut classes) = match name {
             "small" => (
@@ -100,7 +100,7 @@ impl Shape {
         self.cohorts * self.queues * self.classes.iter().map(|c| c.count).sum::<usize>()
     }
 
-    /// All Workloads in the order in which they are due.
+    /// All Workloads of the shape, in the order of their creation.
     pub fn arrivals(&self) -> Vec<Arrival> {
         let mut all = Vec::with_capacity(self.total());
         for (index, class) in self.classes.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Shape {
         all
     }
 
-    /// Flavor, ClusterQueues and LocalQueues.
+    /// The flavor, the ClusterQueues and the LocalQueues of the shape.
     pub fn queues(&self, preemption: bool) -> Vec<Value> {
         let mut all = vec![manifest::flavor("default", &[])];
         let (nominal, borrowing) = (NOMINAL.to_string(), BORROWING.to_string());
@@ -132,7 +132,7 @@ impl Shape {
         all
     }
 
-    /// A Workload of a class in a queue.
+    /// The manifest of a Workload, with the class and the queue of `arrival`.
     pub fn workload(&self, namespace: &str, arrival: &Arrival) -> Option<Value> {
         let class = self.classes.get(arrival.class)?;
         let queue = queue_name(arrival.queue);
@@ -140,7 +140,7 @@ impl Shape {
     }
 }
 
-/// Name of a queue, both the ClusterQueue and its LocalQueue.
+/// Name of a ClusterQueue of the shape, and of its LocalQueue.
 pub fn queue_name(index: usize) -> String {
     format!("queue-{index:04}")
 }

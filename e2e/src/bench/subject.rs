@@ -1,4 +1,4 @@
-//! The program that is measured: Berth, or the real Kueue where the benchmark is asked to run it as well.
+//! The program that the benchmark measures: Berth, or the real Kueue if the benchmark is asked to run it as well.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::manager::{self, Manager, ManagerOptions};
 use crate::observer::Observer;
 use crate::process::{Guarded, Launch, free_ports};
 
-/// Writes must stop for this long at the end of an observed run.
+/// Time for which no object may change at the end of an observed run.
 const REST: Duration = Duration::from_secs(2);
 
 const KUEUE_ACCOUNT: &str = "kueue-controller-manager";
-/// A started Kueue has its views within this time, or something is wrong.
+/// Time limit for a started Kueue to answer its readiness endpoint.
 const READY_LIMIT: Duration = Duration::from_secs(90);
-/// Time for minimalkueue, which has no readiness endpoint, to fill its caches.
+/// Time that minimalkueue, which has no readiness endpoint, gets to fill its caches.
 const FILLED: Duration = Duration::from_secs(5);
 
 /// The measured operator.
@@ -31,9 +31,9 @@ const FILLED: Duration = Duration::from_secs(5);
 pub enum Kind {
     /// The shipped binary.
     Berth,
-    /// A binary of Berth from before the change that is measured.
+    /// A binary of an older Berth, from before the change that is measured.
     Before(PathBuf),
-    /// Kueue's minimalkueue, which knows no jobs.
+    /// Kueue's program minimalkueue, which does not handle jobs.
     Minimal(Kueue),
     /// Kueue's manager.
     Kueue(Kueue),
@@ -47,13 +47,13 @@ pub enum Subject {
     Kueue(Kind, Box<Guarded>),
 }
 
-/// User names of the operators, whose every request is counted.
+/// User names of the operators; the audit log has every request of these users.
 pub fn users() -> Vec<String> {
     let user = |namespace: &str, name: &str| format!("system:serviceaccount:{namespace}:{name}");
     vec![user(manager::NAMESPACE, manager::SERVICE_ACCOUNT), user(KUEUE_NAMESPACE, KUEUE_ACCOUNT)]
 }
 
-/// Account and rights for a program of Kueue's; minimalkueue has no chart.
+/// Creates the account and the rights for a program of Kueue's. The chart is not used, because minimalkueue has no chart.
 async fn install_kueue(client: &Client) -> Result<()> {
     create_namespace(client, KUEUE_NAMESPACE, &[]).await?;
     let rbac = "rbac.authorization.k8s.io";
@@ -69,18 +69,18 @@ async fn install_kueue(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// No limit on requests: the API server is to be the limit.
+/// A configuration without a limit on requests, so that only the API server limits the measured speed.
 const UNLIMITED: &str =
     "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nclientConnection:\n  qps: -1\n";
 
-/// The configuration of Kueue's manager without a limit on requests, with Jobs alone.
+/// The configuration of Kueue's manager without a limit on requests, for Jobs alone.
 fn unlimited() -> Value {
     json!({"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "clientConnection": {"qps": -1},
         "leaderElection": {"leaderElect": false}, "integrations": {"frameworks": ["batch/job"]}})
 }
 
 impl Kind {
-    /// Name for the report.
+    /// Name of the operator in the report.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Berth => "berth",
@@ -90,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// The program's name in its user agent.
+    /// Name of the program in its user agent.
     pub fn agent(&self) -> &'static str {
         match self {
             Kind::Berth | Kind::Before(_) => "berth",
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// The name that figures have for it.
+    /// Name of the operator in the names of figures.
     pub fn called(&self) -> &'static str {
         match self {
             Kind::Berth | Kind::Before(_) => "Berth",
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// The Kueue that it is a program of.
+    /// The Kueue that the program belongs to; `None` for Berth.
     pub fn kueue(&self) -> Option<&Kueue> {
         match self {
             Kind::Berth | Kind::Before(_) => None,
@@ -115,10 +115,10 @@ impl Kind {
         }
     }
 
-    /// Account and rights on a control plane.
+    /// Creates the operator's account and rights on a control plane.
     ///
     /// # Errors
-    /// When the server refuses.
+    /// Fails when the API server refuses an account or a role.
     pub async fn install(&self, client: &Client) -> Result<()> {
         match self {
             Kind::Berth | Kind::Before(_) => manager::install(client).await,
@@ -126,10 +126,10 @@ impl Kind {
         }
     }
 
-    /// Starts the observer of a run of Berth, where the settings ask for one.
+    /// Starts the observer of a run of Berth, if `observed` asks for an observer.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Fails when the API server does not answer.
     pub async fn observer(&self, bed: &Bed, observed: bool) -> Result<Option<Observer>> {
         match self {
             Kind::Berth if observed => Observer::start(bed.client.clone()).await.map(Some),
@@ -137,10 +137,10 @@ impl Kind {
         }
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the operator and waits until it is ready.
     ///
     /// # Errors
-    /// If the operator does not start.
+    /// Fails if the operator does not start.
     pub async fn start(&self, bed: &Bed) -> Result<Subject> {
         match self {
             Kind::Berth => berth(bed, None).await,
@@ -155,7 +155,7 @@ impl Kind {
         }
     }
 
-    /// A program of Kueue's, when it is ready.
+    /// Waits until a program of Kueue's is ready; returns the running operator.
     async fn started(&self, mut process: Guarded, health: Option<u16>) -> Result<Subject> {
         let begun = Instant::now();
         loop {
@@ -164,7 +164,7 @@ impl Kind {
             }
             let ready = match health {
                 Some(port) => matches!(http_get(port, "/readyz").await, Ok((200, _))),
-                // Without a readiness endpoint: its caches are filled within moments.
+                // A program without a readiness endpoint counts as ready after `FILLED`, because its caches are filled within moments.
                 None => begun.elapsed() >= FILLED,
             };
             if ready {
@@ -183,7 +183,7 @@ async fn berth(bed: &Bed, older: Option<PathBuf>) -> Result<Subject> {
     Ok(Subject::Berth(Box::new(manager)))
 }
 
-/// A kubeconfig with the token of Kueue's account.
+/// Writes a kubeconfig with the token of Kueue's account; returns its path.
 async fn kubeconfig(bed: &Bed) -> Result<PathBuf> {
     let path = bed.plane.folder().join("kueue.kubeconfig");
     let token = token(&bed.client, KUEUE_NAMESPACE, KUEUE_ACCOUNT).await?;
@@ -207,7 +207,7 @@ impl Subject {
     /// CPU and memory that the operator has used so far.
     ///
     /// # Errors
-    /// If the operator does not run.
+    /// Fails if the operator does not run.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(self.pid()?)
     }
@@ -215,7 +215,7 @@ impl Subject {
     /// The id of the process.
     ///
     /// # Errors
-    /// If the operator does not run.
+    /// Fails if the operator does not run.
     pub fn pid(&self) -> Result<u32> {
         match self {
             Subject::Berth(manager) => manager.pid(),
@@ -223,10 +223,10 @@ impl Subject {
         }
     }
 
-    /// The operator's own count of its requests (Berth only), and how many events it dropped.
+    /// The operator's own count of its requests, and the number of events that it dropped; empty and 0 for Kueue.
     ///
     /// # Errors
-    /// If the operator does not serve its metrics.
+    /// Fails if the operator does not serve its metrics.
     pub async fn own_count(&self) -> Result<(Requests, f64)> {
         match self {
             Subject::Berth(manager) => {
@@ -237,10 +237,10 @@ impl Subject {
         }
     }
 
-    /// How many events it has published or dropped (Berth only).
+    /// Number of events that the operator has published or dropped; 0 for Kueue.
     ///
     /// # Errors
-    /// If the operator does not serve its metrics.
+    /// Fails if the operator does not serve its metrics.
     pub async fn events_handled(&self) -> Result<f64> {
         match self {
             Subject::Berth(manager) => {
@@ -251,18 +251,18 @@ impl Subject {
         }
     }
 
-    /// The end of an observed run: waits until writes have stopped and the statuses agree with the workloads, and judges the observer's
-    /// history and Berth's view (R2). Nothing is judged without an observer.
+    /// The end of an observed run: waits until writes have stopped and the statuses agree with the Workloads, and judges the observer's history and
+    /// Berth's view (invariant R2). Nothing is judged without an observer.
     ///
     /// # Errors
-    /// With every broken promise.
+    /// Fails with every broken invariant.
     pub async fn judged(&self, observer: Option<Observer>) -> Result<()> {
         let (Some(observer), Subject::Berth(manager)) = (observer, self) else { return Ok(()) };
         observer.conclude(REST).await.context("the promises of the run")?;
         manager.recomputes().await.context("R2")
     }
 
-    /// End of its log.
+    /// End of the operator's log, for messages.
     pub fn tail(&self) -> String {
         match self {
             Subject::Berth(manager) => manager.log_tail(25),
@@ -270,14 +270,14 @@ impl Subject {
         }
     }
 
-    /// Starts it anew, with all objects there from the beginning.
+    /// Starts the operator again, while all objects of the run exist.
     ///
     /// # Errors
-    /// If the operator does not start.
+    /// Fails if the operator does not start.
     pub async fn restart(self, bed: &Bed) -> Result<Subject> {
         match self {
             Subject::Berth(mut manager) => {
-                // Gives its lease back, so that the next one need not wait for its end.
+                // A terminated Berth gives its lease back, so that the restarted Berth need not wait until the lease expires.
                 manager.terminate(Duration::from_secs(15));
                 manager.restart().await.context("restarting berth")?;
                 manager::wait_for_leader(&bed.client).await?;
@@ -290,7 +290,7 @@ impl Subject {
         }
     }
 
-    /// Ends it.
+    /// Ends the operator, with 15 seconds to end by itself.
     pub fn stop(self) {
         match self {
             Subject::Berth(mut manager) => manager.terminate(Duration::from_secs(15)),

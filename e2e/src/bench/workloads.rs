@@ -1,4 +1,4 @@
-//! Workloads without jobs: created at their time, finished by the benchmark after their running time.
+//! Workloads without jobs: the benchmark creates each Workload at its time and finishes it after its running time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use super::shape::{Arrival, NAMESPACE, NOMINAL, Shape};
 use super::subject::{Kind, Subject};
 use super::{Settings, audit};
 
-/// Without any change for that long the run has failed.
+/// A run fails if nothing changes for this time.
 const STALL: Duration = Duration::from_secs(90);
-/// Workloads of one measurement of the floor.
+/// Number of Workloads in one measurement of the API server's floor.
 const FLOOR: usize = 1500;
-/// Creations under way: the classes of each queue are created side by side.
+/// Number of Workloads that are created at once: the classes of each queue are created side by side.
 const CREATORS: usize = 32;
 
-/// Runs the shape with Berth, with an older one before it and with Kueue after it where the settings have them.
+/// Runs the shape with Berth; also with an older Berth before it and with Kueue after it, if the settings name these programs.
 ///
 /// # Errors
-/// When a control plane or an operator fails, or a run makes no progress.
+/// Fails when a control plane or an operator fails, or a run makes no progress.
 pub async fn run(shape: &Shape, settings: &Settings) -> Result<Report> {
     let mut report = Report::begin();
     for kind in settings.kinds(Kind::Minimal) {
@@ -57,22 +57,22 @@ async fn measured(bed: &Bed, shape: &Shape, settings: &Settings, kind: &Kind) ->
     plane::namespace(&bed.client, NAMESPACE).await?;
     plane::apply_all(&bed.client, shape.queues(settings.preemption)).await?;
     eprintln!("bench: {} with {total} workloads, {} queues", kind.name(), shape.cohorts * shape.queues);
-    // After the floor, whose Workloads are admitted by no quota.
+    // The observer starts after the floor was measured, because the floor's Workloads are admitted without quota.
     let observer = kind.observer(bed, settings.observed).await?;
     let subject = kind.start(bed).await?;
-    // Queue statuses and finalizers of the beginning are not measured.
+    // The benchmark does not measure the queue statuses and finalizers that the operator writes at its start.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let from = bed.audit.mark();
     let (own_before, dropped_before) = subject.own_count().await?;
     let begun_usage = subject.usage()?;
     let run = Drive::new(bed.client.clone(), shape).run(settings.preemption).await;
     let run = run.with_context(|| format!("log of {}:\n{}", kind.name(), subject.tail()))?;
-    // The last queue statuses are part of the price.
+    // The benchmark also counts the last queue statuses of the run, which the operator writes within six seconds.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let to = bed.audit.mark();
     let (own_after, dropped_after) = subject.own_count().await?;
     let usage = subject.usage()?;
-    // After all measurements, and before the floor is measured again.
+    // The observer judges the run after all measurements, and before the floor is measured again.
     subject.judged(observer).await.with_context(|| format!("log of {}:\n{}", kind.name(), subject.tail()))?;
     let idle = idle(bed, subject, settings).await?;
     let after = floor::measure(&bed.client, "floor-after", count, sample).await?;
@@ -118,7 +118,7 @@ fn per(count: u64, total: usize) -> f64 {
     count as f64 / total as f64
 }
 
-/// Goals for CPU seconds and MB; CPU and the memory of workloads grow with the scale, the program itself does not.
+/// Goals for CPU seconds and memory in MB. The goal for CPU time grows with the scale; the goal for memory does not.
 fn limits(shape: &Shape, scale: f64) -> (f64, f64) {
     let (cpu, memory) = if shape.name == "large" { (30.0, 150.0) } else { (10.0, 80.0) };
     (cpu * scale.max(0.1), memory)
@@ -144,7 +144,8 @@ fn figures(part: &mut Part, shape: &Shape, run: &Drive<'_>, rates: Rates, total:
     }
 }
 
-/// Restarts the operator on the remaining objects and watches it while nothing happens: use at both ends and the seconds between.
+/// Restarts the operator on the remaining objects and watches it while nothing happens; returns its usage at the begin and at the end, and the
+/// seconds between.
 pub(super) async fn idle(bed: &Bed, subject: Subject, settings: &Settings) -> Result<Option<(Usage, Usage, f64)>> {
     if settings.idle_seconds == 0 {
         subject.stop();
@@ -162,7 +163,7 @@ pub(super) async fn idle(bed: &Bed, subject: Subject, settings: &Settings) -> Re
     Ok(Some((first, second, seconds)))
 }
 
-/// Adds the figures of [`idle`].
+/// Adds the figures of the function [`idle`] to the report.
 pub(super) fn add_idle(part: &mut Part, idle: Option<(Usage, Usage, f64)>, objects: usize) {
     let Some((first, second, seconds)) = idle else { return };
     part.add("finished when restarted", objects as f64, "");
@@ -189,7 +190,7 @@ enum Done {
     Failed(anyhow::Error),
 }
 
-/// One run.
+/// One run: the Workloads, their states, and the figures that are measured on the way.
 struct Drive<'a> {
     client: Client,
     shape: &'a Shape,
@@ -200,9 +201,9 @@ struct Drive<'a> {
     finished: usize,
     wall: Duration,
     created_at: Duration,
-    /// Sum and number of times to admission, by class.
+    /// Sum of the times to admission and number of admissions, by class.
     waits: Vec<(Duration, u32)>,
-    /// Cpu-seconds between admission and end.
+    /// Cpu-seconds between admission and end, summed over all Workloads.
     used: f64,
     evictions: u32,
 }
@@ -291,7 +292,7 @@ impl<'a> Drive<'a> {
         Ok(self)
     }
 
-    /// Takes a change in; 1 when it is a first admission.
+    /// Processes a changed Workload; returns 1 if the change is the Workload's first admission, else 0.
     fn changed(&mut self, object: Slim, preemption: bool, send: &mpsc::UnboundedSender<Done>) -> usize {
         let Some(&index) = self.index.get(&object.metadata.name) else { return 0 };
         let shape = self.shape;
@@ -301,7 +302,7 @@ impl<'a> Drive<'a> {
             return 0;
         }
         if object.is("Finished") {
-            // Also when the request to finish it was taken back after it had reached the server: an eviction came between.
+            // A Workload also counts as ended if the request to finish it was cancelled by an eviction after the request had reached the API server.
             self.ended(index, Instant::now());
             return 0;
         }
@@ -333,7 +334,7 @@ impl<'a> Drive<'a> {
             return 0;
         }
         item.counted = true;
-        // Seen before the answer to its creation came: then its wait was too short to be measured.
+        // The watch may show a Workload before its creation is answered; then the Workload's wait was too short to be measured.
         let wait = item.created.map_or(Duration::ZERO, |created| now.saturating_duration_since(created));
         if let Some((sum, count)) = self.waits.get_mut(item.class) {
             *sum += wait;
@@ -355,7 +356,7 @@ impl<'a> Drive<'a> {
     }
 }
 
-/// Creates everything, nothing before its time.
+/// Creates all Workloads, each at its time or later.
 async fn create_all(
     client: Client,
     path: Arc<str>,
@@ -371,7 +372,7 @@ async fn create_all(
         tokio::spawn(async move {
             let outcome = plane::create(&client, &path, &object).await;
             drop(slot);
-            // Nothing receives it any more when the run has failed.
+            // The receiver of the results is gone if the run has failed.
             let _ = done.send(match outcome {
                 Ok(()) => Done::Created(index, Instant::now()),
                 Err(e) => Done::Failed(e),
@@ -399,7 +400,7 @@ async fn finish(client: Client, run: Going, slots: Arc<Semaphore>, done: mpsc::U
     });
 }
 
-/// Plays the job controller for an evicted Workload: its job has stopped, the quota goes back.
+/// Simulates the job controller for an evicted Workload: the Workload's job has stopped, so the quota is given back.
 async fn release(client: Client, path: String, object: Slim, index: usize, done: mpsc::UnboundedSender<Done>) {
     let mut object = object;
     while object.is("Evicted") && object.is("QuotaReserved") && !object.is("Finished") {
@@ -411,7 +412,7 @@ async fn release(client: Client, path: String, object: Slim, index: usize, done:
                 return;
             }
         }
-        // A conflict means a newer state, which may have come by the watch already and been passed over.
+        // A conflict means that the API server has a newer state of the Workload, which the run may have seen and skipped already.
         object = match look(&client, path.trim_end_matches("/status")).await {
             Ok(object) => object,
             Err(e) => {

@@ -1,4 +1,4 @@
-//! `make bench`: the operator under Kueue's performance shapes. See `berth_e2e::bench`.
+//! The command of `make bench`: the operator under Kueue's performance shapes. The module `berth_e2e::bench` has the measurements.
 
 use std::process::ExitCode;
 

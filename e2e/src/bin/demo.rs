@@ -1,7 +1,7 @@
-//! `make demo`: the quickstart on a control plane of its own, left running until Ctrl-C.
+//! The command of `make demo`: the quickstart on a control plane of its own, which runs until Ctrl-C.
 //!
-//! `DEMO_ONCE=1` ends after the jobs have finished, with code 0 when everything was as it should be. `DEMO_KUBECONFIG=path`
-//! uses a real cluster after asking. The environment's KUBECONFIG is never read.
+//! With `DEMO_ONCE=1` the demo ends after its jobs have finished, with code 0 if every check has passed. With `DEMO_KUBECONFIG=path` the demo uses a
+//! real cluster, after it has asked the user. The demo never reads the environment variable KUBECONFIG.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -24,25 +24,25 @@ use kube::Client;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The six jobs take about 12 s of running; without Berth they would never start.
+/// Time limit of the demo's six jobs, which run for about 12 s in total; without Berth the jobs would never start.
 const DEMO_LIMIT: Duration = Duration::from_secs(300);
 
-/// Where the demo runs.
+/// The cluster on which the demo runs, with its files.
 struct Place {
     client: Client,
     folder: PathBuf,
     kubeconfig: PathBuf,
     manager_kubeconfig: PathBuf,
-    /// `None` on a real cluster.
+    /// The demo's own control plane; `None` on a real cluster.
     plane: Option<ControlPlane>,
-    /// On a real cluster: a folder that is removed at the end, and the message about the objects that stay.
+    /// On a real cluster: a folder that is removed at the end, and the message about the objects that stay in the cluster.
     _left: Option<(OwnFolder, ToldAtTheEnd)>,
 }
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(run_until_told());
-    // An unanswered question must not keep the process.
+    // The task that waits for the user's answer must not keep the process from ending.
     runtime.shutdown_background();
     outcome
 }
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 async fn run_until_told() -> Result<()> {
     let once = std::env::var("DEMO_ONCE").is_ok_and(|v| v == "1");
     let mut asked_to_end = signal(SignalKind::terminate())?;
-    // From the first file with a key on, everything that was begun is removed when it is dropped.
+    // From the first file with a key on, every file and process of the demo is removed when its owner is dropped.
     tokio::select! {
         outcome = run(once) => outcome,
         _ = tokio::signal::ctrl_c() => stopping(),
@@ -78,7 +78,7 @@ async fn run(once: bool) -> Result<()> {
     outcome
 }
 
-/// Prints which objects stay in a real cluster, also if the demo fails there.
+/// Prints which objects stay in a real cluster when it is dropped, also if the demo fails there.
 struct ToldAtTheEnd;
 
 impl Drop for ToldAtTheEnd {
@@ -97,7 +97,7 @@ async fn own_cluster() -> Result<Place> {
     nodes::create(&client, &quickstart::pools()).await?;
     println!("demo: and 12 GPU nodes for the story of a training: 4 in each tier, 8 GPUs each");
     nodes::create(&client, &story::pools()).await?;
-    // For examples/two-teams-borrowing, and other objects that ask for cpu only.
+    // Nodes for examples/two-teams-borrowing, and for other objects that request only cpu.
     nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand)]).await?;
     let manager_kubeconfig = plane.folder().join("berth.kubeconfig");
     manager::kubeconfig(&plane, None, &manager_kubeconfig).await?;
@@ -115,7 +115,7 @@ async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
     print!("demo: continue? Type yes: ");
     std::io::stdout().flush()?;
     let mut answer = String::new();
-    // Beside this task: a user without an answer may press Ctrl-C.
+    // A separate thread reads the answer, so that a user can press Ctrl-C instead of answering.
     let answered =
         tokio::task::spawn_blocking(move || std::io::stdin().read_line(&mut answer).map(|_| answer)).await??;
     if answered.trim() != "yes" {
@@ -135,7 +135,8 @@ async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
 
 async fn show(place: &Place, once: bool) -> Result<()> {
     println!("demo: starting Berth as service account {}/{}", manager::NAMESPACE, manager::SERVICE_ACCOUNT);
-    // As a test the run is judged. In a demo that runs on the observer would only grow, and a real cluster is not ours to judge.
+    // The observer judges only a run with `DEMO_ONCE`. In a demo that runs on, the memory of the observer would only grow; and objects of a real
+    // cluster are not the demo's to judge.
     let observer = match (&place.plane, once) {
         (Some(_), true) => Some(Observer::start(place.client.clone()).await?),
         _ => None,
@@ -189,7 +190,7 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the steps of `make demo` so far, which its runner has measured and left in a file.
+/// Prints the duration of each step of `make demo` so far; the program that runs the steps has measured them and left them in a file.
 fn say_how_long() -> Result<()> {
     let Some(path) = std::env::var_os("DEMO_STEPS") else { return Ok(()) };
     let steps = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -202,7 +203,7 @@ fn say_how_long() -> Result<()> {
     Ok(())
 }
 
-/// State of one job.
+/// State of one job in the demo's table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Row {
     state: &'static str,
@@ -211,7 +212,7 @@ struct Row {
     tiers: Vec<&'static str>,
 }
 
-/// Prints the table until all jobs have finished and the queue holds nothing.
+/// Prints the table until all jobs have finished and the queue has no reservation.
 async fn follow(client: &Client) -> Result<BTreeMap<String, Row>> {
     let begun = Instant::now();
     let terminal = std::io::stdout().is_terminal();
@@ -223,7 +224,7 @@ async fn follow(client: &Client) -> Result<BTreeMap<String, Row>> {
         let lines = table(&rows, &queue);
         if lines != shown {
             if terminal && !shown.is_empty() {
-                // Back to the first line of the table, clearing what is below.
+                // The escape sequence moves the cursor to the first line of the table and clears the lines below.
                 print!("\x1b[{}A\x1b[J", shown.len());
             } else if !shown.is_empty() {
                 println!("--- after {:.1} s", begun.elapsed().as_secs_f64());
@@ -273,7 +274,7 @@ async fn look(client: &Client, rows: &mut BTreeMap<String, Row>) -> Result<()> {
     Ok(())
 }
 
-/// Chips reserved, by flavor.
+/// Chips that are reserved in the ClusterQueue, by flavor.
 fn usage(queue: &Value) -> BTreeMap<String, i128> {
     let mut total = BTreeMap::new();
     for flavor in kinds::items(queue, "/status/flavorsReservation") {
@@ -306,7 +307,7 @@ fn table(rows: &BTreeMap<String, Row>, queue: &Value) -> Vec<String> {
     lines
 }
 
-/// The demo is a test as well: tiers were used in their order, and pods ran in the tier of their admission.
+/// Checks the demo's result: the jobs used the tiers in their order, and pods ran in the tier of their admission.
 fn verify(rows: &BTreeMap<String, Row>) -> Result<()> {
     ensure!(rows.len() == 6, "expected 6 jobs, saw {}", rows.len());
     for (name, row) in rows {
@@ -314,7 +315,7 @@ fn verify(rows: &BTreeMap<String, Row>) -> Result<()> {
         let astray = row.tiers.iter().any(|t| !t.is_empty() && *t != row.flavor);
         ensure!(!astray, "{name} was admitted to {} and ran on {:?}", row.flavor, row.nodes);
     }
-    // Equal times are ordered by name.
+    // The map has the jobs in the order of their names, which is the order of admission for equal creation times.
     let first = rows.values().next().map_or("", |row| row.flavor.as_str());
     ensure!(first == "reserved", "the first of the equal jobs was admitted to {first}, and not to reserved");
     for tier in ["reserved", "on-demand", "spot"] {

@@ -1,4 +1,4 @@
-//! Requests to the API server about a case, and the check of its answers.
+//! The requests to the API server about a case, and the check of the API server's answers.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use http::{Method, Request};
@@ -11,7 +11,7 @@ use super::{Case, Expected, Subject};
 use crate::bad_fields::steps;
 use crate::kinds::{items, text};
 
-/// The object, or the status with which it is refused.
+/// The API server's answer: the object, or the status with which the object is refused.
 pub(super) type Answer = std::result::Result<Value, Value>;
 
 pub(super) async fn ask(client: &Client, method: Method, path: &str, body: &Value) -> Result<Answer> {
@@ -29,7 +29,7 @@ pub(super) async fn ask(client: &Client, method: Method, path: &str, body: &Valu
 }
 
 impl Subject {
-    /// Stores a good object with changes, its status too, and reads it.
+    /// Stores a good object with changes, including its status, and reads it back.
     pub(super) async fn stored(
         &self,
         client: &Client,
@@ -49,7 +49,7 @@ impl Subject {
         Ok(made)
     }
 
-    /// The API server's answer to a case; no object is left behind.
+    /// The API server's answer to a case; no object of the case stays behind.
     pub(super) async fn told(&self, client: &Client, number: usize, case: &Case) -> Result<Answer> {
         let of_status = case.change.iter().all(|(path, _)| path.starts_with("status"));
         if case.of.is_none() && !of_status {
@@ -67,9 +67,9 @@ impl Subject {
     }
 }
 
-/// Compares an answer with the one that a case expects.
+/// Compares an answer of the API server with the answer that a case expects.
 pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), String> {
-    // Keys of maps follow a dot in messages about types and patterns, and stand in brackets in messages of CEL.
+    // Keys of maps follow a dot in messages about types and patterns, and stand in brackets in messages of rules in CEL.
     let field = steps(if case.field.is_empty() { "<nil>" } else { &case.field });
     let causes = answer.as_ref().err().map(|status| items(status, "/details/causes")).unwrap_or_default();
     let said = |cause: &&Value| steps(text(cause, "/field")) == field && text(cause, "/message").contains(&case.says);
@@ -89,7 +89,8 @@ pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), Str
     }
 }
 
-/// Whether a value has all of another one: fields that a default leaves open are filled in in turn.
+/// Whether `found` has all fields of `wanted` with equal values; `found` may have more fields, because a default is filled in with defaults of its
+/// own fields.
 pub(super) fn holds(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {

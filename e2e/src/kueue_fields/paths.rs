@@ -10,7 +10,7 @@ pub(super) fn join(place: &str, name: &str) -> String {
     if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
 }
 
-/// A path without indexes and keys: `a.b[]`, `a{}`; empty for the object itself.
+/// The place of a field: its path without indexes and keys, for example `a.b[]` or `a{}`; empty for the object itself.
 pub(super) fn place(field: &str) -> String {
     let mut place = String::new();
     let mut rest = field.trim_start_matches("<nil>");
@@ -24,7 +24,7 @@ pub(super) fn place(field: &str) -> String {
     place + rest
 }
 
-/// Puts values at paths; `null` removes a field.
+/// An object with values set at paths; the value `null` removes a field.
 pub(super) fn changed(mut object: Value, changes: &[(String, Value)]) -> Result<Value> {
     for (path, value) in changes {
         set(&mut object, &steps(path), value).with_context(|| format!("{path} of {object}"))?;
@@ -57,7 +57,7 @@ fn set(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
     }
 }
 
-/// The value at a path.
+/// The value of an object at a path.
 pub(super) fn get<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     steps(path).into_iter().try_fold(object, |at, step| match step.parse::<usize>() {
         Ok(index) if at.is_array() => at.get(index),

@@ -11,7 +11,7 @@ impl Scenario<'_> {
     /// Deletes all objects of these kinds in the namespace.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn delete_all(&self, kinds: &[Kind]) -> Result<()> {
         for kind in kinds {
             for object in kind.list(&self.client, &self.namespace).await? {
@@ -24,7 +24,7 @@ impl Scenario<'_> {
     /// Deletes the namespace with all objects in it. It must be gone in time, and hold no quota of the scenario's own queue.
     ///
     /// # Errors
-    /// If an object of the namespace remains.
+    /// Fails if an object of the namespace remains.
     pub async fn ends_with_its_namespace(&self) -> Result<()> {
         let deletion = ["delete", "namespace", &self.namespace, "--timeout=60s"];
         self.stage.plane.kubectl(&deletion).await.context("what is in the namespace keeps it")?;
@@ -39,7 +39,7 @@ impl Scenario<'_> {
     /// Deletes the Workloads of pod groups, which outlive the groups, and pods without a controller.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Fails when the API server refuses the request.
     pub async fn delete_groups_and_pods(&self) -> Result<()> {
         for workload in WORKLOAD.list(&self.client, &self.namespace).await? {
             if !text(&workload, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload").is_empty() {
