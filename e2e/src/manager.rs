@@ -22,19 +22,19 @@ use crate::recompute::{self, Comparisons};
 use crate::shipped;
 use crate::wait::{self, Seen};
 
-/// Namespace of the manager, as in the chart's documentation.
+/// Namespace of the manager, as the chart's documentation names it.
 pub const NAMESPACE: &str = "berth-system";
-/// Service account of the manager, as in the chart's values.
+/// Service account of the manager, as the chart's values name it.
 pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
 
-/// A started manager has its views within this time, or something is wrong.
+/// Time limit for a started manager to become ready, that is, to have listed all objects.
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
-/// Requests for figures within this time may get the same text.
+/// Time within which two requests for metrics may get the same text.
 const SAME_TEXT: Duration = Duration::from_millis(1_100);
 
-/// Time within which Berth's view agrees with fresh lists. A kind that was not served at first is looked for every half minute, and stories
-/// that kill Berth may add as much again and more.
+/// Time limit for Berth's view to agree with fresh lists. Berth looks only every half minute for a kind that the API server did not serve at first,
+/// and tests that kill Berth may add that time again and more.
 const AGREES_WITHIN: Duration = Duration::from_secs(150);
 
 /// Options with which a test starts a manager.
@@ -42,23 +42,24 @@ const AGREES_WITHIN: Duration = Duration::from_secs(150);
 pub struct ManagerOptions {
     /// Name of the replica, for its log file.
     pub name: String,
-    /// An older binary to be run in place of the shipped one, with those of the flags that it knows.
+    /// Path of an older Berth, which is run in place of the shipped binary, with only the flags that the older Berth knows.
     pub older: Option<PathBuf>,
     /// Kueue's configuration file, as text.
     pub config: Option<String>,
-    /// Address of the API server when it is not the control plane's own, for example a proxy with faults.
+    /// Address of the API server if the manager does not use the control plane's own address, for example the address of a proxy with faults.
     pub url: Option<String>,
-    /// The configuration file sets its namespace and its addresses, and not flags.
+    /// True if the configuration file sets the manager's namespace and addresses, in place of flags.
     pub told_by_file: bool,
-    /// Port of its webhooks; `None` switches them off.
+    /// Port of the manager's webhooks; `None` switches the webhooks off.
     pub webhooks: Option<u16>,
-    /// Token by which its figures are read, over TLS as the chart has it; without one they are served to all.
+    /// Token with which the test reads the manager's metrics, over TLS as the chart serves them; if `None`, the manager serves the metrics without
+    /// TLS to every client.
     pub reader: Option<String>,
-    /// Further arguments.
+    /// Further arguments of the manager.
     pub args: Vec<String>,
-    /// Further environment.
+    /// Further environment variables of the manager.
     pub env: Vec<(String, String)>,
-    /// True: it is started again when it dies, as a kubelet would.
+    /// True if the manager is started again after it has died, as a kubelet would do.
     pub restarts: bool,
 }
 
@@ -79,20 +80,20 @@ impl Default for ManagerOptions {
     }
 }
 
-/// A manager process; it is killed when dropped.
+/// A running manager; the process is killed when the value is dropped.
 #[derive(Debug)]
 pub struct Manager {
     process: Guarded,
     launch: Invocation,
     metrics_port: u16,
     reader: Option<String>,
-    /// Time of the last request for its figures.
+    /// Time of the last request for the manager's metrics.
     asked: Mutex<Option<Instant>>,
     compared: Comparisons,
     health_port: u16,
 }
 
-/// Arguments of a start, to repeat it.
+/// Arguments with which a manager was started, to start it again.
 #[derive(Clone, Debug)]
 struct Invocation {
     name: String,
@@ -103,10 +104,11 @@ struct Invocation {
     restarts: bool,
 }
 
-/// Creates the namespace, service account, roles and bindings of the manager, from the chart's own rules, and the policy that bounds them.
+/// Creates the manager's namespace, service account, roles and bindings from the chart's own rules, and the policy that limits the objects which the
+/// service account may create.
 ///
 /// # Errors
-/// Fails when the API server refuses or the chart's files cannot be read.
+/// Fails if the API server refuses an object or the chart's files cannot be read.
 pub async fn install(client: &Client) -> Result<()> {
     create_namespace(client, NAMESPACE, &[]).await?;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
@@ -120,17 +122,17 @@ pub async fn install(client: &Client) -> Result<()> {
     admission_policy::install(client).await
 }
 
-/// Rules in single namespaces.
+/// File of the chart with the rights that Berth has in single namespaces.
 const IN_NAMESPACES: &str = "namespace-rules.yaml";
 
-/// The chart's own rules, by concern.
+/// The rules in a file of the chart, by the concern that needs them.
 fn concerns(file: &str) -> Result<BTreeMap<String, Value>> {
     let path = repository().join("charts/berth/files").join(file);
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
 }
 
-/// Gives the manager the right to another lease than the chart's by default, as the chart does where its values name one.
+/// Gives the manager the right to another lease than the chart's default lease, as the chart does if its values name another lease.
 ///
 /// # Errors
 /// Fails as [`install`] does.
@@ -143,7 +145,7 @@ pub async fn grant_lease(client: &Client, namespace: &str, name: &str) -> Result
     grant(client, ("Role", namespace), "other-lease", &rules).await
 }
 
-/// Creates a role for one concern and its binding to the manager, in the cluster or in a namespace.
+/// Creates a role with the rules of one concern and a binding of the role to the manager, in the cluster or in a namespace.
 async fn grant(client: &Client, (kind, namespace): (&str, &str), concern: &str, rules: &Value) -> Result<()> {
     let rbac = "rbac.authorization.k8s.io";
     let role = format!("berth-{concern}-role");
@@ -166,24 +168,24 @@ async fn grant(client: &Client, (kind, namespace): (&str, &str), concern: &str, 
 /// Writes a kubeconfig with the manager's own token.
 ///
 /// # Errors
-/// Fails when the token cannot be had.
+/// Fails if the API server gives no token.
 pub async fn kubeconfig(plane: &ControlPlane, url: Option<&str>, path: &Path) -> Result<()> {
     let token = token(&plane.client(), NAMESPACE, SERVICE_ACCOUNT).await?;
     write_kubeconfig(path, url.unwrap_or(plane.url()), &plane.authority(), SERVICE_ACCOUNT, &json!({"token": token}))
 }
 
 impl Manager {
-    /// Starts a manager on a control plane and waits until it is ready. [`install`] must have been called.
+    /// Starts a manager on a control plane and waits until the manager is ready. The caller must have called [`install`].
     ///
     /// # Errors
-    /// Fails when the binary cannot be built or started, or is not ready in time; the message has the end of its log.
+    /// Fails if the binary cannot be built or started, or if the manager is not ready in time; the message has the end of the manager's log.
     pub async fn start(plane: &ControlPlane, options: ManagerOptions) -> Result<Manager> {
         let path = plane.folder().join(format!("{}.kubeconfig", options.name));
         kubeconfig(plane, options.url.as_deref(), &path).await?;
         Self::start_with(plane.folder(), &path, options).await
     }
 
-    /// As [`Manager::start`], with an existing kubeconfig and a folder for logs.
+    /// Starts a manager as [`Manager::start`] does, with an existing kubeconfig and a folder for logs.
     ///
     /// # Errors
     /// Fails as [`Manager::start`] does.
@@ -193,10 +195,10 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Starts a manager without waiting for it, for tests in which it cannot become ready.
+    /// Starts a manager and does not wait until it is ready, for tests in which the manager cannot become ready.
     ///
     /// # Errors
-    /// Fails when the binary cannot be built or started.
+    /// Fails if the binary cannot be built or started.
     pub async fn launch(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
         let program = match &options.older {
             Some(program) => program.clone(),
@@ -222,7 +224,8 @@ impl Manager {
             kubeconfig.display().to_string(),
             "--webhook-bind-address".to_owned(),
             options.webhooks.map_or_else(|| "0".to_owned(), |port| format!("127.0.0.1:{port}")),
-            // No proxy stands between the API server and this webhook that would learn of its end late.
+            // The webhook server ends without a delay, because no proxy that would learn of the end late stands between the API server and this
+            // webhook.
             "--webhook-shutdown-delay=0s".to_owned(),
             format!("--metrics-secure={}", options.reader.is_some()),
         ];
@@ -236,7 +239,7 @@ impl Manager {
         if options.older.is_some() {
             args = older::known(&program, args)?;
         }
-        // For a look inside, for example E2E_BERTH_ARGS=--zap-log-level=debug.
+        // Additional arguments for a developer who looks into a run, for example E2E_BERTH_ARGS=--zap-log-level=debug.
         args.extend(std::env::var("E2E_BERTH_ARGS").unwrap_or_default().split_whitespace().map(str::to_owned));
         let launch = Invocation {
             name: options.name,
@@ -258,7 +261,7 @@ impl Manager {
         })
     }
 
-    /// Waits until `/readyz` answers 200.
+    /// Waits until the manager's `/readyz` answers 200.
     ///
     /// # Errors
     /// Fails if the manager has ended, or is not ready in time.
@@ -303,22 +306,22 @@ impl Manager {
         self.process.pid()
     }
 
-    /// Exit code, once it has ended.
+    /// Exit code of the manager, once the process has ended.
     pub fn ended(&mut self) -> Option<i32> {
         self.process.ended()
     }
 
-    /// Kills it at once, as a crash would.
+    /// Kills the manager at once, as a crash would.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Asks it to end and waits, as a rolling update does.
+    /// Asks the manager to end and waits for its end for at most `grace`, as a rolling update does.
     pub fn terminate(&mut self, grace: Duration) {
         self.process.stop(grace);
     }
 
-    /// Starts it again with the same arguments and waits until it is ready.
+    /// Starts the manager again with the same arguments and waits until it is ready.
     ///
     /// # Errors
     /// Fails as [`Manager::start`] does.
@@ -328,7 +331,7 @@ impl Manager {
         self.wait_ready().await
     }
 
-    /// Sends a signal by its name, for example `KILL`.
+    /// Sends a signal to the manager by the signal's name, for example `KILL`.
     ///
     /// # Errors
     /// Fails if the manager does not run.
@@ -336,16 +339,16 @@ impl Manager {
         self.process.signal(name)
     }
 
-    /// R2: waits until the view that was kept up event by event equals one that is computed from fresh lists.
+    /// Invariant R2: waits until the view that Berth kept up event by event equals a view that is computed from fresh lists.
     ///
     /// # Errors
-    /// Fails with the differences by kind, name and field when they stay different, or when the engine's own check finds a
-    /// problem.
+    /// Fails with the differences by kind, name and field if the kept view does not come to equal the view from fresh lists, or with the fault that
+    /// the engine's own check finds.
     pub async fn recomputes(&self) -> Result<()> {
         self.recomputes_in(&Scope::all()).await
     }
 
-    /// As [`Manager::recomputes`], about the objects of one scope: others may change meanwhile.
+    /// Does what [`Manager::recomputes`] does, for the objects of one scope: objects of other scopes may change meanwhile.
     ///
     /// # Errors
     /// Fails as [`Manager::recomputes`] does.
@@ -358,7 +361,8 @@ impl Manager {
         .await
     }
 
-    /// Whether its endpoint for metrics and debugging answers; the endpoint of a manager that a test has killed does not.
+    /// Whether the manager's endpoint for metrics and debugging accepts a connection within three seconds; it does not if a test has killed the
+    /// manager.
     pub async fn is_there(&self) -> bool {
         let deadline = std::time::Instant::now() + Duration::from_secs(3);
         while std::time::Instant::now() < deadline {
@@ -370,7 +374,7 @@ impl Manager {
         false
     }
 
-    /// Stops its clock: the process stands still (SIGSTOP).
+    /// Stops the manager's process (SIGSTOP), so that its clock seems to stand still.
     ///
     /// # Errors
     /// Fails if the manager does not run.
@@ -378,7 +382,7 @@ impl Manager {
         self.process.signal("STOP")
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Lets the manager's stopped process go on (SIGCONT).
     ///
     /// # Errors
     /// Fails if the manager does not run.
@@ -401,7 +405,7 @@ impl Manager {
         self.metrics_port
     }
 
-    /// The answer of its port of figures.
+    /// The answer of the manager's endpoint for metrics and debugging.
     async fn get(&self, path: &str) -> Result<(u16, String)> {
         match &self.reader {
             Some(token) => https_get(self.metrics_port, path, Some(token)).await,
@@ -409,13 +413,13 @@ impl Manager {
         }
     }
 
-    /// Answer of its metrics endpoint.
+    /// The text of the manager's metrics.
     ///
     /// # Errors
     /// Fails if the manager does not answer with 200.
     pub async fn metrics(&self) -> Result<String> {
         {
-            // Requests within a second get the same text: one that follows another too soon gets an old text.
+            // The manager gives the same text to all requests within a second, so a request that follows another too soon would get an old text.
             let mut last = self.asked.lock().await;
             if let Some(at) = *last {
                 tokio::time::sleep_until((at + SAME_TEXT).into()).await;
@@ -427,17 +431,16 @@ impl Manager {
         Ok(text)
     }
 
-    /// Sum of all samples of one metric whose labels contain all of `labels` (as `key="value"`); `None` without samples.
+    /// Sum of all samples of a metric whose labels contain all of `labels` (as `key="value"`); `None` if there is no sample.
     ///
     /// # Errors
-    /// Fails when the endpoint does not answer.
+    /// Fails if the manager's endpoint for metrics does not answer.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<Option<f64>> {
         Ok(sum_of(&self.metrics().await?, name, labels))
     }
 }
 
-/// The sum of the series of a metric that have all of these labels, in the text of [`Manager::metrics`]; `None` where there is no such
-/// series.
+/// The sum of all samples of a metric whose labels contain all of `labels`, in the text of [`Manager::metrics`]; `None` if there is no sample.
 pub fn sum_of(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let mut sum = None;
     for line in text.lines().filter(|l| !l.starts_with('#')) {
@@ -464,7 +467,7 @@ impl Invocation {
     }
 }
 
-/// Holder of the leader's lease, empty without one.
+/// Holder of the leader's lease; empty if there is no lease.
 ///
 /// # Errors
 /// Fails when the API server does not answer.
@@ -474,7 +477,7 @@ pub async fn leader(client: &Client) -> Result<String> {
     Ok(found.first().map(|l| kinds::text(l, "/spec/holderIdentity").to_owned()).unwrap_or_default())
 }
 
-/// Waits until a manager leads.
+/// Waits until a manager leads; returns the holder of the lease.
 ///
 /// # Errors
 /// Fails if no manager leads in time.
@@ -482,7 +485,7 @@ pub async fn wait_for_leader(client: &Client) -> Result<String> {
     leads_after(client, "", READY_LIMIT).await
 }
 
-/// Waits until another manager leads than before.
+/// Waits until a manager other than `before` leads; returns the holder of the lease.
 ///
 /// # Errors
 /// Fails if no manager leads in time.

@@ -1,4 +1,4 @@
-//! Builders for the manifests of tests, so that a scenario reads as its story.
+//! Functions that build the manifests of tests, so that a scenario reads as its story.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ pub struct Quota<'a> {
     lending: Option<&'a str>,
 }
 
-/// Nominal quota without limits.
+/// Nominal quota of one resource, without borrowing limit and lending limit.
 pub fn quota<'a>(resource: &'a str, nominal: &'a str) -> Quota<'a> {
     Quota { resource, nominal, borrowing: None, lending: None }
 }
@@ -51,7 +51,7 @@ impl<'a> Quota<'a> {
     }
 }
 
-/// A resource group; every flavor must have the same resources in the same order.
+/// A resource group; every flavor must list the same resources in the same order.
 pub fn group(flavors: &[(&str, &[Quota<'_>])]) -> Value {
     let covered: Vec<&str> = flavors.first().map(|(_, q)| q.iter().map(|q| q.resource).collect()).unwrap_or_default();
     let list: Vec<Value> = flavors
@@ -61,14 +61,14 @@ pub fn group(flavors: &[(&str, &[Quota<'_>])]) -> Value {
     json!({"coveredResources": covered, "flavors": list})
 }
 
-/// A ClusterQueue for all namespaces; `more` is merged into its spec.
+/// A ClusterQueue for all namespaces; the fields of `more` are merged into its spec.
 pub fn cluster_queue(name: &str, groups: &[Value], more: &Value) -> Value {
     let mut spec = json!({"namespaceSelector": {}, "resourceGroups": groups});
     merge(&mut spec, more);
     json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A Cohort; an empty parent means a root.
+/// A Cohort; an empty `parent` means a root of the cohort tree.
 pub fn cohort(name: &str, parent: &str, groups: &[Value]) -> Value {
     let mut spec = json!({"resourceGroups": groups});
     if !parent.is_empty() {
@@ -88,14 +88,14 @@ pub fn priority_class(name: &str, value: i32) -> Value {
     json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value, "description": name})
 }
 
-/// A Job of one container.
+/// A Job whose pods have one container.
 #[derive(Clone, Debug)]
 pub struct Job {
     object: Value,
 }
 
 impl Job {
-    /// A suspended Job of one pod with one cpu, in a queue; its pods run 200 ms.
+    /// A suspended Job of one pod that requests one cpu, in the LocalQueue `queue`; the pod runs for 200 ms.
     pub fn new(namespace: &str, name: &str, queue: &str) -> Job {
         let labels = if queue.is_empty() { json!({}) } else { json!({"kueue.x-k8s.io/queue-name": queue}) };
         let container =
@@ -112,11 +112,11 @@ impl Job {
         }
     }
 
-    /// Replaces the requests of its container.
+    /// Replaces the resource requests of the Job's container.
     #[must_use]
     pub fn requests(mut self, requests: &[(&str, &str)]) -> Job {
         let requests: Map<String, Value> = requests.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect();
-        // Extended resources must have equal limits.
+        // The limits of an extended resource must equal its requests.
         let limits: Map<String, Value> =
             requests.iter().filter(|(k, _)| k.contains('/')).map(|(k, v)| (k.clone(), v.clone())).collect();
         self.object["spec"]["template"]["spec"]["containers"][0]["resources"] =
@@ -130,32 +130,32 @@ impl Job {
         self.requests(&[("cpu", amount)])
     }
 
-    /// Number of pods, all at once.
+    /// Sets the number of the Job's pods, which run all at once.
     #[must_use]
     pub fn pods(self, count: u32) -> Job {
         self.spec(&json!({"parallelism": count, "completions": count}))
     }
 
-    /// Annotation of its pods.
+    /// Adds an annotation to the Job's pods.
     #[must_use]
     pub fn pod_annotation(mut self, key: &str, value: &str) -> Job {
         self.object["spec"]["template"]["metadata"]["annotations"][key] = json!(value);
         self
     }
 
-    /// Lets the pods run until they are deleted.
+    /// Lets the Job's pods run until they are deleted.
     #[must_use]
     pub fn endless(self) -> Job {
         self.pod_annotation("e2e.berth.dev/outcome", "never")
     }
 
-    /// Lets each pod run for that time.
+    /// Lets each pod of the Job run for `milliseconds`.
     #[must_use]
     pub fn run_ms(self, milliseconds: u32) -> Job {
         self.pod_annotation("e2e.berth.dev/run-ms", &milliseconds.to_string())
     }
 
-    /// Lets each pod take that time to end after its deletion.
+    /// Lets each pod of the Job take `milliseconds` to end after its deletion.
     #[must_use]
     pub fn termination_ms(self, milliseconds: u32) -> Job {
         self.pod_annotation("e2e.berth.dev/termination-ms", &milliseconds.to_string())
@@ -175,21 +175,21 @@ impl Job {
         self
     }
 
-    /// Adds a label to its pods.
+    /// Adds a label to the Job's pods.
     #[must_use]
     pub fn pod_label(mut self, key: &str, value: &str) -> Job {
         self.object["spec"]["template"]["metadata"]["labels"][key] = json!(value);
         self
     }
 
-    /// Merges into the Job's spec.
+    /// Merges the fields of `more` into the Job's spec.
     #[must_use]
     pub fn spec(mut self, more: &Value) -> Job {
         merge(&mut self.object["spec"], more);
         self
     }
 
-    /// Merges into the pod template's spec.
+    /// Merges the fields of `more` into the pod template's spec.
     #[must_use]
     pub fn pod_spec(mut self, more: &Value) -> Job {
         merge(&mut self.object["spec"]["template"]["spec"], more);
@@ -202,7 +202,7 @@ impl Job {
     }
 }
 
-/// Merges as a merge patch does: `null` removes a field.
+/// Merges `from` into `into` as a merge patch does: `null` removes a field.
 pub fn patch(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -218,7 +218,7 @@ pub fn patch(into: &mut Value, from: &Value) {
     }
 }
 
-/// Merges objects recursively; everything else is replaced.
+/// Merges objects recursively; any other value is replaced.
 pub fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

@@ -1,4 +1,4 @@
-//! A memory cgroup around a process: the kernel kills the process if it needs more, as it kills a container.
+//! A memory cgroup around a process: the kernel kills the process if it needs more memory than the cgroup allows, as it kills a container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A cgroup with a limit. Dropping it removes it, when its process has ended.
+/// A memory cgroup with a limit. Dropping the value removes the cgroup after its process has ended.
 #[derive(Debug)]
 pub struct MemoryBound(PathBuf);
 
 impl MemoryBound {
-    /// Puts a process into a cgroup of that many bytes; `None` where this process may make no cgroup.
+    /// Puts the process `pid` into a new cgroup with a limit of `bytes`; `None` if the test's process may not make a cgroup.
     ///
     /// # Errors
-    /// Fails if the kernel takes the limit or the process not.
+    /// Fails if the kernel does not accept the limit or the process in the cgroup.
     pub fn of(pid: u32, bytes: u64) -> Result<Option<Self>> {
         let first = (Path::new("/sys/fs/cgroup/memory"), "memory.limit_in_bytes");
         let second = (Path::new("/sys/fs/cgroup"), "memory.max");
@@ -25,7 +25,7 @@ impl MemoryBound {
                 continue;
             }
             let bound = Self(folder);
-            // Version 2 without the memory controller in this place has no such file.
+            // In version 2 of cgroups this file is missing if the memory controller is not enabled in the folder.
             if !bound.0.join(limit).is_file() {
                 continue;
             }
@@ -40,7 +40,7 @@ impl MemoryBound {
 
 impl Drop for MemoryBound {
     fn drop(&mut self) {
-        // The process leaves it a moment after its end.
+        // The process leaves the cgroup a moment after its end.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;

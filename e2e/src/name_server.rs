@@ -1,5 +1,5 @@
-//! A name server like a cluster's: it knows one name, and answers that every other does not exist. Programs ask name servers at port 53, on
-//! which only a privileged process can listen.
+//! A name server like a cluster's: it knows one name, and answers that every other name does not exist. The server listens on port 53, at which
+//! programs ask name servers; only a privileged process can listen on that port.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Bytes before the question.
+/// Number of bytes of a DNS message before the question.
 const HEADER: usize = 12;
-/// Type of a question for an address of IPv4.
+/// Type of a question for an IPv4 address.
 const A: [u8; 2] = [0, 1];
-/// Pause after which the server checks whether it shall end.
+/// Pause after which the server checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The server; it ends when it is dropped.
+/// A running name server; it ends when the value is dropped.
 #[derive(Debug)]
 pub struct NameServer {
     address: Ipv4Addr,
@@ -27,12 +27,12 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Starts a server that answers 127.0.0.1 for the name; `None` where this process may not listen on port 53.
+    /// Starts a server that answers 127.0.0.1 for the name `known`; `None` if this process may not listen on port 53.
     ///
     /// # Errors
-    /// Fails when the port cannot be had for another reason.
+    /// Fails if the server cannot listen on port 53 for another reason than a missing right.
     pub fn start(known: &str) -> Result<Option<NameServer>> {
-        // Another address of the loopback for each process: servers of two runs do not meet.
+        // Each process uses another address of loopback, so that the servers of two runs do not meet.
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, 53, high, low | 1);
         let socket = match UdpSocket::bind((address, 53)) {
@@ -49,7 +49,7 @@ impl NameServer {
                 let Ok((length, from)) = socket.recv_from(&mut question) else { continue };
                 let Some((name, answer)) = answer(&question[..length], &known) else { continue };
                 of_thread.lock().unwrap_or_else(PoisonError::into_inner).push(name);
-                // A client without an answer asks again.
+                // A client that gets no answer asks again, so the server ignores a failed send.
                 let _ = socket.send_to(&answer, from);
             }
         };
@@ -62,7 +62,7 @@ impl NameServer {
         self.address
     }
 
-    /// All names that the server was asked for.
+    /// All names for which clients have asked the server.
     #[must_use]
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -78,7 +78,7 @@ impl Drop for NameServer {
     }
 }
 
-/// The name that a message asks for, and the answer; `None` for a message that is no question.
+/// The name that a DNS message asks for, and the answer; `None` if the message is not a question.
 fn answer(message: &[u8], known: &str) -> Option<(String, Vec<u8>)> {
     let mut labels = Vec::new();
     let mut at = HEADER;
@@ -93,15 +93,15 @@ fn answer(message: &[u8], known: &str) -> Option<(String, Vec<u8>)> {
     }
     let name = labels.join(".");
     let (question, kind) = (message.get(HEADER..at + 4)?, message.get(at..at + 2)?);
-    // A name without an address of the wanted type exists nevertheless.
+    // A name without an address of the wanted type exists nevertheless, so the answer must not be NXDOMAIN.
     let found = name == known;
     let answered = found && kind == A;
     let mut answer = message.get(..2)?.to_vec();
-    // An answer with recursion available; the last four bits are 3 (NXDOMAIN) for an unknown name.
+    // The flags of an answer with recursion available; the last four bits are 3 (NXDOMAIN) for an unknown name.
     answer.extend([0x81, if found { 0x80 } else { 0x83 }, 0, 1, 0, u8::from(answered), 0, 0, 0, 0]);
     answer.extend(question);
     if answered {
-        // The name of the question, an address of the Internet for five seconds, four bytes.
+        // The answer's record: a pointer to the name in the question, type A, class Internet, valid for five seconds, four bytes of address.
         answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 127, 0, 0, 1]);
     }
     Some((name, answer))

@@ -1,4 +1,4 @@
-//! Nodes from a small description, with the labels and taints that the clouds give them.
+//! Nodes from a short description, with the labels and taints that the clouds give them.
 
 use anyhow::Result;
 use kube::Client;
@@ -8,46 +8,46 @@ use serde_json::{Map, Value, json};
 use crate::kinds::{self, NODE};
 use crate::wait::{self, Seen};
 
-/// The way in which the capacity is bought.
+/// The way in which the capacity of a pool is bought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// A named reservation.
     Reserved(String),
     /// On demand.
     OnDemand,
-    /// Spot: cheap, and taken away without asking.
+    /// Spot capacity, which is cheap and which the cloud takes away without asking.
     Spot,
 }
 
 /// The devices of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// CPU only: cores and GiB of memory.
+    /// A node without accelerators: cores and GiB of memory.
     Cpu {
         /// Cores.
         cores: u32,
         /// Memory in GiB.
         memory: u32,
     },
-    /// TPU: accelerator type, topology of the slice, chips of one node.
+    /// A TPU node: accelerator type, topology of the slice, and number of chips of one node.
     Tpu {
-        /// Value of the accelerator label, for example `tpu-v5-lite-podslice`.
+        /// Value of the node's accelerator label, for example `tpu-v5-lite-podslice`.
         accelerator: String,
-        /// Value of the topology label, for example `2x4`.
+        /// Value of the node's topology label, for example `2x4`.
         topology: String,
         /// Chips of one node.
         chips: u32,
     },
-    /// GPU: accelerator type and devices of one node.
+    /// A GPU node: accelerator type and number of devices of one node.
     Gpu {
-        /// Value of the accelerator label, for example `nvidia-h100-80gb`.
+        /// Value of the node's accelerator label, for example `nvidia-h100-80gb`.
         accelerator: String,
         /// Devices of one node.
         count: u32,
     },
 }
 
-/// `count` equal nodes called `<name>-0`, `<name>-1`, and so on.
+/// A pool of `count` equal nodes with the names `<name>-0`, `<name>-1`, and so on.
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// Name of the pool.
@@ -65,20 +65,20 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// TPU v5e hosts with 4 chips each.
+    /// A pool of TPU v5e hosts with 4 chips each.
     pub fn tpu(name: &str, count: u32, tier: Tier) -> Pool {
         let machine =
             Machine::Tpu { accelerator: "tpu-v5-lite-podslice".to_owned(), topology: "2x4".to_owned(), chips: 4 };
         Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new(), offers: Vec::new() }
     }
 
-    /// H100 hosts with 8 devices each.
+    /// A pool of H100 hosts with 8 devices each.
     pub fn gpu(name: &str, count: u32, tier: Tier) -> Pool {
         let machine = Machine::Gpu { accelerator: "nvidia-h100-80gb".to_owned(), count: 8 };
         Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new(), offers: Vec::new() }
     }
 
-    /// CPU hosts of 32 cores.
+    /// A pool of CPU hosts with 32 cores each.
     pub fn cpu(name: &str, count: u32, tier: Tier) -> Pool {
         let machine = Machine::Cpu { cores: 32, memory: 128 };
         Pool { name: name.to_owned(), count, tier, machine, labels: Vec::new(), offers: Vec::new() }
@@ -175,20 +175,20 @@ fn resources(capacity: &mut Map<String, Value>, cores: u32, memory: u32) {
     capacity.insert("pods".to_owned(), Value::from("110"));
 }
 
-/// Creates the nodes and waits until kwok has made them Ready.
+/// Creates the nodes of the pools and waits until kwok has made them Ready.
 ///
 /// # Errors
-/// Fails when the API server refuses or a node is not Ready in time.
+/// Fails if the API server refuses a node, or if a node is not Ready in time.
 pub async fn create(client: &Client, pools: &[Pool]) -> Result<()> {
     let manifests: Vec<Value> =
         pools.iter().flat_map(|pool| (0..pool.count).map(move |index| pool.node(index))).collect();
     join(client, &manifests).await
 }
 
-/// As [`create`], of manifests: for nodes that are not like those of GKE.
+/// Creates nodes from manifests as [`create`] does from pools, for nodes that differ from those of GKE.
 ///
 /// # Errors
-/// Fails when the API server refuses or a node is not Ready in time.
+/// Fails if the API server refuses a node, or if a node is not Ready in time.
 pub async fn join(client: &Client, manifests: &[Value]) -> Result<()> {
     let api = NODE.all(client);
     let mut names = Vec::new();
@@ -200,7 +200,7 @@ pub async fn join(client: &Client, manifests: &[Value]) -> Result<()> {
             Err(kube::Error::Api(s)) if s.is_already_exists() => {}
             Err(e) => return Err(e.into()),
         }
-        // A create ignores the node's status.
+        // A creation ignores the node's status, so the status is written separately.
         let status = json!({"status": manifest.get("status")});
         api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
         names.push(name);

@@ -1,11 +1,11 @@
 //! Watches all objects that Berth may touch and judges their history by [`berth_invariants`].
 //!
-//! The observer has its own watches. Their events are merged by resourceVersion, which one store counts for all kinds, so
-//! that "the job was started before its workload was admitted" has an answer.
+//! The observer has its own watches. It merges the events of all watches by resourceVersion, which etcd counts for all kinds together, so that it can
+//! decide whether "the job was started before its workload was admitted".
 //!
-//! To judge a test: [`Observer::start`] beside the manager once the CRDs are served, and [`Observer::conclude`] (or
-//! [`Observer::conclude_in`] for one namespace) while the manager still runs; [`Observer::violations`] where it does not, since
-//! statuses are behind then. A test that stops every manager says so with [`Observer::nobody_leads`].
+//! A test calls [`Observer::start`] beside the manager once the CRDs are served, and [`Observer::conclude`] (or [`Observer::conclude_in`] for one
+//! namespace) while the manager still runs. If the manager does not run, the test calls [`Observer::violations`], because statuses may be out of date
+//! then. A test that stops every manager calls [`Observer::nobody_leads`].
 
 mod recorded;
 
@@ -33,13 +33,14 @@ const ADMISSION_CHECK: Kind = Kind {
     namespaced: false,
 };
 
-/// Kinds that are judged everywhere.
+/// Kinds that the observer judges on every control plane.
 const JUDGED: [Kind; 6] = [WORKLOAD, JOB, POD, CLUSTER_QUEUE, LOCAL_QUEUE, COHORT];
 
-/// Kinds that are judged if the API server serves them.
+/// Kinds that the observer judges if the API server serves them.
 const JUDGED_WHERE_SERVED: [Kind; 2] = [JOBSET, kinds::TRAINING_JOB];
 
-/// Other kinds that Berth writes: only their coming to rest is judged (C6). Leases are a heartbeat and never rest.
+/// Other kinds that Berth writes: the observer judges only whether their writes come to rest (invariant C6). Leases are left out, because a lease is
+/// a heartbeat and never rests.
 const WRITTEN: [Kind; 10] = [
     kinds::FLAVOR,
     ADMISSION_CHECK,
@@ -53,10 +54,10 @@ const WRITTEN: [Kind; 10] = [
     POD_TEMPLATE,
 ];
 
-/// Statuses may lag this long behind the workloads where others are killing Berth meanwhile, on a busy machine.
+/// Time for which queue statuses may lag behind the Workloads, on a busy machine where other tests kill Berth meanwhile.
 const BOOKS_LIMIT: Duration = Duration::from_secs(50);
 
-/// Writes fall to zero within this time.
+/// Time limit for writes to stop at the end of a test.
 const REST_LIMIT: Duration = Duration::from_secs(90);
 
 /// The objects that a judgement is about, so that tests which share a control plane can be judged one by one.
@@ -69,18 +70,18 @@ impl Scope {
         Scope::default()
     }
 
-    /// Objects of one namespace, and cluster-scoped ones whose name is that of the namespace or begins with `<namespace>-`.
+    /// The scope of a namespace: its objects, and cluster-scoped objects whose name is the namespace's name or begins with `<namespace>-`.
     pub fn of(namespace: &str) -> Scope {
         Scope(namespace.to_owned())
     }
 
-    /// Whether an object of this key (`namespace/name`, or a name) belongs here.
+    /// Whether an object belongs to this scope; `key` is `namespace/name`, or the name of a cluster-scoped object.
     pub fn holds(&self, key: &str) -> bool {
         let Some(rest) = key.strip_prefix(&self.0) else { return false };
         self.0.is_empty() || rest.is_empty() || rest.starts_with('/') || (rest.starts_with('-') && !rest.contains('/'))
     }
 
-    /// Whether a sentence names an object of this scope's namespace.
+    /// Whether the sentence `sentence` names an object of this scope's namespace.
     fn named_in(&self, sentence: &str) -> bool {
         self.0.is_empty() || sentence.contains(&format!(" {}/", self.0))
     }
@@ -92,16 +93,16 @@ pub struct Observer {
     watched: Vec<Kind>,
     recorded: Arc<Mutex<Recorded>>,
     judge: Mutex<Judge>,
-    /// Broken promises that no caller has asked about yet.
+    /// Broken invariants that no caller has asked about yet.
     open: Mutex<Vec<Violation>>,
-    /// Begin of the last complete catching up. A caller that comes meanwhile waits, and then shares the next one.
+    /// Start of the last complete round of catching up. A caller that comes during a round waits, and then shares the next round.
     caught_up: tokio::sync::Mutex<Option<Instant>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Observer {
-    /// Starts watching, and returns when every watch has its first list; the state of that list is not judged. The CRDs must exist already: the
-    /// observer watches only kinds that are served at its start.
+    /// Starts the watches, and returns when every watch has its first list; the observer does not judge the state of that list. The CRDs must exist
+    /// already, because the observer watches only kinds that are served at its start.
     ///
     /// # Errors
     /// Fails when the API server does not answer.
@@ -138,22 +139,22 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Whether objects of this kind are judged here.
+    /// Whether the observer judges objects of this kind on this control plane.
     pub fn watches(&self, kind: Kind) -> bool {
         self.watched.contains(&kind)
     }
 
-    /// Changes of one scope's objects, for waits.
+    /// Changes of the objects in one scope, for waits.
     pub fn changes_in(&self, scope: Scope) -> Changes {
         Changes::new(lock(&self.recorded).changes_in(scope))
     }
 
-    /// Number of changes seen so far.
+    /// Number of changes that the observer has seen so far.
     pub fn changes(&self) -> u64 {
         lock(&self.recorded).total
     }
 
-    /// L7 asks for the present template of this job from now on, because its user edits it.
+    /// From now on invariant L7 compares with the present template of the job `uid`, because the job's user edits the template.
     pub fn user_edited(&self, uid: &str) {
         lock(&self.judge).user_edited(uid);
     }
@@ -171,8 +172,8 @@ impl Observer {
         lock(&self.judge).somebody_leads(now);
     }
 
-    /// Waits until every watch has seen the state of a fresh list, then hands new changes to the judge. Returns a moment after the call:
-    /// the judge knows of every change before it.
+    /// Waits until every watch has seen the state of a fresh list, then hands new changes to the judge. Returns a moment after the call: the judge
+    /// knows of every change before that moment.
     async fn catch_up(&self) -> Result<Instant> {
         let asked = Instant::now();
         let mut last = self.caught_up.lock().await;
@@ -185,9 +186,9 @@ impl Observer {
         Ok(begun)
     }
 
-    /// Lists each kind once, and hands the judge what the watches saw up to these lists.
+    /// Lists each kind once, and hands the judge the changes that the watches saw up to these lists.
     async fn take_fresh(&self) -> Result<()> {
-        // A change below every list's own revision cannot come any more: all before it can be put in order.
+        // A change with a revision below the revision of every list cannot come any more, so the changes up to that revision can be put in order.
         let mut settled = u64::MAX;
         for kind in self.watched.iter().copied() {
             let listed = kind.all(&self.client).list_metadata(&Default::default()).await?;
@@ -202,7 +203,7 @@ impl Observer {
             .await?;
             settled = settled.min(at);
         }
-        // Both locks at once: two scenarios that ask at the same time must not judge later changes before earlier ones.
+        // Both locks are held at once, because two scenarios that ask at the same time must not judge later changes before earlier ones.
         let mut judge = lock(&self.judge);
         let mut fresh = {
             let mut recorded = lock(&self.recorded);
@@ -222,7 +223,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Judges everything seen so far (all promises but Q3 and C6); a broken promise is reported once.
+    /// Judges all changes seen so far (by all invariants but Q3 and C6); a broken invariant is reported once.
     ///
     /// # Errors
     /// Fails when the API server does not answer.
@@ -231,7 +232,7 @@ impl Observer {
         Ok(self.broken_at(scope, now))
     }
 
-    /// The broken promises in a scope, by the judge's knowledge at that moment.
+    /// The broken invariants in a scope, as the judge knows them at the time `now`.
     fn broken_at(&self, scope: &Scope, now: Instant) -> Vec<Violation> {
         let now = lock(&self.recorded).since_beginning(now);
         let found = lock(&self.judge).verdict(now);
@@ -242,19 +243,19 @@ impl Observer {
         mine
     }
 
-    /// The end of a test: waits until writes have stopped for `rest` (C6) and the statuses agree with the workloads (Q3), then judges the
-    /// history.
+    /// The end of a test: waits until writes have stopped for `rest` (invariant C6) and the statuses agree with the Workloads (invariant Q3), then
+    /// judges the history of all changes.
     ///
     /// # Errors
-    /// Fails with every broken promise.
+    /// Fails with every broken invariant.
     pub async fn conclude(&self, rest: Duration) -> Result<()> {
         self.conclude_in(&Scope::all(), rest).await
     }
 
-    /// As [`Observer::conclude`], about one scope.
+    /// Judges the end of a test as [`Observer::conclude`] does, for the objects of one scope.
     ///
     /// # Errors
-    /// Fails with every broken promise there.
+    /// Fails with every broken invariant of the scope.
     pub async fn conclude_in(&self, scope: &Scope, rest: Duration) -> Result<()> {
         let mut broken: Vec<String> = Vec::new();
         if let Err(e) = self.rest(scope, rest).await {
@@ -274,7 +275,8 @@ impl Observer {
         Ok(())
     }
 
-    /// C6: no change of any watched object for `rest`, within a minute and a half: the objects of five hundred jobs are released last.
+    /// Invariant C6: no watched object changes for `rest`, which must begin within a minute and a half. The limit is long because the objects of five
+    /// hundred jobs are released last.
     async fn rest(&self, scope: &Scope, rest: Duration) -> Result<()> {
         let (begun, limited) = (Instant::now(), pace::now());
         let before = lock(&self.recorded).touched.clone();
@@ -302,7 +304,7 @@ impl Observer {
         }
     }
 
-    /// Q3: the queues' statuses agree with the workloads. Returns a moment before they were compared.
+    /// Invariant Q3: the queues' statuses agree with the Workloads. Returns a moment before the two were compared.
     async fn balanced(&self, scope: &Scope) -> Result<Instant> {
         wait::until(BOOKS_LIMIT, "the books balance", || async {
             let at = self.catch_up().await?;
@@ -325,7 +327,7 @@ impl Drop for Observer {
     }
 }
 
-/// A poisoned lock only means that another test thread failed; the data are still the observed ones.
+/// A poisoned lock only means that another test thread failed; the protected data are still the observed ones.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,14 +1,14 @@
-//! A binary of an older state of Berth, run by the tests of this one: some flags came later.
+//! The flags of an older Berth's binary, which the present tests run: some flags were added later.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The arguments of a manager without the flags that a binary's help does not list; only those of the form `--flag=value` are left out.
+/// The arguments of a manager without the flags that the binary's help does not list; only flags of the form `--flag=value` are left out.
 ///
 /// # Errors
-/// Fails when the binary does not print its flags.
+/// Fails if the binary does not print its flags.
 pub(crate) fn known(program: &Path, args: Vec<String>) -> Result<Vec<String>> {
     let said = Command::new(program).args(["manager", "--help"]).stdin(Stdio::null()).output();
     let said = said.with_context(|| format!("starting {}", program.display()))?;

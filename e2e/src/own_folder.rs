@@ -1,4 +1,4 @@
-//! Folders that hold keys or tokens: no other user may look into them, and they are removed with their owner in the program.
+//! Folders that hold keys or tokens: no other user may read them, and each folder is removed when its owner in the program is dropped.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A folder that only its user can enter. Dropping it removes it.
+/// A folder that only its user can enter. Dropping the value removes the folder.
 #[derive(Debug)]
 pub struct OwnFolder {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct OwnFolder {
 }
 
 impl OwnFolder {
-    /// Makes a new folder; one that another process left under that name is not used.
+    /// Makes a new folder; if the folder exists already, because another process left it, it is not used.
     ///
     /// # Errors
     /// Fails if the folder cannot be made.
@@ -30,7 +30,7 @@ impl OwnFolder {
         &self.path
     }
 
-    /// Leaves the folder to the caller.
+    /// Leaves the folder to the caller, who must remove it.
     #[must_use]
     pub fn keep(mut self) -> PathBuf {
         self.kept = true;
@@ -41,7 +41,7 @@ impl OwnFolder {
 impl Drop for OwnFolder {
     fn drop(&mut self) {
         if !self.kept {
-            // No caller is left to report a failed removal to.
+            // No caller is left to whom a failed removal could be reported.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -50,7 +50,7 @@ impl Drop for OwnFolder {
 /// Writes a new file that only its user can read.
 ///
 /// # Errors
-/// Fails if the file exists already, or cannot be written.
+/// Fails if the file exists already or cannot be written.
 pub fn write_secret(path: &Path, text: &str) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).with_context(|| format!("writing {}", path.display()))

@@ -1,8 +1,8 @@
-//! The speed of the machine just now, so that waits have their time on a slow one, too.
+//! The present speed of the machine, by which waits on a slow machine get more time.
 //!
-//! Every second a thread does the same bit of arithmetic and measures its wall time and its time of a core. [`now`] is the clock of the
-//! limits of waits: it goes by the second while the machine is no slower than usual under `make test`, and slows down with the machine
-//! beyond that. A limit that was chosen on the usual machine so holds on a machine of half the speed, and beside another build.
+//! Every second a thread does the same short arithmetic and measures the wall time and the CPU time of it. The function [`now`] is the clock of the
+//! time limits of waits: the clock runs at normal speed while the machine is no slower than usual under `make test`, and slows down as the machine
+//! becomes slower than that. So a limit that was chosen on the usual machine also holds on a machine of half the speed, and beside another build.
 
 use std::fs;
 use std::hint::black_box;
@@ -10,29 +10,29 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Steps of the arithmetic: six milliseconds of a core.
+/// Number of steps of the arithmetic, which take six milliseconds of CPU time.
 const STEPS: u32 = 1_000_000;
-/// Seconds of a step where the limits were chosen, in the tests' own build.
+/// Seconds of CPU time for one step on the machine for which the limits were chosen, in the build of the tests.
 const STEP_SECONDS: f64 = 6e-9;
-/// Wall time of the arithmetic, relative to a machine at rest, beyond which limits are stretched.
+/// Wall time of the arithmetic, relative to a machine at rest, beyond which time limits are stretched.
 const USUAL: f64 = 4.0;
 /// Pause between two measurements.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Weight of a measurement beside those before it.
+/// Weight of a new measurement in the mean with the measurements before it.
 const SHARE: f64 = 0.2;
 /// Largest slowness that the clock assumes.
 const SLOWEST: f64 = 8.0;
 
-/// The clock, and the mean of the measurements.
+/// The clock of the time limits, and the mean of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     /// Moment of the last reading.
     at: Instant,
     /// Reading of the clock at that moment.
     told: Duration,
-    /// Wall time of the arithmetic relative to what it should be; the mean of late.
+    /// Recent mean of the wall time of the arithmetic, relative to the expected time.
     wall: f64,
-    /// Time of a core that the arithmetic takes, as `wall` has it.
+    /// Recent mean of the CPU time of the arithmetic, relative to the expected time.
     core: f64,
 }
 
@@ -41,7 +41,7 @@ impl Pace {
         Pace { at, told: Duration::ZERO, wall: 1.0, core: 1.0 }
     }
 
-    /// Factor by which the clock goes slower.
+    /// Factor by which the clock runs slower than real time.
     fn slowness(&self) -> f64 {
         (self.wall / USUAL).clamp(1.0, SLOWEST)
     }
@@ -50,7 +50,7 @@ impl Pace {
         self.told + at.saturating_duration_since(self.at).div_f64(self.slowness())
     }
 
-    /// Takes one more measurement into account.
+    /// Adds a measurement to the means.
     fn seen(&mut self, at: Instant, wall: f64, core: f64) {
         self.told = self.now(at);
         self.at = at;
@@ -59,7 +59,7 @@ impl Pace {
     }
 }
 
-/// Does the arithmetic; returns its wall time and its time of a core, relative to the expected ones.
+/// Does the arithmetic; returns its wall time and its CPU time, relative to the expected times.
 fn look() -> Option<(f64, f64)> {
     let (begun, used) = (Instant::now(), of_a_core()?);
     let mut state = 1_u64;
@@ -70,14 +70,14 @@ fn look() -> Option<(f64, f64)> {
     Some((begun.elapsed().as_secs_f64() / should, (of_a_core()? - used) / should))
 }
 
-/// Seconds of a core that this thread has used.
+/// Seconds of CPU time that this thread has used.
 fn of_a_core() -> Option<f64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
 static PACE: LazyLock<Mutex<Pace>> = LazyLock::new(|| {
-    // The thread ends with the process. Where the kernel has no such figures, the clock goes by the second.
+    // The thread ends with the process. If the kernel does not report the CPU time of a thread, the clock runs at normal speed.
     thread::spawn(|| {
         while let Some((wall, core)) = look() {
             lock().seen(Instant::now(), wall, core);
@@ -91,19 +91,19 @@ fn lock() -> MutexGuard<'static, Pace> {
     PACE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A clock for limits: it never goes faster than time, and slower while the machine is slower than usual.
+/// The clock of the time limits: it never runs faster than real time, and runs slower while the machine is slower than usual.
 #[must_use]
 pub fn now() -> Duration {
     lock().now(Instant::now())
 }
 
-/// Time of a core that the arithmetic takes just now, relative to the machine where limits were chosen: at least 1.
+/// CPU time that the arithmetic takes now, relative to the machine for which the limits were chosen: at least 1.
 #[must_use]
 pub fn of_cores() -> f64 {
     lock().core.clamp(1.0, SLOWEST)
 }
 
-/// For the reader of a log: how many times longer things take than on a machine at rest.
+/// A sentence for the reader of a log: how many times longer the arithmetic takes than on a machine at rest.
 #[must_use]
 pub fn told() -> String {
     let pace = *lock();

@@ -1,4 +1,4 @@
-//! YAML in the pages of docs/: the API server accepts each complete object of Kueue's kinds or Berth's.
+//! A test of the YAML in the pages of docs/: the API server must accept each complete object of Kueue's or Berth's kinds.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::kinds::{self, Kind, USER, text};
 
 /// Folders with pages.
 const FOLDERS: [&str; 3] = ["docs", "docs/modes", "docs/capacity"];
-/// Least number of objects, by the beginning of the page's path: fewer would mean that they are not found.
+/// Least number of objects, by the beginning of the page's path: a smaller number would mean that the test does not find the objects.
 const LEAST: [(&str, usize); 6] = [
     ("docs/modes/", 4),
     ("docs/capacity/", 4),
@@ -21,13 +21,13 @@ const LEAST: [(&str, usize); 6] = [
     ("docs/tiers.md", 1),
     ("docs/training-jobs.md", 1),
 ];
-/// Namespace for objects of the pages, whose own namespaces do not exist here.
+/// Namespace for the objects of the pages, because their own namespaces do not exist on the control plane.
 const NAMESPACE: &str = "default";
 
-/// Asks the API server about every object, without leaving one behind; the result is their number.
+/// Asks the API server about every object of the pages and leaves no object behind; returns the number of objects.
 ///
 /// # Errors
-/// Fails if the API server refuses an object, with all such objects by page; and if a page has fewer objects than [`LEAST`].
+/// Fails if the API server refuses an object, with all refused objects by page; and fails if a page has fewer objects than [`LEAST`].
 pub async fn accepted(client: &Client) -> Result<usize> {
     let (all, mut wrong) = (shown()?, Vec::new());
     for (page, object) in &all {
@@ -53,7 +53,7 @@ async fn try_out(client: &Client, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Every object, with its page.
+/// Every complete object in the pages, with the path of its page.
 fn shown() -> Result<Vec<(String, Value)>> {
     let mut found = Vec::new();
     for folder in FOLDERS {
@@ -76,13 +76,13 @@ fn shown() -> Result<Vec<(String, Value)>> {
     Ok(found)
 }
 
-/// Whether it is a complete object of a kind whose schema is in crds/; a fragment has neither `apiVersion` nor `kind`.
+/// Whether `object` is a complete object of a kind whose schema is in crds/; a fragment has neither `apiVersion` nor `kind`.
 fn is_ours(object: &Value) -> bool {
     let group = text(object, "/apiVersion").split_once('/').map(|(group, _)| group);
     matches!(group, Some("kueue.x-k8s.io" | "berth.dev")) && !text(object, "/kind").is_empty()
 }
 
-/// The YAML of a page: its blocks that are marked as such, and the input of its kubectl commands, from `<<END` to `END`.
+/// The YAML of a page: the blocks that are marked as YAML, and the input of the page's kubectl commands, from `<<END` to `END`.
 fn blocks(page: &str) -> Vec<String> {
     let (mut found, mut fence, mut block) = (Vec::new(), None, None::<String>);
     for line in page.lines() {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::certificates::Certificates;
 
-/// The programs are Go's: a third of the API server's time goes into garbage collection unless it may keep several times as much garbage.
-/// The memory of all of them is bounded, since several control planes share a machine.
+/// Environment of the control plane's programs, which are written in Go: a third of the API server's time goes into garbage collection unless it may
+/// keep several times as much garbage. The memory of each program is limited, because several control planes share a machine.
 pub(crate) const GARBAGE: [(&str, &str); 2] = [("GOGC", "800"), ("GOMEMLIMIT", "1500MiB")];
 
 pub(crate) fn etcd_args(data: &Path, store: &str, peer: u16) -> Vec<String> {
@@ -39,7 +39,7 @@ pub(crate) fn api_server_args(certificates: &Certificates, store: &str, port: u1
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
-        // Managed clouds run it: pods that ask for a device tolerate that device's taint by themselves.
+        // Managed clouds enable this plugin: pods that request a device then tolerate the device's taint by themselves.
         "--enable-admission-plugins=ExtendedResourceToleration".to_owned(),
         format!("--requestheader-client-ca-file={}", file("ca.crt")),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),

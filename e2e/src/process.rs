@@ -1,8 +1,8 @@
-//! Child processes that end with this process, also if it is killed.
+//! Child processes that end with this process, also if this process is killed.
 //!
-//! Each program is started by a small shell that also holds the reading end of a pipe whose writing end is ours. When we
-//! exit, panic, or are killed, the kernel closes our end and the shell kills the program. Children get a process group of
-//! their own, so that Ctrl-C in a terminal reaches only us and we decide the order.
+//! A small shell starts each program and also holds the reading end of a pipe, whose writing end belongs to this process. When this process exits,
+//! panics or is killed, the kernel closes the writing end, and the shell kills the program. Each child has a process group of its own, so that Ctrl-C
+//! in a terminal reaches only this process, which decides the order in which the children end.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// `$0` is the pid file, `$1` a folder to remove at the end (may be empty), then the program and its arguments.
+/// Arguments of the script: `$0` is the pid file, `$1` a folder to remove at the end (may be empty), then the program and its arguments.
 const GUARD: &str = r#"
 exec 3<&0 </dev/null
 doomed=$1; shift
@@ -33,7 +33,7 @@ if [ -e "$0.stop" ]; then wait "$watch"; else kill -9 "$watch" 2>/dev/null; fi
 exit "$code"
 "#;
 
-/// As [`GUARD`], but the program is started again whenever it ends, as a kubelet would; the pid file names the present one.
+/// A script like [`GUARD`], which starts the program again whenever it ends, as a kubelet would; the pid file names the present process.
 const RESTARTING_GUARD: &str = r#"
 exec 3<&0 </dev/null
 doomed=$1; shift
@@ -65,10 +65,10 @@ pub struct Guarded {
     log: PathBuf,
 }
 
-/// How to start a [`Guarded`] program.
+/// The parameters with which a [`Guarded`] program is started.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// Short name for messages; log and pid file are called after it.
+    /// Short name of the program for messages; the log and the pid file are called after it.
     pub name: &'a str,
     /// The program.
     pub program: &'a Path,
@@ -76,19 +76,19 @@ pub struct Launch<'a> {
     pub args: Vec<String>,
     /// Extra environment.
     pub env: Vec<(String, String)>,
-    /// Folder for `<name>.log` and `<name>.pid`.
+    /// Folder for the files `<name>.log` and `<name>.pid`.
     pub folder: &'a Path,
-    /// A folder that is worthless once the program is gone and is removed with it.
+    /// A folder that is worthless after the program's end and is removed with the program.
     pub doomed: Option<&'a Path>,
-    /// True: the program is started again when it ends before it is stopped.
+    /// True if the program is started again when it ends before the test stops it.
     pub restarts: bool,
 }
 
 impl Guarded {
-    /// Starts the program. Its output is appended to `<folder>/<name>.log`.
+    /// Starts the program. The program's output is appended to `<folder>/<name>.log`.
     ///
     /// # Errors
-    /// Fails when the log cannot be opened or the shell cannot be started.
+    /// Fails if the log cannot be opened or the shell cannot be started.
     pub fn start(launch: Launch<'_>) -> Result<Guarded> {
         let log = launch.folder.join(format!("{}.log", launch.name));
         let pid_file = launch.folder.join(format!("{}.pid", launch.name));
@@ -118,7 +118,7 @@ impl Guarded {
         Ok(Guarded { name: launch.name.to_owned(), shell, lifeline, pid_file, log })
     }
 
-    /// Name given at the start.
+    /// Name that the program was given at its start.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -128,7 +128,7 @@ impl Guarded {
         &self.log
     }
 
-    /// Process id of the program itself (not of the guarding shell).
+    /// Process id of the program itself, and not of the guarding shell.
     ///
     /// # Errors
     /// Fails if the guarding shell does not write the process id in time.
@@ -145,7 +145,7 @@ impl Guarded {
         }
     }
 
-    /// `Some(code)` once the program has ended.
+    /// Exit code of the program once it has ended; `None` while it runs.
     pub fn ended(&mut self) -> Option<i32> {
         match self.shell.try_wait() {
             Ok(Some(status)) => Some(status.code().unwrap_or(-1)),
@@ -173,7 +173,7 @@ impl Guarded {
         let _ = self.shell.wait();
     }
 
-    /// Sends TERM, waits up to `grace` for the end, then kills it.
+    /// Sends TERM to the program, waits for its end for at most `grace`, then kills it.
     pub fn stop(&mut self, grace: Duration) {
         if self.ended().is_none() && self.signal("TERM").is_ok() {
             let deadline = Instant::now() + grace;
@@ -184,7 +184,7 @@ impl Guarded {
         self.kill();
     }
 
-    /// Last `lines` lines of the log.
+    /// The last `lines` lines of the program's log.
     pub fn tail(&self, lines: usize) -> String {
         tail(&self.log, lines)
     }
@@ -196,7 +196,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Last lines of a text file; empty when it cannot be read.
+/// The last `lines` lines of a text file; empty if the file cannot be read.
 pub fn tail(path: &Path, lines: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -204,13 +204,13 @@ pub fn tail(path: &Path, lines: usize) -> String {
     all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n")
 }
 
-/// Ports that were given out here: the program for which one was given out may not listen yet.
+/// Ports that this process has given out: the program that got a port may not listen on it yet.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// A listener on a free port of 127.0.0.1 that no other part of this process has been given.
+/// A listener on a free port of 127.0.0.1 that no other part of this process has got.
 ///
 /// # Errors
-/// Fails when no port can be bound.
+/// Fails if no port can be bound.
 pub fn listener() -> Result<TcpListener> {
     let mut refused = Vec::new();
     loop {
@@ -219,20 +219,20 @@ pub fn listener() -> Result<TcpListener> {
         if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
             return Ok(listener);
         }
-        // Held until another one is found, so that the kernel does not choose it again.
+        // The listener on a given-out port is kept until a free port is found, so that the kernel does not choose the same port again.
         refused.push(listener);
     }
 }
 
-/// Ports below those that the kernel gives to outgoing connections: a program that is stopped and started again finds its port free.
+/// Ports below the range from which the kernel takes ports of outgoing connections: a program that is stopped and started again finds its port free.
 const QUIET: std::ops::Range<u16> = 10_000..32_000;
-/// Ports between the first choices of two processes.
+/// Distance between the ports at which two processes begin to look for free ports.
 const APART: u32 = 100;
 
-/// `N` different free ports of 127.0.0.1; none is given out twice by this process, and two processes begin at different ports.
+/// `N` different free ports of 127.0.0.1. This process gives out no port twice, and two processes begin to look at different ports.
 ///
 /// # Errors
-/// Fails when no port can be bound.
+/// Fails if no port can be bound.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let room = u32::from(QUIET.end - QUIET.start);
     let first = std::process::id().wrapping_mul(APART) % room;

@@ -1,4 +1,4 @@
-//! The real Prometheus: it scrapes managers on loopback, evaluates the chart's rules, and answers queries.
+//! The real Prometheus, which scrapes managers on loopback, evaluates the chart's rules, and answers queries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::kinds::{items, text};
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, Seen};
 
-/// Time within which Prometheus is up, since it has no old data to read.
+/// Time limit for the start of Prometheus, which has no old data to read.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
-/// Name of the scrape job.
+/// Name of Prometheus' scrape job for the managers.
 const JOB: &str = "berth";
 
 /// One running Prometheus.
@@ -28,12 +28,12 @@ pub struct Prometheus {
     port: u16,
 }
 
-/// The chart's rules and alerts.
+/// Path of the file with the chart's rules and alerts.
 pub fn rules() -> PathBuf {
     repository().join("charts/berth/files/prometheus-rules.yaml")
 }
 
-/// Runs promtool; its output, with whether it succeeded.
+/// Runs promtool; returns whether it succeeded, and its output.
 ///
 /// # Errors
 /// Fails if promtool cannot be built or started.
@@ -47,8 +47,8 @@ pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
 }
 
 impl Prometheus {
-    /// Starts a Prometheus that scrapes those ports of this machine every second, over TLS and with that token, and keeps the labels of the
-    /// series, as the chart's ServiceMonitor does.
+    /// Starts a Prometheus that scrapes the ports `targets` of this machine every second, over TLS and with the token `token`. Prometheus keeps the
+    /// labels of the series, as the chart's ServiceMonitor tells it to.
     ///
     /// # Errors
     /// Fails if Prometheus cannot be built or does not start.
@@ -90,7 +90,7 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// The `data` of an answer of its API.
+    /// The field `data` of an answer of Prometheus' API.
     ///
     /// # Errors
     /// Fails if Prometheus does not answer, or answers with an error.
@@ -103,7 +103,7 @@ impl Prometheus {
         Ok(answer["data"].clone())
     }
 
-    /// Label sets of all series that it has seen, without the labels that Prometheus adds.
+    /// Label sets of all series that Prometheus has seen, without the labels that Prometheus adds.
     ///
     /// # Errors
     /// Fails as [`Prometheus::ask`] does.
@@ -126,7 +126,7 @@ impl Prometheus {
             .collect()
     }
 
-    /// Fails unless all rules have been evaluated without an error; names of the alerts that fire.
+    /// Checks that Prometheus has evaluated all rules without an error; returns the names of the alerts that fire.
     ///
     /// # Errors
     /// Fails with the rules that failed and their errors.
@@ -148,10 +148,10 @@ impl Prometheus {
         Ok(firing)
     }
 
-    /// Errors of its scrapes.
+    /// Checks that Prometheus can scrape every target.
     ///
     /// # Errors
-    /// Fails when a target is not up, with what Prometheus says of it.
+    /// Fails if a target is not up; the message has Prometheus' error about the target.
     pub async fn all_up(&self) -> Result<()> {
         let targets = self.ask("targets", &[]).await?;
         let active = items(&targets, "/activeTargets");

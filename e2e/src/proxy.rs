@@ -1,7 +1,7 @@
-//! A reverse proxy between Berth and the API server that breaks at chosen requests.
+//! A reverse proxy between Berth and the API server that injects faults at chosen requests.
 //!
-//! A crash between two writes, a reply that never arrives, a server that is too busy: each is a rule that strikes at the first
-//! request it matches. Berth speaks plain HTTP/1.1 to the proxy on loopback, with its own token, which is passed on.
+//! A fault is a crash between two writes, an answer that never arrives, or an API server that is too busy. Each rule of the proxy injects a fault at
+//! the first requests that match the rule. Berth sends plain HTTP/1.1 to the proxy on loopback, with Berth's own token, which the proxy passes on.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,12 @@ use crate::control_plane::{ControlPlane, write_kubeconfig};
 use crate::process::listener;
 use crate::wait::{self, Seen};
 
-/// One request as the API server sees it.
+/// A request, as the API server sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `apply` or `delete`.
+    /// Verb of the request: `get`, `list`, `watch`, `create`, `update`, `patch`, `apply` or `delete`.
     pub verb: &'static str,
-    /// Plural, with the subresource after a slash.
+    /// Plural of the resource, with the subresource after a slash.
     pub resource: String,
     /// Namespace, empty for cluster scope.
     pub namespace: String,
@@ -40,7 +40,7 @@ pub struct Asked {
     pub name: String,
     /// Query.
     pub query: String,
-    /// Body; null when there is none or it is no JSON.
+    /// Body of the request; null if there is no body or the body is no JSON.
     pub body: Value,
 }
 
@@ -77,31 +77,31 @@ impl Asked {
         Asked { verb, resource, namespace: namespace.to_owned(), name: name.to_owned(), query: query.to_owned(), body }
     }
 
-    /// Status of a condition in the body: `True`, `False`, or empty when it is not written.
+    /// Status of a condition in the request's body: `True`, `False`, or empty if the request does not write the condition.
     pub fn condition(&self, type_: &str) -> &str {
         crate::kinds::condition(&self.body, type_)
     }
 
-    /// The value at a JSON pointer of the body, null when there is none.
+    /// The value at a JSON pointer of the request's body; null if there is no value.
     pub fn at(&self, pointer: &str) -> &Value {
         self.body.pointer(pointer).unwrap_or(&Value::Null)
     }
 }
 
-/// Treatment of a request.
+/// The fault that the proxy injects at a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Berth is killed and the request is not passed on.
+    /// The proxy kills Berth and does not pass the request on.
     KillBefore,
-    /// The request is passed on, then Berth is killed before it sees the answer.
+    /// The proxy passes the request on, then kills Berth before Berth sees the answer.
     KillAfter,
-    /// The request is passed on and the connection closed without an answer.
+    /// The proxy passes the request on and closes the connection without an answer.
     LoseReply,
-    /// The request is not passed on and the connection closed.
+    /// The proxy does not pass the request on and closes the connection.
     LoseRequest,
-    /// The request is answered with this status and not passed on.
+    /// The proxy answers the request with this status code and does not pass it on.
     Answer(u16),
-    /// The request is passed on and its answer held back that long.
+    /// The proxy passes the request on and holds the answer back for this time.
     Delay(Duration),
 }
 
@@ -114,12 +114,12 @@ struct Rule {
     struck: AtomicU32,
 }
 
-/// Counts how often a rule has struck; the rule stays while it is unused, even when this is dropped.
+/// Counts the faults that a rule has injected. The rule stays while it has faults left, even if this value is dropped.
 #[derive(Clone)]
 pub struct Armed(Arc<Rule>);
 
 impl Armed {
-    /// How often the fault has begun.
+    /// Number of faults that the rule has begun to inject.
     pub fn struck(&self) -> u32 {
         self.0.struck.load(Ordering::SeqCst)
     }
@@ -132,7 +132,7 @@ struct Shared {
     killed: Mutex<Option<Instant>>,
 }
 
-/// A running proxy; it ends when it is dropped.
+/// A running proxy; it ends when the value is dropped.
 pub struct Proxy {
     url: String,
     shared: Arc<Shared>,
@@ -140,13 +140,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy to a control plane. `victim` is the pid file of the process that kills are meant for.
+    /// Starts a proxy to a control plane. The parameter `victim` is the pid file of the process that the proxy kills.
     ///
     /// # Errors
-    /// Fails when no port can be bound.
+    /// Fails if no port can be bound.
     pub async fn start(plane: &ControlPlane, victim: &Path) -> Result<Proxy> {
         let path = plane.folder().join("proxy.kubeconfig");
-        // No credentials of its own: the caller's token decides over its rights.
+        // The proxy has no credentials of its own: the caller's token decides which requests are allowed.
         write_kubeconfig(&path, plane.url(), &plane.authority(), "nobody", &json!({}))?;
         let mut config =
             Config::from_custom_kubeconfig(Kubeconfig::read_from(&path)?, &KubeConfigOptions::default()).await?;
@@ -168,15 +168,15 @@ impl Proxy {
         Ok(Proxy { url, shared, task })
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Address of the proxy, of the form `http://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Waits until nothing was killed for that long: a Berth that dies every second never does the work that it puts off for a second.
+    /// Waits until the proxy has killed nothing for `span`: a Berth that dies every second never does the work that it delays by a second.
     ///
     /// # Errors
-    /// Fails if there is no such span within `limit`.
+    /// Fails if there is no time without a kill of length `span` within `limit`.
     pub async fn calm(&self, span: Duration, limit: Duration) -> Result<()> {
         wait::until(limit, &format!("no kill for {span:?}"), || async {
             let killed = *self.shared.killed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +186,7 @@ impl Proxy {
         .await
     }
 
-    /// The fault strikes at the first `times` requests that match.
+    /// Adds a rule: the proxy injects the fault at the first `times` requests for which `matches` is true.
     pub fn arm(&self, times: u32, fault: Fault, matches: impl Fn(&Asked) -> bool + Send + Sync + 'static) -> Armed {
         let matches = Box::new(matches);
         let rule = Arc::new(Rule { matches, fault, left: AtomicU32::new(times), struck: AtomicU32::new(0) });
@@ -220,16 +220,16 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let shared = shared.clone();
         async move {
-            // In a task of its own: a kill closes this connection, and the fault must still come to its end.
+            // The request runs in a task of its own: a kill closes this connection, and the proxy must still complete the fault.
             let task = tokio::spawn(async move { shared.answer(request).await });
             task.await.unwrap_or_else(|e| Err(Cut(e.to_string())))
         }
     });
-    // Ends with an error whenever a fault cuts it.
+    // The connection ends with an error whenever a fault closes it.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The connection ends without an answer.
+/// The error by which the proxy closes a connection without an answer.
 #[derive(Debug)]
 struct Cut(String);
 
@@ -278,7 +278,7 @@ impl Shared {
         }
     }
 
-    /// The first rule that matches and has something left, used up by one.
+    /// The first rule that matches the request and has faults left; the number of its faults is reduced by one.
     fn rule(&self, asked: &Asked) -> Option<Arc<Rule>> {
         let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let take = |rule: &&Arc<Rule>| {
@@ -304,7 +304,7 @@ impl Shared {
     }
 }
 
-/// An answer as the API server gives it.
+/// A refusal in the form that the API server uses.
 fn refusal(code: u16) -> Response<Body> {
     let reason = match code {
         409 => "Conflict",

@@ -1,4 +1,4 @@
-//! The quickstart example with the nodes it needs; the demo and the smoke test both use it.
+//! The quickstart example with the nodes that it needs; the demo and the smoke test both use it.
 
 use anyhow::Result;
 use kube::Client;
@@ -12,7 +12,7 @@ pub const NAMESPACE: &str = "quickstart";
 /// ClusterQueue of the quickstart.
 pub const CLUSTER_QUEUE: &str = "tpu";
 
-/// The hosts that the example's quota pays for, and no more.
+/// The nodes that the quota of the quickstart covers, and no more.
 pub fn pools() -> Vec<Pool> {
     vec![
         Pool::tpu("reserved", 2, Tier::Reserved(NAMESPACE.to_owned())),
@@ -21,18 +21,18 @@ pub fn pools() -> Vec<Pool> {
     ]
 }
 
-/// Objects of one of the example's files.
+/// The objects in a file of the quickstart example.
 ///
 /// # Errors
-/// Fails when the file is absent or no YAML.
+/// Fails if the file is absent or is no YAML.
 pub fn manifests(file: &str) -> Result<Vec<Value>> {
     kinds::example(&format!("quickstart/{file}"))
 }
 
-/// Applies the flavors and queues.
+/// Applies the ResourceFlavors and queues of the quickstart example.
 ///
 /// # Errors
-/// Fails when the API server refuses the request.
+/// Fails if the API server refuses an object.
 pub async fn apply_queues(client: &Client) -> Result<()> {
     for file in ["01-flavors.yaml", "02-queues.yaml"] {
         for object in manifests(file)? {
@@ -46,14 +46,14 @@ pub async fn apply_queues(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The flavor that a workload was admitted to, empty when none.
+/// The flavor to which a Workload was admitted; empty if the Workload is not admitted.
 pub fn flavor_of(workload: &Value) -> &str {
     let sets = kinds::items(workload, "/status/admission/podSetAssignments");
     let flavors = sets.first().and_then(|s| s.get("flavors")).and_then(Value::as_object);
     flavors.and_then(|f| f.values().next()).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The tier in whose pool a node is: `reserved`, `on-demand` or `spot`; empty for a node of another cluster.
+/// The tier of the pool to which a node belongs: `reserved`, `on-demand` or `spot`; empty for a node of another cluster.
 pub fn tier_of(node: &Value) -> &'static str {
     let label = |key: &str| node.pointer("/metadata/labels").and_then(|l| l.get(key)).is_some();
     if label("cloud.google.com/reservation-name") {

@@ -1,5 +1,5 @@
-//! Reads the answer of Berth's `/debug/recompute` (R2): the differences between the view that was kept up event by event and one made of
-//! fresh lists.
+//! Reads the answer of Berth's `/debug/recompute` (invariant R2): the differences between the view that Berth kept up event by event and a view that
+//! is made from fresh lists.
 
 use std::time::Instant;
 
@@ -10,20 +10,20 @@ use tokio::sync::Mutex;
 use crate::kinds::{items, text};
 use crate::observer::Scope;
 
-/// Most differences in a message.
+/// Largest number of differences in a message.
 const TOLD: usize = 20;
 
-/// The newest answer of one manager. Berth makes one comparison at a time and refuses further requests meanwhile: scenarios that end
-/// together would keep each other from an answer where comparisons take long and Berth lives for seconds only.
+/// The newest answer of one manager's `/debug/recompute`. Berth makes one comparison at a time and refuses further requests meanwhile: without
+/// sharing, scenarios that end together would keep each other from an answer if comparisons take long and Berth lives for seconds only.
 #[derive(Debug, Default)]
 pub(crate) struct Comparisons(Mutex<Option<(Instant, Value)>>);
 
 impl Comparisons {
-    /// An answer that was begun after this call: that of another caller who waited here at the same time, or else the result of `ask`, a
-    /// status code and a body.
+    /// An answer whose comparison began after this call: the answer of another caller who waited here at the same time, or the result of `ask`, which
+    /// is a status code and a body.
     ///
     /// # Errors
-    /// Fails when `ask` fails or does not give JSON.
+    /// Fails if `ask` fails or its result is no JSON.
     pub(crate) async fn newest(&self, ask: impl Future<Output = Result<(u16, String)>>) -> Result<Value> {
         let called = Instant::now();
         let mut newest = self.0.lock().await;
@@ -38,8 +38,8 @@ impl Comparisons {
     }
 }
 
-/// The differences between the two views that concern a scope, and the faults that the engine finds in its own accounting; empty when there
-/// are none. An answer that does not say whether the views are equal is a difference, too.
+/// The differences between the two views that concern a scope, and the faults that the engine finds in its own accounting; empty if there are none.
+/// An answer that does not say whether the views are equal is a difference, too.
 pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
     let Some(equal) = answer.get("equal").and_then(Value::as_bool) else {
         return vec![format!("no answer: {answer}")];
@@ -56,7 +56,7 @@ pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
         let (kept, fresh) = (&difference["incremental"], &difference["fresh"]);
         format!("{kind} {name} {}: Berth has {kept}, the lists say {fresh}", text(difference, "/field"))
     }));
-    // Differences that were not named may concern any scope.
+    // Differences that the answer does not name may concern any scope.
     let more = answer.get("more").and_then(Value::as_u64).unwrap_or(0);
     if more > 0 {
         found.push(format!("{more} more differences"));
@@ -104,7 +104,7 @@ mod tests {
             Ok((200, asked.get().to_string()))
         };
         let one = || async { compared.newest(ask()).await.expect("an answer") };
-        // The first comparison has begun when the other callers come.
+        // The first comparison has begun when the other callers ask.
         assert_eq!(futures::join!(one(), one(), one()), (json!(1), json!(2), json!(2)));
         assert_eq!(one().await, json!(3), "an old answer says nothing");
         assert!(compared.newest(async { Ok((429, "busy".to_owned())) }).await.is_err());

@@ -1,4 +1,4 @@
-//! A registry for images on loopback, and crane as its client.
+//! A registry for images on loopback, with crane as its client.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use crate::http::http_get;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, STEP, Seen};
 
-/// A registry; it ends when it is dropped.
+/// A running registry; it ends when the value is dropped.
 #[derive(Debug)]
 pub struct Registry {
     crane: PathBuf,
     address: String,
-    /// The folder that crane takes for docker's configuration, so that it reads no user's credentials.
+    /// The folder that crane uses as docker's configuration folder, so that crane reads no user's credentials.
     settings: PathBuf,
     _process: Guarded,
 }
 
 impl Registry {
-    /// Starts one; its log and its blobs go to that folder.
+    /// Starts a registry, whose log and blobs go to `folder`.
     ///
     /// # Errors
-    /// Fails when crane cannot be built or the registry does not come up.
+    /// Fails if crane cannot be built or the registry does not come up.
     pub async fn start(folder: &Path) -> Result<Self> {
         let crane = tokio::task::spawn_blocking(binaries::crane).await??;
         let (settings, blobs) = (folder.join("docker-settings"), folder.join("registry"));
@@ -52,13 +52,13 @@ impl Registry {
         Ok(Self { crane, address, settings, _process: process })
     }
 
-    /// The full name of an image there.
+    /// The full name of the image `name` in the registry.
     #[must_use]
     pub fn image(&self, name: &str) -> String {
         format!("{}/{name}", self.address)
     }
 
-    /// Runs crane; returns its output.
+    /// Runs crane; returns crane's output.
     ///
     /// # Errors
     /// Fails if crane fails; the message has its output.

@@ -1,4 +1,4 @@
-//! An S3 server on loopback, with its objects as files in a folder, and a client of it: the uploads of pods are sent to it in signed
+//! An S3 server on loopback, with its objects as files in a folder, and a client for the server. The client sends the uploads of pods in signed
 //! requests, and only the server writes into the folder.
 
 use std::fs;
@@ -24,10 +24,10 @@ pub const ACCESS_KEY: &str = "berth-test";
 pub const SECRET_KEY: &str = "not-so-secret";
 /// The region for which requests are signed.
 const REGION: &str = "us-east-1";
-/// Headers that a signature covers.
+/// Headers that the signature of a request covers.
 const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 
-/// A server; it ends when it is dropped, and its objects go.
+/// A running S3 server; when the value is dropped, the server ends and its objects are removed.
 #[derive(Debug)]
 pub struct S3 {
     /// Address of the store.
@@ -40,13 +40,13 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// Starts one with a bucket.
+    /// Starts a server with the bucket `bucket`.
     ///
     /// # Errors
-    /// Fails when the folder cannot be made or the server cannot listen.
+    /// Fails if the server's folder cannot be made or the server cannot listen.
     pub async fn start(bucket: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("berth-s3-{bucket}-{}", std::process::id()));
-        // A run that was killed may have left one, and its process id may come again.
+        // A killed run may have left this folder behind, and a later run may get the same process id.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join(bucket)).with_context(|| format!("making {}", folder.display()))?;
         let files = FileSystem::new(&folder).map_err(|error| anyhow!("{error:?}"))?;
@@ -61,7 +61,7 @@ impl S3 {
             while let Ok((socket, _)) = listener.accept().await {
                 let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service.clone());
                 tokio::spawn(async move {
-                    // A client that goes away is no failure of the server.
+                    // A client that closes its connection is no failure of the server.
                     let _ = connection.await;
                 });
             }
@@ -84,14 +84,14 @@ impl Drop for S3 {
     }
 }
 
-/// A client of such a server. Paths may have letters, digits and `-._~/` only, which need no escaping.
+/// A client of the S3 server. A path may have only letters, digits and `-._~/`, which need no escaping.
 #[derive(Clone, Debug)]
 pub struct S3Client {
     address: String,
 }
 
 impl S3Client {
-    /// Puts an object by its URI, `s3://bucket/path`.
+    /// Creates an object with the text `text` at the URI `uri`, of the form `s3://bucket/path`.
     ///
     /// # Errors
     /// Fails if the server refuses the object.
@@ -101,7 +101,7 @@ impl S3Client {
         Ok(())
     }
 
-    /// True when there is an object of that URI.
+    /// Whether the server has an object at the URI `uri`.
     ///
     /// # Errors
     /// Fails when the server does not say whether the object exists.
@@ -113,7 +113,7 @@ impl S3Client {
         }
     }
 
-    /// Sends a request; returns the code of the answer, and its text.
+    /// Sends a request; returns the status code and the text of the answer.
     async fn send(&self, method: &str, uri: &str, body: &str) -> Result<(u16, String)> {
         let path = uri.strip_prefix("s3:/").with_context(|| format!("{uri} is no URI of S3"))?;
         let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -122,7 +122,7 @@ impl S3Client {
     }
 }
 
-/// A complete request (method, path, body) with its signature, version 4, of that time.
+/// A complete request (method, path, body) with its signature (version 4) as of the time `now`.
 fn signed(address: &str, (method, path, body): (&str, &str, &str), now: &str) -> String {
     let day = now.split_once('T').map_or(now, |(day, _)| day);
     let digest = hex(&Sha256::digest(body));
@@ -149,7 +149,7 @@ fn signed(address: &str, (method, path, body): (&str, &str, &str), now: &str) ->
     format!("{}\r\n\r\n{body}", lines.join("\r\n"))
 }
 
-/// HMAC-SHA256 with a key of at most 64 bytes, which all keys of these tests are.
+/// HMAC-SHA256 with a key of at most 64 bytes, a limit that all keys of these tests meet.
 pub(crate) fn hmac(key: &[u8], text: &str) -> [u8; 32] {
     let mut block = [0_u8; 64];
     for (to, from) in block.iter_mut().zip(key) {
@@ -168,7 +168,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// RFC 4231, test case 2.
+    /// Test case 2 of RFC 4231.
     #[test]
     fn hmac_sha256_equals_the_rfc_4231_code() {
         let code = hex(&hmac(b"Jefe", "what do ya want for nothing?"));
@@ -180,7 +180,7 @@ mod tests {
         let s3 = S3::start("unit").await?;
         s3.client.put("s3://unit/a/b/c.json", "{}").await?;
         assert!(s3.client.has("s3://unit/a/b/c.json").await? && !s3.client.has("s3://unit/a/b/d.json").await?);
-        // A signature is valid for one request only.
+        // A signature is valid for one request only: the forged request reuses the signature for another path.
         let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let forged = signed(&s3.client.address, ("PUT", "/unit/mine", "x"), &now).replace("/unit/mine", "/unit/yours");
         let (code, answer) = exchange(&s3.client.address, "a forged PUT", &forged).await?;

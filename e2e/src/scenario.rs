@@ -1,4 +1,4 @@
-//! The parts that every scenario needs: a control plane with CRDs, nodes and Berth on it, an observer, a namespace, and short words for
+//! The parts that every scenario needs: a control plane with CRDs, nodes and Berth, an observer, a namespace, and short functions for waits such as
 //! "this job is admitted".
 
 mod clean;
@@ -22,34 +22,34 @@ use crate::wait::{self, STEP, Seen};
 use crate::webhooks;
 use crate::world;
 
-/// Writes must stop for this long at the end of a scenario.
+/// Time for which no object may change at the end of a scenario.
 const REST: Duration = Duration::from_secs(2);
 
-/// One control plane with Berth on it; scenarios run on it one after the other.
+/// A control plane with Berth on it, on which scenarios run.
 pub struct Stage {
     /// The control plane.
     pub plane: ControlPlane,
     /// An administrator's client.
     pub client: Client,
-    /// The manager.
+    /// The manager that runs on the control plane.
     pub manager: Manager,
     /// The observer.
     pub observer: Observer,
 }
 
 impl Stage {
-    /// Starts the control plane, applies the CRDs, creates nodes, and starts Berth and the observer.
+    /// Starts a control plane, applies the CRDs, creates nodes, and starts Berth and the observer.
     ///
     /// # Errors
-    /// Fails when any of this fails.
+    /// Fails if one of these steps fails.
     pub async fn start(name: &str, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
         Self::on(ControlPlane::start(Options::with_crds(name)).await?, pools, options).await
     }
 
-    /// As [`Stage::start`], on a control plane that has the CRDs.
+    /// Does the same as [`Stage::start`], on a control plane that has the CRDs already.
     ///
     /// # Errors
-    /// Fails when any of this fails.
+    /// Fails if the nodes, Berth or the observer cannot be created or started.
     pub async fn on(plane: ControlPlane, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
         let client = plane.client();
         let ready = async {
@@ -72,25 +72,26 @@ impl Stage {
         }
     }
 
-    /// Starts a scenario in a new namespace with the scenario's name. Names of other objects should begin with [`Scenario::name`].
+    /// Starts a scenario in a new namespace with the scenario's name. The names of the scenario's cluster-scoped objects should begin with
+    /// [`Scenario::name`].
     ///
     /// # Errors
-    /// Fails when the namespace cannot be created.
+    /// Fails if the namespace cannot be created.
     pub async fn scenario(&self, name: &str) -> Result<Scenario<'_>> {
         create_namespace(&self.client, name, &[]).await?;
         Ok(Scenario { stage: self, client: self.client.clone(), namespace: name.to_owned() })
     }
 
-    /// The state of the cluster and the end of Berth's log, for a failed test; logs are kept.
+    /// The state of the cluster and the end of Berth's log, for the message of a failed test; the control plane's logs are kept.
     pub async fn failure(&self, namespace: &str, error: &anyhow::Error) -> String {
         self.plane.keep_files();
         let world = world::dump(&self.client, namespace).await;
         let (log, tail) = (self.manager.log().display().to_string(), self.manager.log_tail(25));
-        // The cause comes last: a reader sees the end of a long log first.
+        // The cause of the failure comes last, because a reader of a long log sees its end before the rest.
         format!("{namespace} failed\n{world}berth's log ({log}):\n{tail}\n{namespace} failed: {error:#}")
     }
 
-    /// Stops everything in order.
+    /// Stops the observer, the manager and the control plane, in this order.
     pub async fn stop(self) {
         let Stage { plane, mut manager, observer, .. } = self;
         drop(observer);
@@ -99,9 +100,9 @@ impl Stage {
     }
 }
 
-/// One scenario: a namespace and short words.
+/// One scenario: a namespace, and short functions for the steps of a test.
 pub struct Scenario<'a> {
-    /// Control plane in which the scenario runs.
+    /// The stage on which the scenario runs.
     pub stage: &'a Stage,
     /// An administrator's client.
     pub client: Client,
@@ -110,7 +111,7 @@ pub struct Scenario<'a> {
 }
 
 impl Scenario<'_> {
-    /// A name of this scenario's own, for cluster-scoped objects.
+    /// A name for a cluster-scoped object that belongs to this scenario alone.
     pub fn name(&self, suffix: &str) -> String {
         format!("{}-{suffix}", self.namespace)
     }
@@ -123,7 +124,7 @@ impl Scenario<'_> {
         kinds::apply(&self.client, object).await
     }
 
-    /// A flavor, a ClusterQueue with one group, and a LocalQueue `queue` for it.
+    /// Creates a flavor, a ClusterQueue with one resource group, and a LocalQueue `queue` for the ClusterQueue.
     ///
     /// # Errors
     /// Fails when the API server refuses the request.
@@ -136,7 +137,7 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// A Job of this scenario's namespace in LocalQueue `queue`.
+    /// A Job in this scenario's namespace, for the LocalQueue `queue`.
     pub fn job(&self, name: &str) -> manifest::Job {
         manifest::Job::new(&self.namespace, name, "queue")
     }
@@ -149,7 +150,7 @@ impl Scenario<'_> {
         self.apply(&job.manifest()).await
     }
 
-    /// The Job, or an error when it is gone.
+    /// The Job `name`, which must exist.
     ///
     /// # Errors
     /// Fails if the Job does not exist.
@@ -157,7 +158,7 @@ impl Scenario<'_> {
         JOB.get(&self.client, &self.namespace, name).await?.with_context(|| format!("job {name} is gone"))
     }
 
-    /// The live Workload of a Job, found by its owner's uid.
+    /// The Workload of a Job, found by the Job's name in the Workload's owner references.
     ///
     /// # Errors
     /// Fails when the API server does not answer.
@@ -168,7 +169,7 @@ impl Scenario<'_> {
             .find(|w| kinds::items(w, "/metadata/ownerReferences").iter().any(|o| text(o, "/name") == job)))
     }
 
-    /// Waits until `check` holds for the Job's Workload.
+    /// Waits until `check` holds for the Job's Workload; returns the Workload.
     ///
     /// # Errors
     /// Fails if `check` does not hold within the usual time.
@@ -193,10 +194,10 @@ impl Scenario<'_> {
         Ok(workload)
     }
 
-    /// Waits until the Job's Workload waits with QuotaReserved=False (or not yet set) and the Job is suspended.
+    /// Waits until the Job's Workload has QuotaReserved=False and the Job is suspended; returns the Workload.
     ///
     /// # Errors
-    /// Fails if `check` does not hold within the usual time.
+    /// Fails if the Workload or the Job does not get there within the usual time.
     pub async fn pending(&self, job: &str) -> Result<Value> {
         let workload = self
             .workload(job, "QuotaReserved=False with a reason", |w| condition(w, "QuotaReserved") == "False")
@@ -205,13 +206,14 @@ impl Scenario<'_> {
         Ok(workload)
     }
 
-    /// Waits for the next second: creation times are in seconds, and of two equal Workloads of one second the smaller uid goes first.
+    /// Waits for the next second, because creation times are in whole seconds, and the order of two equal Workloads of one second does not follow
+    /// their creation.
     pub async fn next_second(&self) {
         let into = jiff::Timestamp::now().subsec_millisecond();
         tokio::time::sleep(std::time::Duration::from_millis(u64::try_from(1_020 - into).unwrap_or(1_020))).await;
     }
 
-    /// Checks that the Job stays suspended and without quota for a while.
+    /// Checks for one and a half seconds that the Job stays suspended and without quota.
     ///
     /// # Errors
     /// Fails if the Job is admitted.
@@ -225,7 +227,7 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Waits until `check` holds for the Job.
+    /// Waits until `check` holds for the Job; returns the Job.
     ///
     /// # Errors
     /// Fails if `check` does not hold within the usual time.
@@ -241,7 +243,7 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Waits until the Job is complete and its Workload Finished.
+    /// Waits until the Job is Complete and its Workload is Finished.
     ///
     /// # Errors
     /// Fails if the Job does not get there within the usual time.
@@ -251,10 +253,10 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Deletes a Job and waits until it, its pods and its Workload are gone.
+    /// Deletes a Job and waits until the Job, its pods and its Workload are gone.
     ///
     /// # Errors
-    /// Fails if one of them remains.
+    /// Fails if the Job, a pod of it or its Workload remains.
     pub async fn remove(&self, job: &str) -> Result<()> {
         JOB.delete(&self.client, &self.namespace, job).await?;
         wait::until(STEP, &format!("job {job}, its pods and its workload are gone"), || async {
@@ -277,10 +279,10 @@ impl Scenario<'_> {
         Ok(pods)
     }
 
-    /// Waits until all pods of a Job are bound; returns the nodes' names.
+    /// Waits until `count` pods of a Job are bound to nodes; returns the names of the nodes.
     ///
     /// # Errors
-    /// Fails if a pod has no node within the usual time.
+    /// Fails if fewer pods than `count` have a node within the usual time.
     pub async fn nodes_of(&self, job: &str, count: usize) -> Result<Vec<String>> {
         wait::until(STEP, &format!("{count} pods of job {job} are bound"), || async {
             let pods = self.pods_of(job).await?;
@@ -291,7 +293,7 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Waits until `check` holds for a queue or another object.
+    /// Waits until `check` holds for an object of the kind `kind`; returns the object.
     ///
     /// # Errors
     /// Fails if `check` does not hold within the usual time.
@@ -306,10 +308,10 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Waits until a warning event with that reason about an object of the namespace has all of these words.
+    /// Waits until an object of the namespace has a warning event with the reason `reason` whose message contains all of `words`.
     ///
     /// # Errors
-    /// Fails if there is no such event within the usual time; the message has the existing warnings.
+    /// Fails if no such event exists within the usual time; the message has the existing warnings.
     pub async fn warned(&self, about: &str, reason: &str, words: &[&str]) -> Result<()> {
         let head = format!("{reason}: ");
         wait::until(STEP, &format!("a warning {reason} about {about}, with {words:?}"), || async {
@@ -323,7 +325,7 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Merge-patches a ClusterQueue's spec.
+    /// Patches the spec of a ClusterQueue by a merge patch.
     ///
     /// # Errors
     /// Fails when the API server refuses the request.
@@ -331,14 +333,14 @@ impl Scenario<'_> {
         CLUSTER_QUEUE.patch(&self.client, "", name, &json!({"spec": spec})).await.map(drop)
     }
 
-    /// The end: deletes the objects that the scenario left, checks that usage is zero and that no promise was broken.
+    /// Ends the scenario: deletes the objects that the scenario left, and checks that the usage of its queues is zero and no invariant was broken.
     ///
     /// # Errors
-    /// Fails with all that failed.
+    /// Fails with the broken invariants, or with the objects or the usage that remain.
     pub async fn conclude(self) -> Result<()> {
         let scope = Scope::of(&self.namespace);
         self.stage.observer.conclude_in(&scope, REST).await.context("before cleaning up")?;
-        // A test that has killed the stage's own manager asks the others itself.
+        // A test that has killed the stage's own manager calls `recomputes` on its other managers itself.
         if self.stage.manager.is_there().await {
             self.stage.manager.recomputes_in(&scope).await.context("R2, before cleaning up")?;
         }
@@ -385,13 +387,14 @@ impl Scenario<'_> {
     }
 }
 
-/// The name of a scenario, and its run.
+/// The name of a scenario, and the future that runs it.
 pub type Run<'a> = (&'static str, futures::future::BoxFuture<'a, Result<()>>);
 
-/// Scenarios that run at the same time: most of each is waiting.
+/// Number of scenarios that run at the same time: most of a scenario's time is waiting.
 const AT_ONCE: usize = 12;
 
-/// Fails when the cluster-scoped objects of one scenario are in the scope of another: the first to end would delete the other's.
+/// Fails if the cluster-scoped objects of one scenario are in the scope of another scenario: the scenario that ends before the other would delete the
+/// other's objects.
 fn are_apart(names: &[&str]) -> Result<()> {
     for name in names {
         let inside = names.iter().filter(|other| **other != *name).find(|other| Scope::of(name).holds(other));
@@ -414,32 +417,32 @@ fn note_run(name: &str) {
     }
 }
 
-/// Runs scenarios, some at the same time, each with its verdict on one line; `SCENARIO=text` selects by name. Each must be
-/// called as its namespace.
+/// Runs scenarios, some of them at the same time, and prints the verdict of each scenario on one line; `SCENARIO=text` selects scenarios by a part of
+/// their name. The name of each scenario must be the name of its namespace.
 ///
-/// A suite may have several sets of scenarios, of which only one knows a name. A set that runs none of its own therefore passes, and the
-/// names of those that run are written into the file `SCENARIO_RAN`, in which `make scenario` sees whether there were any.
+/// A suite may have several sets of scenarios, and only one set has a scenario of a given name. So a set passes if none of its scenarios is selected.
+/// The names of the scenarios that run are written into the file `SCENARIO_RAN`, from which `make scenario` learns whether any scenario ran.
 ///
 /// # Errors
-/// Fails with the failures of all that failed.
+/// Fails with the failures of all failed scenarios.
 pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     if run_each(stage, AT_ONCE, runs).await? == 0 {
         return Ok(());
     }
-    // Objects outside of all scenarios count as well.
+    // Objects outside of all scenarios are judged as well.
     stage.observer.conclude(REST).await?;
     stage.manager.recomputes().await?;
-    // A parked workload that only the sweep found shows that a wake-up is missing.
+    // If only the periodic sweep found that a parked Workload can be admitted, the engine has missed a wake-up.
     let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
     ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
     Ok(())
 }
 
-/// Runs the scenarios as [`run_all`] does, at most `at_once` at the same time, without a verdict of the observer on the whole run: for
-/// control planes whose observer is not asked. Returns how many ran.
+/// Runs scenarios as [`run_all`] does, at most `at_once` of them at the same time, but without a verdict of the observer on the whole run; for
+/// control planes whose observer is not asked. Returns the number of scenarios that ran.
 ///
 /// # Errors
-/// Fails with the failures of all that failed.
+/// Fails with the failures of all failed scenarios.
 pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Result<usize> {
     are_apart(&runs.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
@@ -454,7 +457,7 @@ pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Resu
         };
         println!("scenario {name}: FAILED ({seconds:.1} s): {error:#}");
         let mut report = format!("=== {name}\n{}", stage.failure(name, &error).await);
-        // Other broken promises of the scenario are reported with it, and not at the end.
+        // Other broken invariants of a failed scenario are reported together with its failure, and not at the end of the run.
         for violation in stage.observer.violations(&Scope::of(name)).await.unwrap_or_default() {
             report.push_str(&format!("\nalso {violation}"));
         }
@@ -466,7 +469,7 @@ pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Resu
     let (reports, failed): (Vec<String>, Vec<String>) = outcomes.into_iter().flatten().unzip();
     println!("{} scenarios passed, {} failed", ran - failed.len(), failed.len());
     if !failed.is_empty() {
-        // Failures come last, since a reader sees the end of a log first.
+        // The failures come last, because a reader of a log sees its end before the rest.
         bail!("{}\n{} scenario(s) failed\n{}", reports.join("\n"), failed.len(), failed.join("\n"));
     }
     if ran == 0 {

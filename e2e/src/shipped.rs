@@ -1,4 +1,4 @@
-//! The binary as it ships.
+//! The paths of Berth's shipped binary and of the repository's own tool.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::binaries::repository;
 
-/// Path of the shipped binary, built by cargo when it is older than its sources. `BERTH_BINARY` names another one.
+/// Path of the shipped binary, which cargo builds if it is older than its sources. The environment variable `BERTH_BINARY` names another binary.
 ///
 /// # Errors
-/// Fails when cargo fails.
+/// Fails if cargo cannot build the binary.
 pub fn binary() -> Result<PathBuf> {
     static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| build().map_err(|e| format!("{e:#}")));
@@ -27,10 +27,11 @@ fn build() -> Result<PathBuf> {
     }
 }
 
-/// Path of the repository's own tool. `make test` has built it, and names the folder; else Cargo builds it when it is older than its sources.
+/// Path of the repository's own tool `xtask`. `make test` has built the tool and names its folder in the environment; otherwise cargo builds the tool
+/// if it is older than its sources.
 ///
 /// # Errors
-/// Fails when cargo fails.
+/// Fails if cargo cannot build the tool, or if the folder that `make test` names does not have it.
 pub fn xtask() -> Result<PathBuf> {
     let Some(folder) = std::env::var_os("TESTRUN_TARGET") else { return built_by_cargo("xtask") };
     let path = PathBuf::from(folder).join("debug/xtask");
@@ -40,13 +41,14 @@ pub fn xtask() -> Result<PathBuf> {
 
 fn built_by_cargo(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    // Tests live in <target>/<profile>/deps, programs in <target>/<profile>.
+    // Test programs are in the folder <target>/<profile>/deps, other programs in <target>/<profile>.
     let folder = own.parent().context("the test program has no folder")?;
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // The same arguments as the Makefile's, so that nothing is compiled twice.
+    // The arguments are the same as the Makefile's, so that cargo compiles nothing twice.
     cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", program]).current_dir(repository());
-    // Variables that cargo sets for a test would be a change to build scripts that read them, and rebuild those and everything above.
+    // Cargo sets these variables for a test. A build script that reads them would see a change, so cargo would rebuild its crate and the crates that
+    // depend on that crate.
     let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
         cargo.env_remove(name);
@@ -65,7 +67,7 @@ fn built_by_cargo(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Does work that may take minutes, and prints every 20 seconds that it goes on.
+/// Does work that may take minutes, and prints every 20 seconds that the work goes on.
 fn say_meanwhile<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let (done, over) = mpsc::channel::<()>();
     let what = what.to_owned();
@@ -81,8 +83,8 @@ fn say_meanwhile<T>(what: &str, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether the binary of `BERTH_BINARY` is the release build (`make night PART=shipped`): then the promised times and memory are checked.
-/// The build of the tests is hardly optimised.
+/// Whether the binary that `BERTH_BINARY` names is the release build (`make night PART=shipped`): only for the release build the tests check the
+/// promised times and memory, because the build of the tests is hardly optimised.
 pub fn is_release() -> bool {
     std::env::var_os("BERTH_SHIPPED").is_some()
 }

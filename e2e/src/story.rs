@@ -1,5 +1,5 @@
-//! The story of a training (examples/training-story), played on a control plane of its own with short waits; the demo and a test both use
-//! it. Its machines do not exist and its pods only seem to run: a trainer saves in their place, to an S3 server on loopback.
+//! The story of a training (examples/training-story), run on a control plane of its own with short waits, for the demo and a test. The nodes of the
+//! control plane are simulated and its pods execute nothing: a [`Trainer`] saves checkpoints in place of the pods, to an S3 server on loopback.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use crate::wait::{self, Seen};
 
 /// Namespace of the story.
 pub const NAMESPACE: &str = "story";
-/// Main TrainingJob of the story.
+/// Name of the main TrainingJob of the story.
 pub const HERO: &str = "language-model";
-/// Longest wait for one step of it: the job controller alone pauses for ten seconds before it replaces a pod.
+/// Longest wait for one step of the story: the job controller alone pauses for ten seconds before it replaces a pod.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Time for which the training runs from one checkpoint to the next.
+/// Time in milliseconds for which the training runs from one checkpoint to the next.
 const SAVES_EVERY_MS: u32 = 1_000;
-/// Time that each checkpoint takes to be written.
+/// Time in milliseconds that each checkpoint takes to be written.
 const SAVING_TAKES_MS: u32 = 600;
 
-/// Four hosts of 8 GPUs in each tier.
+/// Nodes of the story: four hosts of 8 GPUs in each tier.
 #[must_use]
 pub fn pools() -> Vec<Pool> {
     vec![
@@ -39,7 +39,7 @@ pub fn pools() -> Vec<Pool> {
     ]
 }
 
-/// Shorter waits for an object of the example, by its kind, and the times of its pods.
+/// The change of an object of the example that shortens its waits, by the object's kind, and sets the running times of its pods.
 fn shortened(object: &Value, endpoint: &str) -> Value {
     match text(object, "/kind") {
         "CheckpointStore" => json!({"spec": {"s3": {"endpoint": endpoint}}}),
@@ -54,7 +54,7 @@ fn shortened(object: &Value, endpoint: &str) -> Value {
             let lives = json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "500"});
             let mut change = json!({"spec": {"template": {"metadata": {"annotations": lives}}}});
             if !object["spec"]["checkpoint"].is_null() {
-                // The job's pods take three seconds to end, so that Berth sees their last checkpoint before the job starts again.
+                // The training's pods take three seconds to end, so that Berth sees their last checkpoint before the training starts again.
                 let lives = json!({(SAVES_EVERY): SAVES_EVERY_MS.to_string(),
                     (SAVING_TAKES): SAVING_TAKES_MS.to_string(), "e2e.berth.dev/termination-ms": "3000"});
                 let saves = json!({"checkpoint": {"interval": "8s"}, "template": {"metadata": {"annotations": lives}}});
@@ -73,16 +73,17 @@ struct Story<'a> {
     say: &'a (dyn Fn(&str) + Sync),
 }
 
-/// The parts that the training of the story needs as long as it is watched: pods that save, and the bucket that they save to.
+/// The trainer, which saves in place of the pods, and the bucket to which it saves: the training of the story needs both as long as it is watched.
 pub struct Props {
     _trainer: Trainer,
     _s3: S3,
 }
 
-/// Plays it from the beginning to the end; `say` gets a sentence for each step. The training goes on for as long as its props are kept.
+/// Runs the story from the beginning to the end; the function `say` gets a sentence for each step. The training goes on for as long as the result is
+/// kept.
 ///
 /// # Errors
-/// Fails when a step does not come.
+/// Fails if a step of the story does not come in time.
 pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props> {
     let s3 = S3::start("checkpoints").await?;
     let story = Story { client, trainer: Trainer::start(client, NAMESPACE, &s3), s3, say };
@@ -120,7 +121,7 @@ impl Story<'_> {
         self.job(name, &format!("runs on {tier} capacity"), |job| is_running(job, tier)).await.map(drop)
     }
 
-    /// Waits until the training runs in a tier; returns the step from which it goes on, which is the last that it saved.
+    /// Waits until the training runs in the tier `tier`; returns the step from which the training goes on, which must be the last step that it saved.
     async fn goes_on(&self, tier: &str) -> Result<Option<i64>> {
         self.runs(HERO, tier).await?;
         let workers = JOB.get(self.client, NAMESPACE, &format!("{HERO}-worker")).await?.context("its Job")?;
@@ -167,7 +168,7 @@ impl Story<'_> {
 
     async fn nodes_taken_back(&self, saved: i64) -> Result<()> {
         let gone = ["story-spot-0", "story-spot-1"];
-        // A machine with notice of its end lets its pods fail before it goes.
+        // A cloud gives a spot node notice before it takes the node away, and the node's pods fail before the node is gone.
         let failed = json!({"status": {"phase": "Failed", "reason": "Terminated",
             "message": "Pod was terminated in response to imminent node shutdown."}});
         for pod in POD.list(self.client, NAMESPACE).await? {
@@ -200,7 +201,8 @@ impl Story<'_> {
     }
 
     async fn production_comes(&self) -> Result<i64> {
-        // It saves so often here that a regular checkpoint could be taken for the requested one.
+        // The training saves so often here that a regular checkpoint could be taken for the requested checkpoint, so the regular checkpoints are
+        // switched off.
         self.trainer.pace(HERO, NEVER_MS, SAVING_TAKES_MS).await?;
         self.trainer.rest(HERO).await?;
         let last = self.trainer.saved(HERO).context("it has saved")?;

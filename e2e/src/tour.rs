@@ -1,4 +1,4 @@
-//! Parts of the demo beside jobs and trainings: answers of the webhooks, a pod, a JobSet, and a TrainingJob that grows.
+//! Parts of the demo beside jobs and trainings: answers of the webhooks, a pod, a JobSet, and a TrainingJob that scales up.
 
 use std::path::Path;
 
@@ -13,28 +13,28 @@ use crate::manifest::{self, Job, group, merge, quota};
 use crate::process::Guarded;
 use crate::wait::{self, STEP, Seen};
 
-/// Namespace of the tour.
+/// Namespace of the tour's objects.
 pub const NAMESPACE: &str = "tour";
-/// The configuration that it needs: pods and JobSets are managed, too.
+/// Kueue's configuration file for the tour: Berth also manages pods and JobSets.
 pub const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: \
                           [batch/job, jobset.x-k8s.io/jobset, pod]\n";
 
-/// Receives sentences for the audience.
+/// Function that receives the demo's sentences for its audience.
 pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Creates the CRD of JobSets before the tour uses JobSets, so that Berth watches them by then.
+/// Applies the CRD of JobSets before Berth starts, so that Berth watches JobSets when the tour creates one.
 ///
 /// # Errors
-/// Fails when their definition cannot be had or is refused.
+/// Fails if the CRD of JobSets cannot be downloaded or is refused.
 pub async fn define_job_sets(client: &Client) -> Result<()> {
     kinds::apply_crds(client, &jobset::definitions().await?).await?;
     Ok(())
 }
 
-/// Shows everything; the controller of JobSets runs for as long as the result is kept.
+/// Runs all steps of the tour; the controller of JobSets runs for as long as the result is kept.
 ///
 /// # Errors
-/// Fails when a step does not come.
+/// Fails if a step of the tour does not come in time.
 pub async fn tell(plane: &ControlPlane, say: Say<'_>) -> Result<Guarded> {
     let tour = Tour { client: plane.client(), kubeconfig: plane.kubeconfig(), say };
     tour.begin().await?;
@@ -54,7 +54,7 @@ struct Tour<'a> {
 }
 
 impl Tour<'_> {
-    /// A queue of four cpus.
+    /// Creates the tour's namespace and a queue of four cpus.
     async fn begin(&self) -> Result<()> {
         create_namespace(&self.client, NAMESPACE, &[]).await?;
         let groups = [group(&[("tour", &[quota("cpu", "4")])])];
@@ -68,7 +68,7 @@ impl Tour<'_> {
         Ok(())
     }
 
-    /// kubectl's message when it is refused.
+    /// Runs a kubectl command that a webhook must refuse; returns kubectl's message.
     async fn refused(&self, args: &[&str]) -> Result<String> {
         let said = kubectl(self.kubeconfig, &[&["--namespace", NAMESPACE], args].concat()).await;
         let Err(error) = said else { anyhow::bail!("kubectl {} was not refused", args.join(" ")) };
@@ -149,7 +149,7 @@ impl Tour<'_> {
         Ok(())
     }
 
-    /// `examples/elastic-training` beside a job that holds half of the queue, with short pauses.
+    /// Shows `examples/elastic-training`, with short pauses, beside a job that holds half of the queue's quota.
     async fn training_grows(&self) -> Result<()> {
         const SPEECH: &str = "speech";
         let read = |file: &str| kinds::example(&format!("elastic-training/{file}"));

@@ -1,8 +1,8 @@
-//! The training in pods that only seem to run: at the place that Berth gives a pod, and at the intervals of the pod's annotations,
-//! checkpoints are written through the API of an object store. Like users' code, the training goes on from the place in the pod's
-//! environment, saves at once when it is asked to stop, and ends with its pod, whether or not a checkpoint was on its way.
+//! The training in pods that execute nothing. The trainer writes checkpoints through the API of an object store, at the URI that Berth gives a pod,
+//! and at the intervals in the pod's annotations. Like users' code, the training goes on from the checkpoint in the pod's environment, saves at once
+//! when it is asked to stop, and ends with its pod, even if a checkpoint is being written.
 //!
-//! The trainer looks at pods and the store alone, and never informs Berth of a checkpoint.
+//! The trainer reads only pods and the store, and never informs Berth of a checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,45 +17,45 @@ use crate::bucket::BucketClient;
 use crate::kinds::{POD, items, text};
 use crate::wait::{self, STEP, Seen};
 
-/// Annotation of pods: they train, and save at intervals of that many milliseconds.
+/// Annotation of pods that train: the interval between two checkpoints in milliseconds.
 pub const SAVES_EVERY: &str = "e2e.berth.dev/saves-every-ms";
-/// Annotation of pods: a checkpoint takes that many milliseconds to be written, none when absent.
+/// Annotation of pods: the time in milliseconds that a checkpoint takes to be written; 0 if absent.
 pub const SAVING_TAKES: &str = "e2e.berth.dev/saving-takes-ms";
 /// Steps of the training from one checkpoint to the next.
 pub const STEPS: i64 = 100;
-/// Longer than any test, as an interval.
+/// An interval in milliseconds that is longer than any test.
 pub const NEVER_MS: u32 = 3_600_000;
 
-/// Pause between two looks at the pods.
+/// Pause after which the trainer lists the pods again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Pods that were listed longer ago may not run any more.
+/// Age beyond which the trainer's list of the pods is too old: the pods may not run any more.
 const FRESH: Duration = Duration::from_millis(500);
-/// Berth counts in seconds: it cannot order two events within one.
+/// A little more than a second, which is the resolution of Berth's times: Berth cannot order two events within one second.
 const SECOND: Duration = Duration::from_millis(1_050);
 
-/// The begin of a run: the pods of one start of a job.
+/// The begin of a run; a run is the pods of one start of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// The step from which its environment makes it go on; that checkpoint existed.
+    /// The step from which the pods' environment makes the training go on; the checkpoint of this step existed.
     pub resumed: Option<i64>,
-    /// The last step that the job had saved before.
+    /// The last step that the job had saved before this run.
     pub before: Option<i64>,
 }
 
-/// Training so far.
+/// Progress of all trainings so far.
 #[derive(Debug, Default)]
 struct Diary {
-    /// Runs by the uid of the Job of the workers.
+    /// Runs by the uid of the Job that made the workers' pods.
     runs: BTreeMap<String, Run>,
-    /// The last step that was saved, and when, by the name of the TrainingJob.
+    /// The last step that was saved, with its time, by the name of the TrainingJob.
     saved: BTreeMap<String, (i64, Instant)>,
-    /// TrainingJobs with a checkpoint on its way.
+    /// TrainingJobs whose checkpoint is being written.
     saving: BTreeSet<String>,
-    /// Number of looks at the pods.
+    /// Number of times that the trainer has listed the pods.
     looks: u64,
 }
 
-/// Trains in the pods of one namespace; it ends when it is dropped.
+/// Simulates the training in the pods of one namespace; the simulation ends when the value is dropped.
 pub struct Trainer {
     client: Client,
     namespace: String,
@@ -64,7 +64,7 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Starts to train in pods that carry [`SAVES_EVERY`]; they save to that server.
+    /// Starts to simulate the training in pods that have the annotation [`SAVES_EVERY`]; checkpoints go to `store`.
     #[must_use]
     pub fn start(client: &Client, namespace: &str, store: impl Into<BucketClient>) -> Trainer {
         let diary = Arc::new(Mutex::new(Diary::default()));
@@ -85,10 +85,10 @@ impl Trainer {
         lock(&self.diary).saved.get(job).map(|(step, _)| *step)
     }
 
-    /// The begin of a run, once it has begun; `workers` is the Job of its workers.
+    /// The begin of a run, after the run has begun; `workers` is the Job that made the workers' pods.
     ///
     /// # Errors
-    /// Fails if the run does not begin.
+    /// Fails if the run does not begin within the usual time.
     pub async fn run(&self, workers: &Value) -> Result<Run> {
         let uid = text(workers, "/metadata/uid");
         wait::until(STEP, &format!("Job {} trains", text(workers, "/metadata/name")), || async {
@@ -98,10 +98,10 @@ impl Trainer {
         .await
     }
 
-    /// Sets other intervals for the present pods of a TrainingJob.
+    /// Sets other intervals for the present pod of a TrainingJob that writes checkpoints.
     ///
     /// # Errors
-    /// Fails if none of the pods saves, or the API server refuses the change.
+    /// Fails if no pod of the TrainingJob writes checkpoints, or if the API server refuses the change.
     pub async fn pace(&self, job: &str, saves_every_ms: u32, saving_takes_ms: u32) -> Result<()> {
         let pods = POD.list(&self.client, &self.namespace).await?;
         let writer = pods.iter().find(|pod| job_of(pod) == job && is_first(pod) && is_running(pod));
@@ -110,12 +110,12 @@ impl Trainer {
         POD.patch(&self.client, &self.namespace, name, &json!({"metadata": {"annotations": pace}})).await.map(drop)
     }
 
-    /// Waits until a TrainingJob that was asked to save no more does not, and its last checkpoint is older than a second.
+    /// Waits until a TrainingJob whose regular checkpoints were switched off writes no checkpoint, and its last checkpoint is older than a second.
     ///
     /// # Errors
     /// Fails if the job continues to save.
     pub async fn rest(&self, job: &str) -> Result<()> {
-        // The look that is under way may have begun before that request.
+        // The trainer's present round may have begun before the checkpoints were switched off, so the wait is for a complete round after it.
         let known = lock(&self.diary).looks + 2;
         wait::until(STEP, &format!("{job} saves no more"), || async {
             let rests = lock(&self.diary).rests(job, known);
@@ -138,25 +138,25 @@ impl Diary {
     }
 }
 
-/// State of the task of a [`Trainer`].
+/// State of the task that a [`Trainer`] runs.
 struct Work {
     client: Client,
     namespace: String,
     store: BucketClient,
     diary: Arc<Mutex<Diary>>,
-    /// Progress of the pods that write, by uid.
+    /// Progress of the pods that write checkpoints, by the pod's uid.
     pods: BTreeMap<String, Progress>,
 }
 
-/// Progress of a pod.
+/// Progress of a pod that writes checkpoints.
 struct Progress {
-    /// The step of its next checkpoint.
+    /// The step of the pod's next checkpoint.
     next: i64,
-    /// Time at which it began, or saved last.
+    /// Time at which the pod began to train, or saved last.
     since: Instant,
-    /// Time since which that checkpoint is being written.
+    /// Time at which the pod began to write its next checkpoint; `None` while it writes none.
     saving: Option<Instant>,
-    /// The requests to save that it has followed.
+    /// The requests to save that the pod has followed.
     told: String,
 }
 
@@ -183,7 +183,7 @@ impl Work {
             self.pods.extend(begun.map(|begun| (uid.to_owned(), begun)));
             let Some(progress) = self.pods.get_mut(uid) else { continue };
             there.insert(uid);
-            // Workers make a step together: while some are missing there is no step, and no rank that could complete a checkpoint.
+            // All workers make a step together: while some workers are missing there is no step, and not enough ranks to complete a checkpoint.
             if running.iter().filter(|other| run_of(other) == run_of(pod)).count() < workers(pod) {
                 progress.since = Instant::now();
                 progress.saving = None;
@@ -201,7 +201,7 @@ impl Work {
         Ok(())
     }
 
-    /// A pod begins at the step of its environment, from the checkpoint there.
+    /// The progress of a pod at its begin: the pod goes on from the step and the checkpoint in its environment.
     async fn begin(&self, pod: &Value) -> Result<Progress> {
         let resumed = variable(pod, "BERTH_RESUME_STEP").and_then(|step| step.parse::<i64>().ok());
         if let Some(place) = variable(pod, "BERTH_RESUME_URI") {
@@ -217,7 +217,7 @@ impl Work {
 }
 
 impl Progress {
-    /// The next part of the training; returns the step of a checkpoint that is complete by it.
+    /// Continues the training of a pod; returns the step of a checkpoint that is complete now.
     async fn go_on(&mut self, store: &BucketClient, pod: &Value, listed: Instant) -> Result<Option<i64>> {
         let place = variable(pod, "BERTH_CHECKPOINT_URI").context("a pod that saves is not told where")?;
         let folder = format!("{place}/step-{}", self.next);
@@ -225,7 +225,7 @@ impl Progress {
         let told = [stop, annotation(pod, "berth.dev/save-by")].concat();
         let Some(begun) = self.saving else {
             let asked = !told.is_empty() && told != self.told;
-            // A pod that is asked to stop saves once more, and then waits for its end.
+            // A pod that is asked to stop saves once more, and then waits until it is deleted.
             if asked || (stop.is_empty() && self.since.elapsed() >= milliseconds(pod, SAVES_EVERY)) {
                 for rank in 0..workers(pod) {
                     store.put(&format!("{folder}/rank-{rank}.pt"), "weights").await?;
@@ -245,12 +245,12 @@ impl Progress {
     }
 }
 
-/// A poisoned lock only means that a test has failed; the diary is still right.
+/// A poisoned lock only means that a test has failed; the progress in the lock is still right.
 fn lock(diary: &Mutex<Diary>) -> MutexGuard<'_, Diary> {
     diary.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a pod runs, and is not being deleted.
+/// Whether a pod runs and is not being deleted.
 fn is_running(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running" && text(pod, "/metadata/deletionTimestamp").is_empty()
 }
@@ -260,17 +260,17 @@ fn job_of(pod: &Value) -> &str {
     pod["metadata"]["labels"]["berth.dev/training-job"].as_str().unwrap_or_default()
 }
 
-/// The uid of the Job that made a pod.
+/// The uid of the Job that created a pod.
 fn run_of(pod: &Value) -> &str {
     text(pod, "/metadata/ownerReferences/0/uid")
 }
 
-/// Whether it is the pod of a Job that writes for all of them.
+/// Whether a pod is the pod of its Job that writes the checkpoints for all workers.
 fn is_first(pod: &Value) -> bool {
     annotation(pod, "batch.kubernetes.io/job-completion-index") == "0"
 }
 
-/// Number of workers that train together.
+/// Number of workers that train together with a pod.
 fn workers(pod: &Value) -> usize {
     variable(pod, "WORLD_SIZE").and_then(|size| size.parse().ok()).unwrap_or(1)
 }
@@ -287,7 +287,7 @@ fn milliseconds(pod: &Value, key: &str) -> Duration {
     Duration::from_millis(number(pod, key).unwrap_or_default())
 }
 
-/// A variable of the first container.
+/// The value of a variable in the environment of the pod's first container.
 fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     let all = items(pod, "/spec/containers/0/env");
     all.iter().find(|one| text(one, "/name") == name).map(|one| text(one, "/value"))

@@ -1,7 +1,7 @@
-//! Level-triggered waiting: looks until the state is there or the time is over, and then reports the last observation.
+//! Level-triggered waits: a wait looks at the state until the wanted state has come or the time is over, and then reports the last observed state.
 //!
-//! A scenario asks again when the observer has seen a change of one of its objects ([`Changes`]); without an observer the pauses between two
-//! looks grow. So a wait for something far off costs the API server next to nothing.
+//! A scenario's wait looks again when the observer has seen a change of one of the scenario's objects ([`Changes`]); without an observer the pauses
+//! between two looks grow. So a long wait costs the API server next to nothing.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -12,46 +12,46 @@ use tokio::sync::watch;
 
 use crate::pace;
 
-/// Least pause between two looks.
+/// Shortest pause between two looks of a wait.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Time in which changes come together.
+/// Time for which a wait collects further changes before it looks again.
 const CROWD: Duration = Duration::from_millis(100);
-/// Longest pause between two looks without a source of changes.
+/// Longest pause between two looks of a wait without a source of changes.
 const LONG_PERIOD: Duration = Duration::from_millis(250);
-/// Longest pause between two looks with a source of changes: the awaited state may be no object.
+/// Longest pause between two looks of a wait with a source of changes: the awaited state may be something other than an object.
 const SELDOM: Duration = Duration::from_millis(500);
 
 tokio::task_local! {
-    /// The changes of the scenario that runs in this task.
+    /// The changes of the scenario that runs in this task, for its waits.
     static CHANGES: Changes;
 }
 
-/// Notifies waits that objects have changed.
+/// A source of notifications for waits that objects have changed.
 #[derive(Clone, Debug)]
 pub struct Changes(watch::Receiver<u64>);
 
 impl Changes {
-    /// Waits are notified by the sender at the other end.
+    /// A source that notifies waits of each value that the sender of the channel `changes` sends.
     #[must_use]
     pub fn new(changes: watch::Receiver<u64>) -> Changes {
         Changes(changes)
     }
 
-    /// Runs work whose waits are notified of these changes.
+    /// Runs the future `work`, whose waits are notified of these changes.
     pub async fn told<F: Future>(self, work: F) -> F::Output {
         CHANGES.scope(self, work).await
     }
 
-    /// Returns at the next change, or after a while.
+    /// Returns at the next change, or after `SELDOM` without a change.
     async fn next(&mut self) {
-        // Without a sender only the time is left.
+        // If the sender is gone, only a pause is left to wait for.
         if let Ok(Err(_)) = tokio::time::timeout(SELDOM, self.0.changed()).await {
             tokio::time::sleep(LONG_PERIOD).await;
         }
     }
 }
 
-/// The pauses between looks of one wait.
+/// The pauses between the looks of one wait.
 struct Pauses {
     changes: Option<Changes>,
     next: Duration,
@@ -60,7 +60,7 @@ struct Pauses {
 impl Pauses {
     fn new() -> Pauses {
         let mut changes = CHANGES.try_with(Clone::clone).ok();
-        // A change from before the first look is seen by it.
+        // The wait's first look sees every change from before that look.
         if let Some(Changes(receiver)) = &mut changes {
             receiver.mark_unchanged();
         }
@@ -71,7 +71,7 @@ impl Pauses {
         match &mut self.changes {
             Some(changes) => {
                 changes.next().await;
-                // Changes come in crowds, and the last of them matters.
+                // Changes come in groups, and the state after the last change of a group matters.
                 tokio::time::sleep(CROWD).await;
             }
             None => {
@@ -82,21 +82,21 @@ impl Pauses {
     }
 }
 
-/// Usual deadline of one step of a scenario: three times the longest step on an idle machine, and less than the minute after which Berth
-/// writes a text anew, repeats an event or checks again what is stored.
+/// Usual time limit for one step of a scenario: three times the longest step on an idle machine, and less than the minute after which Berth writes a
+/// text again, repeats an event or checks again what is stored.
 pub const STEP: Duration = Duration::from_secs(50);
 
-/// Answer of one look.
+/// Answer of one look at a state.
 #[derive(Debug)]
 pub enum Seen<T> {
-    /// The state is there.
+    /// The wanted state has come.
     Yes(T),
-    /// Not there; what was seen instead.
+    /// The wanted state has not come; the text is the observed state.
     NotYet(String),
 }
 
 impl Seen<()> {
-    /// `Yes` when `there`, else `NotYet` with the description.
+    /// `Yes` if `there` is true, otherwise `NotYet` with the description.
     pub fn when(there: bool, description: impl FnOnce() -> String) -> Seen<()> {
         if there { Seen::Yes(()) } else { Seen::NotYet(description()) }
     }
@@ -105,8 +105,8 @@ impl Seen<()> {
 /// Asks `look` until it answers [`Seen::Yes`].
 ///
 /// # Errors
-/// Fails after `limit` on the clock of [`pace`], with `what` and the different observations on the way (newest last). An error of `look` counts
-/// as "not yet": the API server may be briefly away, which is the subject of some tests.
+/// Fails after `limit` on the clock of [`pace`], with `what` and the different observed states (the newest one last). An error of `look` counts as
+/// "not yet", because the API server may be unavailable for a moment, which is the subject of some tests.
 pub async fn until<T, F, Fut>(limit: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
@@ -135,11 +135,11 @@ where
     }
 }
 
-/// Asks `look` for the full `period` and fails as soon as it answers anything but [`Seen::Yes`]. An error of `look` says nothing about the
-/// state: then the wait goes on until `look` has answered after the period, too.
+/// Asks `look` for the full `period` and fails as soon as `look` answers anything but [`Seen::Yes`]. An error of `look` says nothing about the state:
+/// after an error the wait goes on until `look` has answered after the end of the period, too.
 ///
 /// # Errors
-/// Fails when the state is left within the period, or `look` fails for longer than [`STEP`].
+/// Fails if the state is left within the period, or if `look` fails for longer than [`STEP`].
 pub async fn stays<F, Fut>(period: Duration, what: &str, mut look: F) -> Result<()>
 where
     F: FnMut() -> Fut,
@@ -189,7 +189,7 @@ mod tests {
         looks.set(0);
         assert!(stays(period, "it is there", || look(true)).await.is_err_and(|e| e.to_string().contains("gone")));
         looks.set(0);
-        // The last answer counts, for any period.
+        // The state is checked once more at the end of any period, even of an empty one.
         assert!(stays(Duration::ZERO, "it is there", || look(true)).await.is_err());
     }
 }

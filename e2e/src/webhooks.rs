@@ -1,5 +1,5 @@
-//! The chart's webhook configurations with the manager's address written out in place of its Service: the API server of a test
-//! has no cluster network.
+//! The chart's webhook configurations with the manager's address written out in place of the manager's Service, because the API server of a test has
+//! no cluster network.
 
 use std::fs;
 
@@ -17,11 +17,11 @@ use crate::wait::Seen;
 
 pub use crate::kinds::{MUTATING, SECRET, VALIDATING};
 
-/// Name of the Secret with the certificates.
+/// Name of the Secret with the certificates of Berth's webhooks.
 pub const SECRET_NAME: &str = "berth-webhook-server-cert";
-/// The account of a Kueue beside Berth; the chart's values name it as one that starts and stops jobs.
+/// User name of the account of a Kueue beside Berth; the chart's values name this account as one that starts and stops jobs.
 pub const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
-/// Names of the two configurations.
+/// Names of the chart's two webhook configurations.
 pub const NAMES: [&str; 2] = ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
 
 /// A free port for the webhooks of one manager.
@@ -33,10 +33,10 @@ pub fn port() -> Result<u16> {
     Ok(port)
 }
 
-/// Applies both configurations of the chart for a manager that serves webhooks on that port.
+/// Applies both webhook configurations of the chart, for a manager that serves its webhooks on the port `port`.
 ///
 /// # Errors
-/// Fails when a file cannot be read or the API server refuses.
+/// Fails if a file of the chart cannot be read or the API server refuses a configuration.
 pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result<()> {
     for (kind, name, file) in
         [(MUTATING, NAMES[0], "mutating-webhooks.yaml"), (VALIDATING, NAMES[1], "validating-webhooks.yaml")]
@@ -48,11 +48,11 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
     Ok(())
 }
 
-/// Asks whether the API server calls Berth's webhooks, by a ResourceFlavor that nothing else refuses. A manager is ready when it has
-/// written its certificates into the configurations; the API server reads them later.
+/// Whether the API server calls Berth's webhooks. The function sends a ResourceFlavor that nothing but Berth refuses. A manager is ready when it has
+/// written its certificates into the configurations; the API server reads these later.
 ///
 /// # Errors
-/// Never because of the API server: the answer contains its message.
+/// Never fails because of the API server: the result contains the API server's message.
 pub async fn asked(client: &Client) -> Result<Seen<()>> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let flavor = serde_json::from_value(manifest::flavor("asked", &[("no label", "x")]))?;
@@ -61,10 +61,11 @@ pub async fn asked(client: &Client) -> Result<Seen<()>> {
     Ok(Seen::when(said.contains("vresourceflavor.berth.dev") && said.contains("denied"), || format!("said {said:?}")))
 }
 
-/// Serves v1beta1 for kinds whose fields differ from v1beta2, as the chart does. A manager that serves webhooks on that port converts them.
+/// Serves v1beta1 for the kinds whose fields differ from v1beta2, as the chart does. A manager that serves its webhooks on the port `port` converts
+/// the objects.
 ///
 /// # Errors
-/// Fails when a CRD is not there or the API server refuses.
+/// Fails if a CRD does not exist or the API server refuses the change.
 pub async fn convert(client: &Client, port: u16) -> Result<()> {
     for kind in ["clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"] {
         let name = format!("{kind}.kueue.x-k8s.io");
@@ -81,7 +82,7 @@ pub async fn convert(client: &Client, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// The list in one of the chart's files, with the values that Helm would fill in.
+/// The list of webhooks in a file of the chart, with the values that Helm would fill in.
 fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
     let path = repository().join("charts/berth/files").join(file);
     let mut text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -104,19 +105,19 @@ fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
     Ok(list)
 }
 
-/// A path that the API server calls, and the kind for which it does.
+/// A path of Berth's webhooks that the API server calls, and the kind for which the API server calls it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reviewed {
     /// The path.
     pub path: String,
-    /// The plural of the kind.
+    /// The plural of the kind whose objects are reviewed at the path.
     pub resource: String,
 }
 
-/// Every path that the chart's configurations name, once.
+/// Every path that the chart's webhook configurations name, once.
 ///
 /// # Errors
-/// Fails when one of its files cannot be read.
+/// Fails if a file of the chart cannot be read.
 pub fn reviewed() -> Result<Vec<Reviewed>> {
     const HOST: &str = "https://127.0.0.1:0";
     let mut all = std::collections::BTreeSet::new();
@@ -129,11 +130,11 @@ pub fn reviewed() -> Result<Vec<Reviewed>> {
     Ok(all.into_iter().collect())
 }
 
-/// The kinds of job that have a table of their webhooks' answers, in `cases/reviews`. `crates/jobs/tests/kinds` wants one of each kind that
-/// can be suspended.
+/// The job kinds for which `cases/reviews` has a table of their webhooks' answers. The tests in `crates/jobs/tests/kinds` require a table of each
+/// kind that can be suspended.
 ///
 /// # Errors
-/// Fails when one of the tables cannot be read.
+/// Fails if a table cannot be read.
 pub fn kinds_with_tables() -> Result<Vec<Kind>> {
     let mut kinds = Vec::new();
     for entry in fs::read_dir(repository().join("e2e/cases/reviews"))? {
@@ -195,7 +196,7 @@ mod tests {
         let mut known: BTreeSet<String> =
             known.filter_map(|rest| Some(format!("/{}", rest.split_once('"')?.0))).collect();
         let written = known.len();
-        // The paths of jobs that can be suspended are made from the names of their kinds.
+        // The paths for jobs that can be suspended are made from the names of their kinds.
         for kind in kinds_with_tables().unwrap() {
             let (group, version) = kind.api_version.split_once('/').unwrap_or(("", kind.api_version));
             let name = format!("{}-{version}-{}", group.replace('.', "-"), kind.kind.to_lowercase());
@@ -215,7 +216,7 @@ mod tests {
                     assert!(webhook.get("namespaceSelector").is_none(), "they live in no namespace: {webhook}");
                     continue;
                 }
-                // Berth writes the namespaces of the others, from its configuration.
+                // Berth itself writes the namespaces of the other webhooks, from its configuration.
                 let (operator, names) = if kinds::text(webhook, "/name").contains("-opted-in.") {
                     ("In", json!(["none.berth.dev"]))
                 } else {
@@ -233,7 +234,8 @@ mod tests {
         let of = |name: &str| conditions(&list, name);
         let opted_in = of("mjob-opted-in.berth.dev");
         let of_job_sets = &opted_in["not-of-a-job-set"];
-        // The kind alone is a claim of the pod's author, and an owner that does not control it proves nothing.
+        // The owner's kind alone is a statement of the pod's author, and an owner reference to an object that does not control the pod proves
+        // nothing.
         for part in [
             "owner.kind == 'JobSet'",
             "'jobset.x-k8s.io/'",
@@ -246,7 +248,7 @@ mod tests {
         assert!(!of("mjob.berth.dev").contains_key("not-of-a-job-set"), "what names a queue is always asked about");
     }
 
-    /// Names and expressions of the conditions of a webhook.
+    /// Names and expressions of a webhook's match conditions.
     fn conditions(list: &Value, name: &str) -> std::collections::BTreeMap<String, String> {
         let webhook = list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
         let all = kinds::items(webhook, "/matchConditions").iter();
@@ -254,8 +256,8 @@ mod tests {
         all.map(|condition| (text(condition, "/name"), text(condition, "/expression"))).collect()
     }
 
-    /// Berth and a Kueue beside it start and stop jobs themselves. A job that waits and goes on waiting, or that is being deleted, is not
-    /// reviewed.
+    /// Berth and a Kueue beside it start and stop jobs themselves. A change of a job that waits and goes on waiting, or of a job that is being
+    /// deleted, is not reviewed.
     #[test]
     fn job_changes_are_reviewed_where_they_may_start_or_stop() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
@@ -272,7 +274,7 @@ mod tests {
         }
     }
 
-    /// The Job controller makes pods of Jobs while Berth is down; a pod from any other user that names a Job as its controller is reviewed.
+    /// The job controller creates pods of Jobs even while Berth is down; a pod from any other user that names a Job as its controller is reviewed.
     #[test]
     fn new_job_pods_of_kubernetes_controllers_are_not_reviewed() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
@@ -284,8 +286,8 @@ mod tests {
         }
     }
 
-    /// Pods of Jobs are released, adopted and ended while Berth is down: a review is needed only where another user takes the labels by
-    /// which a running pod is counted.
+    /// Pods of Jobs are released, adopted and ended even while Berth is down: a review is needed only if a user removes the labels by which Berth
+    /// charges a running pod.
     #[test]
     fn job_pod_changes_are_reviewed_where_accounting_labels_change() {
         let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
@@ -334,7 +336,8 @@ mod tests {
             let by_owner = |one: &&Value| kinds::text(one, "/name").ends_with("-its-owner");
             let condition = kinds::items(webhook, "/matchConditions").iter().find(by_owner).unwrap();
             let expression = kinds::text(condition, "/expression");
-            // Any user may give the name JobSet to a kind of his own: the pod's gate would be missing.
+            // Any user may give the name JobSet to a kind of his own, whose pods would then lack Berth's scheduling gate; so the condition also
+            // checks the API group.
             for (kind, group) in [("Job", "batch/"), ("JobSet", "jobset.x-k8s.io/"), ("TrainingJob", "berth.dev/")] {
                 let part = format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}')");
                 assert!(expression.split_whitespace().collect::<Vec<_>>().join(" ").contains(&part), "{expression}");
@@ -372,7 +375,7 @@ mod tests {
             panic!("{opted_in}")
         };
         assert_eq!(kinds::text(of_no_parent, "/expression"), format!("!({})", kinds::text(waits, "/expression")));
-        // A pod that has its node already could not wait for another one.
+        // A pod that has its node already could not wait for another node.
         let part = "owner.kind == 'DaemonSet' && owner.apiVersion.startsWith('apps/')";
         assert!(kinds::text(owners, "/expression").contains(part), "{owners}");
         assert!(kinds::text(no_mirror, "/expression").contains("'kubernetes.io/config.mirror'"), "{no_mirror}");
@@ -386,7 +389,7 @@ mod tests {
         let mut resources: Vec<&str> = opted_in
             .map(|webhook| {
                 let resource = kinds::text(webhook, "/rules/0/resources/0");
-                // For kinds that can be suspended, suspension is the only change that is reviewed.
+                // For kinds that can be suspended, the only update that is reviewed is a change of the suspension.
                 let looked_at = if ["jobs", "jobsets"].contains(&resource) {
                     json!(["CREATE", "UPDATE"])
                 } else {

@@ -1,4 +1,4 @@
-//! A short picture of the cluster for the message of a failed test.
+//! A short description of the cluster's state for the message of a failed test.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::kinds::{self, CLUSTER_QUEUE, JOB, LOCAL_QUEUE, POD, WORKLOAD, items, text};
 
-/// At most this many objects of a kind are shown.
+/// Largest number of objects of a kind that the description shows.
 const SHOWN: usize = 30;
 
-/// Queues of the cluster, and workloads, jobs and pods of one namespace (all namespaces when it is empty).
+/// The queues of the cluster, and the Workloads, jobs and pods of one namespace (of all namespaces if `namespace` is empty).
 pub async fn dump(client: &Client, namespace: &str) -> String {
     let mut out = String::new();
     for kind in [CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD, JOB, POD] {

@@ -1,4 +1,4 @@
-//! An independent, slow reading of the quota rules, to judge Berth by: it shares no line with the engine.
+//! An independent, slow implementation of the quota rules, by which the observer judges Berth: it shares no code with the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::kinds::{items, text};
 
-/// Flavor and resource.
+/// A flavor and a resource.
 pub type Cell = (String, String);
 
-/// Amounts in thousandths, exact.
+/// Amounts by flavor and resource, in exact thousandths.
 pub type Usage = BTreeMap<Cell, i128>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Node {
     quotas: BTreeMap<Cell, Quota>,
 }
 
-/// All queues and cohorts with the quotas of their specs.
+/// All ClusterQueues and Cohorts with the quotas in their specs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forest {
     queues: BTreeMap<String, Node>,
@@ -43,22 +43,22 @@ struct Totals {
 const DEEPEST: usize = 64;
 
 impl Forest {
-    /// Takes over a ClusterQueue.
+    /// Adds a ClusterQueue, or replaces it.
     pub fn set_queue(&mut self, object: &Value) {
         self.queues.insert(text(object, "/metadata/name").to_owned(), node(object, "/spec/cohortName"));
     }
 
-    /// Forgets a ClusterQueue.
+    /// Removes a ClusterQueue from the forest.
     pub fn remove_queue(&mut self, name: &str) {
         self.queues.remove(name);
     }
 
-    /// Takes over a Cohort.
+    /// Adds a Cohort, or replaces it.
     pub fn set_cohort(&mut self, object: &Value) {
         self.cohorts.insert(text(object, "/metadata/name").to_owned(), node(object, "/spec/parentName"));
     }
 
-    /// Forgets a Cohort object; the cohort itself lives on while something refers to it.
+    /// Removes a Cohort object; the cohort itself exists as long as a queue or cohort refers to it.
     pub fn remove_cohort(&mut self, name: &str) {
         self.cohorts.remove(name);
     }
@@ -68,7 +68,7 @@ impl Forest {
         self.queues.keys().cloned().collect()
     }
 
-    /// The part of a queue's usage of `cell` above its own nominal quota, which comes from its cohort; 0 without a cohort.
+    /// The part of a queue's usage of `cell` above the queue's own nominal quota, which comes from its cohort; 0 without a cohort.
     pub fn borrowed(&self, queue: &str, cell: &Cell, used: i128) -> i128 {
         let Some(node) = self.queues.get(queue).filter(|node| node.parent.is_some()) else { return 0 };
         (used - node.quotas.get(cell).map_or(0, |quota| quota.nominal)).max(0)
@@ -88,7 +88,7 @@ impl Forest {
         queues
     }
 
-    /// The amount of `cell` that the queue may use in addition when all queues use `usage`; may be negative. An unknown queue may use
+    /// The amount of `cell` that a queue may use in addition when all queues use `usage`; the amount may be negative. An unknown queue may use
     /// nothing.
     pub fn available(&self, usage: &BTreeMap<String, Usage>, queue: &str, cell: &Cell) -> i128 {
         let Some(node) = self.queues.get(queue) else { return 0 };
@@ -152,13 +152,13 @@ impl Forest {
         total
     }
 
-    /// Only a Cohort object can name a parent, so cohorts without object are roots.
+    /// Cohorts whose parent is `parent`. Only a Cohort object can name a parent, so a cohort without an object is a root.
     fn child_cohorts<'a>(&'a self, parent: &'a str) -> impl Iterator<Item = (&'a String, &'a Node)> {
         Self::children(&self.cohorts, parent)
     }
 }
 
-/// The part of a node's total that it does not lend.
+/// The part of a node's total quota that the node does not lend.
 fn kept(quota: Option<&Quota>, subtree: i128) -> i128 {
     quota.and_then(|q| q.lending).map_or(0, |limit| (subtree - limit).max(0))
 }
@@ -183,7 +183,7 @@ fn node(object: &Value, parent: &str) -> Node {
     Node { parent, quotas }
 }
 
-/// Usage that a workload's admission charges, by flavor and resource, less reclaimed pods and those that an elastic job gave up.
+/// Usage that a Workload's admission charges, by flavor and resource, without reclaimable pods and without pods that an elastic job gave up.
 pub fn charge(workload: &Value) -> Usage {
     let mut total = Usage::new();
     for set in items(workload, "/status/admission/podSetAssignments") {
@@ -202,7 +202,7 @@ pub fn charge(workload: &Value) -> Usage {
             let flavor = set.get("flavors").and_then(|f| f.get(resource)).and_then(Value::as_str);
             let (Some(flavor), Some(mut amount)) = (flavor, thousandths(amount)) else { continue };
             if let Some(count) = count.filter(|c| *c > 0) {
-                // An admission that was made after some pods had ended counts only the remaining pods.
+                // An admission that was made after some pods had ended covers only the remaining pods.
                 let left = (asked.unwrap_or(count) - reclaimed).clamp(0, count);
                 amount = amount * left / count;
             }
@@ -213,7 +213,7 @@ pub fn charge(workload: &Value) -> Usage {
     total
 }
 
-/// Reserved quota in the status of a ClusterQueue, over all flavors and resources: the sum of one figure (`total` or `borrowed`), in
+/// Reserved quota in the status of a ClusterQueue, over all flavors and resources: the sum of the figure `figure` (`total` or `borrowed`), in
 /// thousandths.
 #[must_use]
 pub fn reserved(queue: &Value, figure: &str) -> i128 {
@@ -221,7 +221,7 @@ pub fn reserved(queue: &Value, figure: &str) -> i128 {
     resources.filter_map(|resource| resource.get(figure).and_then(thousandths)).sum()
 }
 
-/// Reads a Kubernetes quantity in thousandths, rounded up; `None` when it is none.
+/// A Kubernetes quantity in thousandths, rounded up; `None` if the value is no quantity.
 pub fn thousandths(value: &Value) -> Option<i128> {
     if let Some(number) = value.as_i64() {
         return Some(i128::from(number) * 1000);

@@ -1,4 +1,4 @@
-//! Observations of the watches: the changes that were not judged yet, and the last change of each object.
+//! Observations of the observer's watches: the changes that were not judged yet, and the last change of each object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,15 +17,15 @@ use tokio::sync::watch as channel;
 use super::{Scope, lock};
 use crate::kinds::{self, EVENT, Kind, TRAINING_JOB, items, text};
 
-/// Field manager of the events of Berth, whose writes of events name none: the program's name.
+/// The program's name, which is the field manager of Berth's events because Berth's writes of events name no field manager.
 const BERTH: &str = "berth";
 
-/// Purpose of the watch of a kind.
+/// The reason why the observer watches a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Every change is judged, and counts for C6.
+    /// The observer judges every change of the kind, and the change counts for invariant C6.
     Judged,
-    /// Changes count for C6.
+    /// Changes of the kind only count for invariant C6.
     Written,
 }
 
@@ -47,23 +47,24 @@ pub(super) struct Recorded {
     beginning: Beginning,
     /// Changes that were not judged yet.
     pub(super) fresh: Vec<Change>,
-    /// Last known revision and state of every object that is judged.
+    /// Last known revision and state of every object of the judged kinds.
     latest: BTreeMap<Slot, (u64, DynamicObject)>,
     /// Revisions at which objects ended.
     gone: BTreeMap<Slot, u64>,
-    /// Changes per object, and when the last one was seen.
+    /// Number of changes of each object, and the time at which the last change was seen.
     pub(super) touched: BTreeMap<Slot, (u64, Instant)>,
-    /// The last content of the objects that are not judged, by hash and without fields that change by themselves.
+    /// Hash of the last content of each object that is not judged, without the fields that change by themselves.
     said: BTreeMap<Slot, u64>,
-    /// Changes of objects that are judged.
+    /// Number of changes of objects of the judged kinds.
     pub(super) total: u64,
     /// Kinds that have been listed.
     listed: BTreeSet<&'static str>,
-    /// Spans of revisions (first exclusive, last inclusive) of which a list shows only the objects that existed at the end.
+    /// Spans of revisions (first exclusive, last inclusive) of which the observer has only a list, which shows only the objects that existed at the
+    /// end of the span.
     blind: Vec<(u64, u64)>,
-    /// Kinds that are being listed, with the newest revision that was seen before.
+    /// Kinds that are being listed, with the newest revision that was seen before the list.
     listing: BTreeMap<&'static str, u64>,
-    /// Scopes whose changes a wait expects, with the number of changes there.
+    /// Scopes for whose changes a wait listens, with the number of changes in the scope.
     awaited: Vec<(Scope, channel::Sender<u64>)>,
 }
 
@@ -78,13 +79,13 @@ impl Recorded {
         self.listed.len()
     }
 
-    /// Whether states of this revision may be missing.
+    /// Whether states of the revision `revision` may be missing from the observations.
     pub(super) fn is_blind_at(&self, revision: u64) -> bool {
         let within = |(after, upto): &(u64, u64)| *after < revision && revision <= *upto;
         self.blind.iter().any(within) || self.listing.values().any(|after| *after < revision)
     }
 
-    /// The part of a list of revision `at` that the watch of this kind has not shown yet; `None` when it has shown all.
+    /// An object in a list of revision `at` that the watch of the kind has not shown yet; `None` if the watch has shown all objects of the list.
     pub(super) fn behind(&self, kind: Kind, listed: &BTreeMap<String, u64>, at: u64) -> Option<String> {
         for (key, revision) in listed {
             let seen = self.latest.get(&(kind.kind, key.clone())).map(|(r, _)| *r);
@@ -100,7 +101,7 @@ impl Recorded {
         vanished.map(|((_, key), _)| format!("the end of {} {key} is not seen", kind.kind))
     }
 
-    /// The number of changes of objects in a scope, as it grows.
+    /// A channel with the number of changes of objects in a scope, which grows with each change.
     pub(super) fn changes_in(&mut self, scope: Scope) -> channel::Receiver<u64> {
         self.awaited.retain(|(_, sender)| !sender.is_closed());
         let (sender, receiver) = channel::channel(0);
@@ -108,14 +109,14 @@ impl Recorded {
         receiver
     }
 
-    /// Notifies the waits for a change of this object.
+    /// Notifies waits that the object `key` has changed.
     fn tell(&self, key: &str) {
         for (_, sender) in self.awaited.iter().filter(|(scope, _)| scope.holds(key)) {
             sender.send_modify(|changes| *changes += 1);
         }
     }
 
-    /// The newest revision that was seen of a kind.
+    /// The newest revision of an object of the kind that was seen.
     fn newest(&self, kind: Kind) -> u64 {
         let there = self.latest.iter().filter(|((k, _), _)| *k == kind.kind).map(|(_, (revision, _))| *revision);
         let gone = self.gone.iter().filter(|((k, _), _)| *k == kind.kind).map(|(_, revision)| *revision);
@@ -129,7 +130,7 @@ impl Recorded {
         now
     }
 
-    /// A change of an object that is judged.
+    /// Records a change of an object of a judged kind.
     fn judged(&mut self, kind: Kind, object: DynamicObject, deleted: bool) {
         let (key, revision) = (key(&object), revision(&object));
         let Ok(value) = serde_json::to_value(&object) else { return };
@@ -151,14 +152,14 @@ impl Recorded {
         self.total += 1;
     }
 
-    /// A change of an object that counts only as a change.
+    /// Records a change of an object that is not judged, which only counts as a change.
     fn written(&mut self, kind: Kind, object: &DynamicObject, deleted: bool) {
         let Ok(value) = serde_json::to_value(object) else { return };
         let slot = (kind.kind, key(object));
         self.tell(&slot.1);
         let of_berth = |entry: &Value| text(entry, "/manager") == BERTH;
         if kind == EVENT && (deleted || !items(&value, "/metadata/managedFields").iter().any(of_berth)) {
-            // Other programs publish events as they like, and the server deletes them.
+            // Events of other programs are ignored, and so are deleted events, because the API server deletes events after a time.
             return;
         }
         if deleted {
@@ -169,7 +170,7 @@ impl Recorded {
         }
     }
 
-    /// Whether an object has new content, apart from fields that follow its job's progress and not from a decision.
+    /// Whether an object has new content, apart from fields that follow the progress of its job and not a decision of Berth.
     fn is_news(&mut self, slot: &Slot, kind: Kind, object: &Value) -> bool {
         let mut object = object.clone();
         let drop_field = |object: &mut Value, place: &str, field: &str| {
@@ -210,7 +211,7 @@ fn record(recorded: &Mutex<Recorded>, (kind, role): (Kind, Role), object: Dynami
     }
 }
 
-/// Follows a kind for ever.
+/// Follows the watch of a kind and never returns.
 pub(super) async fn follow(client: Client, kind: Kind, role: Role, recorded: Arc<Mutex<Recorded>>) {
     let config = watcher::Config::default();
     let mut events = watch(kind.all(&client), config).default_backoff().boxed();
@@ -220,7 +221,7 @@ pub(super) async fn follow(client: Client, kind: Kind, role: Role, recorded: Arc
         match event {
             Ok(Event::Init) => {
                 listed.clear();
-                // The states up to here were seen one by one.
+                // The watch has shown all states up to the newest seen revision one by one.
                 let mut recorded = lock(&recorded);
                 last = recorded.newest(kind);
                 newest = last;
@@ -234,7 +235,7 @@ pub(super) async fn follow(client: Client, kind: Kind, role: Role, recorded: Arc
                 record(&recorded, (kind, role), object, false);
             }
             Ok(Event::InitDone) => {
-                // An object that vanished while the watch was broken has no event; its last state stands for it.
+                // An object that was deleted while the watch was broken has no event, so its last known state is recorded as deleted.
                 let gone: Vec<DynamicObject> = lock(&recorded)
                     .latest
                     .iter()

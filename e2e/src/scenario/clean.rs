@@ -1,4 +1,4 @@
-//! Deletion of a scenario's objects before its end.
+//! Deletion of a scenario's objects before the scenario ends.
 
 use anyhow::{Context, Result};
 
@@ -8,7 +8,7 @@ use crate::quota_tree::reserved;
 use crate::wait::{self, STEP, Seen};
 
 impl Scenario<'_> {
-    /// Deletes all objects of these kinds in the namespace.
+    /// Deletes all objects of the kinds `kinds` in the scenario's namespace.
     ///
     /// # Errors
     /// Fails when the API server refuses the request.
@@ -21,10 +21,11 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Deletes the namespace with all objects in it. It must be gone in time, and hold no quota of the scenario's own queue.
+    /// Deletes the namespace with all objects in it. The namespace must be gone within 60 s, and the scenario's own queue must have no reservation
+    /// afterwards.
     ///
     /// # Errors
-    /// Fails if an object of the namespace remains.
+    /// Fails if an object of the namespace remains, or if the queue has a reservation.
     pub async fn ends_with_its_namespace(&self) -> Result<()> {
         let deletion = ["delete", "namespace", &self.namespace, "--timeout=60s"];
         self.stage.plane.kubectl(&deletion).await.context("what is in the namespace keeps it")?;
@@ -36,7 +37,7 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Deletes the Workloads of pod groups, which outlive the groups, and pods without a controller.
+    /// Deletes the Workloads of pod groups, which outlive the groups, and deletes pods without a controller.
     ///
     /// # Errors
     /// Fails when the API server refuses the request.
