@@ -1,7 +1,7 @@
-//! Stored objects that today's rules would refuse, of every kind, never stop the others: neither when they arrive while Berth
-//! runs nor when it finds them at its start.
+//! Stored objects of every kind that today's rules would refuse never stop the other objects' work, neither if they are created while Berth runs nor
+//! if Berth finds them at its start.
 //!
-//! The objects are stored while the CRDs' schemas are taken away, as if an older version had let them in.
+//! The objects are stored while the CRDs have no schemas, as if an older version of the CRDs had accepted them.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// Kind, name, and content of each object. Namespaced ones go where the good jobs are.
+/// Kind, name and content of each bad object. Namespaced bad objects are in the namespace of the good jobs.
 fn bad() -> Vec<(&'static str, &'static str, Value)> {
     let group = |quota: Value| {
         json!([{"coveredResources": ["cpu"], "flavors": [{"name": "bad-flavor", "resources": [
@@ -152,7 +152,7 @@ fn manifest(namespace: &str, (kind, name, more): &(&str, &str, Value)) -> Value 
     object
 }
 
-/// Creates an object as it stands; `Err` has the server's words.
+/// Creates an object without changing it; `Err` has the API server's message.
 async fn create(s: &Scenario<'_>, object: &Value, dry: bool) -> std::result::Result<(), String> {
     let kind = Kind::of(object).map_err(|e| e.to_string())?;
     let params = PostParams { dry_run: dry, field_manager: Some(kinds::USER.to_owned()) };
@@ -160,7 +160,7 @@ async fn create(s: &Scenario<'_>, object: &Value, dry: bool) -> std::result::Res
     kind.api(&s.client, &s.namespace).create(&params, &typed).await.map(drop).map_err(|e| e.to_string())
 }
 
-/// Takes the schemas of all CRDs away.
+/// Removes the schemas of all CRDs.
 async fn loosen(s: &Scenario<'_>) -> Result<()> {
     let crds = Kind::of(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}))?;
     for crd in crds.list(&s.client, "").await? {
@@ -178,7 +178,7 @@ async fn loosen(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Objects that the schema lets through today as well: only the operator can see that they make no sense.
+/// Names of bad objects that the CRDs' schemas accept today as well: only Berth can detect that they make no sense.
 const BEYOND_SCHEMA: [&str; 8] = [
     "no-spec",
     "no-queue",
@@ -206,7 +206,7 @@ async fn tighten(s: &Scenario<'_>) -> Result<()> {
     .await
 }
 
-/// A job goes from its creation to its end.
+/// Creates a job and waits until it has finished, which shows that Berth goes on.
 async fn others_go_on(s: &Scenario<'_>, name: &str) -> Result<()> {
     s.create(s.job(name)).await?;
     s.finished(name).await.with_context(|| format!("good job {name}"))
@@ -234,7 +234,7 @@ async fn all(stage: &mut Stage) -> Result<()> {
     after_a_restart(stage).await
 }
 
-/// A restart must not wait for the old process's lease.
+/// Leader election is off, because a restarted Berth must not wait for the lease of the killed process.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection: {leaderElect: false}
@@ -246,7 +246,7 @@ fn again(stage: &Stage) -> Scenario<'_> {
 
 async fn while_it_runs(stage: &Stage) -> Result<()> {
     let s = &stage.scenario("bad-input").await?;
-    // In the same cohort as the bad ones.
+    // The queue of the good jobs is in the same cohort as the bad queues.
     s.simple_queue("2", &json!({"cohortName": "bad-cohort"})).await?;
     others_go_on(s, "before").await?;
     s.create(s.job("running").endless()).await?;
@@ -264,7 +264,7 @@ async fn while_it_runs(stage: &Stage) -> Result<()> {
         .await?;
     }
     others_go_on(s, "beside").await?;
-    // One that was good turns bad and is deleted: it must not live on in the view.
+    // A good ClusterQueue becomes bad and is deleted: it must not remain in Berth's view.
     let turned = s.name("turned");
     s.apply(&cluster_queue(&turned, &[], &json!({}))).await?;
     s.object_is(CLUSTER_QUEUE, &turned, "Active", |q| condition(q, "Active") == "True").await?;
@@ -279,8 +279,7 @@ async fn rules_hold_again(s: &Scenario<'_>) -> Result<()> {
     judged(s).await
 }
 
-/// A workload that holds quota cannot be read any more: its quota stays charged and its job goes on. The result is the workload
-/// as it was.
+/// Makes a Workload that holds quota unreadable: its quota stays charged and its job goes on. The result is the Workload as it was before.
 async fn holder_turns_bad(s: &Scenario<'_>) -> Result<Value> {
     let before = s.workload_of("running").await?.context("workload of the running job")?;
     let name = text(&before, "/metadata/name").to_owned();
@@ -297,19 +296,20 @@ async fn holder_turns_bad(s: &Scenario<'_>) -> Result<Value> {
     Ok(before)
 }
 
-/// The quota of a holder that cannot be read goes to no other job, and its own job goes on.
+/// Checks that the quota of the unreadable Workload goes to no other job, and that the Workload's own job goes on.
 async fn still_charged(s: &Scenario<'_>) -> Result<()> {
     s.stays_pending("too-much").await?;
-    // A fresh list of it agrees with the watch.
+    // A fresh list of the unreadable Workload must agree with the watch.
     s.stage.manager.recomputes().await?;
     let running = s.get_job("running").await?;
     ensure!(running["spec"]["suspend"] == json!(false), "its job was stopped");
     Ok(())
 }
 
-/// A Berth that never saw the holder as it was charges it as well; when it can be read again, all is as before.
+/// A restarted Berth that never saw the Workload in its readable state charges its quota as well; when the Workload becomes readable again, its state
+/// is as it was before.
 async fn holder_turns_good(s: &Scenario<'_>, before: &Value) -> Result<()> {
-    // Admissions of other jobs show that the restarted Berth decides.
+    // Finished jobs show that the restarted Berth decides.
     others_go_on(s, "beside-the-holder").await?;
     still_charged(s).await?;
     let name = text(before, "/metadata/name");
@@ -350,7 +350,7 @@ async fn after_a_restart(stage: &Stage) -> Result<()> {
     again(stage).conclude().await
 }
 
-/// No workload is admitted by mistake, and every object with a status has a message.
+/// Checks that no bad Workload is admitted, that three bad objects have a message about their fault, and that no invariant is broken.
 async fn judged(s: &Scenario<'_>) -> Result<()> {
     for workload in WORKLOAD.list(&s.client, &s.namespace).await? {
         let name = text(&workload, "/metadata/name");

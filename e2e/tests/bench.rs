@@ -1,5 +1,5 @@
-//! The benchmark, scaled down to seconds, so that it cannot rot: counts and memory are judged, time is not; and the observer judges
-//! the promises, which `make bench` leaves out for the sake of its figures.
+//! The benchmark, scaled down to seconds so that it cannot become outdated unnoticed. These tests judge the counts and the memory, but not the times;
+//! and the observer judges the invariants, which `make bench` leaves out for the sake of its figures.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::bench::report::{Part, Report};
@@ -7,10 +7,10 @@ use berth_e2e::bench::{self, Settings};
 use berth_e2e::kueue::{Kueue, SKIPPED};
 use berth_e2e::shipped;
 
-/// Statuses of 60 queues are written at most once per object and 5 s, and a few times at the beginning and the end.
+/// Number of queues of the run: Berth writes the status of each queue at most once in 5 s, and a few times more at the beginning and at the end.
 const QUEUES: f64 = 60.0;
 
-/// One benchmark at a time: two control planes would measure each other.
+/// Only one benchmark runs at a time, because two control planes would influence each other's figures.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 async fn run(settings: Settings) -> Result<Report> {
@@ -36,8 +36,8 @@ fn figure(part: &Part, name: &str) -> Result<f64> {
     part.figure(name).with_context(|| format!("no figure {name:?}"))
 }
 
-/// At most `beside` MB without the pages of the program, of which a build that is not optimised has three times as many; and in the release
-/// build at most `in_all` MB with them.
+/// Checks the operator's peak memory: at most `beside` MB without the pages of the program, because a build that is not optimised has three times as
+/// many pages; and in the release build at most `in_all` MB with these pages.
 fn memory(part: &Part, beside: f64, in_all: f64) -> Result<()> {
     let peak = figure(part, "peak memory of the operator")?;
     let program = figure(part, "pages of its program in memory")?;
@@ -54,7 +54,7 @@ async fn workloads_cost_one_status_write_each() -> Result<()> {
     let of = |what: &str| requests.get(what).copied().unwrap_or(0) as f64;
     let (statuses, wall) = (of("apply workloads/status"), figure(&part, "wall")?);
     ensure!(statuses >= count, "every admission is a write: {statuses} for {count}");
-    // Reasons to wait have a rate limit: 60 at once, then ten a second, so that a slow machine has more of them.
+    // Reasons to wait have a rate limit of 60 at once and then ten a second, so a slow machine has more writes of them.
     let reasons = 60.0 + 10.0 * wall;
     ensure!(statuses <= 1.05 * count + reasons, "{statuses} status writes for {count} workloads in {wall} s");
     let queues = of("patch clusterqueues/status") + of("patch localqueues/status");
@@ -83,12 +83,12 @@ async fn jobs_cost_few_writes_each() -> Result<()> {
     );
     let events = figure(&part, "events per job by Berth")?;
     ensure!(events <= 5.5, "{events} events per job");
-    // The goal of 50 MB is for ten times the jobs; `make bench` judges that. Huge pages alone were 12 MB.
+    // The goal of 50 MB is for ten times as many jobs, and `make bench` checks that goal. Huge pages alone took 12 MB here.
     memory(&part, 20.0, 50.0)
 }
 
-/// Counts and memory, never times: for Workloads against Kueue's minimalkueue, whose requests are limited, and for Jobs against its
-/// manager. Both operators are restarted, and the memory and requests of their first lists are compared as well.
+/// Compares counts and memory, never times: for Workloads with Kueue's minimalkueue, whose requests are limited, and for Jobs with Kueue's manager.
+/// Both operators are restarted, and the memory and requests of their first lists are compared as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_kueue_fewer_requests_and_less_memory() -> Result<()> {
     let Some(kueue) = tokio::task::spawn_blocking(Kueue::asked).await?? else {
@@ -107,7 +107,7 @@ async fn beside_kueue_fewer_requests_and_less_memory() -> Result<()> {
             |names: [&str; 2]| -> Result<[f64; 2]> { Ok([figure(&parts[0], names[0])?, figure(&parts[1], names[1])?]) };
         let [berth, kueue] = both(requests)?;
         ensure!(berth > 0.5 && berth < kueue, "{shape}: {berth} requests by Berth, {kueue} by {other}");
-        // A build of Berth that is not optimised has three times as many pages of its program.
+        // The pages of the program are left out, because a build of Berth that is not optimised has three times as many pages of its program.
         let program = both(["pages of its program in memory"; 2])?;
         for what in ["peak memory of the operator", "idle after a restart: peak memory"] {
             let peak = both([what; 2])?;

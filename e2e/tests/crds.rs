@@ -1,6 +1,7 @@
-//! Every CRD on a real server: applied as an administrator applies it, and tested with objects that it must accept, complete, prune or
-//! refuse. The answers are in `cases/crds`, one file per kind. They are those of Kueue's own CRDs, apart from five whose rules fail on an
-//! absent field there and name the fault here, and from the additions of `docs/departures/0027-rules-in-the-crd.md`.
+//! Every CRD on a real API server: applied as an administrator applies it, and tested with objects that the API server must accept, complete, prune
+//! or refuse. The expected answers are in `cases/crds`, one file per kind. The answers are those of Kueue's own CRDs, apart from five answers to
+//! rules that fail on an absent field in Kueue's CRDs and name the fault in Berth's CRDs, and apart from the additions in
+//! `docs/departures/0027-rules-in-the-crd.md`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,10 +20,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 const VERSION: &str = "kueue.x-k8s.io/v1beta2";
-/// The API server builds its handlers anew after a change of a CRD.
+/// Time limit for the API server to replace its handlers after a change of a CRD.
 const REBUILT: Duration = Duration::from_secs(90);
 
-/// Kinds of v1beta1 whose storage form is the same: they are served without a conversion webhook.
+/// Kinds whose v1beta1 has the same form in storage as v1beta2: v1beta1 is served without a conversion webhook.
 const BETA1: [&str; 6] = [
     "admissionchecks",
     "multikueueconfigs",
@@ -50,7 +51,7 @@ async fn crds_behave_as_kueues() -> Result<()> {
     outcome
 }
 
-/// Every rule of every field of Kueue's kinds, in the version that is stored and then in the other one.
+/// Tests every rule of every field of Kueue's kinds, in the version that is stored at first and then in the other version.
 async fn every_rule(client: &Client) -> Result<()> {
     let [newer, older] = kueue_fields::VERSIONS;
     let [refused, kept] = kueue_fields::told(client, newer).await?;
@@ -61,7 +62,7 @@ async fn every_rule(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Serves and stores all of Kueue's kinds in one version: no webhook converts here.
+/// Serves and stores all of Kueue's kinds in one version, because no webhook converts objects in this test.
 async fn store_as(client: &Client, version: &str) -> Result<()> {
     for definition in CRD.list(client, "").await? {
         let name = text(&definition, "/metadata/name");
@@ -76,14 +77,14 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
         }
         CRD.patch(client, "", name, &json!({"spec": {"versions": versions}})).await?;
     }
-    // The handlers are made anew a moment later: a field of that version alone is then read as it was written.
+    // The API server replaces its handlers a moment after the change of the CRD: a field that only this version has is then read as it was written.
     let class = json!({"priority": 1, "priorityClassName": "c", "priorityClassSource": "scheduling.k8s.io/priorityclass",
         "podSets": [{"name": "main", "count": 1, "template": plain()}]});
     let probe = json!({"apiVersion": format!("kueue.x-k8s.io/{version}"), "kind": "Workload",
         "metadata": {"generateName": "probe-", "namespace": "default"}, "spec": class});
     let kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..WORKLOAD };
     wait::until(REBUILT, "the other version is stored", || async {
-        // The API server may replace the handler between two requests, so that a probe is not deleted: each probe has a name of its own.
+        // The API server may replace the handler between two requests, so that a deletion misses the object: each probe object has a name of its own.
         let sent = serde_json::from_value(probe.clone())?;
         let made = kind.api(client, "default").create(&PostParams::default(), &sent).await?.metadata.name;
         let name = made.unwrap_or_default();
@@ -93,7 +94,7 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
         Ok(Seen::when(found, || read["spec"].to_string()))
     })
     .await?;
-    // The handlers of the other kinds are replaced at about the same time.
+    // The API server replaces the handlers of the other kinds at about the same time.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(())
 }
@@ -103,7 +104,7 @@ async fn applied_by_hand(plane: &ControlPlane) -> Result<()> {
     let mut count = 0;
     for entry in std::fs::read_dir(&folder)? {
         let path = entry?.path();
-        // The list that kustomize reads is no object.
+        // The file that kustomize reads, which lists the CRDs, is no object.
         if path.extension().is_none_or(|extension| extension != "yaml") {
             continue;
         }
@@ -131,7 +132,7 @@ async fn applied_by_hand(plane: &ControlPlane) -> Result<()> {
 async fn served_versions(plane: &ControlPlane) -> Result<()> {
     for (version, expected) in [("v1beta2", 11), ("v1beta1", BETA1.len())] {
         let path = format!("/apis/kueue.x-k8s.io/{version}");
-        // The list of served kinds is made apart from their handlers.
+        // The API server updates the list of served kinds apart from the handlers of the kinds.
         wait::until(wait::STEP, &format!("{version} serves {expected} kinds"), || async {
             let list: Value = serde_json::from_str(&plane.kubectl(&["get", "--raw", &path]).await?)?;
             let mut names: Vec<&str> =
@@ -145,7 +146,7 @@ async fn served_versions(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// An object, with words of the output of `kubectl get`: always, and only with `-o wide`.
+/// An object, with the words that `kubectl get` must show: always, and only with `-o wide`.
 struct Shown {
     resource: &'static str,
     object: Value,
@@ -154,8 +155,8 @@ struct Shown {
     wide: &'static [&'static str],
 }
 
-/// The columns of `kubectl get`, and the ones that are shown with `-o wide` only; texts without a field of Kueue's are where Berth writes
-/// them.
+/// Tests the columns of `kubectl get`, and the columns that only `-o wide` shows. A text for which Kueue has no field is read from where Berth writes
+/// it.
 async fn columns(plane: &ControlPlane) -> Result<()> {
     let client = plane.client();
     let told = |kind: &str, status: &str, reason: &str| {
@@ -166,7 +167,7 @@ async fn columns(plane: &ControlPlane) -> Result<()> {
     tier["message"] = json!("spot");
     let queue = json!({"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": "shown"},
         "spec": {"cohortName": "pool", "namespaceSelector": {}}});
-    // An owner that does not exist would take the Workload with it.
+    // The Workload's owner must exist, because the garbage collector would delete the Workload otherwise.
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "its-job", "namespace": "default"},
         "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
     let job = kinds::apply(&client, &job).await?;
@@ -221,7 +222,8 @@ async fn columns(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// The pod template that the cases call `plain`: one port twice with different protocols, an unknown field, and metadata that is not kept.
+/// The pod template that the cases call `plain`: it has one port twice with different protocols, an unknown field, and metadata that the API server
+/// does not store.
 fn plain() -> Value {
     json!({
         "metadata": {"labels": {"a": "b"}, "annotations": {"x": "y"}, "name": "n", "ownerReferences": [{"a": 1}]},
@@ -232,7 +234,7 @@ fn plain() -> Value {
     })
 }
 
-/// Replaces the word by the template, or the template as it is stored by the word.
+/// Replaces the value `from` of each field `template` by `to`, for the word `plain` in the cases and the template as it is stored.
 fn with_template(value: &Value, from: &Value, to: &Value) -> Value {
     match value {
         Value::Object(map) => map
@@ -366,7 +368,7 @@ fn compare(what: &str, expected: &[Value], told: &[Value], wrong: &mut Vec<Strin
         if expected != told {
             wrong.push(format!("{what}, request {number}:\n  expected {expected}\n  told     {told}"));
         }
-        // A user finds the mistake by the field and its message.
+        // A refusal must name a field and a message, by which a user finds the mistake.
         for cause in items(told, "/refused") {
             if text(cause, "/0").is_empty() || text(cause, "/1").is_empty() {
                 wrong.push(format!("{what}, request {number}: the refusal names no field: {cause}"));

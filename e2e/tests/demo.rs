@@ -1,5 +1,5 @@
-//! `make demo` on an existing cluster: it names the server and asks, does nothing without a yes, and shows the tiers with one. The
-//! environment's KUBECONFIG is not read.
+//! Tests of `make demo` on an existing cluster: the demo names the server and asks the user, does nothing without a yes, and shows the tiers after a
+//! yes. The demo does not read the environment variable KUBECONFIG.
 
 use std::process::Stdio;
 
@@ -11,10 +11,10 @@ use berth_e2e::observer::{Observer, Scope};
 use berth_e2e::{nodes, quickstart};
 use tokio::io::AsyncWriteExt;
 
-/// Runs the demo once with an answer on its standard input; returns whether it succeeded, and its output. Files that it keeps meanwhile are
-/// gone afterwards.
+/// Runs the demo once with `answer` on its standard input; returns whether it succeeded, and its output. The files that the demo keeps while it runs
+/// must be gone afterwards.
 async fn demo(plane: &ControlPlane, answer: &str) -> Result<(bool, String)> {
-    // The authority is a file beside the kubeconfig, as many write it.
+    // The kubeconfig names its certificate authority by a file beside itself, as many kubeconfigs do.
     let kubeconfig = plane.folder().join("relative.kubeconfig");
     let text = std::fs::read_to_string(plane.kubeconfig())?;
     ensure!(text.contains(&plane.authority()), "the kubeconfig names no file of its authority: {text}");
@@ -67,14 +67,14 @@ async fn asked(plane: &ControlPlane) -> Result<()> {
             ensure!(found.trim().is_empty(), "answer {answer:?} left {found}");
         }
     }
-    // As on a cluster that has had Berth before: the observer can only watch kinds that are served.
+    // The CRDs are applied before the demo, as on a cluster that has had Berth earlier, because the observer can only watch kinds that are served.
     kinds::apply_crds(&plane.client(), &repository().join("crds")).await?;
     let observer = Observer::start(plane.client()).await?;
     let (succeeded, text) = demo(plane, "yes\n").await?;
     ensure!(succeeded, "{text}");
     let stays = ["What stays in the cluster", "valid for a day", "kubectl delete -f crds/"];
     ensure!(stays.iter().all(|words| text.contains(words)), "it does not say what stays: {text}");
-    // Its Berth ended with it, so that statuses may be behind: the history is judged, and not its end.
+    // The demo's Berth ended with the demo, so statuses may be out of date: the observer judges the history of changes, and not the final state.
     let broken = observer.violations(&Scope::all()).await?;
     ensure!(broken.is_empty(), "{}", broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
     ensure!(observer.changes() > 0, "the observer saw nothing");

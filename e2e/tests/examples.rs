@@ -1,6 +1,7 @@
-//! Every folder of `examples/` is applied as its README says, on the nodes it needs, all its jobs finish, and it is cleaned up as its
-//! README says; two have tests of their own. On nodes as the pages of docs/capacity describe them, jobs of each preset without jobs of its
-//! own fall back through its tiers. The API server accepts every object of Kueue's kinds or Berth's in the pages.
+//! Tests of every folder of `examples/`: the files are applied as the README says, on the nodes that they need, all their jobs finish, and the
+//! clean-up of the README removes their objects; two examples have tests of their own. Jobs of each preset that has no jobs of its own fall back
+//! through the preset's tiers, on nodes as the pages of docs/capacity describe them. The API server accepts every object of Kueue's or Berth's kinds
+//! in the pages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,24 +23,24 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Namespace of the jobs of the presets.
+/// Namespace of the jobs that use the presets.
 const PRESETS: &str = "presets";
-/// Label of nodes: the name of their flavor.
+/// Label of nodes, whose value is the name of the nodes' flavor.
 const FLAVOR: &str = "e2e.berth.dev/flavor";
 
 /// The nodes for all examples together.
 fn pools() -> Vec<Pool> {
     let mut pools = quickstart::pools();
     pools.push(Pool::cpu("cpu", 2, Tier::OnDemand));
-    // The preset for GPUs on GKE calls them on-demand.
+    // The preset for GPUs on GKE calls the flavor of these nodes on-demand.
     pools.push(Pool::gpu("gpu", 2, Tier::OnDemand).label(FLAVOR, "gke-gpu-on-demand"));
     pools
 }
 
 type Pairs = &'static [(&'static str, &'static str)];
 
-/// A preset: its file, its ClusterQueue, and for each tier, best first, the flavor, the number of machines of eight GPUs in its quota (one
-/// is enough in the last tier), and their labels and taints as the preset's page has them.
+/// A preset: its file, its ClusterQueue, and its tiers, with the best tier at the beginning. A tier has the flavor, the number of nodes of eight GPUs
+/// in the quota that the test fills (one is enough in the last tier), and the nodes' labels and taints as the preset's page gives them.
 type Preset = (&'static str, &'static str, [(&'static str, u32, Pairs, Pairs); 3]);
 
 const GPU_TAINT: (&str, &str) = ("nvidia.com/gpu", "present");
@@ -95,7 +96,7 @@ static PRESET_NODES: [Preset; 4] = [
     ),
 ];
 
-/// A machine of eight GPUs.
+/// A node with eight GPUs.
 fn machine(flavor: &str, index: u32, labels: Pairs, taints: Pairs) -> Value {
     let name = format!("{flavor}-{index}");
     let mut all: Map<String, Value> = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
@@ -109,7 +110,7 @@ fn machine(flavor: &str, index: u32, labels: Pairs, taints: Pairs) -> Value {
         "status": {"capacity": offers, "allocatable": offers}})
 }
 
-/// The presets without nodes and jobs of another test: GPUs of all clouds, and machines of one's own.
+/// Tests the presets that no other test gives nodes and jobs: the presets for GPUs of all clouds and for machines of one's own.
 async fn presets(client: &Client) -> Result<()> {
     let machines = PRESET_NODES.iter().flat_map(|(_, _, tiers)| tiers).flat_map(|(flavor, count, labels, taints)| {
         (0..*count).map(move |index| machine(flavor, index, labels, taints))
@@ -124,7 +125,8 @@ async fn presets(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Jobs without a word about tiers, each of which fills one tier: the next job falls back to the next tier, and runs on its nodes.
+/// Creates jobs without annotations about tiers, of which each fills one tier of the preset: each next job falls back to the next tier and runs on
+/// that tier's nodes.
 async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Result<()> {
     let path = repository().join(format!("examples/capacity-tiers/{file}.yaml"));
     kinds::apply_yaml(client, &std::fs::read_to_string(path)?).await?;
@@ -170,7 +172,7 @@ async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Resu
     Ok(())
 }
 
-/// A user who tries one example after the other has both at once.
+/// A user who tries one example after the other has the objects of both, so objects of the same name must be equal.
 #[test]
 fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
     let mut seen: BTreeMap<[String; 3], (PathBuf, Value)> = BTreeMap::new();
@@ -191,7 +193,8 @@ fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
 async fn examples_are_applied_and_finish() -> Result<()> {
     let stage = Stage::start("examples", &pools(), ManagerOptions::default()).await?;
     let mut folders = folders()?;
-    // The story needs machines that come and go: `story.rs` plays it. A server has no end, and waits by the webhooks: see `pods`.
+    // The example training-story needs nodes that come and go, and `story.rs` tests it. The example co-location has servers, which never end, and
+    // needs the webhooks; the suite `pods` tests it.
     folders.retain(|path| !["training-story", "co-location"].iter().any(|other| path.ends_with(other)));
     let outcome = match applied(&stage, &folders).await {
         Ok(()) => judged(&stage).await,
@@ -205,9 +208,9 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     outcome
 }
 
-/// Applies the objects of the pages, the examples, and the presets.
+/// Applies the objects of the pages, the examples, and the presets to the API server.
 async fn applied(stage: &Stage, folders: &[PathBuf]) -> Result<()> {
-    // While no objects of these names exist.
+    // The pages are tested before any object with the names of their objects exists.
     let count = pages::accepted(&stage.client).await?;
     println!("docs: {count} objects of the pages are accepted");
     ensure!(!folders.is_empty(), "no examples were found");
@@ -216,7 +219,7 @@ async fn applied(stage: &Stage, folders: &[PathBuf]) -> Result<()> {
         .map(|folder| async move { example(stage, folder).await.with_context(|| folder.display().to_string()) });
     futures::future::try_join_all(runs).await?;
     presets(&stage.client).await?;
-    // All at once: an object of two examples goes with the last one that uses it.
+    // All examples are cleaned up at the same time: an object of two examples goes with the last example that uses it.
     futures::future::try_join_all(folders.iter().map(|folder| clean_up(&stage.plane, folder))).await?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Two replicas: the leader is killed, stopped, or stands still past its lease and goes on. No job is lost, and no job is admitted twice:
-//! the observer judges every revision of the story.
+//! Failover of two replicas: the leader is killed, is stopped, or is paused for longer than its lease and then goes on. No job is lost, and no job is
+//! admitted twice; the observer judges every revision of the story.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::json;
 
-/// Short, so that the test need not wait long for a lease to run out; longer than pauses of a busy machine.
+/// The lease is short, so that the test need not wait long until it expires, but longer than the pauses of a busy machine.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -22,20 +22,20 @@ leaderElection:
 ";
 const LEASE: Duration = Duration::from_secs(8);
 
-/// Jobs that are on their way during each change of the leader.
+/// Number of jobs that are created during each change of the leader.
 const JOBS: usize = 25;
 
 fn options(name: &str) -> ManagerOptions {
     ManagerOptions { name: name.to_owned(), config: Some(CONFIG.to_owned()), ..ManagerOptions::default() }
 }
 
-/// Whether this process has taken a lease under this identity.
+/// Whether the manager's log says that it has taken the lease under the identity `identity`.
 fn is_called(manager: &Manager, identity: &str) -> bool {
     let log = std::fs::read_to_string(manager.log()).unwrap_or_default();
     log.lines().any(|line| line.contains("lease taken") && line.contains(identity))
 }
 
-/// The leading replica and the other one.
+/// The replica that leads, and the other replica.
 async fn roles<'a>(stage: &Stage, pair: &'a mut [Manager; 2]) -> Result<(&'a mut Manager, &'a mut Manager)> {
     let holder = wait::until(wait::STEP, "one of the two leads", || async {
         let holder = manager::leader(&stage.client).await?;
@@ -47,7 +47,7 @@ async fn roles<'a>(stage: &Stage, pair: &'a mut [Manager; 2]) -> Result<(&'a mut
     Ok(if is_called(a, &holder) { (a, b) } else { (b, a) })
 }
 
-/// Waits until another replica than `old` holds the lease, and returns its name and the time.
+/// Waits until another replica than `old` holds the lease; returns its identity and the time that this took.
 async fn taken_over(stage: &Stage, old: &str) -> Result<(String, Duration)> {
     let begun = Instant::now();
     let holder = wait::until(wait::STEP, "another replica leads", || async {
@@ -58,13 +58,13 @@ async fn taken_over(stage: &Stage, old: &str) -> Result<(String, Duration)> {
     Ok((holder, begun.elapsed()))
 }
 
-/// A queue for four jobs at a time.
+/// Creates the scenario's queue, with quota for four jobs at a time.
 async fn begin(stage: &Stage, name: &str) -> Result<()> {
     let s = stage.scenario(name).await?;
     s.simple_queue("4", &json!({})).await
 }
 
-/// Creates `JOBS` jobs from `first` on, one every 60 ms.
+/// Creates `JOBS` jobs, one every 60 ms, with numbers from `first` on.
 async fn submit(s: &Scenario<'_>, first: usize) -> Result<()> {
     for number in first..first + JOBS {
         s.create(s.job(&format!("job-{number:03}")).run_ms(300)).await?;
@@ -84,7 +84,7 @@ async fn all_finished(s: &Scenario<'_>, count: usize) -> Result<()> {
         }))
     })
     .await?;
-    // One pod for each: no job was started a second time.
+    // Each job has one pod, so no job was started a second time.
     let pods = berth_e2e::kinds::POD.list(&s.client, &s.namespace).await?;
     ensure!(pods.len() == count, "{} pods for {count} jobs of one pod", pods.len());
     Ok(())
@@ -105,8 +105,8 @@ async fn leaders_change_while_jobs_run() -> Result<()> {
 async fn changes(stage: &Stage) -> Result<()> {
     begin(stage, "failover").await?;
     let s = &Scenario { stage, client: stage.client.clone(), namespace: "failover".to_owned() };
-    // The stage's own replica steps aside: the two of this test can be restarted. It is ready before it leads, and must lead before the two
-    // try.
+    // The stage's own replica is killed, because only the two replicas of this test can be restarted. A replica is ready before it leads, so the test
+    // waits until the stage's replica leads before it starts the two others.
     let old = manager::wait_for_leader(&stage.client).await?;
     let first = Manager::start(&stage.plane, options("berth-b")).await?;
     let second = Manager::start(&stage.plane, options("berth-c")).await?;
@@ -114,7 +114,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     taken_over(stage, &old).await?;
     let mut pair = [first, second];
 
-    // Killed.
+    // The leader is killed.
     let (submitted, took) = tokio::join!(submit(s, 0), async {
         tokio::time::sleep(Duration::from_millis(700)).await;
         let old = manager::leader(&stage.client).await?;
@@ -130,7 +130,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     ensure!(took < LEASE + LEASE / 2, "a killed leader was replaced after {took:?}");
     all_finished(s, JOBS).await.context("after the kill")?;
 
-    // The leader stands still past its lease, in the middle of its writes, and goes on.
+    // The leader is paused for longer than its lease, in the middle of its writes, and then goes on.
     let (submitted, took) = tokio::join!(submit(s, JOBS), async {
         tokio::time::sleep(Duration::from_millis(700)).await;
         let old = manager::leader(&stage.client).await?;
@@ -153,7 +153,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     println!("stopped: another led after {:.1} s", took.as_secs_f64());
     all_finished(s, 2 * JOBS).await.context("after the standstill")?;
 
-    // The leader is stopped, as in a rolling update: the next one need not wait for the lease to run out.
+    // The leader is stopped, as in a rolling update: the next leader need not wait until the lease expires.
     let (submitted, took) = tokio::join!(submit(s, 2 * JOBS), async {
         tokio::time::sleep(Duration::from_millis(700)).await;
         let old = manager::leader(&stage.client).await?;
@@ -171,7 +171,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     ensure!(took < LEASE, "a leader that was told to go was replaced after {took:?}");
     all_finished(s, 3 * JOBS).await.context("after the termination")?;
 
-    // The leader's view agrees with the objects.
+    // The view of the last leader must agree with the objects.
     let (leader, _) = roles(stage, &mut pair).await?;
     leader.recomputes().await?;
     let queue = CLUSTER_QUEUE.get(&s.client, "", &s.name("cq")).await?.context("the queue")?;

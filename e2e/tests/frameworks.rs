@@ -1,5 +1,5 @@
-//! The frameworks themselves, from PyPI, with the pods that Berth renders: commands and environment of a TrainingJob's pods run as
-//! processes of this machine and finish an all-reduce. In `make night` (`BERTH_FRAMEWORKS=1`).
+//! Tests with the frameworks themselves, from PyPI, and the pods that Berth renders: the commands and the environment of a TrainingJob's pods run as
+//! processes of this machine and finish an all-reduce. Only `make night` runs these tests (`BERTH_FRAMEWORKS=1`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const WORKERS: i64 = 3;
 
-/// A TrainingJob whose workers run that command.
+/// A TrainingJob of the kind `framework` whose workers run the command `command`.
 fn training(s: &Scenario<'_>, name: &str, framework: &str, command: &[&str], more: &Value) -> Value {
     let mut spec = json!({"resources": {"maxReplicas": WORKERS, "replicaResources": {"cpu": "1"}}});
     berth_e2e::manifest::merge(
@@ -29,7 +29,7 @@ fn training(s: &Scenario<'_>, name: &str, framework: &str, command: &[&str], mor
         "spec": spec})
 }
 
-/// Waits until `wanted` pods of the job run, and returns them.
+/// Waits until `wanted` pods of the TrainingJob run, and returns the pods.
 async fn pods(s: &Scenario<'_>, name: &str, wanted: i64) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("the pods of {name} run"), || async {
         let mut all = POD.list(&s.client, &s.namespace).await?;
@@ -43,12 +43,12 @@ async fn pods(s: &Scenario<'_>, name: &str, wanted: i64) -> Result<Vec<Value>> {
     .await
 }
 
-/// Host name of a pod.
+/// Host name of a pod in the cluster.
 fn host(pod: &Value) -> String {
     format!("{}.{}", text(pod, "/spec/hostname"), text(pod, "/spec/subdomain"))
 }
 
-/// Deletes it and waits until it is gone.
+/// Deletes a TrainingJob and waits until it is gone.
 async fn end(s: &Scenario<'_>, name: &str) -> Result<()> {
     TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
     wait::until(STEP, &format!("{name} is gone"), || async {
@@ -90,7 +90,7 @@ async fn all_reduce(s: &Scenario<'_>, python: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Only the launcher of an MPIJob is a process of this test: Open MPI starts the ranks on the hosts of the file that it reads.
+/// Only the launcher of an MPIJob runs as a process of this test: Open MPI starts the ranks on the hosts in the file that the launcher reads.
 async fn open_mpi(s: &Scenario<'_>, python: &Path) -> Result<()> {
     let name = "mpi";
     s.apply(&training(s, name, "MPIJob", &["sh", "mpi_launcher.sh"], &json!({}))).await?;

@@ -1,4 +1,4 @@
-//! The harness by itself: the control plane comes up, nodes are ready, a plain Job runs and finishes, nothing is left over.
+//! Tests of the harness itself: the control plane comes up, nodes are Ready, a plain Job runs and finishes, and nothing is left over.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ async fn plain_job_runs_on_a_fresh_control_plane() -> Result<()> {
         Ok(Seen::when(seen == ["Runningnull"], || format!("{seen:?}")))
     })
     .await?;
-    // Its pods may have been deleted before the answer is read.
+    // The pods of the Job may have been deleted before the answer to the Job's deletion is read.
     let asked = Instant::now();
     JOB.delete(&client, "plain", "slow").await?;
     wait::until(wait::STEP, "the slow pod is gone", || async {
@@ -79,7 +79,7 @@ async fn plain_job_runs_on_a_fresh_control_plane() -> Result<()> {
     Ok(())
 }
 
-/// Set for the process that is about to be killed: the folder where its child's pid file goes.
+/// Environment variable of the process that the test kills: the folder for the pid file of that process's child.
 const OWNER: &str = "BERTH_E2E_OWNER_FOLDER";
 
 /// Not a test by itself: the process that [`a_killed_owner_leaves_nothing`] starts and kills.
@@ -118,7 +118,7 @@ async fn a_killed_owner_leaves_nothing() -> Result<()> {
     .await?;
     let runs = || std::path::Path::new(&format!("/proc/{pid}")).exists();
     ensure!(runs(), "the child runs while its owner does");
-    // Kills with SIGKILL: no destructor of the owner runs.
+    // The owner is killed with SIGKILL, so that no destructor of the owner runs.
     owner.kill()?;
     owner.wait()?;
     wait::until(wait::STEP, "the child is dead and its folder removed", || async {

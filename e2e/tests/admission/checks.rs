@@ -1,5 +1,5 @@
-//! Admission checks of a controller that Berth does not know; the test plays it. Quota is reserved, then the answers are waited for: Ready
-//! starts the job with the check's additions, Retry sends it back, Rejected ends it.
+//! Admission checks of a controller that Berth does not know; the test acts as the controller. Berth reserves quota and then waits for the
+//! controller's answer: Ready starts the job with the check's additions, Retry requeues the job, and Rejected deactivates it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn check_kind() -> Result<Kind> {
     Kind::of(&json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck"}))
 }
 
-/// Writes a status as the check's controller does: with a field manager of its own.
+/// Writes a status as the check's controller does, with a field manager of its own.
 async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Result<()> {
     let body = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind.kind, "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(CONTROLLER).force();
@@ -27,14 +27,14 @@ async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Resul
     Ok(())
 }
 
-/// The check of this scenario is active or not.
+/// Sets the condition Active of the scenario's admission check.
 async fn set_active(s: &Scenario<'_>, active: &str) -> Result<()> {
     let condition = json!({"type": "Active", "status": active, "reason": "Told", "message": "by the test",
         "lastTransitionTime": Timestamp::now().to_string()});
     tell(s, check_kind()?, &s.name("check"), &json!({"conditions": [condition]})).await
 }
 
-/// A queue of one cpu whose workloads need the scenario's check, which is active.
+/// A queue of one cpu whose Workloads need the scenario's admission check, which is active.
 async fn checked_queue(s: &Scenario<'_>) -> Result<()> {
     let name = s.name("check");
     s.simple_queue("1", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": name}]}})).await?;
@@ -59,7 +59,7 @@ async fn inactive(s: &Scenario<'_>, reason: &str, message: &str) -> Result<()> {
     .map(drop)
 }
 
-/// State of the only check of a workload.
+/// State of the only admission check of a Workload.
 fn state(workload: &Value) -> &str {
     match items(workload, "/status/admissionChecks") {
         [only] => text(only, "/state"),
@@ -67,7 +67,7 @@ fn state(workload: &Value) -> &str {
     }
 }
 
-/// Quota is reserved, the check is asked, and the job does not start.
+/// Waits until the job's Workload has quota and its admission check is Pending, and checks that the job does not start.
 async fn asked(s: &Scenario<'_>, job: &str) -> Result<Value> {
     let workload = s
         .workload(job, "quota reserved and the check Pending", |w| {
@@ -85,7 +85,7 @@ async fn asked(s: &Scenario<'_>, job: &str) -> Result<Value> {
     Ok(workload)
 }
 
-/// The controller's answer about a workload.
+/// Writes the answer of the check's controller about a Workload.
 async fn answer(s: &Scenario<'_>, workload: &Value, state: &str, more: &[(&str, Value)]) -> Result<()> {
     let mut check = json!({"name": s.name("check"), "state": state, "message": format!("{state}, says the budget"),
         "lastTransitionTime": Timestamp::now().to_string()});
@@ -95,7 +95,7 @@ async fn answer(s: &Scenario<'_>, workload: &Value, state: &str, more: &[(&str, 
     tell(s, WORKLOAD, text(workload, "/metadata/name"), &json!({"admissionChecks": [check]})).await
 }
 
-/// The end: the check goes as well.
+/// Ends the scenario and deletes its admission check as well.
 async fn conclude(s: Scenario<'_>) -> Result<()> {
     check_kind()?.delete(&s.client, "", &s.name("check")).await?;
     s.conclude().await
@@ -118,7 +118,7 @@ pub(crate) async fn ready(stage: &Stage) -> Result<()> {
     ensure!(items(&template, "/spec/tolerations").iter().any(|t| t["key"] == "e2e.berth.dev/budget"), "{template}");
     let nodes = s.nodes_of("first", 1).await?;
     ensure!(nodes.iter().all(|node| node.starts_with("blue")), "the check asked for a blue node: {nodes:?}");
-    // Without its check the queue admits no workload, and stops none that runs.
+    // While its check is inactive the queue admits no Workload, but stops no running Workload.
     set_active(&s, "False").await?;
     inactive(&s, "AdmissionCheckInactive", "references inactive AdmissionCheck(s)").await?;
     s.create(s.job("second")).await?;
@@ -140,7 +140,7 @@ pub(crate) async fn retry(stage: &Stage) -> Result<()> {
     checked_queue(&s).await?;
     s.create(s.job("first").endless()).await?;
     let workload = asked(&s, "first").await?;
-    // Another job has its quota meanwhile.
+    // While the job's check is in Retry, another job gets the quota.
     s.create(s.job("second").endless()).await?;
     s.pending("second").await?;
     answer(&s, &workload, "Retry", &[("requeueAfterSeconds", json!(2))]).await?;
@@ -155,7 +155,7 @@ pub(crate) async fn retry(stage: &Stage) -> Result<()> {
     answer(&s, &other, "Ready", &[]).await?;
     s.admitted("second").await?;
     s.remove("second").await?;
-    // And it comes back when its time is over.
+    // The first job comes back when the time that its check gave is over.
     let again = asked(&s, "first").await?;
     answer(&s, &again, "Ready", &[]).await?;
     s.admitted("first").await?;
@@ -175,7 +175,7 @@ pub(crate) async fn rejected(stage: &Stage) -> Result<()> {
     })
     .await?;
     ensure!(s.get_job("first").await?["spec"]["suspend"] == json!(true), "a rejected job must not run");
-    // Its quota is free.
+    // The rejected job's quota is free for another job.
     s.create(s.job("second")).await?;
     let workload = asked(&s, "second").await?;
     answer(&s, &workload, "Ready", &[]).await?;

@@ -1,4 +1,4 @@
-//! A CronJob whose template carries the queue's name and the tiers of its jobs: its Jobs wait, run and end like any other Job.
+//! A CronJob whose template has the queue's name and the tiers of its Jobs: its Jobs wait, run and end like any other Job.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::admission::POOL;
 
 const TIERS: &str = "berth.dev/capacity-tiers";
 
-/// The next full minute, and time for the controller to see it.
+/// Time until the next full minute, with some time for the CronJob controller to create the Job.
 const FIRING: Duration = Duration::from_secs(75);
 
-/// One cpu on demand and one on spot, in this order.
+/// A queue with quota of one cpu on demand and one cpu on spot, in this order.
 async fn queues(s: &Scenario<'_>) -> Result<()> {
     let (demand, spot) = (s.name("on-demand"), s.name("spot"));
     for (name, tier, pool) in [(&demand, "on-demand", "blue"), (&spot, "spot", "green")] {
@@ -39,8 +39,8 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     let queue = s.name("cq");
     s.create(s.job("before").endless().annotation(TIERS, "spot")).await?;
     s.admitted("before").await?;
-    // As users write it: the template does not make its jobs begin suspended. They run for longer than a job may run without quota (L3), so
-    // that they are not over before Berth has suspended them.
+    // The CronJob's template does not suspend its Jobs, as users write templates. The Jobs run for longer than a Job may run without quota (invariant
+    // L3), so that they are not over before Berth has suspended them.
     let template = s.job("").run_ms(11_000).annotation(TIERS, "spot").manifest();
     let mut spec = template["spec"].clone();
     spec.as_object_mut().context("a job's spec")?.remove("suspend");
@@ -65,8 +65,8 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     ensure!(made.contains("cronjob-scheduled-timestamp"), "not made by the CronJob's controller: {made}");
     let fired = text(&fired, "/metadata/name").to_owned();
 
-    // The tier that it names is full, and the other one, which its queue tries first, is free: the job is suspended and waits as a
-    // Workload of its own.
+    // The tier that the CronJob's template names is full, and the other tier, which the queue tries before it, is free: Berth suspends the Job, which
+    // waits with a Workload of its own.
     let waiting = s.pending(&fired).await?;
     ensure!(text(&waiting, "/spec/queueName") == "queue", "{}", waiting["spec"]);
     s.next_second().await;

@@ -1,4 +1,4 @@
-//! Flavors: their order, taints and selectors, tiers of capacity, one that is missing, and the way back.
+//! ResourceFlavors: their order, taints and node selectors, capacity tiers, a missing flavor, and the restored template of a stopped job.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, NODE, WORKLOAD, condition, condition_object, text};
@@ -41,7 +41,7 @@ pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
         let landed = s.nodes_of(name, 1).await?;
         ensure!(landed == [*node], "{name} landed on {landed:?}");
     }
-    // green and red are full, blue repels: nothing is left for a plain job.
+    // The flavors green and red are full and the taint of blue keeps jobs away, so no flavor is left for a job without tolerations.
     s.create(s.job("no-room").endless()).await?;
     let waiting = s.pending("no-room").await?;
     let message =
@@ -53,7 +53,7 @@ pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A flavor of one tier: its nodes' taint is tolerated for its jobs, and nodes with one of the `forbidden` labels are kept out.
+/// A flavor of one tier: its jobs tolerate the taint of its nodes, and its pods do not go to nodes with one of the `forbidden` labels.
 pub(crate) fn tier(name: &str, labels: &[(&str, &str)], taint: Option<(&str, &str)>, forbidden: &str) -> Value {
     let mut object = flavor(name, labels);
     merge(&mut object["metadata"], &json!({"annotations": {"berth.dev/forbidden-node-labels": forbidden}}));
@@ -85,7 +85,7 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     s.apply(&cluster_queue(&s.name("cq"), &groups, &json!({}))).await?;
     s.apply(&local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
 
-    // A job that names a tier itself is pinned to it, whatever comes first.
+    // A job that selects the nodes of a tier itself gets that tier, whatever tier the queue tries at first.
     let pinned = json!({"nodeSelector": {(SPOT): "true"}, "tolerations": [{"key": SPOT, "operator": "Exists"}]});
     s.create(chips(&s, "pinned").pod_spec(&pinned)).await?;
     s.admitted("pinned").await?;
@@ -144,7 +144,8 @@ pub(crate) async fn selector_taken_back(stage: &Stage) -> Result<()> {
     ensure!(*selector == json!({"kubernetes.io/os": "linux", (POOL): "blue"}), "selector: {selector}");
     let landed = s.nodes_of("moved", 1).await?;
     ensure!(landed == ["blue-0"], "landed on {landed:?}");
-    // Deactivated: stopped, template as it was, quota free only after the slow pod has gone (the observer's L4 and L7).
+    // The Workload is deactivated: the job is stopped, its template is restored, and its quota is free only after the slow pod is gone (the
+    // observer's invariants L4 and L7).
     let name = text(&workload, "/metadata/name");
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
     s.job_is("moved", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;

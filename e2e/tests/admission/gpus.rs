@@ -1,4 +1,4 @@
-//! GPUs in three tiers, with the labels and taints of a managed cloud: all pods of a job go into the first tier that has room for them.
+//! GPUs in three tiers, with the labels and taints of a managed cloud: all pods of a job go into the first tier that has quota for all of them.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::admission::flavors::{RESERVATION, SPOT, tier};
 const GPU: &str = "nvidia.com/gpu";
 const ACCELERATOR: (&str, &str) = ("cloud.google.com/gke-accelerator", "nvidia-h100-80gb");
 
-/// Half a machine for each pod.
+/// A job whose pod requests half of a node's GPUs.
 fn devices(s: &Scenario<'_>, name: &str) -> Job {
     s.job(name).requests(&[(GPU, "4"), ("cpu", "16"), ("memory", "64Gi")]).endless()
 }
 
-/// Number of devices in use, by flavor.
+/// Number of GPUs in use, by flavor.
 fn used(queue: &Value) -> BTreeMap<String, i128> {
     let devices = |flavor: &Value| -> i128 {
         let gpus = items(flavor, "/resources").iter().filter(|r| text(r, "/name") == GPU);
@@ -29,7 +29,7 @@ fn used(queue: &Value) -> BTreeMap<String, i128> {
     items(queue, "/status/flavorsUsage").iter().map(|f| (text(f, "/name").to_owned(), devices(f))).collect()
 }
 
-/// Waits until the job is admitted, and checks that its pods are where its tier is.
+/// Waits until the job is admitted, and checks that its pods are on the node of the tier `expected`.
 async fn lands(s: &Scenario<'_>, job: &str, pods: usize, expected: &str) -> Result<()> {
     let workload = s.admitted(job).await?;
     ensure!(flavor_of(&workload) == s.name(expected), "{job}: {}", workload["status"]["admission"]);
@@ -58,7 +58,7 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
 
     s.create(devices(&s, "first")).await?;
     lands(&s, "first", 1, "reserved").await?;
-    // Half of the reservation is left, which is too little for two pods: the job is not split over two tiers.
+    // Half of the reservation is left, which is too little for two pods; the job is not split over two tiers.
     s.create(devices(&s, "wide").pods(2)).await?;
     lands(&s, "wide", 2, "on-demand").await?;
     s.create(devices(&s, "second")).await?;
@@ -69,7 +69,7 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     }
     let full = BTreeMap::from([(reserved.clone(), 8), (demand.clone(), 8), (spot.clone(), 8)]);
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "8 devices of each tier used", |q| used(q) == full).await?;
-    // All three nodes are full; a device that becomes free is used on its node.
+    // All three nodes are full; when a job on one of the nodes ends, the next job goes to that node.
     s.create(devices(&s, "fifth")).await?;
     s.pending("fifth").await?;
     s.remove("wide").await?;

@@ -1,5 +1,5 @@
-//! Jobs: held back by others, with fewer pods than they ask for, deleted in each phase, unsuspended by hand, arriving unsuspended, failing,
-//! created again, and not managed at all.
+//! Jobs that are held back by admission gates, that get fewer pods than they request, that are deleted in each phase, unsuspended by hand, created
+//! unsuspended, failing, created again, and not managed at all.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::json;
 
-/// The controller that is named in the annotation lets the job be tried, with kubectl as any controller might.
+/// Each controller that the annotation names removes its name with kubectl, as any controller might; only when no name is left may the job be
+/// admitted.
 pub(crate) async fn gated(stage: &Stage) -> Result<()> {
     const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
     let s = stage.scenario("gated").await?;
@@ -45,8 +46,8 @@ pub(crate) async fn gated(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A job that accepts fewer pods gets as many as there is quota for, has its own number back when it stops, and ends with the number that
-/// it got.
+/// A job that accepts fewer pods gets as many pods as there is quota for. The job has its own number of pods again when it is stopped, and ends with
+/// the number of pods that it got.
 pub(crate) async fn fewer_pods(stage: &Stage) -> Result<()> {
     let s = stage.scenario("partial").await?;
     s.simple_queue("4", &json!({})).await?;
@@ -67,14 +68,14 @@ pub(crate) async fn fewer_pods(stage: &Stage) -> Result<()> {
     let stopped = s.get_job("endless").await?;
     ensure!(stopped["spec"]["suspend"] == json!(true) && size(&stopped) == (Some(6), Some(6)), "{}", stopped["spec"]);
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "one cpu reserved", |q| reserved(q, "total") == 1000).await?;
-    // With one cpu more it comes back with one pod more.
+    // With one cpu more in quota the job comes back with one pod more.
     s.remove("holder").await?;
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
     s.job_is("endless", "running with four pods", |j| j["spec"]["suspend"] == json!(false) && size(j).0 == Some(4))
         .await?;
     s.nodes_of("endless", 4).await?;
     s.remove("endless").await?;
-    // The completions of an indexed job may follow.
+    // The completions of an indexed job may follow its reduced parallelism.
     let follow = "kueue.x-k8s.io/job-completions-equal-parallelism";
     let indexed = wide("indexed").annotation(follow, "true").spec(&json!({"completionMode": "Indexed"}));
     s.create(indexed).await?;
@@ -88,7 +89,7 @@ pub(crate) async fn fewer_pods(stage: &Stage) -> Result<()> {
 pub(crate) async fn deleted_in_each_phase(stage: &Stage) -> Result<()> {
     let s = stage.scenario("deleted-phases").await?;
     s.simple_queue("2", &json!({})).await?;
-    // Before its workload can exist, most of the time.
+    // The Job is deleted before Berth can create its Workload, in most runs.
     s.create(s.job("at-once")).await?;
     s.remove("at-once").await?;
     s.create(s.job("running").cpu("2").endless().termination_ms(1000)).await?;
@@ -98,7 +99,7 @@ pub(crate) async fn deleted_in_each_phase(stage: &Stage) -> Result<()> {
     s.create(s.job("waiting")).await?;
     s.pending("waiting").await?;
     s.remove("waiting").await?;
-    // A user deletes a Job while it runs: the next Job gets its quota only after its slow pod has gone.
+    // A user deletes a Job while it runs: the next Job gets the quota only after the deleted Job's slow pod is gone.
     s.create(s.job("next").cpu("2").endless()).await?;
     s.pending("next").await?;
     JOB.delete(&s.client, &s.namespace, "running").await?;
@@ -141,7 +142,7 @@ pub(crate) async fn unsuspended_by_hand(stage: &Stage) -> Result<()> {
 pub(crate) async fn arrives_running(stage: &Stage) -> Result<()> {
     let s = stage.scenario("arrives-running").await?;
     s.simple_queue("1", &json!({})).await?;
-    // They run for longer than a job may run without quota (L3), so that they are not over before Berth has suspended them.
+    // The jobs run for longer than a job may run without quota (invariant L3), so that they are not over before Berth has suspended them.
     s.create(s.job("first").spec(&json!({"suspend": false})).run_ms(12_000)).await?;
     s.create(s.job("second").spec(&json!({"suspend": false})).run_ms(11_000)).await?;
     s.finished("first").await?;
@@ -168,7 +169,8 @@ pub(crate) async fn created_again(stage: &Stage) -> Result<()> {
     s.simple_queue("1", &json!({})).await?;
     s.create(s.job("twice").endless()).await?;
     let first = s.admitted("twice").await?;
-    // The job controller keeps its expectations by name: one deleted before it has seen its own pod blocks the next for minutes.
+    // The job controller remembers a Job's expected pods by the Job's name: if a Job is deleted before the controller has seen its pod, the next Job
+    // of the same name is blocked for minutes.
     s.nodes_of("twice", 1).await?;
     JOB.delete(&s.client, &s.namespace, "twice").await?;
     wait::until(STEP, "the job is gone", || async {

@@ -1,4 +1,4 @@
-//! Admission on a real control plane: each scenario has queues, flavors and a namespace of its own; all share one cluster.
+//! Admission on a real control plane: each scenario has its own queues, flavors and namespace, and all scenarios share one cluster.
 
 mod checks;
 mod cron;
@@ -17,7 +17,7 @@ use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::scenario::{Run, Stage, run_all};
 use futures::FutureExt;
 
-/// Key of the label that distinguishes the CPU pools.
+/// Key of the node label that distinguishes the CPU pools.
 const POOL: &str = "e2e.berth.dev/pool";
 
 fn pools() -> Vec<Pool> {
@@ -40,7 +40,7 @@ async fn admission() -> Result<()> {
     let stage = Stage::start("admission", &pools(), ManagerOptions::default()).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
-        // First, because it waits for the next full minute while the others run.
+        // The CronJob scenario is the first of the list, because it waits for the next full minute while the others run.
         ("cronjob", cron::fired_and_by_hand(s).boxed()),
         ("fill-and-release", quota::fill_and_release(s).boxed()),
         ("borrowing", quota::borrowing_and_lending(s).boxed()),
@@ -81,7 +81,8 @@ async fn admission() -> Result<()> {
     outcome
 }
 
-/// A queue that used less lately goes first, under a configuration of its own.
+/// The scenario of admission fair sharing, which has a configuration of its own: a LocalQueue that used less in the recent past is served before
+/// another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn admission_fair_sharing() -> Result<()> {
     let options = ManagerOptions { config: Some(sharing::CONFIG.to_owned()), ..ManagerOptions::default() };

@@ -1,4 +1,4 @@
-//! Queues: both strategies, stop policies, late queues, namespace selectors, priorities.
+//! Queues: both queueing strategies, stop policies, queues that are created late, namespace selectors, priorities.
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, Kind, LOCAL_QUEUE, condition, condition_object, text};
@@ -15,9 +15,9 @@ pub(crate) async fn strict_fifo(stage: &Stage) -> Result<()> {
     s.admitted("running").await?;
     s.create(s.job("head").cpu("3").endless()).await?;
     s.pending("head").await?;
-    // Creation times are in seconds, and equal ones are ordered by name: the second one must be later.
+    // Creation times are in seconds, and Workloads of equal time are ordered by name: the second job must be created in a later second.
     s.stays_pending("head").await?;
-    // It would fit, but the head is in its way.
+    // The small job would fit into the quota, but in this strategy the head of the queue blocks it.
     s.create(s.job("small").cpu("1").endless()).await?;
     s.job_is("small", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
     s.stays_pending("small").await?;
@@ -99,7 +99,7 @@ pub(crate) async fn local_queue_hold(stage: &Stage) -> Result<()> {
 
 pub(crate) async fn created_after_its_jobs(stage: &Stage) -> Result<()> {
     let s = stage.scenario("queue-later").await?;
-    // One waits suspended, one arrives running and must be stopped although its queue does not exist.
+    // The job `early` waits suspended; the job `eager` arrives running, and Berth must suspend it although its queue does not exist.
     s.create(s.job("early")).await?;
     s.create(s.job("eager").spec(&json!({"suspend": false})).endless()).await?;
     s.job_is("eager", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn namespace_selector(stage: &Stage) -> Result<()> {
     let s = stage.scenario("namespaces").await?;
     s.simple_queue("2", &json!({"namespaceSelector": {"matchLabels": {"team": "blue"}}})).await?;
     s.create(s.job("outsider")).await?;
-    // The job may be seen before its queue, and has another message first.
+    // Berth may see the job before its queue, and the Workload has another message until then.
     s.workload("outsider", "told that its namespace is not selected", |w| {
         let told = condition_object(w, "QuotaReserved").map(|c| text(c, "/message")).unwrap_or_default();
         told.contains("namespace doesn't match ClusterQueue selector")
@@ -159,7 +159,7 @@ pub(crate) async fn priorities(stage: &Stage) -> Result<()> {
         let finished = condition_object(&workload, "Finished").map(|c| text(c, "/lastTransitionTime").to_owned());
         admitted.push((name, at.unwrap_or_default(), finished.unwrap_or_default()));
     }
-    // The queue holds one at a time, so each was finished before the next was admitted.
+    // The queue has quota for one job at a time, so each job was finished before the next job was admitted.
     ensure!(admitted.windows(2).all(|w| w[0].2 <= w[1].1), "admitted and finished at {admitted:?}");
     ensure!(kinds::condition(&higher, "Finished") != "True", "it had to wait");
     s.conclude().await

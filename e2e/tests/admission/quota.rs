@@ -1,4 +1,4 @@
-//! Quota: filled and released, borrowed and lent, over three levels, cut and raised.
+//! Quota that is used and released, borrowed and lent, shared over three levels of cohorts, reduced and raised.
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, condition, condition_object, text};
@@ -7,7 +7,7 @@ use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-/// Reserved cpu of a ClusterQueue in thousandths: all of it, and the borrowed part.
+/// Reserved cpu of a ClusterQueue in thousandths: the total, and the borrowed part.
 fn total_and_borrowed(queue: &Value) -> (i128, i128) {
     (reserved(queue, "total"), reserved(queue, "borrowed"))
 }
@@ -16,7 +16,7 @@ fn message(workload: &Value) -> &str {
     condition_object(workload, "QuotaReserved").map(|c| text(c, "/message")).unwrap_or("")
 }
 
-/// A LocalQueue and a ClusterQueue of the same short name in a cohort, with one flavor.
+/// Creates a LocalQueue and a ClusterQueue of the same short name, the ClusterQueue in a cohort and with one flavor.
 async fn queue(s: &Scenario<'_>, name: &str, cohort: &str, cpu: berth_e2e::manifest::Quota<'_>) -> Result<()> {
     let (flavor, full) = (s.name("flavor"), s.name(name));
     let more = json!({"cohortName": s.name(cohort)});
@@ -54,26 +54,26 @@ pub(crate) async fn borrowing_and_lending(stage: &Stage) -> Result<()> {
     queue(&s, "a", "cohort", quota("cpu", "4").borrowing("2")).await?;
     queue(&s, "b", "cohort", quota("cpu", "6").lending("3")).await?;
     queue(&s, "c", "cohort", quota("cpu", "0")).await?;
-    // a: 4 of its own and 2 borrowed, its limit.
+    // Queue a uses 4 cpus of its own and 2 borrowed cpus, which is its borrowing limit.
     s.create(job(&s, "a-six", "a", "6")).await?;
     s.admitted("a-six").await?;
     s.object_is(CLUSTER_QUEUE, &s.name("a"), "6 reserved, 2 borrowed", |q| total_and_borrowed(q) == (6000, 2000))
         .await?;
     s.create(job(&s, "a-more", "a", "1")).await?;
     s.pending("a-more").await?;
-    // c owns nothing: of the 3 that b lends, 1 is left.
+    // Queue c has no quota of its own: of the 3 cpus that queue b lends, 1 is left for c.
     s.create(job(&s, "c-two", "c", "2")).await?;
     s.pending("c-two").await?;
     s.create(job(&s, "c-one", "c", "1")).await?;
     s.admitted("c-one").await?;
-    // b may always use the 3 that it does not lend, and nothing more now.
+    // Queue b may always use the 3 cpus that it does not lend, and now no more than these.
     s.create(job(&s, "b-three", "b", "3")).await?;
     s.admitted("b-three").await?;
     s.create(job(&s, "b-more", "b", "1")).await?;
     s.pending("b-more").await?;
     s.stays_pending("a-more").await?;
     s.stays_pending("c-two").await?;
-    // Quota that a gives back goes to waiting jobs.
+    // Waiting jobs get the borrowed quota that queue a gives back.
     s.remove("a-six").await?;
     s.admitted("a-more").await?;
     s.admitted("b-more").await?;
@@ -91,10 +91,10 @@ pub(crate) async fn three_levels(stage: &Stage) -> Result<()> {
     queue(&s, "x", "left", quota("cpu", "2")).await?;
     queue(&s, "y", "right", quota("cpu", "4")).await?;
     s.create(job(&s, "too-big", "x", "9")).await?;
-    // The job may be seen before all of the tree, and its message is about the part that is known until then.
+    // Berth may see the job before it sees the complete cohort tree, and the message then is about the part of the tree that Berth knows.
     s.workload("too-big", "told that the tree is too small", |w| message(w).contains("> maximum capacity (8)")).await?;
     s.pending("too-big").await?;
-    // 2 of its own, 2 of the root, 4 of the other branch.
+    // The job uses 2 cpus of its own queue, 2 of the root cohort and 4 of the other branch.
     s.create(job(&s, "whole-tree", "x", "8")).await?;
     s.admitted("whole-tree").await?;
     s.create(job(&s, "other-branch", "y", "1")).await?;
@@ -131,7 +131,7 @@ pub(crate) async fn edit_wakes(stage: &Stage) -> Result<()> {
     let groups = |cpu: &str| json!({"resourceGroups": [group(&[(&s.name("flavor"), &[quota("cpu", cpu)])])]});
     s.edit_queue(&s.name("cq"), &groups("6")).await?;
     s.admitted("big").await?;
-    // A resource that the queue does not cover at first.
+    // The job requests a resource that the ClusterQueue does not cover yet.
     s.create(s.job("memory").requests(&[("cpu", "1"), ("memory", "1Gi")]).endless()).await?;
     let waiting = s.pending("memory").await?;
     ensure!(

@@ -1,4 +1,4 @@
-//! Admission fair sharing: of two LocalQueues of one ClusterQueue, the one that used less lately goes first.
+//! Admission fair sharing: of two LocalQueues of one ClusterQueue, the one that used less in the recent past is served before the other.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{LOCAL_QUEUE, text};
@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-/// Short enough to see usage come and go; between two looks it changes little.
+/// The half-life of usage is short enough that the test sees usage rise and fall; between two looks of the test the usage changes little.
 pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 admissionFairSharing:
@@ -16,7 +16,7 @@ admissionFairSharing:
   usageSamplingInterval: 1s
 ";
 
-/// Thousandths of a cpu that were used lately by the status of a LocalQueue; an absent value is 0.
+/// Consumed cpu in the status of a LocalQueue, in thousandths; an absent value is 0.
 fn consumed(queue: &Value) -> i128 {
     let status = &queue["status"]["fairSharing"]["admissionFairSharingStatus"];
     status["consumedResources"].get("cpu").and_then(thousandths).unwrap_or(0)
@@ -27,7 +27,7 @@ async fn consumption(s: &Scenario<'_>, queue: &str) -> Result<i128> {
     Ok(consumed(&found))
 }
 
-/// A job that takes the full quota of the queue.
+/// A job that uses the full quota of the queue.
 fn whole(s: &Scenario<'_>, name: &str, queue: &str, class: &str) -> Job {
     let class = s.name(class);
     Job::new(&s.namespace, name, queue).cpu("4").endless().label("kueue.x-k8s.io/priority-class", &class)
@@ -47,14 +47,14 @@ pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
     }
     s.create(whole(&s, "long", "busy", "low")).await?;
     s.admitted("long").await?;
-    // Four cpus for five seconds: this much of it is left with a half-life of a minute.
+    // The expected consumption is what remains of four cpus used for five seconds, with a half-life of a minute.
     let used = s.object_is(LOCAL_QUEUE, "busy", "at least 220m consumed", |q| consumed(q) >= 220).await?;
     let status = &used["status"]["fairSharing"]["admissionFairSharingStatus"];
     ensure!(!text(status, "/lastUpdate").is_empty(), "{status}");
     ensure!(consumed(&used) <= 4000, "nobody can have used more than there is: {status}");
     ensure!(consumption(&s, "calm").await? == 0, "calm has used nothing yet");
 
-    // The job of the busy queue comes first, and still it is not its turn.
+    // The job of the queue busy is created before the job of the queue calm, and yet the job of calm is admitted before it.
     s.create(whole(&s, "early", "busy", "low")).await?;
     s.pending("early").await?;
     s.next_second().await;
@@ -64,7 +64,7 @@ pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
     s.admitted("late").await?;
     s.stays_pending("early").await?;
 
-    // Now calm uses the queue, and the usage of busy fades: the other queue has the next turn, even against a priority.
+    // Now the queue calm uses the quota and the consumption of busy decays: busy is served before calm, even against a higher priority.
     s.create(whole(&s, "urgent", "calm", "high")).await?;
     s.pending("urgent").await?;
     wait::until(STEP, "calm has consumed more than busy", || async {
@@ -76,7 +76,8 @@ pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
     s.admitted("early").await?;
     s.stays_pending("urgent").await?;
 
-    // While anything of the usage is left, statuses go on changing; without LocalQueues the end is quiet.
+    // While any consumption is left, Berth goes on updating the statuses of the LocalQueues; the LocalQueues are deleted, so that writes come to
+    // rest.
     for job in ["urgent", "early"] {
         s.remove(job).await?;
     }

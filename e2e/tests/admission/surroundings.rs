@@ -1,4 +1,5 @@
-//! Kubernetes' own settings for a job: its classes, limits and quotas, its scheduler, and the placement of its pods.
+//! Kubernetes' own settings that concern a job: PriorityClasses, LimitRanges, ResourceQuotas, RuntimeClasses, the scheduler, and the placement of
+//! pods.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::admission::POOL;
 
-/// Jobs that name plain PriorityClasses in their pods go in that order.
+/// Jobs whose pods name plain PriorityClasses are admitted in the order of these classes.
 pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pod-priorities").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -38,13 +39,13 @@ pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
         condition_object(workload, kind).map(|c| text(c, "/lastTransitionTime").to_owned()).unwrap_or_default()
     };
     let (high, low) = (s.workload("high", "there", |_| true).await?, s.workload("low", "there", |_| true).await?);
-    // The queue holds one at a time: the first was finished before the second got its quota.
+    // The queue has quota for one job at a time: the job of high priority was finished before the job of low priority got its quota.
     ensure!(at(&high, "Finished") <= at(&low, "QuotaReserved"), "{} {}", high["status"], low["status"]);
     s.conclude().await
 }
 
-/// Requests that a LimitRange fills in are charged, sidecars and the overhead of a RuntimeClass as well, and jobs run where a
-/// ResourceQuota counts pods, too.
+/// Berth charges the requests that a LimitRange fills in, the requests of sidecars and the overhead of a RuntimeClass; and jobs also run where a
+/// ResourceQuota counts pods.
 pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     let s = stage.scenario("limits").await?;
     s.simple_queue("4", &json!({})).await?;
@@ -58,14 +59,14 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     s.apply(&json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": s.name("sandbox")},
         "handler": "sandbox", "overhead": {"podFixed": {"cpu": "250m"}}}))
         .await?;
-    // Berth must have seen the LimitRange before the job: its view agrees with fresh lists.
+    // Berth must have seen the LimitRange before the job is created; it has if its view agrees with fresh lists.
     stage.manager.recomputes_in(&Scope::of(&s.namespace)).await?;
     s.create(s.job("silent").pods(2).requests(&[]).endless()).await?;
     let workload = s.admitted("silent").await?;
     let usage = &workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"];
     ensure!(usage == &json!("3"), "two pods of 1500m: {usage}");
     s.nodes_of("silent", 2).await?;
-    // The queue has room for one more; the namespace's own quota holds its pod back until the first job is gone.
+    // The queue has quota for one more job; the namespace's ResourceQuota keeps that job's pod from being created until the first job is gone.
     s.create(s.job("next").run_ms(200)).await?;
     s.admitted("next").await?;
     wait::stays(std::time::Duration::from_secs(2), "no pod of the second job is made", || async {
@@ -73,14 +74,14 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
         Ok(Seen::when(pods == 0, || format!("{pods} pods")))
     })
     .await?;
-    // A job above the limits of the LimitRange is not admitted, and its message says so.
+    // A job above the limits of the LimitRange is not admitted, and its message names the limits.
     s.create(s.job("large").cpu("4")).await?;
     let large = s.pending("large").await?;
     let said = condition_object(&large, "QuotaReserved").cloned().unwrap_or_default();
     ensure!(text(&said, "/message").contains("must not exceed its limits"), "{said}");
     s.remove("silent").await?;
     s.finished("next").await?;
-    // A sidecar and the class' overhead count, for Berth as for the API server.
+    // Berth charges a sidecar and the overhead of the RuntimeClass, as the API server counts them.
     let sidecar = json!({"name": "side", "image": "example.invalid/nothing", "restartPolicy": "Always",
         "resources": {"requests": {"cpu": "500m"}}});
     s.create(s.job("sandboxed").endless().pod_spec(&json!({
@@ -96,7 +97,7 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The template's scheduler, spread and required affinity reach the pods beside the fields of the flavor.
+/// The scheduler, the topology spread and the required affinity of a job's template reach the pods, beside the fields that the flavor adds.
 pub(crate) async fn placement(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pod-placement").await?;
     s.simple_queue("8", &json!({})).await?;

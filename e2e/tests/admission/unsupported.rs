@@ -1,5 +1,5 @@
-//! Fields that decide whether or where a job may run and that Berth does not act on yet: a job with one waits and its message names the
-//! field, other jobs of its queue go on, and it is admitted when the field is gone.
+//! Fields that decide whether or where a job may run and that Berth does not support yet. A job with such a field waits, and its message names the
+//! field; other jobs of its queue go on, and the job is admitted when the field is gone.
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD, condition, condition_object, text};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const TOPOLOGY: &str = "kueue.x-k8s.io/podset-required-topology";
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 
-/// A Workload that is made before the job of its name; `spec` and `set` are merged into its spec and its pod set.
+/// A Workload that is created before the job of the same name; `spec` is merged into its spec, and `set` into its pod set.
 fn made_before(job: &Job, spec: &Value, set: &Value) -> Value {
     let job = job.manifest();
     let mut pods = json!({"name": "main", "count": 1, "template": job["spec"]["template"]});
@@ -25,7 +25,7 @@ fn made_before(job: &Job, spec: &Value, set: &Value) -> Value {
     object
 }
 
-/// Waits until the job's Workload has no quota, with that reason and that message.
+/// Waits until the job's Workload has no quota, with the reason `reason` and a message that begins with `message`.
 async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Result<()> {
     s.workload(job, &format!("QuotaReserved=False, {reason}: {message}"), |workload| {
         let told = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
@@ -37,7 +37,8 @@ async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Resu
     .map(drop)
 }
 
-/// The queue admits workloads or does not; the message has the reason.
+/// Waits until the ClusterQueue's condition Active has the status `status` and a message that contains `message`, and the LocalQueue's condition has
+/// the same status.
 async fn active(s: &Scenario<'_>, status: &str, message: &str) -> Result<()> {
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), &format!("Active={status}: {message}"), |queue| {
         let told = condition_object(queue, "Active").cloned().unwrap_or_default();
@@ -59,7 +60,7 @@ pub(crate) async fn held(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Four fields of jobs and Workloads, in one queue.
+/// Tests four unsupported fields of jobs and Workloads in one queue.
 async fn workloads(s: &Scenario<'_>) -> Result<()> {
     let [gates, placed] = ["gates", "placed"].map(|name| s.job(name).label(PREBUILT, name));
     s.create(s.job("topology").pod_annotation(TOPOLOGY, "example.com/rack")).await?;
@@ -80,7 +81,7 @@ async fn workloads(s: &Scenario<'_>) -> Result<()> {
     for (name, field) in held {
         waits(s, name, "Misconfigured", &format!("{field} is not supported yet")).await?;
     }
-    // They hold up no other job, and no part of them starts.
+    // The jobs with unsupported fields do not block other jobs, and no pod of them is created.
     s.create(s.job("free")).await?;
     s.finished("free").await?;
     try_join_all(held.map(|(name, _)| s.stays_pending(name))).await?;
@@ -97,7 +98,7 @@ async fn workloads(s: &Scenario<'_>) -> Result<()> {
         s.remove(name).await?;
         WORKLOAD.delete(&s.client, &s.namespace, name).await?;
     }
-    // The API server does not let a Job's claims be removed: the Job has to be made again.
+    // The API server does not allow to remove the resource claims of a Job, so the Job has to be created again.
     let without = json!({"spec": {"template": {"spec": {"resourceClaims": null}}}});
     let refused = JOB.patch(&s.client, &s.namespace, "claims", &without).await;
     let refused = refused.err().map(|e| format!("{e:#}")).unwrap_or_default();
@@ -107,7 +108,7 @@ async fn workloads(s: &Scenario<'_>) -> Result<()> {
     s.finished("claims").await
 }
 
-/// A field of the queue itself: the queue admits no workload, and stops none that runs.
+/// Tests an unsupported field of the ClusterQueue itself: the queue admits no Workload, and stops no running Workload.
 async fn queue(s: &Scenario<'_>) -> Result<()> {
     let policy = json!({"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}});
     s.simple_queue("8", &policy).await?;

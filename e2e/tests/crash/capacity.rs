@@ -1,4 +1,4 @@
-//! Jobs whose capacity an autoscaler is asked for, and queues with a policy of their own.
+//! Stories of the crash table: jobs that need a ProvisioningRequest for their capacity, and queues with a QueuePolicy of their own.
 
 use anyhow::Result;
 use berth_e2e::autoscaler::{POD_TEMPLATE, PROVISIONING_REQUEST, SCRIPT};
@@ -13,7 +13,7 @@ use crate::crash::{PATIENCE, Told, comes};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// A queue of one cpu whose jobs need capacity from the autoscaler; `more` is merged into its spec.
+/// A queue of one cpu whose jobs need capacity from the autoscaler; the fields of `more` are merged into its spec.
 async fn asking_queue(s: &Scenario<'_>, more: &Value) -> Result<()> {
     let (check, config) = (s.name("check"), s.name("config"));
     s.apply(&json!({"apiVersion": KUEUE, "kind": "ProvisioningRequestConfig", "metadata": {"name": config},
@@ -28,7 +28,7 @@ async fn asking_queue(s: &Scenario<'_>, more: &Value) -> Result<()> {
     s.simple_queue("1", &spec).await
 }
 
-/// A job runs to its end, and Berth deletes its ProvisioningRequest.
+/// Waits until a job is complete and Berth has deleted its ProvisioningRequest.
 async fn runs_and_withdraws(s: &Scenario<'_>) -> Result<()> {
     comes(s, JOB, "train", "Complete", |job| condition(job, "Complete") == "True").await?;
     s.finished("train").await?;
@@ -39,7 +39,7 @@ async fn runs_and_withdraws(s: &Scenario<'_>) -> Result<()> {
     .await
 }
 
-/// A job gets its capacity from an autoscaler, and runs.
+/// Story: a job gets its capacity from an autoscaler and runs.
 pub(crate) fn asks_for_it<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         asking_queue(s, &json!({})).await?;
@@ -49,7 +49,7 @@ pub(crate) fn asks_for_it<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A user has made a PodTemplate with the name that the PodTemplate of the job needs.
+/// Story: a user has created a PodTemplate with the name that Berth needs for the PodTemplate of the job.
 pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         asking_queue(s, &json!({"stopPolicy": "Hold"})).await?;
@@ -73,7 +73,7 @@ pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A queue follows a policy, whose status counts its jobs.
+/// Story: a queue has a QueuePolicy, whose status counts the jobs of the queue.
 pub(crate) fn has_a_policy<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         let (tier, queue, policy) = (s.name("flavor"), s.name("cq"), s.name("policy"));

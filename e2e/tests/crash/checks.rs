@@ -1,4 +1,4 @@
-//! A job whose queue has an admission check of a controller that Berth does not know; the test plays it.
+//! Story of the crash table: a job whose queue has an admission check of a controller that Berth does not know; the test acts as the controller.
 
 use anyhow::Result;
 use berth_e2e::kinds::{Kind, WORKLOAD, condition, items, text};
@@ -13,7 +13,7 @@ use crate::crash::Told;
 const CONTROLLER: &str = "e2e.berth.dev/judge";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// Writes a status as the check's controller does: with a field manager of its own.
+/// Writes a status as the check's controller does, with a field manager of its own.
 async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Result<()> {
     let body = json!({"apiVersion": KUEUE, "kind": kind.kind, "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(CONTROLLER).force();
@@ -21,7 +21,7 @@ async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Resul
     Ok(())
 }
 
-/// A job has its quota, waits for its check, and runs when that is ready.
+/// Story: a job gets quota, waits for its admission check, and runs when the check is Ready.
 pub(crate) fn passes_its_check<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         let name = s.name("check");

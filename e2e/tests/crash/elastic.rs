@@ -1,4 +1,4 @@
-//! TrainingJobs that change the number of their workers while they run.
+//! Stories of the crash table: TrainingJobs that change the number of their workers while they run.
 
 use anyhow::Result;
 use berth_e2e::kinds::TRAINING_JOB;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use crate::crash::Told;
 use crate::crash::trainings::{brief, endless, phase, run, saves_when_told, training};
 
-/// A spec with two to four workers and further fields.
+/// The spec of a TrainingJob with two to four workers; the fields of `more` are merged into it.
 fn two_to_four(more: &Value) -> Value {
     let mut spec = json!({"resources": {"minReplicas": 2, "maxReplicas": 4}, "elasticConfig": {"enabled": true}});
     merge(&mut spec, more);
     spec
 }
 
-/// One runs with all its workers; `more` is merged into its spec. The queue has no room for another.
+/// Creates a TrainingJob and waits until it runs with four workers; `more` is merged into its spec. The queue has no quota for another job.
 async fn runs_with_four(s: &Scenario<'_>, more: &Value) -> Result<()> {
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
     s.apply(&priority_class(&s.name("high"), 100)).await?;
@@ -26,13 +26,13 @@ async fn runs_with_four(s: &Scenario<'_>, more: &Value) -> Result<()> {
     phase(s, "elastic", "Running").await
 }
 
-/// A more important one comes, of two workers.
+/// Creates a TrainingJob of two workers with a higher priority than the running one.
 async fn urgent(s: &Scenario<'_>) -> Result<()> {
     let priority = json!({"schedulingConfig": {"priority": s.name("high")}});
     s.apply(&training(s, "urgent", &brief(), &priority)).await.map(drop)
 }
 
-/// One gives up two of its workers for another one, and runs on.
+/// Story: a TrainingJob gives up two of its workers for a TrainingJob of higher priority, and runs on.
 pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         runs_with_four(s, &json!({})).await?;
@@ -43,7 +43,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// An elastic job whose workers learn their number once: all of them start again.
+/// Story: an elastic TrainingJob whose workers learn their number only at their start, so that all workers start again after a scale-down.
 pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         runs_with_four(s, &json!({"jobType": "JAXJob"})).await?;
@@ -54,7 +54,7 @@ pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// An elastic job that saves checkpoints: Berth asks it to save before the scale-down.
+/// Story: an elastic TrainingJob that saves checkpoints; Berth asks it to save before the scale-down.
 pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         runs_with_four(s, &json!({"checkpoint": {"interval": "10m"}})).await?;
@@ -66,7 +66,7 @@ pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// One takes the quota that another leaves.
+/// Story: a TrainingJob scales up into the quota that another TrainingJob leaves.
 pub(crate) fn grows<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("4", &json!({})).await?;

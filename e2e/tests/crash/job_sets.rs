@@ -1,4 +1,4 @@
-//! A JobSet that pins itself to capacity which the policy of its queue does not leave it.
+//! Story of the crash table: a JobSet whose selectors pin it to capacity that the policy of its queue does not give it.
 
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;
@@ -13,7 +13,7 @@ use crate::crash::{PATIENCE, Told, comes};
 
 const SPOT: &str = "cloud.google.com/gke-spot";
 
-/// Two Jobs of one pod, not suspended, on spot nodes, of which there are none.
+/// A JobSet of two Jobs of one pod, not suspended, with a selector for spot nodes, of which the cluster has none.
 fn pinned(s: &Scenario<'_>) -> Value {
     let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "never"}},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "nodeSelector": {(SPOT): "true"},
@@ -24,7 +24,7 @@ fn pinned(s: &Scenario<'_>) -> Value {
         "spec": {"replicatedJobs": [{"name": "job", "replicas": 2, "template": template}]}})
 }
 
-/// A queue that admits nothing yet, with quota on demand and of spot; its policy overrides the tiers to which jobs pin themselves.
+/// A queue that admits nothing yet, with quota on demand and on spot; its policy overrides the tiers to which jobs pin themselves.
 async fn closed_queue(s: &Scenario<'_>) -> Result<()> {
     let (demand, spot, queue) = (s.name("on-demand"), s.name("spot"), s.name("cq"));
     let tiers = json!({"selectors": "Override", "default": ["on-demand", "spot"]});
@@ -42,12 +42,12 @@ async fn closed_queue(s: &Scenario<'_>) -> Result<()> {
     let groups = [group(&[(&*demand, &cpu[..]), (&*spot, &cpu[..])])];
     s.apply(&cluster_queue(&queue, &groups, &json!({"stopPolicy": "Hold"}))).await?;
     s.apply(&local_queue(&s.namespace, "queue", &queue)).await?;
-    // Nothing orders the watches of two kinds: a queue that opens before its policy is seen follows none.
+    // Berth's watches of two kinds have no common order: a queue that opens before Berth has seen its policy would admit without the policy.
     let policy = s.name("policy");
     comes(s, QUEUE_POLICY, &policy, "Active", |policy| condition(policy, "Active") == "True").await
 }
 
-/// Waits until both pods run that Berth has placed, and no others.
+/// Waits until the two pods that Berth has placed run, and no others.
 async fn both_run(s: &Scenario<'_>) -> Result<()> {
     wait::until(PATIENCE, "the JobSet's pods run on demand", || async {
         let pods = POD.list(&s.client, &s.namespace).await?;
@@ -66,7 +66,7 @@ async fn both_run(s: &Scenario<'_>) -> Result<()> {
     .await
 }
 
-/// A JobSet runs where the policy puts it, is stopped, and then has the template that its user wrote.
+/// Story: a JobSet runs in the tier that the policy gives it, is stopped, and then has the template that its user wrote.
 pub(crate) fn runs_elsewhere<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         closed_queue(s).await?;

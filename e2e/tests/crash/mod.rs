@@ -1,9 +1,9 @@
-//! Berth dies before and after each kind of write that it does, loses replies and requests, and is refused by a busy server:
-//! everything ends right nevertheless, and no promise is broken on the way.
+//! The crash tests: Berth dies before and after each kind of write, loses answers and requests, and is refused by a busy API server. Every story ends
+//! as it would without the fault, and no invariant is broken on the way.
 //!
-//! One row per kind of write: how the request is recognised, and a story that makes Berth send it. Each story runs in a
-//! namespace of its own, all at the same time, so that one story's crash hits the others wherever they are. Every purpose of a
-//! write has a row, or a word on why it needs none (`purposes`).
+//! The crash table has a row for each kind of write: a function that recognises the request, and a story that makes Berth send the request. Each
+//! story runs in a namespace of its own, and all stories run at the same time, so that the crash in one story also hits the others at any point.
+//! Every purpose of a write has a row, or a reason in the module `purposes` why it needs none.
 
 mod capacity;
 mod checks;
@@ -31,8 +31,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// The lease has a test of its own (`failover`): here it would only make every restart wait. Cohorts have a status only where
-/// sharing is fair.
+/// Leader election is off, because the lease has a test of its own (`failover`) and would only make every restart wait. Fair sharing is on, because
+/// Cohorts have a status only with fair sharing.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -43,7 +43,7 @@ waitForPodsReady:
   blockAdmission: false
 ";
 
-/// As [`CONFIG`], for jobs of other kinds; Workloads that Berth has deactivated are deleted soon.
+/// The configuration for rows with jobs of other kinds: as [`CONFIG`], and Berth deletes Workloads that it has deactivated soon.
 const OTHER_CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -55,15 +55,15 @@ objectRetentionPolicies:
     afterDeactivatedByKueue: 1s
 ";
 
-/// Long enough for a start and for the writes that Berth makes when no other work is left.
+/// Time without a kill, which is long enough for a start of Berth and for the writes that Berth makes when no other work is left.
 const CALM: Duration = Duration::from_secs(5);
-/// Longest wait for writes that Berth makes only when it has lived for a while: the other stories kill it meanwhile.
+/// Longest wait for writes that Berth makes only after it has lived for a while, because the other stories kill it meanwhile.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 type Told<'a> = BoxFuture<'a, Result<()>>;
 type Story = for<'a> fn(&'a Scenario<'a>) -> Told<'a>;
 
-/// A kind of write.
+/// A row of the crash table: a kind of write, with the story that makes Berth send it.
 struct Row {
     name: &'static str,
     /// The purpose of the write, as Berth's source names it.
@@ -72,14 +72,15 @@ struct Row {
     story: Story,
 }
 
-/// A name, a fault, the number of times that it strikes, and the rows of the crash table that it strikes.
+/// A fault that is injected into several rows: its name, the fault, the number of times that it is injected, and the rows.
 type Wave = (&'static str, Fault, u32, Vec<Row>);
 
-/// The job controller of this version clears a stopped job's start time itself, so that Berth never has to. Clusters below 1.36
-/// work like one without this gate: a template that has run once may change only after Berth has cleared the start time.
+/// Feature gate of the job controller. In this version the job controller itself clears the start time of a stopped job, so that Berth never has to.
+/// With the gate off the cluster behaves like one below 1.36: the template of a job that has run may change only after Berth has cleared the start
+/// time.
 const OLDER: &str = "--feature-gates=MutableSchedulingDirectivesForSuspendedJobs=false";
 
-/// Whether the body of a status write leaves the workload in this state.
+/// Whether the body of a status write leaves the Workload with QuotaReserved=True.
 fn reserved(a: &Asked) -> bool {
     a.condition("QuotaReserved") == "True"
 }
@@ -97,24 +98,24 @@ fn does(a: &Asked, verb: &str, resource: &str) -> bool {
     a.verb == verb && a.resource == resource
 }
 
-/// Whether a patch of a pod that takes no gate away gives it this label.
+/// Whether a request patches a pod's label `key` without a change of the pod's scheduling gates.
 fn labels_pod(a: &Asked, key: &str) -> bool {
     let gates = a.at("/spec").get("schedulingGates").is_some();
     does(a, "patch", "pods") && !gates && a.at("/metadata/labels").get(key).is_some()
 }
 
-/// Whether a patch of a pod adds this annotation.
+/// Whether a request patches a pod and adds the annotation `key`.
 fn annotates(a: &Asked, key: &str) -> bool {
     does(a, "patch", "pods") && a.at("/metadata/annotations").get(key).is_some()
 }
 
-/// Whether a check of a Workload that is not admitted yet is ready.
+/// Whether a request writes that an admission check of a not yet admitted Workload is Ready.
 fn answers(a: &Asked) -> bool {
     let ready = items(&a.body, "/status/admissionChecks").iter().any(|check| text(check, "/state") == "Ready");
     does(a, "apply", "workloads/status") && ready && a.condition("Admitted") != "True"
 }
 
-/// Whether the templates of a JobSet are written which stays suspended, with the mark of a start or without it.
+/// Whether a request writes the templates of a JobSet that stays suspended, with the label of a start if `marked`, and without it otherwise.
 fn templates(a: &Asked, marked: bool) -> bool {
     let jobs = a.at("/spec/replicatedJobs");
     does(a, "patch", "jobsets")
@@ -163,7 +164,7 @@ fn rows() -> Vec<Row> {
         row(
             "list-checks",
             "SyncAdmissionChecks",
-            // An apply may list them, too, and does not change the list.
+            // An apply of the Workload's status may also contain the list of checks, but does not change the list.
             |a| does(a, "patch", "workloads/status") && a.at("/status/admissionChecks").is_array(),
             checks::passes_its_check,
         ),
@@ -234,7 +235,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Rows for clusters before 1.36: the write that only these clusters need, and the rows of the writes before and after it.
+/// Rows for clusters before 1.36: the row of the write that only these clusters need, and the rows of the writes before and after it.
 fn older_rows() -> Vec<Row> {
     let is = |a: &Asked| a.resource == "jobs/status" && a.at("/status").get("startTime").is_some_and(|t| t.is_null());
     let clears = Row { name: "clear-start-time", purpose: "ClearStartTime", is, story: stories::drained };
@@ -242,7 +243,7 @@ fn older_rows() -> Vec<Row> {
     [clears].into_iter().chain(around).collect()
 }
 
-/// Rows for jobs of other kinds, and for writes that need a special configuration or CRD. Kinds of writes that all Workloads share have one row only.
+/// Rows for jobs of other kinds, and for writes that need a special configuration or CRD. A kind of write that all Workloads share has only one row.
 fn other_rows() -> Vec<Row> {
     let row = |name, purpose, is, story| Row { name, purpose, is, story };
     vec![
@@ -299,7 +300,7 @@ fn other_rows() -> Vec<Row> {
         row(
             "probe-surplus",
             "ProbeSurplus",
-            // The question for the number of their nodes asks for other pages.
+            // The request of the purpose that counts the pods' nodes has another page size.
             |a| does(a, "list", "pods") && a.query.contains("training-job-uid") && !a.query.contains("limit=250"),
             elastic::shrinks,
         ),
@@ -328,7 +329,7 @@ fn other_rows() -> Vec<Row> {
     ]
 }
 
-/// Waits until `check` holds for an object, for as long as the others may go on killing.
+/// Waits until `check` holds for an object, for at most `PATIENCE`, because the other stories may go on killing Berth.
 async fn comes(s: &Scenario<'_>, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
     wait::until(PATIENCE, &format!("{} {name}: {what}", kind.kind), || async {
         let object = kind.get(&s.client, &s.namespace, name).await?.unwrap_or_default();
@@ -343,14 +344,15 @@ async fn tell(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fault, 
     let armed = proxy
         .arm(times, fault, move |asked| (asked.namespace == namespace || asked.name.starts_with(&prefix)) && is(asked));
     (row.story)(&scenario).await?;
-    // Statuses of queues are written after a quiet second, which Berth must live to see.
+    // Berth writes the statuses of queues after a quiet second, so Berth must live that long before the scenario ends.
     proxy.calm(CALM, PATIENCE).await?;
     scenario.conclude().await?;
     ensure!(armed.struck() > 0, "the story never made the request that was to be broken");
     Ok(())
 }
 
-/// The number of tries after a refusal must not matter, but their pauses cost time: few refusals each.
+/// Faults that the rows of the crash table are tested with. Each refusal is repeated only twice, because the number of tries must not matter and the
+/// pauses between them cost time.
 const WAVES: [(&str, Fault, u32); 6] = [
     ("before", Fault::KillBefore, 1),
     ("after", Fault::KillAfter, 1),
@@ -360,8 +362,9 @@ const WAVES: [(&str, Fault, u32); 6] = [
     ("busy", Fault::Answer(429), 2),
 ];
 
-/// Waves that each kind of write has in `make test`. A death after a write ends as a lost reply does for the cluster, and before the next write for Berth;
-/// a lost request and a busy server end as a conflict does. The rows on which quota depends have all waves, and so has each row with `BERTH_CRASH=all`.
+/// Names of the faults of which `make test` tests each kind of write. For the cluster, a death after a write has the effect of a lost answer, and for
+/// Berth the effect of a death before the next write; a lost request and a busy server have the effect of a conflict. All faults are tested for the
+/// rows in `FEW` (writes on which quota depends) and in `TOLD_TO_SAVE`, and for every row with `BERTH_CRASH=all`.
 const USUAL_WAVES: [&str; 3] = ["before", "lost-reply", "conflict"];
 
 fn is_played(wave: &str, row: &Row) -> bool {
@@ -369,21 +372,23 @@ fn is_played(wave: &str, row: &Row) -> bool {
     USUAL_WAVES.contains(&wave) || FEW.contains(&row.name) || TOLD_TO_SAVE.contains(&row.name) || all()
 }
 
-/// Faults that take long or show little; the rows on which quota depends stand for all.
+/// Further faults, which take long or show little: only the rows in `FEW`, on which quota depends, are tested with these.
 const FEW_WAVES: [(&str, Fault, u32); 3] = [
-    // Longer than Berth's deadline for a write: the answer comes after the deadline.
+    // The delay is longer than Berth's deadline for a write, so the answer comes after the deadline.
     ("hang", Fault::Delay(Duration::from_secs(11)), 1),
     ("error", Fault::Answer(500), 2),
     ("unavailable", Fault::Answer(503), 2),
 ];
 const FEW: [&str; 5] = ["create-workload", "reserve", "start", "finish", "let-go"];
 
-/// Berth treats a refusal in the same way for all kinds of jobs: rows of other kinds have only these waves.
+/// Names of the faults that rows of other job kinds are tested with, because Berth treats a refusal in the same way for all job kinds.
 const OTHER_WAVES: [&str; 4] = ["before", "after", "lost-reply", "conflict"];
-/// Exceptions: one request for many pods, which is made again as long as the job may save. They have all waves.
+/// Rows that are tested with all faults although they are of other job kinds: one request is sent for many pods, and is repeated as long as the job
+/// may save.
 const TOLD_TO_SAVE: [&str; 2] = ["notify-pods", "ask-to-save"];
 
-/// Actions that Berth must take within a time (L3) are not due while it is dead: the time of a start depends on the machine. Never ends.
+/// Tells the observer whether a manager leads, and never ends. Actions that Berth must take within a time (invariant L3) are not due while Berth is
+/// dead, because the time of a start depends on the machine.
 async fn tells_when_nobody_leads(stage: &Stage) {
     loop {
         if matches!(stage.manager.readiness().await, Ok((200, _))) {
@@ -395,7 +400,7 @@ async fn tells_when_nobody_leads(stage: &Stage) {
     }
 }
 
-/// Plays all waves on a control plane with Berth; `helpers` end before it does.
+/// Runs all rows with their faults on a control plane with Berth; the processes in `helpers` end before the control plane does.
 async fn play(plane: ControlPlane, config: &str, helpers: Vec<Guarded>, waves: Vec<Wave>) -> Result<()> {
     let proxy = Proxy::start(&plane, &plane.folder().join("berth.pid")).await?;
     let options = ManagerOptions {
@@ -446,8 +451,8 @@ async fn crash_points_of_an_older_cluster() -> Result<()> {
     play(ControlPlane::start(options).await?, CONFIG, Vec::new(), waves.collect()).await
 }
 
-/// The controller of JobSets is the real one; the autoscaler is scripted. Pods come as the webhook would have stored them: none could be
-/// created while Berth, and its webhook with it, is dead.
+/// The controller of JobSets is the real one; the autoscaler is scripted. The test creates pods in the form in which the webhook would have stored
+/// them, because no pod could be created while Berth, and so its webhook, is dead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crash_points_of_other_kinds() -> Result<()> {
     let mut options = Options::with_crds("crash-kinds");

@@ -1,4 +1,4 @@
-//! Pods by themselves and in groups, as the webhook would have stored them.
+//! Stories of the crash table: pods by themselves and in groups, in the form in which the webhook would have stored them.
 
 use anyhow::Result;
 use berth_e2e::kinds::{POD, WORKLOAD, condition, items, key, text};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::crash::Told;
 
-/// Finalizer that keeps a pod until its end is accounted for, and label that marks it.
+/// Finalizer that keeps a pod until Berth has accounted for its end, and label of a managed pod.
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 
-/// A pod that waits behind its gate for one cpu of LocalQueue `queue`; `more` is merged into it.
+/// A pod with a scheduling gate that waits for one cpu of the LocalQueue `queue`; the fields of `more` are merged into it.
 fn waiting(s: &Scenario<'_>, name: &str, more: &Value) -> Value {
     let mut object = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"namespace": s.namespace, "name": name, "finalizers": [MANAGED],
@@ -25,7 +25,7 @@ fn waiting(s: &Scenario<'_>, name: &str, more: &Value) -> Value {
     object
 }
 
-/// A pod of a group of two; it lives as these annotations say.
+/// A pod of a group of two pods; the annotations `life` say how long it runs.
 fn member(s: &Scenario<'_>, name: &str, life: &Value) -> Value {
     let mut more = json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "group"},
         "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2", "kueue.x-k8s.io/role-hash": "worker"}}});
@@ -51,7 +51,7 @@ async fn succeeds(s: &Scenario<'_>, name: &str) -> Result<()> {
     s.object_is(POD, name, "succeeded and let go", over).await.map(drop)
 }
 
-/// Waits until neither pods nor Workloads are left.
+/// Waits until neither pods nor Workloads are left in the namespace.
 async fn nothing_is_left(s: &Scenario<'_>) -> Result<()> {
     wait::until(STEP, "no pods and no Workloads are left", || async {
         let mut left = POD.list(&s.client, &s.namespace).await?;
@@ -68,7 +68,7 @@ async fn clear(s: &Scenario<'_>) -> Result<()> {
     nothing_is_left(s).await
 }
 
-/// Two pods run one after the other.
+/// Story: two pods run one after the other.
 pub(crate) fn run_in_turn<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -84,7 +84,7 @@ pub(crate) fn run_in_turn<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A running pod is evicted by its queue, and takes its time to end; another pod has its quota then.
+/// Story: a running pod is evicted because its queue is drained, and takes some time to end; after its end another pod gets the quota.
 pub(crate) fn are_drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -101,7 +101,7 @@ pub(crate) fn are_drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// One of two pods of a group fails, and a new pod takes its place.
+/// Story: one of two pods of a group fails, and a new pod takes its place.
 pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
@@ -125,7 +125,8 @@ pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Two pods have no gate, as if they had been created while Berth did not answer: there is room for one of them, which stays, and the other one goes.
+/// Story: two pods have no scheduling gate, as if they had been created while Berth did not answer. There is quota for one of the two pods, which
+/// stays; Berth deletes the other pod.
 pub(crate) fn are_let_in<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;

@@ -1,4 +1,4 @@
-//! Every purpose of a write has a row, or a word on why it needs none.
+//! The test that every purpose of a write has a row in the crash table, or a reason why it needs none.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use berth_e2e::binaries::repository;
 
 use crate::crash::{older_rows, other_rows, rows};
 
-/// File that declares the purposes of writes: end-to-end tests see Berth as its users do, and link none of its code.
+/// File that declares the purposes of writes. The test reads the file, because end-to-end tests see Berth as its users do and link none of its code.
 const SOURCE: &str = "crates/control/src/write/purpose.rs";
 
-/// Purposes without a row, and why they need none.
+/// Purposes without a row in the crash table, with the reason why they need none.
 const WITHOUT: [(&str, &str); 11] = [
     (
         "WithdrawStart",
@@ -34,7 +34,7 @@ const WITHOUT: [(&str, &str); 11] = [
     ("FindPodsOnNode", "reads; the next process sees the node's taint and asks again"),
 ];
 
-/// The names of the enum, in its source.
+/// The names of the variants of `Purpose`, read from its source.
 fn declared() -> Result<BTreeSet<String>> {
     let source = std::fs::read_to_string(repository().join(SOURCE)).with_context(|| format!("reading {SOURCE}"))?;
     let (_, rest) = source.split_once("pub enum Purpose {").context("it declares no `pub enum Purpose`")?;

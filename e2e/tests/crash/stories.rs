@@ -1,4 +1,4 @@
-//! Actions of users that make Berth do each kind of write.
+//! Stories of the crash table: actions of users that make Berth do each kind of write.
 
 use berth_e2e::kinds::{COHORT, JOB, LOCAL_QUEUE, POD, WORKLOAD, condition, condition_object, items, text};
 use berth_e2e::manifest::{cohort, group, local_queue, quota};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::crash::{Told, comes};
 
-/// Two jobs run one after the other.
+/// Story: two jobs run one after the other.
 pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -21,7 +21,7 @@ pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job runs in a queue of a cohort, whose status shows its share in the cohorts above it.
+/// Story: a job runs in a queue of a cohort, and the status of the Cohort shows its share.
 pub(crate) fn shares_a_cohort<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.apply(&cohort(&s.name("cohort"), "", &[])).await?;
@@ -34,7 +34,7 @@ pub(crate) fn shares_a_cohort<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job's pods become ready and stay so.
+/// Story: a job's pods become ready and stay ready.
 pub(crate) fn stays_ready<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -45,7 +45,7 @@ pub(crate) fn stays_ready<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job waits for a larger quota.
+/// Story: a job waits until its queue gets a larger quota.
 pub(crate) fn too_big_at_first<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -58,7 +58,7 @@ pub(crate) fn too_big_at_first<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job arrives unsuspended while the queue is full.
+/// Story: a job arrives unsuspended while the queue is full.
 pub(crate) fn arrives_running<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -73,7 +73,7 @@ pub(crate) fn arrives_running<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A running job is stopped by its queue, its pods take their time, and it runs again.
+/// Story: a running job is stopped because its queue is drained, its pods take some time to end, and the job runs again.
 pub(crate) fn drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
@@ -91,12 +91,12 @@ pub(crate) fn drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job runs longer than it may.
+/// Story: a job runs for longer than its time limit.
 pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("long").label("kueue.x-k8s.io/max-exec-time-seconds", "1").endless()).await?;
-        // The reason shows that it ran: the second in which it runs need not be seen.
+        // The reason of the condition Evicted shows that the job ran: the test may miss the second in which it runs.
         s.workload("long", "deactivated for its time and without quota", |w| {
             w["spec"]["active"] == json!(false)
                 && condition(w, "QuotaReserved") == "False"
@@ -105,14 +105,14 @@ pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
         })
         .await?;
         s.job_is("long", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
-        // Its quota is free.
+        // The quota of the deactivated job is free for the next job.
         s.create(s.job("next")).await?;
         s.finished("next").await
     }
     .boxed()
 }
 
-/// A job that has run longer than it may is deleted some time later.
+/// Story: a job that has run for longer than its time limit is deleted some time later.
 pub(crate) fn goes_after_its_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -129,7 +129,7 @@ pub(crate) fn goes_after_its_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A waiting job is moved to another queue.
+/// Story: a user moves a waiting job to another queue.
 pub(crate) fn moves_to_another_queue<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -145,7 +145,7 @@ pub(crate) fn moves_to_another_queue<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job brings a Workload that was made before it.
+/// Story: a job names a Workload that was created before the job.
 pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -165,7 +165,7 @@ pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job has fewer pods left than it began with, and another waits for their quota.
+/// Story: a job has fewer pods left than it began with, and another job waits for their quota.
 pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
@@ -173,7 +173,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
         s.admitted("waves").await?;
         s.nodes_of("waves", 2).await?;
         s.create(s.job("next")).await?;
-        // The last one runs until the others are reported as over.
+        // The last pod runs until the Workload reports the other pods as reclaimable.
         end_pods(s, "waves").await?;
         s.workload("waves", "told of a pod that is over", |w| !items(w, "/status/reclaimablePods").is_empty()).await?;
         s.finished("next").await?;
@@ -184,7 +184,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Lets the present pods of a job come to their end.
+/// Lets the present pods of a job succeed.
 async fn end_pods(s: &Scenario<'_>, job: &str) -> anyhow::Result<()> {
     let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "succeed"}}});
     for pod in s.pods_of(job).await? {
@@ -193,13 +193,13 @@ async fn end_pods(s: &Scenario<'_>, job: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A running job is made larger by hand: it is stopped and waits for its new requests.
+/// Story: a user makes a running job larger: Berth stops the job, which waits with its new requests.
 pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         let created = s.create(s.job("grows").spec(&json!({"completions": 2})).endless()).await?;
         let first = s.admitted("grows").await?;
-        // A job that is stopped before its controller has seen its start may get a pod afterwards.
+        // The test waits for the pod, because a job that is stopped before its controller has seen its start may get a pod afterwards.
         s.nodes_of("grows", 1).await?;
         s.stage.observer.user_edited(text(&created, "/metadata/uid"));
         JOB.patch(&s.client, &s.namespace, "grows", &json!({"spec": {"parallelism": 2}})).await?;
@@ -220,7 +220,7 @@ pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A running job is deleted; the next one waits for its pods.
+/// Story: a running job is deleted, and the next job waits until the deleted job's pods are gone.
 pub(crate) fn deleted_while_it_runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;

@@ -1,4 +1,4 @@
-//! TrainingJobs of a fixed size, and helpers for those of any size.
+//! Stories of the crash table: TrainingJobs of a fixed size; and helper functions for TrainingJobs of any size.
 
 use anyhow::Result;
 use berth_e2e::kinds::{POD, TRAINING_JOB, condition, text};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::crash::{PATIENCE, Told, comes};
 
-/// A TrainingJob of two workers with one cpu each in LocalQueue `queue`; its pods live as the annotations `life` say, and `more` is
-/// merged into its spec.
+/// A TrainingJob of two workers with one cpu each in the LocalQueue `queue`; the annotations `life` say how long its pods run, and `more` is merged
+/// into its spec.
 pub(crate) fn training(s: &Scenario<'_>, name: &str, life: &Value, more: &Value) -> Value {
     let mut spec = json!({
         "jobType": "PyTorchJob",
@@ -26,17 +26,17 @@ pub(crate) fn training(s: &Scenario<'_>, name: &str, life: &Value, more: &Value)
         "metadata": {"namespace": s.namespace, "name": name}, "spec": spec})
 }
 
-/// Pods that end soon.
+/// Annotations of pods that end soon.
 pub(crate) fn brief() -> Value {
     json!({"e2e.berth.dev/run-ms": "700"})
 }
 
-/// Pods that run until they are deleted, and take a moment to go.
+/// Annotations of pods that run until they are deleted, and then take a moment to end.
 pub(crate) fn endless() -> Value {
     json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "400"})
 }
 
-/// Waits until a TrainingJob is in a phase.
+/// Waits until a TrainingJob is in the phase `wanted`.
 pub(crate) async fn phase(s: &Scenario<'_>, name: &str, wanted: &str) -> Result<()> {
     comes(s, TRAINING_JOB, name, wanted, |job| text(job, "/status/phase") == wanted).await
 }
@@ -59,7 +59,7 @@ pub(crate) async fn run(s: &Scenario<'_>, name: &str, count: usize) -> Result<()
     .await
 }
 
-/// Waits until all pods of a TrainingJob were asked to save, by that annotation, and then reports that it has saved.
+/// Waits until all pods of a TrainingJob were asked to save, by the annotation `key`, and then reports that the job has saved.
 pub(crate) async fn saves_when_told(s: &Scenario<'_>, name: &str, key: &str) -> Result<()> {
     wait::until(PATIENCE, &format!("pods of {name} have {key}"), || async {
         let pods = pods_of(s, name).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn saves_when_told(s: &Scenario<'_>, name: &str, key: &str) -> 
     TRAINING_JOB.patch(&s.client, &s.namespace, name, &saved).await.map(drop)
 }
 
-/// Two TrainingJobs run one after the other.
+/// Story: two TrainingJobs run one after the other.
 pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
@@ -91,7 +91,7 @@ pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// The user suspends a running TrainingJob; another one gets its quota, and the first is resumed later.
+/// Story: the user suspends a running TrainingJob; another TrainingJob gets the quota, and the first one is resumed later.
 pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
@@ -108,7 +108,7 @@ pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// One that saves its work is asked to before its queue stops it.
+/// Story: Berth asks a TrainingJob to save before it stops it because the queue is drained.
 pub(crate) fn saves_before_it_stops<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
