@@ -1,8 +1,8 @@
-//! The image of `make image`: a registry takes its archive in both layouts and returns it unchanged, and the files of its layer alone are
-//! enough to reach an API server by a name, from `/etc/hosts` or from a name server like a cluster's.
+//! Tests of the image that `make image` builds: a registry accepts the image's archive in both layouts and returns it unchanged, and the files of its
+//! layer alone are enough to reach an API server by a name, from `/etc/hosts` or from a name server like a cluster's.
 //!
-//! The image holds the release build in `make night`, which is linked statically. In `make test` it holds the build of the tests, and the
-//! libraries that this build needs are added.
+//! In `make night` the image holds the release build, which is linked statically. In `make test` the image holds the build of the tests, and the test
+//! adds the libraries that this build needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
-/// The name that the chart asks for.
+/// The name that the chart gives the image.
 const NAME: &str = "berth";
 /// The API server's name as a pod asks for it, and as the cluster's name server knows it.
 const SERVICE: &str = "kubernetes.default.svc";
 const KNOWN: &str = "kubernetes.default.svc.cluster.local";
-/// The least that a kubelet writes into a pod's `/etc/hosts`.
+/// The shortest content that a kubelet writes into a pod's `/etc/hosts`.
 const HOSTS: &str = "127.0.0.1 localhost\n";
-/// Everything in the image.
+/// All files and folders in the image, with their modes.
 const FILES: [&str; 7] = [
     "644 LICENSE",
     "755 berth",
@@ -46,9 +46,9 @@ const FILES: [&str; 7] = [
 ];
 /// The folder in which a pod finds its credentials.
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
-/// A started manager has its views within this time.
+/// Time limit for a started manager to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(90);
-/// A manager ends within this time when it is stopped.
+/// Time limit for a manager to end after it was stopped.
 const GRACE: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,7 +62,7 @@ async fn layer_from_a_registry_reaches_an_api_server_by_name() -> Result<()> {
     })
     .await??;
     let registry = Registry::start(folder.path()).await?;
-    // crane reads an archive in docker's layout, and a folder in that of OCI.
+    // crane reads an image as an archive in docker's layout, or as a folder in the layout of OCI.
     let layout = folder.path().join("layout");
     fs::create_dir(&layout)?;
     untar(&archive, &layout)?;
@@ -83,11 +83,11 @@ async fn layer_from_a_registry_reaches_an_api_server_by_name() -> Result<()> {
     outcome
 }
 
-/// Writes the archive as `make image` does.
+/// Writes the image's archive as `make image` does; returns its path.
 fn make(out: PathBuf) -> Result<PathBuf> {
     let mut command = Command::new(shipped::xtask()?);
     command.arg("image").arg("--binary").arg(shipped::binary()?).arg("--out").arg(&out);
-    // The release build must be linked statically, else it is refused.
+    // The tool refuses a release build that is not linked statically.
     if !shipped::is_release() {
         command.arg("--dynamic");
     }
@@ -101,13 +101,13 @@ fn document(path: &Path) -> Result<Value> {
     serde_json::from_slice(&fs::read(path)?).with_context(|| format!("reading {}", path.display()))
 }
 
-/// The file of a blob in a layout of OCI, by what names its digest.
+/// The file of a blob in an OCI layout; `named` is the JSON object that names the blob's digest.
 fn blob(layout: &Path, named: &Value) -> Result<PathBuf> {
     let digest = named["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
     Ok(layout.join("blobs/sha256").join(digest.with_context(|| format!("no digest in {named}"))?))
 }
 
-/// The image that was pulled or pushed as a layout of OCI: its descriptor and its manifest.
+/// The image in an OCI layout that was pulled or pushed: its descriptor and its manifest.
 fn image(layout: &Path) -> Result<(Value, Value)> {
     let index = document(&layout.join("index.json"))?;
     let [image] = index["manifests"].as_array().map(Vec::as_slice).unwrap_or_default() else {
@@ -116,20 +116,21 @@ fn image(layout: &Path) -> Result<(Value, Value)> {
     Ok((image.clone(), document(&blob(layout, image)?)?))
 }
 
-/// An image as it was pulled, with its configuration.
+/// An image after it was pulled: its files and its configuration.
 struct Pulled {
     root: Root,
     config: Value,
 }
 
-/// Pushes the image, pulls it, and unpacks its layer.
+/// Pushes the image to the registry, pulls it, and unpacks its layer.
 async fn carried(registry: &Registry, from: &Path, layout: &Path, tag: &str) -> Result<Pulled> {
     let name = registry.image(&format!("{NAME}:{tag}"));
     let (pushed, manifest) = image(layout)?;
     registry.crane(&["push", &from.display().to_string(), &name]).await?;
-    // Without `--fast` crane takes every layer for a compressed one; below the layer is pulled and compared.
+    // Without `--fast` crane assumes that every layer is compressed; the test pulls the layer below and compares it.
     registry.crane(&["validate", "--fast", "--remote", &name]).await?;
-    // The digest of the manifest stays where a layer is not compressed on the way; the id of the image for engines always stays.
+    // The digest of the manifest stays the same only if no layer is compressed on the way; the image's id, by which container engines know it, always
+    // stays the same.
     if from == layout {
         let digest = registry.crane(&["digest", &name]).await?;
         ensure!(pushed["digest"] == digest.as_str(), "{} came back as {digest}", pushed["digest"]);
@@ -153,7 +154,7 @@ async fn carried(registry: &Registry, from: &Path, layout: &Path, tag: &str) -> 
     Ok(Pulled { root, config: serde_json::from_str(&config)? })
 }
 
-/// The authorities are read as Berth reads them, and each can be used.
+/// Checks that Berth's TLS library can read the image's certificate authorities and use each of them.
 fn authorities(root: &Root) -> Result<()> {
     let file = root.folder().join("etc/ssl/certs/ca-certificates.crt");
     let read = CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?;
@@ -162,7 +163,7 @@ fn authorities(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Runs both, one after the other: the first finds the API server in `/etc/hosts`, the second asks the cluster's name server.
+/// Runs both pulled images, one after the other: the first image finds the API server in `/etc/hosts`, the second one asks the cluster's name server.
 async fn runs(plane: &ControlPlane, first: &Pulled, second: &Pulled) -> Result<()> {
     manager::install(&plane.client()).await?;
     let names = NameServer::start(KNOWN)?;
@@ -193,7 +194,7 @@ async fn runs(plane: &ControlPlane, first: &Pulled, second: &Pulled) -> Result<(
     Ok(())
 }
 
-/// Runs an image as a pod, with the API server under a name, until it is ready and leads; returns the leader.
+/// Runs an image as a pod, with the API server under a name, until the manager in it is ready and leads; returns the leader.
 async fn reaches(
     plane: &ControlPlane,
     image: &Pulled,

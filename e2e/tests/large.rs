@@ -1,7 +1,7 @@
-//! Waiting jobs of a mebibyte each, as many as one namespace may have: Berth starts, lists and admits beside them in the memory that the
-//! chart gives it, since little is kept of such a job, and a list is read object by object.
+//! Waiting jobs of a mebibyte each, as many as one namespace may have: Berth starts, lists the jobs and admits other jobs within the memory that the
+//! chart gives it. This works because Berth keeps little of a waiting job in memory, and reads a list object by object.
 //!
-//! 60 of them in `make test`, 500 in `make night` (`BERTH_LARGE=500`).
+//! The test has 60 such jobs in `make test`, and 500 in `make night` (`BERTH_LARGE=500`).
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use berth_e2e::wait::{self, Seen};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
-/// No lease, so that a restart need not wait for that of a killed manager.
+/// Leader election is off, so that a restarted manager need not wait for the lease of the killed one.
 const CONFIG: &str =
     "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nleaderElection: {leaderElect: false}\n";
-/// Bytes that a user writes into each: with its frame the Workload stays below the limit.
+/// Number of bytes of text in each job: with its other fields the Workload stays below the API server's size limit.
 const BYTES: usize = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(600);
-/// Bytes that the chart allows.
+/// Bytes of memory that the chart allows Berth.
 const CHART: u64 = 512 << 20;
 
-/// The number of jobs, and the megabytes in which they must fit.
+/// The number of jobs, and the megabytes of memory into which they must fit.
 fn size() -> (usize, f64) {
     let many = std::env::var("BERTH_LARGE").ok().and_then(|text| text.parse().ok());
-    // The texts of 60 jobs alone have 60 MB, and the chart gives 512 MiB.
+    // The texts of 60 jobs alone take 60 MB, and the chart gives Berth 512 MiB.
     many.map_or((60, 160.0), |many| (many, 400.0))
 }
 
@@ -52,12 +52,12 @@ async fn large_waiting_jobs_fit_into_the_memory_of_the_chart() -> Result<()> {
     outcome
 }
 
-/// Gives Berth the memory that the chart gives it.
+/// Limits a manager's memory to the amount that the chart gives Berth.
 fn bound(manager: &Manager) -> Result<Option<MemoryBound>> {
     MemoryBound::of(manager.pid()?, CHART)
 }
 
-/// A job that fits nowhere, full of text that no compression makes smaller.
+/// A job that fits into no quota, with random text that no compression makes smaller.
 fn job(s: &Scenario<'_>, number: usize) -> Value {
     let mut state = number as u64 + 1;
     let mut text = String::with_capacity(BYTES);
@@ -71,7 +71,7 @@ fn job(s: &Scenario<'_>, number: usize) -> Value {
     job
 }
 
-/// Waits until that many are counted as waiting.
+/// Waits until the ClusterQueue's status counts `count` waiting jobs.
 async fn waiting(s: &Scenario<'_>, count: usize) -> Result<()> {
     wait::until(LIMIT, &format!("{count} jobs wait"), || async {
         let queue = CLUSTER_QUEUE.get(&s.client, "", &s.name("cq")).await?.context("the queue")?;
@@ -102,11 +102,11 @@ async fn start_list_and_admit(stage: &Stage) -> Result<()> {
     judge(&stage.manager, "while they came", most)?;
 
     stage.manager.signal("KILL")?;
-    // Dropped after the manager, which has to end first.
+    // The memory limits are dropped after the manager, which has to end before them.
     let mut bounds = Vec::new();
     let again = Manager::start(&stage.plane, options("berth-again")).await?;
     bounds.extend(bound(&again)?);
-    // Beside them another job runs.
+    // Another job runs while the large jobs wait.
     s.create(s.job("small").run_ms(300)).await?;
     s.finished("small").await?;
     waiting(&s, count).await?;
@@ -127,7 +127,7 @@ async fn start_list_and_admit(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The pods of an admitted job have all text that its user wrote.
+/// Checks that the pods of an admitted job have all of the text that its user wrote.
 async fn admitted_text(s: &Scenario<'_>) -> Result<()> {
     let jobs = berth_e2e::kinds::JOB.list(&s.client, &s.namespace).await?;
     let whole = |job: &Value| {

@@ -1,4 +1,4 @@
-//! End-to-end tests, a module a suite: each starts a control plane or several, and the shipped binary on it.
+//! End-to-end tests, with a module for each suite: each suite starts one or more control planes, and the shipped binary on them.
 
 mod admission;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! 500 jobs over 5 queues that borrow from each other: all finish, and usage is zero.
+//! A test with 500 jobs over 5 queues that borrow from each other: all jobs finish, and the usage is zero afterwards.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -41,8 +41,9 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     }
     let begun = Instant::now();
     let create = |number: usize| {
-        // Different sizes and times, the same in each run. Every fifth job arrives running, for longer than a job may run without quota
-        // (L3): without the webhook a job of 300 ms may be over before the API server takes the stop in such a rush, and needs no Workload.
+        // The jobs have different sizes and running times, which are the same in each run. Every fifth job arrives running, and runs for longer than
+        // a job may run without quota (invariant L3): without the webhook, a job of 300 ms may be over before the API server applies Berth's
+        // suspension in such a rush, and would need no Workload.
         let running = arrives_running(number);
         let (cpu, pods, run) =
             (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7) + if running { 11_000 } else { 0 });
@@ -63,7 +64,7 @@ async fn all_finish(stage: &Stage) -> Result<()> {
         let owners: BTreeSet<&str> = workloads.iter().map(|w| text(w, "/metadata/ownerReferences/0/uid")).collect();
         let without = jobs.iter().filter(|j| !owners.contains(text(j, "/metadata/uid")));
         let without: Vec<&str> = without.map(|j| text(j, "/metadata/name")).collect();
-        // A job that arrived running may be over before it is stopped when no manager leads for a while. The observer judges whether one
+        // A job that arrived running may be over before Berth suspends it, if no manager leads for a while. The observer judges whether a manager
         // led.
         let number = |name: &str| name.rsplit('-').next().and_then(|number| number.parse().ok());
         let excused = without.iter().all(|name| number(name).is_some_and(arrives_running));
@@ -80,18 +81,18 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     at_zero(&s).await?;
     stage.observer.conclude(Duration::from_secs(2)).await?;
     stage.manager.recomputes().await?;
-    // A parked workload that only the sweep found shows that a wake-up is missing.
+    // If only the periodic sweep found that a parked Workload can be admitted, the engine has missed a wake-up.
     let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
     ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
     s.conclude().await
 }
 
-/// Every fifth job is not suspended when it is created.
+/// Whether the job `number` is created unsuspended, as every fifth job is.
 const fn arrives_running(number: usize) -> bool {
     number % 5 == 4
 }
 
-/// Every figure of every queue's status is zero.
+/// Checks that every count and amount in every queue's status is zero.
 async fn at_zero(s: &Scenario<'_>) -> Result<()> {
     let used = |queue: &Value| -> Vec<String> {
         let mut used = Vec::new();

@@ -1,5 +1,5 @@
-//! charts/kustomize on a control plane, applied as its first line says; and the chart's objects for a cluster with the Prometheus operator,
-//! against that operator's own CRDs.
+//! Tests of charts/kustomize on a control plane, applied as its first line says; and of the chart's objects for a cluster with the Prometheus
+//! operator, validated by that operator's own CRDs.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::{self, repository};
@@ -12,7 +12,7 @@ use berth_e2e::webhooks::{MUTATING, NAMES, VALIDATING};
 use kube::Client;
 use serde_json::{Value, json};
 
-/// Kinds whose versions differ, so that v1beta1 is served by conversion.
+/// Kinds whose API versions differ in their fields, so that v1beta1 is served by conversion.
 const CONVERTED: [&str; 5] = ["clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"];
 
 async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
@@ -51,7 +51,8 @@ async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
     .await
 }
 
-/// Berth has written the namespaces that opted in into its webhooks: applying the same manifests again is a conflict, unless it is forced.
+/// Berth has written the namespaces that opted in into its webhook configurations: applying the same manifests again is a conflict, unless it is
+/// forced.
 async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
     let configuration = MUTATING.get(client, "", NAMES[0]).await?.with_context(|| format!("no {}", NAMES[0]))?;
     let mut webhooks = configuration["webhooks"].clone();
@@ -70,7 +71,7 @@ async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
     plane.kubectl(&[&apply[..], &["--force-conflicts"]].concat()).await.map(drop)
 }
 
-/// The chart's objects for the Prometheus operator, switched on by its values.
+/// The chart's objects for the Prometheus operator, which its values switch on.
 async fn monitors(plane: &ControlPlane) -> Result<Vec<Value>> {
     let path = plane.folder().join("monitored.json");
     let on = json!({"enabled": true, "labels": {"team": "a"}});
@@ -100,7 +101,7 @@ async fn monitored(plane: &ControlPlane, client: &Client) -> Result<()> {
     let path = plane.folder().join("monitors.json");
     std::fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
     let file = path.display().to_string();
-    // An unknown field is an error, and a rule that is not one, too.
+    // With `--validate=strict` the API server refuses an object that has an unknown field or an invalid rule.
     wait::until(STEP, "the monitors are accepted", || async {
         plane.kubectl(&["apply", "--server-side", "--validate=strict", "-f", &file]).await.map(|_| Seen::Yes(()))
     })

@@ -1,4 +1,4 @@
-//! Files and programs on which `charts/Dockerfile` relies, read from the repository: no image can be built here.
+//! Tests of the files and programs on which `charts/Dockerfile` relies, read from the repository, because the tests cannot build an image with it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn read(file: &str) -> Result<String> {
     std::fs::read_to_string(repository().join(file)).with_context(|| format!("reading {file}"))
 }
 
-/// The instructions, each in one line, up to the last stage and from there on.
+/// The instructions of the Dockerfile, each on one line: those before the last stage, and those of the last stage.
 fn stages() -> Result<[Vec<String>; 2]> {
     let whole = read(FILE)?.replace("\\\n", " ");
     let (build, image) =
@@ -22,23 +22,23 @@ fn stages() -> Result<[Vec<String>; 2]> {
     }))
 }
 
-/// The arguments of all instructions of that name.
+/// The arguments of all instructions with the name `name`.
 fn given<'l>(stage: &'l [String], name: &str) -> Vec<&'l str> {
     stage.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
 }
 
-/// Whether a file of the repository, or a folder on the way to it, is kept from the build.
+/// Whether the ignore file keeps a file of the repository, or a folder that contains it, from the build.
 fn is_ignored(rules: &str, source: &str) -> bool {
     rules.lines().any(|rule| Path::new(source).starts_with(rule.trim_matches('/')) && !rule.is_empty())
 }
 
-/// An image from scratch holds only copied files, and without authorities it trusts no public store of checkpoints.
+/// An image from scratch holds only copied files, and without certificate authorities it trusts no public store of checkpoints.
 #[test]
 fn it_has_the_public_authorities() -> Result<()> {
     let [build, image] = stages()?;
     let installs = |run: &&str| run.starts_with("apk add ") && run.split(' ').any(|word| word == "ca-certificates");
     ensure!(given(&build, "RUN").iter().any(installs), "the build stage does not install ca-certificates");
-    // The path at which the binary looks (crate openssl-probe).
+    // The path at which Berth's binary looks for certificate authorities (crate openssl-probe).
     let bundle = "/etc/ssl/certs/ca-certificates.crt";
     let copied = format!("--from=build {bundle} {bundle}");
     ensure!(given(&image, "COPY").contains(&copied.as_str()), "the image lacks {bundle}");
@@ -73,7 +73,7 @@ fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
         .iter()
         .any(|run| run.contains("cargo build --locked --release -p berth && cp target/release/berth /berth"));
     let manifest = read("crates/berth/Cargo.toml")?;
-    // The program of a package without another name in a section `[[bin]]` has the name of the package.
+    // A package's program has the name of the package, unless a section `[[bin]]` gives it another name.
     let named = manifest.contains("[package]\nname = \"berth\"\n") && !manifest.contains("[[bin]]");
     ensure!(built && named, "the build does not make the binary of crates/berth");
     ensure!(manifest.contains("\ndefault = [\"manager\"]\n"), "the binary is built without the manager");
@@ -93,7 +93,7 @@ fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
     Ok(())
 }
 
-/// The file of the toolchain also names components that the image of that toolchain does not have; rustup would fetch them.
+/// The toolchain file also names components that the build's base image does not have, and rustup would download these.
 #[test]
 fn its_toolchain_is_the_one_that_it_starts_from() -> Result<()> {
     let [build, _] = stages()?;

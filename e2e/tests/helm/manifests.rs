@@ -1,4 +1,4 @@
-//! charts/kustomize is equal to the chart with its default values.
+//! The test that charts/kustomize equals the chart with its default values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,12 +9,12 @@ use berth_e2e::helm::Helm;
 use berth_e2e::kinds::{self, text};
 use serde_json::Value;
 
-/// Where the generated part lies.
+/// The generated file of charts/kustomize.
 const FILE: &str = "charts/kustomize/berth.yaml";
-/// Lines that only an object of a release has.
+/// Beginnings of lines that only an object of a Helm release has.
 const HELMS: [&str; 3] = ["app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ", "helm.sh/resource-policy: "];
 
-/// The chart's text without its CRDs and without parts that only Helm reads.
+/// The chart's rendered text without its CRDs and without the parts that only Helm reads.
 fn plain(rendered: &str) -> String {
     let mut out = String::from(
         "# Generated from charts/berth by `UPDATE=1 cargo test --test e2e -- helm::manifests`; do not edit.\n",
@@ -23,7 +23,7 @@ fn plain(rendered: &str) -> String {
     let kept = kept.filter(|line| !line.trim().is_empty() && !line.starts_with("# Source: "));
     let mut kept = kept.map(str::trim_end).peekable();
     while let Some(line) = kept.next() {
-        // An `annotations:` line whose entries were all Helm's.
+        // This `annotations:` line is left out if all of its entries were read by Helm only.
         let inner = |next: &&str| next.starts_with("    ");
         if line != "  annotations:" || kept.peek().is_some_and(inner) {
             out.push_str(line);
@@ -33,7 +33,7 @@ fn plain(rendered: &str) -> String {
     out
 }
 
-/// Objects by kind and name, without parts that only Helm reads.
+/// Objects by kind and name, without the parts that only Helm reads.
 fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let strip = |mut object: Value| {
         for (place, keys) in [
@@ -64,7 +64,7 @@ async fn plain_manifests_are_the_charts() -> Result<()> {
         std::fs::write(&path, &wanted)?;
     }
     let found = std::fs::read_to_string(&path).with_context(|| format!("reading {FILE}"))?;
-    // Helm 3 writes the same objects in another order.
+    // Helm 3 writes the same objects in another order, so the text is compared only under Helm 4.
     ensure!(found == wanted || helm.is_3(), "{FILE} is not what the chart renders: run this test with UPDATE=1");
 
     let rendered = by_name(helm.render(Path::new("/dev/null")).await?);

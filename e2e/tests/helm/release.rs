@@ -1,5 +1,5 @@
-//! The life of a release: installed, upgraded while Berth writes into the same objects, rolled back, uninstalled, and installed on the
-//! remaining objects. No kubelet runs the pods; the manager that does the work is the real binary with the installed account's token.
+//! The life of a Helm release: installed, upgraded while Berth writes into the same objects, rolled back, uninstalled, and installed again on the
+//! remaining objects. No kubelet runs the pods of the release; the test runs the real binary as the manager, with the token of the installed account.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 
 /// Namespace of the jobs.
 const TEAM: &str = "team";
-/// The configuration that Berth writes into.
+/// The webhook configuration into which Berth writes.
 const CONFIGURATION: &str = webhooks::NAMES[0];
 
-/// Kinds of which the chart makes objects, but for CRDs.
+/// Kinds of objects that the chart creates, without CRDs.
 const RELEASED: &str = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
                         poddisruptionbudgets,networkpolicies,flowschemas,prioritylevelconfigurations,namespaces,\
                         mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,\
@@ -43,7 +43,7 @@ impl World {
         self.helm.ok(&args).await
     }
 
-    /// The manager as the Deployment would start it, but for its addresses.
+    /// A manager with the arguments that the Deployment gives it, apart from the addresses.
     async fn manager(&self, webhooks: Option<u16>) -> Result<Manager> {
         let deployment = self.deployment().await?;
         let given = items(&deployment, "/spec/template/spec/containers/0/args");
@@ -115,7 +115,8 @@ async fn installed(world: &World) -> Result<()> {
     batch_roles::hold(&world.client).await
 }
 
-/// Berth has put an authority and namespaces into its webhooks; an upgrade contests neither, and takes neither away.
+/// Berth has written a certificate authority and namespaces into its webhook configurations; an upgrade of the release neither conflicts with these
+/// fields nor removes them.
 async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
     create_namespace(&world.client, TEAM, &[]).await?;
     kinds::apply(&world.client, &manifest::local_queue(TEAM, "default", "cq")).await?;
@@ -126,7 +127,7 @@ async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
     })
     .await?;
     let lease = kinds::Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
-    // Every replica writes into the webhooks' configurations, also before it leads.
+    // Every replica writes into the webhook configurations, also before it leads, so the test waits for the lease as well.
     wait::until(STEP, "it leads by Kueue's lease", || async {
         let held = lease.get(&world.client, "kueue-system", "c1f6bfd2.kueue.x-k8s.io").await?.unwrap_or_default();
         Ok(Seen::when(!text(&held, "/spec/holderIdentity").is_empty(), || held["spec"].to_string()))
@@ -143,7 +144,7 @@ async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Without webhooks, which no kubelet serves here: a job runs under the rights of the release.
+/// A job runs under the rights of the release. The webhooks are switched off, because no kubelet serves them in this test.
 async fn runs_a_job(world: &World, observer: &Observer) -> Result<()> {
     world.helm("upgrade", &["--reuse-values", "--set", "webhook.enabled=false"]).await?;
     ensure!(world.mutating().await?.is_none(), "the webhooks are gone");
@@ -199,7 +200,7 @@ async fn uninstalled(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Objects that an older Kueue stored as v1beta1 are reported, by the chart before any change and by the binary before it leads.
+/// Objects that an older Kueue stored as v1beta1 are reported, by the chart before any change of the release and by Berth's binary before it leads.
 async fn older_storage_is_refused(world: &World) -> Result<()> {
     let name = "cohorts.kueue.x-k8s.io";
     let stored = |versions: Value| {
@@ -229,7 +230,7 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
         Ok(Seen::when(leader.is_empty(), || leader))
     })
     .await?;
-    // The repair that both messages name; the manager looks for it each minute.
+    // The repair that the messages of the chart and of the binary name; the manager checks each minute whether it was done.
     stored(json!(["v1beta2"])).await?;
     wait::until(Duration::from_secs(60) + STEP, "the manager leads", || async {
         let leader = manager::leader(&world.client).await?;
@@ -243,20 +244,21 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
 async fn story(world: &World) -> Result<()> {
     installed(world).await.context("install")?;
     upgraded_beside_a_running_berth(world).await.context("upgrade")?;
-    // From here on, since the release brings the CRDs; no further than here, since it takes Berth away again.
+    // The observer runs only during this step: before it there are no CRDs, and the next step takes Berth away again.
     let observer = Observer::start(world.client.clone()).await?;
     runs_a_job(world, &observer).await.context("a job")?;
     drop(observer);
     rolled_back(world).await.context("rollback")?;
     uninstalled(world).await.context("uninstall")?;
     older_storage_is_refused(world).await.context("v1beta1 in storage")?;
-    // On the remaining objects: the CRDs are taken over again.
+    // The release is installed on the remaining objects, and takes the CRDs over again.
     installed_under_kueues_names(world).await.context("install again")?;
     ensure!(CLUSTER_QUEUE.get(&world.client, "", "cq").await?.is_some(), "queues survive");
     Ok(())
 }
 
-/// The manager that the Deployment of this name starts keeps the Secret and the webhooks that are called as Kueue's, with that account's rights.
+/// With `kueueNames`, the Deployment has Kueue's name; its manager uses the Secret and the webhook configurations under Kueue's names, with the
+/// rights of Kueue's account.
 async fn installed_under_kueues_names(world: &World) -> Result<()> {
     const ACCOUNT: &str = "kueue-controller-manager";
     world.helm("install", &["--set", "kueueNames=true"]).await?;

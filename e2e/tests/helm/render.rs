@@ -1,4 +1,4 @@
-//! Objects that the chart renders for its values, case by case, and Helm's own lint of it.
+//! Tests of the objects that the chart renders for its values, case by case, and of Helm's own lint of the chart.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 #[serde(default, deny_unknown_fields)]
 struct Case {
     name: String,
-    /// Namespace of the release; Berth's default namespace if it is empty.
+    /// Namespace of the release; an empty name means Berth's default namespace.
     namespace: String,
     values: Value,
     has: Vec<String>,
@@ -24,7 +24,7 @@ struct Case {
     refused: Vec<String>,
 }
 
-/// Whether Helm's message has all of it; Helm 3 writes paths with dots.
+/// Whether Helm's message contains all of `parts`; Helm 3 writes paths with dots.
 fn names(message: &str, parts: &[String]) -> bool {
     let dotted = |part: &str| part.trim_start_matches('/').replace('/', ".");
     parts.iter().all(|part| message.contains(part.as_str()) || message.contains(&dotted(part)))
@@ -62,7 +62,7 @@ fn holds(case: &Case, objects: &[Value]) -> Result<()> {
 
 async fn check(helm: &Helm, number: usize, case: &Case) -> Result<()> {
     let mut values = case.values.clone();
-    // Rendering a megabyte of CRDs for a case that does not look at them takes longer than the rest of it.
+    // The CRDs are left out in a case that does not look at them, because rendering a megabyte of CRDs takes longer than the rest of the case.
     if values.get("crds").is_none() {
         values["crds"] = json!({"install": false});
     }
@@ -104,7 +104,7 @@ async fn lint_has_nothing_to_say() -> Result<()> {
     Ok(())
 }
 
-/// The first value behind a mark in a file of the repository.
+/// The value that follows `mark` in the first line of a repository file that begins with `mark`.
 fn behind(file: &str, mark: &str) -> Result<String> {
     let text = std::fs::read_to_string(repository().join(file)).with_context(|| format!("reading {file}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(mark)).with_context(|| format!("{file}: no {mark}"))?;

@@ -1,4 +1,4 @@
-//! Writes of Berth for JobSets and Jobs, as the API server counts them: without events, with the statuses of their queues.
+//! Counts of Berth's writes for JobSets and Jobs, as the API server counts them: without events, with the statuses of their queues.
 
 use std::time::Duration;
 
@@ -13,35 +13,36 @@ use berth_e2e::wait::{self, Seen};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is released: for a JobSet that
-/// arrives running where no webhook suspends it, so that Berth has to.
+/// Most writes of Berth to a JobSet, its Jobs and its Workload, from the JobSet's creation until its finished Workload is released. The JobSet
+/// arrives running and no webhook suspends it, so that Berth has to.
 const MOST_WRITES: u64 = 10;
 
-/// JobSets of eight Jobs each that come at once, and the most writes for each of them, in tenths: they come suspended, as the webhook
-/// stores them, and their Jobs end together.
+/// Number of JobSets of eight Jobs each that are created at once, and the most writes for each JobSet, in tenths. The JobSets are created suspended,
+/// as the webhook stores them, and all of their Jobs end together.
 const CROWD: u64 = 12;
 const TENTHS: u64 = 75;
 
-/// Jobs that come at once, and the most writes for each of them, in tenths.
+/// Number of Jobs that are created at once, and the most writes for each Job, in tenths.
 const JOBS: u64 = 40;
 const JOB_TENTHS: u64 = 65;
 
-/// Writes for a Job that is alone, its Workload included: the Workload is created, gets quota and is admitted at once, is started, ready,
-/// finished, and released. The second number is the most statuses of a queue: the Job waits, it runs, and it has ended.
+/// Number of writes for a Job that is alone in its queue, including its Workload: the Workload is created, gets quota and is admitted at once, is
+/// started, ready, finished, and released. The second number is the most status writes of a queue: when the Job waits, runs, and has ended.
 const ALONE: (u64, u64) = (6, 3);
-/// The two numbers for a JobSet of eight Jobs that is alone: its Workload may be written once in between with the Jobs that have succeeded. One more
-/// write comes where a slow machine takes longer from the end of the first Job to that of the JobSet than Berth waits for more ends.
+/// The two numbers of `ALONE` for a JobSet of eight Jobs that is alone in its queue: Berth may write its Workload once more with the Jobs that have
+/// succeeded. A further write is needed if a slow machine takes longer from the end of the first Job to the end of the JobSet than Berth waits for
+/// more ends.
 const SET_ALONE: (u64, u64) = (7, 5);
 const WAITS_FOR_ENDS: SignedDuration = SignedDuration::from_secs(5);
 
-/// Statuses written to the Workload of the Job or JobSet: it is admitted, its pods are ready, and it has finished.
+/// Number of status writes to the Workload of the Job or JobSet: it is admitted, its pods are ready, and it has finished.
 const TOLD_ALONE: u64 = 3;
 
-/// Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it writes that pods have ended.
+/// Number of Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it writes that pods have ended.
 const ENDS: u64 = 4;
 const APART_MS: u64 = 8_000;
 
-/// `replicas` Jobs of one pod that runs for `run_ms`.
+/// A replicated job of `replicas` Jobs, each with one pod that runs for `run_ms`.
 fn jobs(name: &str, replicas: u64, run_ms: u64) -> Value {
     let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": run_ms.to_string()}},
         "spec": {"restartPolicy": "Never",
@@ -50,14 +51,14 @@ fn jobs(name: &str, replicas: u64, run_ms: u64) -> Value {
         "template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}})
 }
 
-/// A JobSet of these, suspended as the webhook has it.
+/// A JobSet of the replicated jobs `jobs`, suspended as the webhook stores it.
 fn suspended(s: &Scenario<'_>, name: &str, jobs: &[Value]) -> Value {
     json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "metadata": {"namespace": s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
         "spec": {"suspend": true, "replicatedJobs": jobs}})
 }
 
-/// Writes of Berth for JobSets of eight Jobs, the statuses of their queues included.
+/// Counts Berth's writes for JobSets of eight Jobs that are created at once, including the statuses of their queues.
 pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("crowd").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -74,9 +75,9 @@ pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()
     s.conclude().await
 }
 
-/// Cost of Jobs of a JobSet that end one after another, beside the same Jobs with one end: a write of the Workload for each end but the
-/// last, which is the JobSet's own, and a status of each of its queues, which show the remaining usage. Jobs that end together may be over
-/// before all of their pods were seen ready, so that no such status is written; Jobs with ends apart are ready first.
+/// Compares the cost of a JobSet's Jobs that end one after another with the cost of Jobs that end together. Each end but the last, which is the end
+/// of the JobSet, may cost a write of the Workload and a status of each of its queues, which show the remaining usage. Jobs that end together may be
+/// over before all of their pods were seen ready, so that Berth writes no such status; Jobs that end apart are ready before that.
 pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("one-by-one").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -90,7 +91,7 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     );
     let (own, _) = ALONE;
     ensure!(apart.objects < own + ENDS, "more than one write for an end: {apart:?}, {own} for ends together");
-    // The number of statuses for ends together depends on the number of changes within a second: the bound is that of one alone.
+    // The number of status writes for ends together depends on the number of changes within a second, so the bound is that of a Job that is alone.
     ensure!(apart.queues < ALONE.1 + ENDS, "more than one status for an end: {apart:?}");
     for name in ["together", "apart"] {
         JOBSET.delete(&s.client, &s.namespace, name).await?;
@@ -98,20 +99,20 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     s.conclude().await
 }
 
-/// The API server's count of Berth's writes in this namespace since, by verb and resource.
+/// The API server's count of Berth's writes in the scenario's namespace since the mark `from`, by verb and resource.
 fn by_berth(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<Requests> {
     let requests = audit.within(&s.namespace, from, audit.mark())?;
     Ok(audit::writes(requests.get("berth").context("the audit log knows Berth")?))
 }
 
-/// Number of writes by their purpose, without events.
+/// Number of Berth's writes by the kind of the written object, without events.
 #[derive(Debug)]
 struct Written {
-    /// Statuses of Workloads.
+    /// Number of writes to statuses of Workloads.
     told: u64,
-    /// All but the statuses of queues: writes to jobs and Workloads, with the statuses of Workloads.
+    /// Number of all writes but those to statuses of queues: writes to jobs and Workloads, including the statuses of Workloads.
     objects: u64,
-    /// Statuses of the only LocalQueue. The ClusterQueue, which belongs to no namespace, has as many.
+    /// Number of writes to the status of the only LocalQueue. The status of the ClusterQueue, which belongs to no namespace, is written as often.
     queues: u64,
 }
 
@@ -124,7 +125,7 @@ impl Written {
     }
 }
 
-/// Runs a JobSet whose Jobs end `apart_ms` apart.
+/// Runs a JobSet whose Jobs end `apart_ms` apart, and counts Berth's writes for it.
 async fn written_for(s: &Scenario<'_>, audit: &Audit, name: &str, apart_ms: u64) -> Result<Written> {
     let from = audit.mark();
     let parts: Vec<Value> = (0..ENDS).map(|index| jobs(&format!("job-{index}"), 1, 3_000 + apart_ms * index)).collect();
@@ -141,7 +142,7 @@ async fn written_for(s: &Scenario<'_>, audit: &Audit, name: &str, apart_ms: u64)
     Ok(Written::of(&writes))
 }
 
-/// Waits until these JobSets are complete and Berth has written all statuses about it.
+/// Waits until the JobSets `names` are complete and Berth has written all statuses about them.
 async fn all_end(s: &Scenario<'_>, names: &[String]) -> Result<()> {
     for name in names {
         s.object_is(JOBSET, name, "Completed", |j| condition(j, "Completed") == "True").await?;
@@ -154,7 +155,8 @@ async fn all_end(s: &Scenario<'_>, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Jobs of one pod that come at once and all fit: each is reserved, started, ready, finished and released.
+/// Counts Berth's writes for Jobs of one pod that are created at once and all fit into the quota: each Job gets quota, is started, ready, finished
+/// and released.
 pub(crate) async fn little_in_a_crowd_of_jobs(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("job-crowd").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -172,7 +174,7 @@ pub(crate) async fn little_in_a_crowd_of_jobs(stage: &Stage, audit: &Audit) -> R
     s.conclude().await
 }
 
-/// Cost of one Job and of one JobSet with nothing else in their queue, so that no other job shares the statuses of its queues.
+/// Counts Berth's writes for one Job and for one JobSet that are alone in their queue, so that no other job shares the statuses of the queue.
 pub(crate) async fn by_themselves(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("alone").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -198,7 +200,7 @@ pub(crate) async fn by_themselves(stage: &Stage, audit: &Audit) -> Result<()> {
     s.conclude().await
 }
 
-/// Time from the end of the first of `count` Jobs of a JobSet to its own, in the seconds of their statuses.
+/// Time from the end of the first of a JobSet's `count` Jobs to the end of the JobSet, by the whole seconds in their statuses.
 async fn ends_last(s: &Scenario<'_>, name: &str, count: usize) -> Result<SignedDuration> {
     let mut jobs = JOB.list(&s.client, &s.namespace).await?;
     jobs.retain(|job| text(job, "/metadata/labels/jobset.sigs.k8s.io~1jobset-name") == name);
@@ -212,7 +214,7 @@ async fn ends_last(s: &Scenario<'_>, name: &str, count: usize) -> Result<SignedD
     Ok(end.duration_since(first))
 }
 
-/// Waits until the statuses of both queues count no workload.
+/// Waits until the statuses of both queues count no Workload.
 async fn nobody_left(s: &Scenario<'_>) -> Result<()> {
     for (kind, name) in [(CLUSTER_QUEUE, s.name("cq")), (LOCAL_QUEUE, "queue".to_owned())] {
         let empty = |queue: &Value| {
@@ -224,8 +226,8 @@ async fn nobody_left(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks the API server's count of Berth's writes for the only job of this namespace since: to its own objects, and to the status of its
-/// LocalQueue. The status of the ClusterQueue, which belongs to no namespace, is written as often.
+/// Checks the API server's count of Berth's writes for the namespace's only job since the mark `from`: the writes to the job's own objects, and to
+/// the status of its LocalQueue. The status of the ClusterQueue, which belongs to no namespace, is written as often.
 fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&str, (u64, u64))) -> Result<()> {
     let writes = by_berth(s, audit, from)?;
     ensure!(writes.get("create workloads") == Some(&1), "one Workload for one {what}: {writes:?}");
@@ -241,7 +243,7 @@ fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&
     Ok(())
 }
 
-/// Checks the API server's count of Berth's writes in this namespace for `count` jobs, without events, against the most for each in tenths
+/// Checks the API server's count of Berth's writes in the namespace for `count` jobs, without events, against the most writes for each job in tenths
 /// of a write.
 fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str, u64, u64)) -> Result<()> {
     let writes = by_berth(s, audit, from)?;
@@ -257,8 +259,8 @@ fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str,
     Ok(())
 }
 
-/// Checks the API server's count of Berth's writes for the only JobSet of this namespace. Events are not counted, nor the LocalQueue's
-/// status, which is written for all jobs of the queue at once.
+/// Checks the API server's count of Berth's writes for the namespace's only JobSet. Events do not count, and neither does the LocalQueue's status,
+/// which Berth writes for all jobs of the queue at once.
 pub(crate) fn few_writes(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<()> {
     let writes = by_berth(s, audit, from)?;
     let objects = Written::of(&writes).objects;

@@ -1,5 +1,5 @@
-//! Scheduling gates of JobSets: gates that a user writes stay through starts and stops, and the real controller accepts more of them while
-//! a JobSet is suspended. Berth itself adds none.
+//! Scheduling gates of JobSets: gates that a user writes stay through starts and stops, and the real controller allows more gates to be added while a
+//! JobSet is suspended. Berth itself adds no gates to JobSets.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use crate::jobset::{START, queues, remove, running, slices};
 
-/// Gates that only the test opens, in the order of their names.
+/// Scheduling gates that only the test removes, in the order of their names.
 const GATE: &str = "e2e.berth.dev/data";
 const SECOND: &str = "e2e.berth.dev/licence";
 
-/// Place of the pod template in a JobSet and in a Job.
+/// JSON pointer to the pod template in a JobSet, and in a Job.
 const OF_SET: &str = "/spec/replicatedJobs/0/template/spec/template";
 const OF_JOB: &str = "/spec/template";
 
-/// Names of the gates of a pod, or of the template at that place, in their order.
+/// Names of the scheduling gates of a pod, or of the pod template at the pointer `at`, in the order of the alphabet.
 fn gates<'a>(object: &'a Value, at: &str) -> Vec<&'a str> {
     let gates = items(object, &format!("{at}/spec/schedulingGates"));
     let mut names: Vec<&str> = gates.iter().map(|gate| text(gate, "/name")).collect();
@@ -34,7 +34,7 @@ fn told(objects: &[Value], at: &str) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// The four pods of [`slices`], once they wait behind these gates and both Jobs have them.
+/// The four pods of the JobSet of [`slices`], after they wait with the gates `wanted` and both Jobs have these gates.
 async fn held_back(s: &Scenario<'_>, wanted: &[&str]) -> Result<Vec<Value>> {
     wait::until(START, &format!("four pods wait behind {wanted:?}"), || async {
         let mut pods = POD.list(&s.client, &s.namespace).await?;
@@ -56,7 +56,7 @@ async fn held_back(s: &Scenario<'_>, wanted: &[&str]) -> Result<Vec<Value>> {
     .await
 }
 
-/// Waits until Berth has started it: its pods are on the nodes of their flavor, and wait behind the gate of its user.
+/// Waits until Berth has started the JobSet: its pods have the label of a start and wait with the gate of their user.
 async fn started(s: &Scenario<'_>) -> Result<Vec<Value>> {
     let pods = held_back(s, &[GATE]).await?;
     for pod in &pods {
@@ -78,7 +78,7 @@ pub(crate) async fn of_its_user_stay(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gated").await?;
     queues(&s, "0", "16").await?;
     let mut set = slices(&s, "train", false, 600_000);
-    // Suspended, as the webhook stores it, so that each of its pods comes from a start by Berth.
+    // The JobSet is created suspended, as the webhook stores it, so that each of its pods comes from a start by Berth.
     set["spec"]["suspend"] = json!(true);
     set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["schedulingGates"] =
         json!([{"name": GATE}]);
@@ -106,12 +106,12 @@ pub(crate) async fn of_its_user_stay(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Writes the spec of the JobSet in no queue as its user.
+/// Patches the spec of the JobSet `plain`, which is in no queue, as its user.
 async fn write(s: &Scenario<'_>, spec: &Value) -> Result<Value> {
     JOBSET.patch(&s.client, &s.namespace, "plain", &json!({"spec": spec})).await
 }
 
-/// Checks that the webhook of the JobSet controller refuses the spec.
+/// Checks that the webhook of the JobSet controller refuses the spec `spec`.
 async fn is_refused(s: &Scenario<'_>, spec: &Value) -> Result<()> {
     let error = write(s, spec).await.err().with_context(|| format!("accepted: {spec}"))?;
     let error = format!("{error:#}");
@@ -121,11 +121,12 @@ async fn is_refused(s: &Scenario<'_>, spec: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Changes that its controller allows in a suspended JobSet, without Berth: gates, also in the write that resumes it, and no affinity.
+/// Changes that the JobSet controller itself allows in a suspended JobSet: scheduling gates, also in the write that resumes the JobSet, but no
+/// affinity. Berth has no part in this scenario.
 pub(crate) async fn its_controller_takes_more(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gates-by-hand").await?;
     let mut set = slices(&s, "plain", false, 600_000);
-    // It is in no queue, so that Berth leaves it alone.
+    // The JobSet is in no queue, so Berth leaves it alone.
     set["metadata"] = json!({"namespace": s.namespace, "name": "plain"});
     set["spec"]["suspend"] = json!(true);
     let stored = s.apply(&set).await?;
@@ -146,12 +147,12 @@ pub(crate) async fn its_controller_takes_more(stage: &Stage) -> Result<()> {
     let one = with("schedulingGates", json!([{"name": GATE}]));
     let written = write(&s, &one).await?;
     ensure!(gates(&written, OF_SET) == [GATE], "{}", written["spec"]);
-    // As a start by Berth would: resumed by the write that adds to its template.
+    // One write resumes the JobSet and adds gates to its template, as a start by Berth would do.
     let mut both = with("schedulingGates", json!([{"name": GATE}, {"name": SECOND}]));
     both["suspend"] = json!(false);
     write(&s, &both).await?;
     held_back(&s, &[GATE, SECOND]).await?;
-    // While it runs its template stays.
+    // The JobSet controller allows no change of the template while the JobSet runs.
     is_refused(&s, &one).await?;
     remove(&s, "plain").await?;
     s.conclude().await

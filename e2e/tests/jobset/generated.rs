@@ -1,5 +1,5 @@
-//! JobSets as AxLearn generates them (`axlearn/cloud/gcp/job.py` and `jobset_utils.py`): two slices of TPU v5e with four hosts each, which
-//! ask for memory, with a sidecar that asks for cpu, each slice on a node pool of its own. The queue is the preset as it is shipped.
+//! JobSets as AxLearn generates them (`axlearn/cloud/gcp/job.py` and `jobset_utils.py`): two slices of TPU v5e with four hosts each, which request
+//! memory, with a sidecar that requests cpu, each slice on a node pool of its own. The queue is the preset for AxLearn as Berth ships it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::jobset::{all_run, governs, preset, remove};
 
-/// Pods of one of them.
+/// Number of pods of one generated JobSet.
 const PODS: usize = 8;
 const RESERVATION: &str = "cloud.google.com/reservation-name";
 const PROJECT: &str = "cloud.google.com/reservation-project";
 const SPOT: &str = "cloud.google.com/gke-spot";
 
-/// The node pools that a provisioner makes for them: one for each slice, with the labels that their pods select. `train` has none on the
-/// reservation and none on demand.
+/// The node pools that a provisioner creates for the generated JobSets: one pool for each slice, with the labels that the slice's pods select. The
+/// JobSet `train` has no node pool on the reservation and none on demand.
 pub(crate) fn pools() -> Vec<Pool> {
     let reserved = Tier::Reserved("my-reservation".to_owned());
     let jobs = [("zero", "1", reserved), ("one", "5", Tier::Spot), ("train", "5", Tier::Spot)];
@@ -34,7 +34,7 @@ pub(crate) fn pools() -> Vec<Pool> {
     jobs.iter().flat_map(|job| ["a", "b"].map(|slice| pool(job, slice))).collect()
 }
 
-/// The container that trains.
+/// The container of a generated JobSet that trains.
 fn main_container(name: &str) -> Value {
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let env = json!([
@@ -52,7 +52,7 @@ fn main_container(name: &str) -> Value {
         "volumeMounts": [{"name": "shared-output", "mountPath": "/output"}]})
 }
 
-/// The sidecar that copies what the job writes: an init container that stays.
+/// The sidecar that copies the files that the job writes: an init container that goes on running.
 fn uploader() -> Value {
     json!({"name": "output-uploader", "image": "google/cloud-sdk:alpine", "restartPolicy": "Always",
         "command": ["/bin/sh", "-c"], "args": ["while true; do gsutil -m rsync -r /output gs://bucket/output/$HOSTNAME/; sleep 60; done"],
@@ -60,7 +60,8 @@ fn uploader() -> Value {
         "volumeMounts": [{"name": "shared-output", "mountPath": "/output"}]})
 }
 
-/// The JobSet of a launch with `--queue=queue` where the bastion sets that tier: the reservation for tier 0, else spot.
+/// The JobSet of a launch with `--queue=queue` for the tier `tier` that AxLearn's bastion sets: on the reservation for tier 0, and on spot for any
+/// other tier.
 fn generated(s: &Scenario<'_>, name: &str, tier: &str, priority: &str) -> Value {
     let mut selector = json!({"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
         "cloud.google.com/gke-tpu-topology": "4x4", "provisioner-nodepool-id": name, "job-priority": priority});
@@ -76,7 +77,7 @@ fn generated(s: &Scenario<'_>, name: &str, tier: &str, priority: &str) -> Value 
         tolerations = json!([{"key": SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
         labels["bastion-tier"] = json!("spot");
     }
-    // The last annotation is for the simulated nodes: it runs until it is deleted.
+    // The last annotation is for kwok's simulated nodes: the pods run until they are deleted.
     let annotations = json!({"axlearn/main-container": name, "tpu-provisioner.cloud.google.com/disable-autoprovisioning": "false",
         "e2e.berth.dev/outcome": "never"});
     let metadata_server = json!({"ip": "169.254.169.254", "hostnames": ["metadata", "metadata.google.internal"]});
@@ -97,7 +98,7 @@ fn generated(s: &Scenario<'_>, name: &str, tier: &str, priority: &str) -> Value 
             "replicatedJobs": [{"name": "job", "replicas": 2, "template": job}]}})
 }
 
-/// The preset under names of the scenario, its policy changed by `more`, with LocalQueue `queue`.
+/// Creates the objects of the preset under names of the scenario, with the policy's tiers changed by `more`, and the LocalQueue `queue`.
 async fn queues(s: &Scenario<'_>, more: &Value) -> Result<()> {
     for mut object in kinds::parse(&preset()?.replace("axlearn", &s.namespace))? {
         if text(&object, "/kind") == "QueuePolicy" {
@@ -109,13 +110,13 @@ async fn queues(s: &Scenario<'_>, more: &Value) -> Result<()> {
     governs(s, &s.namespace).await
 }
 
-/// Checks the assignment of a Workload: its chips of a tier, and all other requests of its pods.
+/// Checks the assignment of a Workload: its chips come from the flavor of the tier `tier`, and all other requests of its pods from the flavor `host`.
 fn holds(s: &Scenario<'_>, workload: &Value, tier: &str) -> Result<()> {
     let set = &workload["status"]["admission"]["podSetAssignments"][0];
     let host = s.name("host");
     let flavors = json!({"google.com/tpu": s.name(tier), "cpu": host, "memory": host});
     ensure!(set["flavors"] == flavors && set["count"] == json!(PODS), "{set}");
-    // Eight pods of 4 chips, 153Gi and a sidecar of 100m and 128Mi.
+    // The expected usage is that of eight pods with 4 chips and 153Gi each, and a sidecar with 100m and 128Mi.
     for (resource, amount) in [("google.com/tpu", "32"), ("cpu", "800m"), ("memory", "1225Gi")] {
         let used = thousandths(&set["resourceUsage"][resource]);
         ensure!(used.is_some() && used == thousandths(&json!(amount)), "{resource} is not {amount}: {set}");
@@ -123,7 +124,7 @@ fn holds(s: &Scenario<'_>, workload: &Value, tier: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that pods are on the node pools of their JobSet, and each slice on one of its own.
+/// Checks that pods are on the node pools of their JobSet, and each slice on a node pool of its own.
 fn on_own_pools(pods: &[Value], name: &str) -> Result<()> {
     let mut slices: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for pod in pods {
@@ -137,7 +138,7 @@ fn on_own_pools(pods: &[Value], name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tier 0 goes to the reservation and any other to spot, as their selectors say, and no field of AxLearn's is changed.
+/// A generated JobSet of tier 0 goes to the reservation and any other to spot, as their selectors say, and Berth changes no field that AxLearn wrote.
 pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     let s = stage.scenario("as-generated").await?;
     queues(&s, &json!({})).await?;
@@ -171,14 +172,15 @@ pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Number of a Workload's evictions for lack of capacity.
+/// Number of a Workload's evictions because of a stock-out.
 fn stock_outs(workload: &Value) -> i64 {
     let evictions = items(workload, "/status/schedulingStats/evictions").iter();
     let lacked = evictions.filter(|eviction| text(eviction, "/reason") == "StockOut");
     lacked.filter_map(|eviction| eviction.get("count").and_then(Value::as_i64)).sum()
 }
 
-/// Generated for spot, in a queue that overrides that: reserved and on demand have quota and no machines for it.
+/// A JobSet that was generated for spot, in a queue whose policy overrides the selectors: reserved and on-demand capacity have quota but no nodes for
+/// it, so that it falls back to spot.
 pub(crate) async fn by_policy_alone(stage: &Stage) -> Result<()> {
     let s = stage.scenario("generated-ladder").await?;
     let order = json!(["reserved", "on-demand", "spot"]);

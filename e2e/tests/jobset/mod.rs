@@ -1,5 +1,5 @@
-//! JobSets under their real controller: accepted as AxLearn writes them, and moved from one kind of capacity to another. The API server
-//! counts Berth's writes for them, and for Jobs.
+//! JobSets under their real controller: accepted in the form that AxLearn writes, and moved from one kind of capacity to another. The API server
+//! counts Berth's writes for JobSets and for Jobs.
 
 mod costs;
 mod gates;
@@ -23,7 +23,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Two slices of two hosts: not suspended, the queue in an annotation, pinned to spot by its own selectors where `spot`.
+/// A JobSet of two slices of two hosts: not suspended, with its queue in an annotation, and with selectors that pin it to spot if `spot`.
 fn slices(s: &Scenario<'_>, name: &str, spot: bool, run_ms: u32) -> Value {
     let mut pods = json!({
         "metadata": {"annotations": {"e2e.berth.dev/run-ms": run_ms.to_string()}, "labels": {"project-id": "p"}},
@@ -45,7 +45,7 @@ fn slices(s: &Scenario<'_>, name: &str, spot: bool, run_ms: u32) -> Value {
         "spec": {"failurePolicy": {"maxRestarts": 3, "restartStrategy": "BlockingRecreate"}, "replicatedJobs": jobs}})
 }
 
-/// Spot and on-demand flavors with that many chips each, in this order; `queue` takes from both.
+/// A spot flavor and an on-demand flavor with `spot` and `on_demand` chips, in this order; `queue` has quota of both.
 async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
     let (first, second) = (s.name("spot"), s.name("on-demand"));
     let mut flavor = manifest::flavor(&first, &[("cloud.google.com/gke-spot", "true")]);
@@ -58,23 +58,23 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until Berth has seen a QueuePolicy and its queue: each kind has its own watch, and a job that was admitted before the policy was seen keeps
-/// its flavor.
+/// Waits until Berth has seen a QueuePolicy and its queue. Berth watches each kind separately, and a job that was admitted before Berth saw the
+/// policy keeps its flavor.
 pub(crate) async fn governs(s: &Scenario<'_>, policy: &str) -> Result<()> {
     s.object_is(QUEUE_POLICY, policy, "Active", |policy| condition(policy, "Active") == "True").await.map(drop)
 }
 
-/// Time until pods run: the JobSet controller sends a few requests a second, for all scenarios together, and a fallback through the tiers
-/// takes it a dozen requests.
+/// Time limit for pods to run: the JobSet controller sends only a few requests a second for all scenarios together, and a fallback through the tiers
+/// costs it a dozen requests.
 pub(crate) const START: Duration = Duration::from_secs(150);
 
-/// The four running pods of [`slices`].
+/// The four running pods of the JobSet that [`slices`] makes.
 async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     all_run(s, name, 4).await
 }
 
-/// Pods of a JobSet that Berth has started, when all of them run: without a webhook the first ones run before Berth has suspended it. If the pods end
-/// by themselves, the first may be over when the last begins, because Jobs are resumed one after another.
+/// Pods of a JobSet that Berth has started, after all of them run; without a webhook the JobSet's first pods run before Berth has suspended it. If
+/// the pods end by themselves, the first pod may have succeeded when the last one begins, because Jobs are resumed one after another.
 pub(crate) async fn all_run(s: &Scenario<'_>, name: &str, count: usize) -> Result<Vec<Value>> {
     wait::until(START, &format!("{count} pods of JobSet {name} run"), || async {
         let all = POD.list(&s.client, &s.namespace).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn all_run(s: &Scenario<'_>, name: &str, count: usize) -> Resul
     .await
 }
 
-/// The present state in a line: pods that do not run as they should, Jobs and the JobSet.
+/// The present state in one line: the pods that do not run as they should, the Jobs and the JobSet.
 fn summary(pods: &[Value], jobs: &[Value], sets: &[Value]) -> String {
     let pods = pods.iter().map(|pod| {
         let (labels, phase) = (&pod["metadata"]["labels"], text(pod, "/status/phase"));
@@ -182,13 +182,13 @@ async fn another_flavor_leaves_nothing_of_the_first(stage: &Stage) -> Result<()>
     s.conclude().await
 }
 
-/// A tier, and the label of its nodes.
+/// A tier, and the node label that its flavor selects.
 type Rung = (&'static str, (&'static str, &'static str));
 
 const ON_DEMAND: Rung = ("on-demand", ("e2e/pool", "on-demand"));
 const SPOT: Rung = ("spot", ("cloud.google.com/gke-spot", "true"));
 
-/// A flavor of 16 chips for each tier, in this order; `queue` has quota of all.
+/// Creates a flavor of 16 chips for each tier, in the order of `rungs`; `queue` has quota of all flavors.
 async fn tiers(s: &Scenario<'_>, rungs: &[Rung]) -> Result<()> {
     let mut names = Vec::new();
     for (tier, label) in rungs {
@@ -206,7 +206,7 @@ async fn tiers(s: &Scenario<'_>, rungs: &[Rung]) -> Result<()> {
     Ok(())
 }
 
-/// A JobSet that names spot first gets spot, although its queue tries on-demand capacity first.
+/// A JobSet that names spot at the beginning of its tiers gets spot, although its queue tries on-demand capacity at first.
 async fn the_tier_that_it_names(stage: &Stage) -> Result<()> {
     let s = stage.scenario("named-tiers").await?;
     tiers(&s, &[ON_DEMAND, SPOT]).await?;
@@ -223,7 +223,8 @@ async fn the_tier_that_it_names(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// As AxLearn writes it, pinned to spot; its queue's policy overrides that, and the reservation has no machines.
+/// A JobSet in the form that AxLearn writes, pinned to spot by its selectors. The policy of its queue overrides the selectors, and the reservation
+/// has no nodes, so the JobSet falls back to on-demand capacity.
 async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
     let s = stage.scenario("overridden").await?;
     tiers(&s, &[("reserved", ("cloud.google.com/reservation-name", "nowhere")), ON_DEMAND, SPOT]).await?;
@@ -245,7 +246,7 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
         .map(|eviction| text(eviction, "/reason"))
         .collect();
     ensure!(reasons == ["StockOut"], "{reasons:?}");
-    // A runner of AxLearn's bastion would take the change of tier for one that it has to make itself.
+    // AxLearn's bastion would take the change of tier for one that its own runner has to make, so Berth must warn about the runner.
     s.warned("train", "BastionRunner", &["bastion-tier: \"spot\"", &s.name("policy"), "BASTION_TIER=disabled"]).await?;
     let name = text(&workload, "/metadata/name");
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": false}})).await?;
@@ -256,7 +257,7 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
         let (now, written) = (template(&stopped), template(&manifest));
         ensure!(now.pointer(field) == written.pointer(field), "{field}: {now}");
     }
-    // A second start finds Jobs that were made from its own template.
+    // The second start works on Jobs that were made from the JobSet's own, restored template.
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
     for pod in running(&s, "train").await? {
         ensure!(pod["spec"]["nodeSelector"].get("cloud.google.com/gke-spot").is_none(), "{}", pod["spec"]);
@@ -265,14 +266,14 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The preset for AxLearn as it is shipped.
+/// Text of the preset for AxLearn, as Berth ships it.
 pub(crate) fn preset() -> Result<String> {
     let path = repository().join("examples/capacity-tiers/axlearn.yaml");
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
-/// The preset for AxLearn as it is shipped: a JobSet of tier 0 gets the reservation, one without a tier spot, and one pinned to spot goes
-/// there. Their priority is that of their pods' label.
+/// Tests the preset for AxLearn as Berth ships it: a JobSet of tier 0 gets the reservation, a JobSet without a tier gets spot, and a JobSet that is
+/// pinned to spot goes to spot. The priority of each JobSet is the one in its pods' label.
 async fn the_preset_serves_all(stage: &Stage) -> Result<()> {
     let s = stage.scenario("axlearn").await?;
     for object in kinds::parse(&preset()?)? {
@@ -305,7 +306,7 @@ async fn the_preset_serves_all(stage: &Stage) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobsets() -> Result<()> {
-    // Each scenario has quota of its own, and must not wait for the nodes of another.
+    // Each scenario has quota of its own and enough nodes, so that it never waits for the nodes of another scenario.
     let mut on_demand = Pool::tpu("tpu-od", 16, Tier::OnDemand);
     on_demand.labels.push(("e2e/pool".to_owned(), "on-demand".to_owned()));
     let reserved = Pool::tpu("tpu-res", 4, Tier::Reserved("my-reservation".to_owned()));
@@ -337,7 +338,8 @@ async fn jobsets() -> Result<()> {
         ("named-tiers", the_tier_that_it_names(s).boxed()),
         ("pathways", pathways::only_the_workers_go_down_the_ladder(s).boxed()),
     ];
-    // The controller of JobSets has one worker: everything after the hundred Jobs of the crowd waits for them.
+    // The scenario `crowd` runs after the others: the JobSet controller has one worker, and everything after the hundred Jobs of the crowd would wait
+    // for them.
     let crowd: Vec<Run<'_>> = vec![("crowd", costs::little_in_a_crowd(s, &audit).boxed())];
     let outcome = async move {
         run_each(s, runs.len(), runs).await?;

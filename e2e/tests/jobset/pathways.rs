@@ -1,5 +1,5 @@
-//! A JobSet of two replicated jobs, as AxLearn makes it for Pathways: a head that needs a CPU, and workers that need accelerators. Only the
-//! workers' resources come in tiers, and only the workers fall back to the next one.
+//! A JobSet of two replicated jobs, as AxLearn makes it for Pathways: a head that needs a CPU, and workers that need accelerators. Only the workers'
+//! resources come in tiers, and only the workers fall back to the next tier.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::jobset::{START, all_run, governs, remove};
 
-/// One pod that leads, and a slice of two hosts that work.
+/// A JobSet with a head of one pod, and a slice of two worker hosts.
 fn head_and_workers(s: &Scenario<'_>) -> Value {
     let pods = |resources: Value, selector: Value| {
         json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": "600000"}},
@@ -30,7 +30,7 @@ fn head_and_workers(s: &Scenario<'_>) -> Value {
         "spec": {"replicatedJobs": jobs}})
 }
 
-/// cpu of one flavor without a tier, and chips of a reservation that has no machines and of on-demand nodes.
+/// Creates a queue with cpu of a flavor without a tier, and with chips of two tiers: a reservation that has no nodes, and on-demand nodes.
 async fn queue(s: &Scenario<'_>) -> Result<()> {
     let (cpu, reserved, demand) = (s.name("cpu"), s.name("reserved"), s.name("on-demand"));
     s.apply(&manifest::flavor(&cpu, &[("cloud.google.com/gke-nodepool", "cpu")])).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn only_the_workers_go_down_the_ladder(stage: &Stage) -> Result
     };
     ensure!(flavor("head", "cpu")? == json!(s.name("cpu")), "{}", workload["status"]["admission"]);
     ensure!(flavor("job", "google.com/tpu")? == json!(s.name("on-demand")), "{}", workload["status"]["admission"]);
-    // The reservation was tried first, for the workers alone: the flavor of the head is in no back-off and has no tier.
+    // Only the workers were tried on the reservation: the flavor of the head is in no back-off and has no tier.
     let evictions = items(&workload, "/status/schedulingStats/evictions");
     ensure!(evictions.len() == 1 && text(&evictions[0], "/reason") == "StockOut", "{evictions:?}");
     let reserved = s.name("reserved");

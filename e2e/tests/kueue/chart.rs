@@ -1,5 +1,5 @@
-//! The steps of docs/migrate-from-kueue.md with Helm, from Kueue's own chart: its CRDs, roles, webhooks and configuration. No kubelet
-//! runs the pods of the two releases: each manager runs beside its Deployment, with the rights of its release.
+//! The steps of docs/migrate-from-kueue.md with Helm, from Kueue's own chart: its CRDs, roles, webhooks and configuration. No kubelet runs the pods
+//! of the two releases; the test runs each manager beside its Deployment, with the rights of its release.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,26 +24,26 @@ use serde_json::{Value, json};
 
 use crate::kueue::{ALONE, SYSTEM, TEAM, WEBHOOKS, World, asked, configuration, quiet, under_kueue, written};
 
-/// Pods of the two Deployments run on and on.
+/// Annotations for the pods of the two Deployments, so that these run until they are deleted.
 const ENDLESS: &str = r#"{"e2e.berth.dev/outcome": "never"}"#;
 
-/// A cluster with Kueue's release.
+/// A cluster with Kueue's Helm release.
 struct Story {
     world: World,
     helm: Helm,
-    /// The authority of Kueue's webhooks, in base64.
+    /// The certificate authority of Kueue's webhooks, in base64.
     authority: String,
 }
 
 impl Story {
-    /// The configuration file as Kueue's chart has made it.
+    /// The configuration file that Kueue's chart has made.
     async fn configuration(&self) -> Result<String> {
         let path = r"jsonpath={.data.controller_manager_config\.yaml}";
         let args = ["get", "configmap", "kueue-manager-config", "--namespace", SYSTEM, "--output", path];
         self.world.plane.kubectl(&args).await
     }
 
-    /// Kueue's chart with its own configuration, but for the frameworks.
+    /// Installs Kueue's chart with the chart's own configuration, apart from the frameworks.
     async fn installs_kueue(&self) -> Result<()> {
         let mut config = configuration();
         let addresses = json!({"health": {"healthProbeBindAddress": ":8081"}, "metrics": {"bindAddress": ":8443"},
@@ -69,8 +69,8 @@ impl Story {
         Ok(())
     }
 
-    /// The API server has no cluster network: the webhooks of the release lead to the process beside it, whose certificate is trusted as
-    /// Kueue's own would be.
+    /// Writes the address of the test's Kueue process into the webhooks of Kueue's release, because the API server has no cluster network. The API
+    /// server trusts the certificate of the process as it would trust Kueue's own.
     async fn leads_webhooks_to_the_process(&self) -> Result<()> {
         let client = &self.world.client;
         for (kind, name) in [MUTATING, VALIDATING].into_iter().zip(WEBHOOKS) {
@@ -92,7 +92,7 @@ impl Story {
         Ok(())
     }
 
-    /// Kueue with the configuration and the rights of its release.
+    /// Starts Kueue with the configuration and the rights of its release.
     async fn starts_kueue(&self) -> Result<Guarded> {
         let config = kinds::parse(&self.configuration().await?)?.into_iter().next().context("no configuration")?;
         let plane = &self.world.plane;
@@ -102,7 +102,8 @@ impl Story {
         self.world.start_with("kueue", config, &path)
     }
 
-    /// Steps 1 and 2: with one stored version each, the CRDs become those of a release that is not there yet; Kueue converts.
+    /// Steps 1 and 2: each CRD has one stored version; the CRDs are handed over to Berth's release, which does not exist yet, and Kueue goes on
+    /// converting their objects.
     async fn adopts(&self) -> Result<()> {
         let client = &self.world.client;
         for (name, definition) in adoption::definitions(client).await? {
@@ -113,7 +114,7 @@ impl Story {
         self.are_converted_by_kueue().await
     }
 
-    /// Kueue's Service converts, and only Kueue's authority is trusted with it.
+    /// Checks that Kueue's Service converts the objects, and that only Kueue's certificate authority is trusted with the conversion.
     async fn are_converted_by_kueue(&self) -> Result<()> {
         for (name, trusted) in adoption::converted_by(&self.world.client, "kueue-webhook-service").await? {
             ensure!(trusted == self.authority, "{name}: trusted with its conversion is {trusted}");
@@ -121,7 +122,7 @@ impl Story {
         Ok(())
     }
 
-    /// Step 3: Berth's release beside Kueue's, with Kueue's configuration, and its manager, which follows.
+    /// Step 3: installs Berth's release beside Kueue's, with Kueue's configuration, and starts Berth's manager, which follows.
     async fn installs_berth(&self) -> Result<Manager> {
         let config = self.configuration().await?;
         let file = self.world.plane.folder().join("config.yaml");
@@ -131,7 +132,7 @@ impl Story {
         let pods = format!("podAnnotations={ENDLESS}");
         let mut args = vec!["install", "berth", &*chart, "--namespace", helm::NAMESPACE, "--create-namespace"];
         args.extend(["--set", "crds.install=false,batchRoles=false", "--set-file", &*given]);
-        // Its Service leads nowhere: its webhooks are installed by address.
+        // The Service of Berth's release leads to no process, so the test installs the webhooks with the address of the manager.
         args.extend(["--set", "webhook.enabled=false", "--set-json", &*pods]);
         self.helm.ok(&args).await?;
         adoption::are_berths(&self.world.client).await?;
@@ -147,7 +148,7 @@ impl Story {
         Ok(manager)
     }
 
-    /// Steps 4 and 5: Kueue's webhooks go, Kueue ends, and Berth leads.
+    /// Steps 4 and 5: Kueue's webhooks are deleted, Kueue ends, and Berth leads.
     async fn stops_kueue(&self, mut kueue: Guarded, was: &str) -> Result<()> {
         self.are_converted_by_kueue().await?;
         self.world.delete_webhooks(WEBHOOKS).await?;
@@ -167,7 +168,7 @@ impl Story {
         adoption::until_berth_converts(&self.world.client, &self.authority).await
     }
 
-    /// Step 7: Kueue's release goes, and takes nothing of Berth's along.
+    /// Step 7: Kueue's release is uninstalled, and no object of Berth's goes with it.
     async fn uninstalls_kueue(&self) -> Result<()> {
         let before = quiet(&self.world).await?;
         self.helm.ok(&["uninstall", "kueue", "--namespace", SYSTEM]).await?;
@@ -186,7 +187,7 @@ impl Story {
         .await
     }
 
-    /// Berth alone: a job that ends makes room for one that Kueue left waiting, and for a new job.
+    /// Berth works without Kueue: after a job has ended, a job that Kueue left waiting and a new job start.
     async fn goes_on(&self, manager: &Manager) -> Result<()> {
         let (world, client) = (&self.world, &self.world.client);
         world.create(&Job::new(TEAM, "fresh", "queue").cpu("1").endless().manifest()).await?;
@@ -238,7 +239,7 @@ impl Story {
     }
 }
 
-/// The CRD of JobSets, and their controller.
+/// Applies the CRD of JobSets and starts the controller of JobSets.
 async fn controller_of_job_sets(world: &World) -> Result<Guarded> {
     for entry in fs::read_dir(jobset::definitions().await?)? {
         let path = entry?.path();

@@ -1,9 +1,10 @@
-//! The real Kueue hands a cluster over to Berth and takes it back, with every kind of job that both know at work: nothing restarts, usage
-//! is right, and each frees the quota that the other admitted. `chart` does it by the documented steps, with Kueue's own chart and Helm.
-//! `KUEUE=1` (`make night PART=kueue`) builds the Kueue of `e2e/kueue/go.mod` from its Go module, 0.17, the newest that there is as one;
-//! `KUEUE=folder` names a checkout with `bin/manager` built, as of 0.19. Without either a test says that it was skipped.
+//! The real Kueue hands a cluster over to Berth and takes it back, with every job kind that Kueue and Berth have in common: no job restarts, the
+//! usage is right, and each of the two frees the quota that the other admitted. The module `chart` follows the documented steps, with Kueue's own
+//! chart and Helm. With `KUEUE=1` (`make night PART=kueue`) the Kueue that `e2e/kueue/go.mod` requires is built from its Go module: 0.17, the newest
+//! version that exists as a Go module. `KUEUE=folder` names a checkout of a version such as 0.19 in which `bin/manager` is built. Without the
+//! variable `KUEUE` a test prints that it was skipped.
 //!
-//! Kueue 0.17 lacks some behaviour of 0.19, which docs/migrate-from-kueue.md describes; a test that checks less for that reason says so.
+//! Kueue 0.17 lacks some behaviour of 0.19, which docs/migrate-from-kueue.md describes; a test that checks less because of that says so.
 
 mod chart;
 
@@ -37,9 +38,9 @@ const QUEUE: &str = "cq";
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
 const WEBHOOKS: [&str; 2] = ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"];
 const FRAMEWORKS: [&str; 5] = ["batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment", "statefulset"];
-/// Longer than a lease.
+/// Time limit for a handover, which is longer than a lease.
 const HANDOVER: Duration = Duration::from_secs(60);
-/// One story at a time: two control planes, each with a Kueue and a Berth, are more than a small machine follows.
+/// Only one story runs at a time, because two control planes, each with a Kueue and a Berth, are too much for a small machine.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 struct World {
@@ -50,18 +51,18 @@ struct World {
 }
 
 impl World {
-    /// Starts Kueue; it leads, or follows.
+    /// Starts Kueue's manager, which leads or follows.
     fn start(&self, name: &'static str) -> Result<Guarded> {
         self.start_with(name, configuration(), &self.plane.kubeconfig_as(webhooks::KUEUE)?)
     }
 
-    /// Starts a manager as [`World::start`] does, with a configuration of its own, but for addresses and certificates, and a kubeconfig.
+    /// Starts Kueue's manager as [`World::start`] does, with the configuration `config`, apart from addresses and certificates, and a kubeconfig.
     fn start_with(&self, name: &'static str, config: Value, kubeconfig: &Path) -> Result<Guarded> {
         let [health] = free_ports()?;
         self.kueue.start(&self.plane, Start { name, config, kubeconfig, webhooks: self.port, health })
     }
 
-    /// Kueue's webhooks, of the kinds that are here, under Kueue's names.
+    /// Installs Kueue's webhooks, for the kinds that the cluster has, under Kueue's names.
     async fn install_kueues_webhooks(&self) -> Result<()> {
         let text = fs::read_to_string(self.kueue.sources().join("config/components/webhook/manifests.yaml"))?;
         let authority = base64::engine::general_purpose::STANDARD.encode(fs::read(self.plane.authority())?);
@@ -92,7 +93,7 @@ impl World {
         Ok(())
     }
 
-    /// Kueue's webhooks take connections.
+    /// Waits until Kueue's webhooks accept connections.
     async fn kueue_serves(&self) -> Result<()> {
         wait::until(HANDOVER, "Kueue's webhooks serve", || async {
             let connected = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await;
@@ -101,7 +102,7 @@ impl World {
         .await
     }
 
-    /// Holder of Kueue's lease, empty without one.
+    /// Holder of Kueue's lease; empty if there is no lease.
     async fn leader(&self) -> Result<String> {
         let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
         let lease = leases.get(&self.client, SYSTEM, LEASE).await?.unwrap_or_default();
@@ -123,8 +124,8 @@ impl World {
             .with_context(|| format!("{} {}", object["kind"], kinds::key(object)))
     }
 
-    /// Running objects by name, with their parts that must not change: pods with their identity and node, jobs with the fields of the user
-    /// and the operator and their start times.
+    /// Running objects by name, with the fields that must not change: the uid, node, gates and phase of a pod; the uid, spec, start time and restarts
+    /// of a job.
     async fn running(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for kind in [JOB, JOBSET, STATEFUL_SET, DEPLOYMENT, POD] {
@@ -141,7 +142,7 @@ impl World {
         Ok(found)
     }
 
-    /// Versions of all objects that an operator writes, but for the objects of the two operators themselves.
+    /// Versions of all objects that an operator writes, without the objects in the namespaces of the two operators.
     async fn versions(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for kind in [WORKLOAD, JOB, JOBSET, STATEFUL_SET, DEPLOYMENT, POD, CLUSTER_QUEUE, LOCAL_QUEUE, FLAVOR] {
@@ -157,7 +158,7 @@ impl World {
         Ok(found)
     }
 
-    /// Waits until the status of the queue has `wanted` thousandths of a cpu, and its Workloads hold as much.
+    /// Waits until the ClusterQueue's status has `wanted` thousandths of a cpu reserved, and its Workloads hold the same amount.
     async fn holds(&self, wanted: i128) -> Result<()> {
         wait::until(STEP, &format!("{wanted} thousandths of a cpu are held"), || async {
             let queue = CLUSTER_QUEUE.get(&self.client, "", QUEUE).await?.context("no queue")?;
@@ -183,14 +184,14 @@ impl World {
     }
 }
 
-/// Kueue's configuration, but for addresses.
+/// Kueue's configuration, without addresses.
 fn configuration() -> Value {
     json!({"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
         "leaderElection": {"leaderElect": true, "resourceName": LEASE},
         "integrations": {"frameworks": FRAMEWORKS}})
 }
 
-/// The real Kueue, on request.
+/// The real Kueue, if the environment asks for it; otherwise the test prints that it was skipped.
 async fn asked() -> Result<Option<Kueue>> {
     let kueue = tokio::task::spawn_blocking(Kueue::asked).await??;
     if kueue.is_none() {
@@ -209,7 +210,7 @@ fn pod(name: &str, cpu: &str, more: &Value) -> Value {
     object
 }
 
-/// Two pods of a group.
+/// A pod of a group of two pods.
 fn member(name: &str) -> Value {
     pod(
         name,
@@ -240,7 +241,7 @@ fn server(kind: Kind, name: &str) -> Value {
                 "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}})
 }
 
-/// Everything runs or waits under Kueue: 8 cpus are taken of 8.
+/// Creates jobs that run or wait under Kueue: the running ones use all 8 cpus of the quota.
 async fn under_kueue(world: &World) -> Result<()> {
     create_namespace(&world.client, TEAM, &[]).await?;
     world.create(&manifest::flavor("flavor", &[("e2e/pool", "cpu")])).await?;
@@ -269,7 +270,7 @@ async fn under_kueue(world: &World) -> Result<()> {
     .await?;
     for object in [job("waits", "2"), pod("gated", "1", &json!({})), job_set("set-waits", "1")] {
         world.create(&object).await?;
-        // The order of creation is known by the second only.
+        // Creation times are in whole seconds, so the waiting jobs are created in different seconds.
         tokio::time::sleep(Duration::from_millis(1_100)).await;
     }
     wait::until(STEP, "three wait", || async {
@@ -280,13 +281,13 @@ async fn under_kueue(world: &World) -> Result<()> {
     .await
 }
 
-/// Objects that an operator has written since.
+/// Objects that an operator has written between the two states.
 fn written(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
     let changed = after.iter().filter(|(name, version)| before.get(*name) != Some(version));
     changed.map(|(name, _)| name.clone()).collect()
 }
 
-/// Waits until nothing changes for three seconds.
+/// Waits until no object has changed for three seconds; returns the objects' versions.
 async fn quiet(world: &World) -> Result<BTreeMap<String, String>> {
     let (mut last, mut calm) = (world.versions().await?, 0);
     for _ in 0..30 {
@@ -301,7 +302,7 @@ async fn quiet(world: &World) -> Result<BTreeMap<String, String>> {
     anyhow::bail!("objects change without end")
 }
 
-/// Berth follows, then leads; running jobs are left alone, and a job that ends makes room for one that Kueue left waiting.
+/// Berth follows, then leads; running jobs are left alone, and a job that Kueue left waiting starts after another job has ended.
 async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     let before = quiet(world).await?;
     let runs = world.running().await?;
@@ -326,7 +327,7 @@ async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     ensure!(world.running().await? == runs, "something restarted: {:?}\nwas {runs:?}", world.running().await?);
     world.holds(8_000).await?;
     manager.recomputes().await?;
-    // The end of a Job lets the waiting Job in, and that of a pod the waiting pod.
+    // After a Job has ended the waiting Job starts, and after a pod has ended the waiting pod starts.
     JOB.delete(&world.client, TEAM, "keeps").await?;
     world.starts("waits").await?;
     let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": null, "e2e.berth.dev/run-ms": "100"}}});
@@ -337,7 +338,7 @@ async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     }
     world.is(JOB, "ends", "done", |job| condition(job, "Complete") == "True").await?;
     world.is(POD, "gated", "runs", |pod| text(pod, "/status/phase") == "Running").await?;
-    // The pods of the group end together, and the waiting JobSet replaces the other one.
+    // The pods of the group end together, and the waiting JobSet starts in place of the other one.
     for name in ["member-0", "member-1"] {
         POD.patch(&world.client, TEAM, name, &ends).await?;
     }
@@ -353,13 +354,13 @@ async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     Ok(manager)
 }
 
-/// Kueue follows, then leads again.
+/// Kueue follows, then leads again after Berth has ended.
 async fn back_to_kueue(world: &World, mut manager: Manager) -> Result<Guarded> {
     world.create(&Job::new(TEAM, "larger", "queue").cpu("2").endless().manifest()).await?;
     world.is(JOB, "larger", "suspended", |job| job["spec"]["suspend"] == json!(true)).await?;
     let before = quiet(world).await?;
     let runs = world.running().await?;
-    // In the guide's order: Kueue follows and its webhooks serve, then Berth's go, and then Berth ends.
+    // The order is that of the guide: Kueue follows and its webhooks serve, then Berth's webhooks are deleted, and then Berth ends.
     let kueue = world.start("kueue-again")?;
     world.kueue_serves().await?;
     world.install_kueues_webhooks().await?;

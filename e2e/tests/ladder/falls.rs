@@ -1,4 +1,4 @@
-//! Capacity fallback: at once without quota, and after the patience without nodes.
+//! Capacity fallback: at once if a tier has no quota, and after the patience if a tier has no nodes.
 
 use anyhow::{Result, ensure};
 use berth_e2e::autoscaler;
@@ -18,7 +18,7 @@ pub(crate) async fn reserved_is_full(stage: &Stage) -> Result<()> {
         s.create(chips(&s, name).annotation(TIERS, "reserved,on-demand")).await?;
         lands(&s, name, tier).await?;
     }
-    // Spot is free, and not accepted.
+    // The spot tier is free, but the job's annotation does not accept it.
     s.create(chips(&s, "third").annotation(TIERS, "reserved,on-demand")).await?;
     s.pending("third").await?;
     s.create(chips(&s, "cheap").annotation(TIERS, "spot")).await?;
@@ -28,7 +28,7 @@ pub(crate) async fn reserved_is_full(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Waits until the event of a Workload's reservation says which tier it got.
+/// Waits until the event about a Workload's reservation names the tier that the Workload got.
 async fn told_its_tier(s: &Scenario<'_>, workload: &str, tier: &str) -> Result<()> {
     let words = format!("; capacity tier {tier}");
     wait::until(STEP, &format!("an event QuotaReserved about {workload} with {words:?}"), || async {
@@ -40,7 +40,7 @@ async fn told_its_tier(s: &Scenario<'_>, workload: &str, tier: &str) -> Result<(
     .await
 }
 
-/// Waits until a line of Berth's log has all of these words.
+/// Waits until a line of Berth's log has all of `words`.
 async fn logged(stage: &Stage, words: &[&str]) -> Result<()> {
     wait::until(STEP, &format!("a line of the log with {words:?}"), || async {
         let log = std::fs::read_to_string(stage.manager.log())?;
@@ -58,7 +58,7 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
         "backoff": {"initial": "10m", "max": "1h"},
     });
     policy(&s, &json!({"capacityTiers": tiers})).await?;
-    // The job does not name tiers: the policy does.
+    // The job names no tiers itself; the QueuePolicy does.
     s.create(chips(&s, "first")).await?;
     let evicted = s.workload("first", "evicted once", |w| !condition(w, "Evicted").is_empty()).await?;
     let reason = condition_object(&evicted, "Evicted").cloned().unwrap_or_default();
@@ -74,12 +74,12 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"reserved\"", &reserved]).await?;
     logged(stage, &[&s.namespace, name, "left a capacity tier", "\"tier\":\"reserved\"", "StockOut"]).await?;
     logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"on-demand\""]).await?;
-    // The next one is not sent to that tier.
+    // The next job is not sent to the tier that is out of stock.
     s.create(chips(&s, "second")).await?;
     lands(&s, "second", "on-demand").await?;
     let second = s.workload_of("second").await?.unwrap_or_default();
     ensure!(condition(&second, "Evicted").is_empty(), "{}", second["status"]["conditions"]);
-    // The message to a job that insists has the end of the back-off.
+    // The message to a job that accepts only this tier names the end of the back-off.
     s.create(chips(&s, "insists").annotation(TIERS, "reserved")).await?;
     let waiting = s.pending("insists").await?;
     let told = message(&waiting, "QuotaReserved");
@@ -97,7 +97,7 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A scripted autoscaler writes the event about a pod that GKE's writes when a zone has no machines left.
+/// A scripted autoscaler writes the event about a pod that GKE's autoscaler writes when a zone has no machines left.
 pub(crate) async fn autoscaler_gets_no_nodes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("scale-up-failed").await?;
     ladder(&s, "nowhere", "8").await?;
@@ -141,7 +141,7 @@ pub(crate) async fn back_up(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A queue of spot capacity in that pool of nodes, and of capacity on demand.
+/// Creates a queue with spot capacity in the node pool `pool`, and with on-demand capacity.
 async fn on_spot_first(s: &Scenario<'_>, pool: &str, patience: &str) -> Result<(String, String)> {
     let cpus = [quota("cpu", "4")];
     let (spot, demand) = (s.name("spot"), s.name("on-demand"));
@@ -158,7 +158,7 @@ async fn on_spot_first(s: &Scenario<'_>, pool: &str, patience: &str) -> Result<(
     Ok((spot, demand))
 }
 
-/// GKE's notice that a machine goes in a few seconds: the job moves before its pods are lost.
+/// GKE announces that a node will be taken away in a few seconds: the job moves to the next tier before its pods are lost.
 pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
     let s = stage.scenario("announced").await?;
     let (spot, demand) = on_spot_first(&s, "announced", "1h").await?;
@@ -177,7 +177,7 @@ pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
     let told = message(&moved, "Evicted");
     let words = format!("flavor {spot} (spot capacity) takes node announced-0 back: it has the taint {ending}");
     ensure!(told.contains(&words), "{told}");
-    // The pod that has ended may be there for a moment.
+    // The pod that has ended may still exist for a moment.
     wait::until(STEP, "its only pod is on stable-0", || async {
         let nodes = s.nodes_of("cheap", 1).await?;
         Ok(Seen::when(nodes == ["stable-0"], || format!("{nodes:?}")))
@@ -196,13 +196,13 @@ pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
     let landed = s.nodes_of("cheap", 1).await?;
     ensure!(landed == ["fleeting-0"], "{landed:?}");
     s.job_is("cheap", "ready", |j| j["status"]["ready"] == json!(1)).await?;
-    // The cloud takes the machine, and with it the pod.
+    // The cloud takes the node away, and its pod with it.
     kinds::NODE.delete(&s.client, "", "fleeting-0").await?;
     let params = DeleteParams::default().grace_period(0);
     for pod in s.pods_of("cheap").await? {
         kinds::POD.api(&s.client, &s.namespace).delete(text(&pod, "/metadata/name"), &params).await?;
     }
-    // The job controller makes another pod only after ten seconds.
+    // The job controller creates another pod only after ten seconds, so Berth moves the job before that.
     s.workload("cheap", "evicted", |w| condition(w, "Evicted") == "True").await?;
     let moved = s
         .workload("cheap", "on demand", |w| {

@@ -1,4 +1,4 @@
-//! Limits of a QueuePolicy, and messages about policies that the API server or Berth refuse.
+//! Limits of a QueuePolicy, and messages about policies that the API server or Berth refuses.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{QUEUE_POLICY, condition, condition_object, text};
@@ -44,7 +44,7 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("bad")},
             "spec": spec})
     };
-    // Server-side apply reads lists before any rule does; the refusals of every field are in e2e/cases/fields.
+    // Server-side apply reads lists before it evaluates any rule of the CRD; the refusals of every field are in e2e/cases/fields.
     for (spec, words) in [
         (json!({}), "one of the fields in [clusterQueues clusterQueueSelector] must be set"),
         (json!({"clusterQueues": ["a", "a"]}), "spec.clusterQueues"),
@@ -61,8 +61,8 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A label without a class stops no job, and its job gets a message; of two policies of one queue the younger reports the section that it
-/// loses.
+/// A label value without a priority class stops no job, and the job gets a message about it. If two policies name one queue, the younger policy
+/// reports the section that does not count.
 pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
     let s = stage.scenario("policy-warnings").await?;
     s.simple_queue("20", &json!({})).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
     let words = format!("ClusterQueue {}: spec.priorityFromLabel gives way to that of QueuePolicy {own}", s.name("cq"));
     ensure!(message(&shown, "Active").contains(&words), "{}", shown["status"]);
     ensure!(condition(&shown, "Active") == "False", "{}", shown["status"]);
-    // The section that only it has applies.
+    // The section that only the younger policy has applies to the queue.
     s.create(s.job("one-more").endless()).await?;
     let limit = format!("QueuePolicy {rival}: spec.admission.maxJobs");
     s.workload("one-more", "the limit", |w| message(w, "QuotaReserved").contains(&limit)).await?;
@@ -120,10 +120,10 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
         s.create(s.job(name).endless().label("kueue.x-k8s.io/priority-class", &s.name(name))).await?;
         s.pending(name).await?;
     }
-    // Only time passes.
+    // The job is admitted although nothing changes but the time.
     s.admitted("far").await?;
     let low = s.workload("low", "preempted", |w| condition(w, "Preempted") == "True").await?;
-    // Both times are in seconds, without their fractions: the second is never earlier for it by a full second.
+    // Both times are in whole seconds, so the second time is earlier by less than a full second at most.
     let ran = since(&low, "Preempted")?.duration_since(begun);
     ensure!(ran >= SignedDuration::from_secs(6), "preempted after {ran}: {}", low["status"]);
     ensure!(message(&low, "Preempted").contains("prioritization in the ClusterQueue"), "{}", low["status"]);
@@ -131,13 +131,13 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Time of the last change of a condition.
+/// Time at which the condition `kind` changed last.
 fn since(object: &Value, kind: &str) -> Result<Timestamp> {
     let condition = condition_object(object, kind).with_context(|| format!("no condition {kind}: {object}"))?;
     Ok(text(condition, "/lastTransitionTime").parse()?)
 }
 
-/// A queue for the stable pool with a flavor and a LocalQueue of its own; returns the flavor's name. `more` goes into its spec.
+/// A queue for the pool `stable` with a flavor and a LocalQueue of its own; `more` is merged into its spec. Returns the flavor's name.
 async fn stable_queue(s: &Scenario<'_>, name: &str, quotas: &[Quota<'_>], more: &Value) -> Result<String> {
     let (flavor, full) = (s.name(&format!("{name}-flavor")), s.name(name));
     s.apply(&manifest::flavor(&flavor, &[(POOL, "stable")])).await?;
@@ -146,12 +146,12 @@ async fn stable_queue(s: &Scenario<'_>, name: &str, quotas: &[Quota<'_>], more: 
     Ok(flavor)
 }
 
-/// The QueuePolicy of one of several queues, which Berth has read.
+/// Writes the QueuePolicy of one of the scenario's queues, and waits until Berth has read it.
 async fn governed(s: &Scenario<'_>, queue: &str, spec: &Value) -> Result<()> {
     crate::ladder::governed(s, queue, &format!("{queue}-policy"), spec).await
 }
 
-/// Checks the reason and the words with which a job waits.
+/// Checks the reason and the message with which a job waits.
 async fn waits(s: &Scenario<'_>, job: &str, why: &str, words: &str) -> Result<()> {
     let waiting = s.pending(job).await?;
     let told = (reason(&waiting, "QuotaReserved"), message(&waiting, "QuotaReserved"));
@@ -159,14 +159,14 @@ async fn waits(s: &Scenario<'_>, job: &str, why: &str, words: &str) -> Result<()
     Ok(())
 }
 
-/// A job that asks for more than its queue's policy allows waits with a message, and is admitted when the policy allows it.
+/// A job that requests more than its queue's policy allows waits with a message, and is admitted after the policy allows it.
 pub(crate) async fn kept_out(stage: &Stage) -> Result<()> {
     let s = stage.scenario("kept-out").await?;
     futures::try_join!(too_many_gpus(&s), too_much_borrowed(&s), too_much_of_a_tier(&s))?;
     s.conclude().await
 }
 
-/// `maxGPUsPerJob`: over all pods of a job.
+/// The policy's `maxGPUsPerJob` limits the GPUs of a job over all of its pods.
 async fn too_many_gpus(s: &Scenario<'_>) -> Result<()> {
     const GPU: &str = "nvidia.com/gpu";
     stable_queue(s, "gpus", &[quota(GPU, "32")], &json!({})).await?;
@@ -186,7 +186,8 @@ async fn too_many_gpus(s: &Scenario<'_>) -> Result<()> {
     s.nodes_of("greedy", 3).await.map(drop)
 }
 
-/// `borrowingRatioPercent`: half of its quota beside it, though the cohort has more; then two and a half times its quota.
+/// The policy's `borrowingRatioPercent` lets a queue borrow half of its quota, although the cohort has more; with another value, the queue may use
+/// two and a half times its quota.
 async fn too_much_borrowed(s: &Scenario<'_>) -> Result<()> {
     let cohort = json!({"cohortName": s.name("cohort")});
     let flavor = stable_queue(s, "borrower", &[quota("cpu", "2")], &cohort).await?;
@@ -207,7 +208,8 @@ async fn too_much_borrowed(s: &Scenario<'_>) -> Result<()> {
     s.admitted("four").await.map(drop)
 }
 
-/// `maxSharePercent`: half of the reserved capacity of its cohort, all of which is idle; then three quarters.
+/// The policy's `maxSharePercent` limits a queue to half of the reserved capacity of its cohort, all of which is idle; with another value, to three
+/// quarters.
 async fn too_much_of_a_tier(s: &Scenario<'_>) -> Result<()> {
     let [reserved, demand] = ["reserved", "on-demand"].map(|tier| s.name(&format!("share-{tier}")));
     for (tier, name) in [("reserved", &reserved), ("on-demand", &demand)] {
@@ -233,7 +235,7 @@ async fn too_much_of_a_tier(s: &Scenario<'_>) -> Result<()> {
          reserved capacity is more than its share of 2"
     );
     waits(s, "over", "WaitingForQuota", &words).await?;
-    // A job that accepts another tier goes there.
+    // A job that accepts another tier goes to that tier.
     s.create(job("aside", "1").annotation(TIERS, "reserved,on-demand")).await?;
     let aside = s.admitted("aside").await?;
     ensure!(flavor_of(&aside) == demand, "{}", aside["status"]["admission"]);
@@ -244,7 +246,7 @@ async fn too_much_of_a_tier(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Victims that are too many or too large stay until the policy allows more; and the bonus for waiting.
+/// Victims that are too many or too large keep their quota until the policy allows more victims; and a job gains priority by waiting.
 pub(crate) async fn spared(stage: &Stage) -> Result<()> {
     let s = stage.scenario("spared").await?;
     s.apply(&priority_class(&s.name("high"), 10)).await?;
@@ -258,7 +260,8 @@ pub(crate) async fn spared(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A running job with that cpu for each pod is preempted by a job with those requests under the second policy, and not under the first.
+/// A running job with the requests `running` is preempted by a job with the requests `asked` under the policy `allows`, but not under the policy
+/// `forbids`.
 async fn spares(
     s: &Scenario<'_>,
     queue: &str,
@@ -295,8 +298,8 @@ async fn spares(
     Ok(())
 }
 
-/// `waitingTimeBonus`: a job that waits longer goes before one of a higher priority, and no more once the policy has no bonus. A second is
-/// worth 277 points here, and the class 10.
+/// The policy's `waitingTimeBonus`: a job that waits longer is admitted before a job of a higher priority, but not after the bonus is taken out of
+/// the policy. A second of waiting is worth 277 points in this test, and the priority class 10 points.
 async fn who_waited_goes_first(s: &Scenario<'_>) -> Result<()> {
     stable_queue(s, "patient", &[quota("cpu", "1")], &json!({})).await?;
     governed(s, "patient", &json!({"waitingTimeBonus": {"pointsPerHour": 1_000_000}})).await?;

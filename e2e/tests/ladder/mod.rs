@@ -1,4 +1,4 @@
-//! Capacity tiers and QueuePolicies on a real control plane: full quota, capacity that never comes, jobs that pin themselves to a tier, and
+//! Capacity tiers and QueuePolicies on a real control plane: quota that is full, nodes that never come, jobs that pin themselves to a tier, and
 //! limits that keep jobs out.
 
 mod falls;
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 const RESERVATION: &str = "cloud.google.com/reservation-name";
 const SPOT: &str = "cloud.google.com/gke-spot";
 const ACCELERATOR: (&str, &str) = ("cloud.google.com/gke-tpu-accelerator", "tpu-v5-lite-podslice");
-/// Key of the label that distinguishes the CPU pools.
+/// Key of the node label that distinguishes the CPU pools.
 const POOL: &str = "e2e.berth.dev/pool";
 const TIERS: &str = "berth.dev/capacity-tiers";
 
-/// A TPU flavor of a tier; `reservation` is the name of the reserved one's reservation.
+/// A TPU flavor of a tier; `reservation` is the name of the reserved flavor's reservation.
 fn tpu(name: &str, tier: &str, reservation: &str) -> Value {
     let (own, key, value, others) = match tier {
         "reserved" => ((RESERVATION, reservation), RESERVATION, reservation, SPOT.to_owned()),
@@ -46,7 +46,8 @@ fn tpu(name: &str, tier: &str, reservation: &str) -> Value {
     object
 }
 
-/// A queue of three tiers with `chips` chips each, worst tier first: only their tiers order them.
+/// Creates a queue of three tiers with `chips` chips each. The flavors are listed with the worst tier at the beginning, so that only their tier
+/// labels put them in order.
 async fn ladder(s: &Scenario<'_>, reservation: &str, chips: &str) -> Result<()> {
     let mut names = Vec::new();
     for tier in ["spot", "on-demand", "reserved"] {
@@ -61,13 +62,13 @@ async fn ladder(s: &Scenario<'_>, reservation: &str, chips: &str) -> Result<()> 
     Ok(())
 }
 
-/// A QueuePolicy for the scenario's ClusterQueue.
+/// Writes a QueuePolicy for the scenario's ClusterQueue `cq`.
 async fn policy(s: &Scenario<'_>, spec: &Value) -> Result<()> {
     governed(s, "cq", "policy", spec).await
 }
 
-/// Writes the QueuePolicy of that name for one of the scenario's queues, or replaces it, and waits until Berth has read it. Each kind has a
-/// watch of its own, so that an object that is created after the policy may be seen before it.
+/// Writes or replaces the QueuePolicy `policy` for one of the scenario's queues, and waits until Berth has read it. Berth watches each kind
+/// separately, so it may see an object that is created after the policy before it sees the policy.
 async fn governed(s: &Scenario<'_>, queue: &str, policy: &str, spec: &Value) -> Result<()> {
     let (name, mut spec) = (s.name(policy), spec.clone());
     merge(&mut spec, &json!({"clusterQueues": [s.name(queue)]}));
@@ -81,12 +82,12 @@ async fn governed(s: &Scenario<'_>, queue: &str, policy: &str, spec: &Value) -> 
     s.object_is(QUEUE_POLICY, &name, &format!("active in generation {generation}"), is_read).await.map(drop)
 }
 
-/// A job for one host.
+/// A job whose pod needs all chips of one host.
 fn chips(s: &Scenario<'_>, name: &str) -> Job {
     s.job(name).requests(&[("google.com/tpu", "4")]).endless()
 }
 
-/// Waits until the job is admitted to a tier and its pods have nodes there.
+/// Waits until the job is admitted to the tier `tier` and its pods are on nodes of that tier.
 async fn lands(s: &Scenario<'_>, job: &str, tier: &str) -> Result<()> {
     let flavor = s.name(tier);
     s.workload(job, &format!("admitted to {tier}"), |w| {
@@ -100,7 +101,7 @@ async fn lands(s: &Scenario<'_>, job: &str, tier: &str) -> Result<()> {
     Ok(())
 }
 
-/// The message of a condition.
+/// The message of the condition `kind`.
 fn message(workload: &Value, kind: &str) -> String {
     condition_object(workload, kind).map(|c| text(c, "/message").to_owned()).unwrap_or_default()
 }
@@ -108,7 +109,8 @@ fn message(workload: &Value, kind: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ladder_of_tiers() -> Result<()> {
     let pools = [
-        // A host for each job of all scenarios at once: quota decides, and no job waits for the nodes of another scenario.
+        // The pools have a host for each job of all scenarios at once, so that only quota decides, and no job waits for the nodes of another
+        // scenario.
         Pool::tpu("tpu-reserved", 2, Tier::Reserved("e2e".to_owned())),
         Pool::tpu("tpu-demand", 8, Tier::OnDemand),
         Pool::tpu("tpu-spot", 4, Tier::Spot),

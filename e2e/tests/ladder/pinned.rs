@@ -1,4 +1,4 @@
-//! Jobs that carry the selectors of a tier themselves, as AxLearn writes them.
+//! Jobs that have the node selectors of a tier themselves, as AxLearn writes them.
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{WORKLOAD, condition, items, text};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ladder::{ACCELERATOR, RESERVATION, SPOT, chips, ladder, lands, message, policy, tpu};
 
-/// A v5e job as the bastion's builder writes it: on spot, or in a reservation.
+/// A job for TPU v5e as the builder of AxLearn's bastion writes it: on spot, or on the reservation `reservation`.
 pub(crate) fn axlearn(s: &Scenario<'_>, name: &str, reservation: Option<&str>) -> Job {
     let job = chips(s, name).pod_label("job-priority", "3").pod_label("user-id", "somebody");
     let tpu = json!({"key": "google.com/tpu", "operator": "Exists"});
@@ -37,7 +37,7 @@ pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     let waiting = s.pending("again").await?;
     let told = crate::ladder::message(&waiting, "QuotaReserved");
     ensure!(told.contains(&s.name("spot")), "pinned to spot, whose quota is in use: {told}");
-    // The reservation has quota and no nodes; the job waits for it, since it accepts no other tier.
+    // The reservation has quota but no nodes; the job waits for the nodes, because it accepts no other tier.
     s.create(axlearn(&s, "reserved", Some("nowhere"))).await?;
     let held = s.admitted("reserved").await?;
     ensure!(berth_e2e::quickstart::flavor_of(&held) == s.name("reserved"), "{}", held["status"]["admission"]);
@@ -55,7 +55,7 @@ pub(crate) async fn taken_down_the_ladder(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A job with a selector for spot: by the policy, it tries the reservation, which has no nodes, and gets on-demand capacity.
+/// A job with a selector for spot: because of the policy it tries the reservation, which has no nodes, and then gets on-demand capacity.
 async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
     ladder(s, "nowhere", "4").await?;
     let tiers = json!({
@@ -123,7 +123,7 @@ async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
     is_restored(s, &created).await
 }
 
-/// Waits until the metrics count one admission to a tier of a queue, and `left` departures from it, all for lack of nodes.
+/// Waits until the metrics count one admission to the tier `tier` of a queue, and `left` departures from the tier, all because of missing nodes.
 async fn is_counted(s: &Scenario<'_>, queue: &str, tier: &str, left: f64) -> Result<()> {
     let (queue, tier) = (format!(r#"cluster_queue="{queue}""#), format!(r#"tier="{tier}""#));
     let place = [queue.as_str(), tier.as_str()];
@@ -139,7 +139,7 @@ async fn is_counted(s: &Scenario<'_>, queue: &str, tier: &str, left: f64) -> Res
     .await
 }
 
-/// Stops a job by its Workload; then the job is as it was written.
+/// Stops a job by its Workload, and checks that the job's template is as it was written.
 async fn is_restored(s: &Scenario<'_>, created: &Value) -> Result<()> {
     let job = text(created, "/metadata/name");
     let workload = s.workload_of(job).await?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Requests of pods that are counted, and those that are not.
+//! Requests of pods that need quota, and requests that need none.
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{condition_object, text};
@@ -6,14 +6,14 @@ use berth_e2e::manifest::{Job, cluster_queue, flavor, group, local_queue, quota}
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::json;
 
-/// A job of one pod with `count` slices, each with percents of the cores and megabytes of the memory of a GPU.
+/// A job of one pod that requests `count` GPU slices, each with `percent` percent of the cores and `megabytes` megabytes of the memory of a GPU.
 fn slices(s: &Scenario<'_>, name: &str, count: &str, percent: &str, megabytes: &str) -> Job {
     let requests = [("nvidia.com/gpu", count), ("nvidia.com/gpucores", percent), ("nvidia.com/gpumem", megabytes)];
     let tolerations = json!({"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]});
     s.job(name).requests(&requests).pod_spec(&tolerations).endless()
 }
 
-/// One percent of the cores and one megabyte of the memory of a GPU are the smallest units of quota.
+/// The smallest units of quota for GPU slices are one percent of a GPU's cores and one megabyte of its memory.
 pub(crate) async fn gpu_slices(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gpu-slices").await?;
     let (kind, queue) = (s.name("flavor"), s.name("cq"));
@@ -43,14 +43,14 @@ pub(crate) async fn gpu_slices(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// An excluded resource needs no quota.
+/// A resource that the configuration excludes needs no quota.
 pub(crate) async fn excluded(stage: &Stage) -> Result<()> {
     let s = stage.scenario("excluded").await?;
     licensed(&s).await?;
     s.conclude().await
 }
 
-/// As [`excluded`], for every resource that a queue does not cover.
+/// As in [`excluded`], but every resource that the queue does not cover needs no quota.
 pub(crate) async fn undeclared(stage: &Stage) -> Result<()> {
     let s = stage.scenario("undeclared").await?;
     licensed(&s).await?;

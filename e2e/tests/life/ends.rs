@@ -1,4 +1,4 @@
-//! Workloads that are evicted, come back, or are deleted.
+//! Workloads that are evicted, admitted again, or deleted.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::life::because;
 
-/// A Workload goes some time after its job has finished; the job stays, and gets no other one.
+/// A finished job's Workload is deleted some time after the job's end; the job stays, and gets no other Workload.
 pub(crate) async fn finished(stage: &Stage) -> Result<()> {
     let s = stage.scenario("finished-goes").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -38,7 +38,7 @@ async fn active(s: &Scenario<'_>, workload: &Value, active: bool) -> Result<Valu
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": active}})).await
 }
 
-/// A job that ran out of its time is deleted with its Workload; one that the user deactivated stays.
+/// A job that ran out of its time is deleted with its Workload; a job that its user deactivated stays.
 pub(crate) async fn deactivated(stage: &Stage) -> Result<()> {
     let s = stage.scenario("deactivated-goes").await?;
     s.simple_queue("2", &json!({})).await?;
@@ -66,7 +66,7 @@ pub(crate) async fn deactivated(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Deactivated by the user while it runs, and active again.
+/// The user deactivates a Workload while its job runs, and activates it again.
 pub(crate) async fn reactivated(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reactivated").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn reactivated(stage: &Stage) -> Result<()> {
         })
         .await?;
     ensure!(s.get_job("first").await?["spec"]["suspend"] == json!(true), "it runs on");
-    // Another job has its quota meanwhile.
+    // Another job gets the quota of the deactivated job.
     s.create(s.job("second")).await?;
     s.finished("second").await?;
     active(&s, &stopped, true).await?;
@@ -93,7 +93,7 @@ pub(crate) async fn reactivated(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Pods that do not become ready requeue a job, and deactivate it after the last try.
+/// A job whose pods do not become ready is requeued, and is deactivated after the last try.
 pub(crate) async fn pods_not_ready(stage: &Stage) -> Result<()> {
     let s = stage.scenario("not-ready").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn pods_not_ready(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A LocalQueue that is drained evicts its jobs, and takes them in again when it is opened.
+/// A LocalQueue that is drained evicts its jobs, and admits them again after it is opened.
 pub(crate) async fn local_queue_drained(stage: &Stage) -> Result<()> {
     let s = stage.scenario("local-drain").await?;
     s.simple_queue("1", &json!({})).await?;

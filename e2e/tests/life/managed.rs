@@ -1,4 +1,4 @@
-//! Managed jobs, and the fields that a Workload takes over from its job and from the class that it names.
+//! Jobs that are managed without a queue, and the fields that a Workload takes over from its job and from its priority class.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
 const GATE: &str = "kueue.x-k8s.io/admission";
 
-/// A pod spec with a container of little cpu.
+/// The spec of a pod whose container requests little cpu.
 fn pods() -> Value {
     json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "100m"}}}]})
@@ -29,11 +29,11 @@ pub(super) fn job_set(s: &Scenario<'_>, name: &str, labels: &Value) -> Value {
         "spec": {"suspend": false, "replicatedJobs": [{"name": "job", "template": {"spec": {"template": {"spec": pods()}}}}]}})
 }
 
-/// A JobSet without a queue: the webhook stores it suspended, and it starts when it names a queue.
+/// A JobSet without a queue: the webhook stores it suspended, and it starts after it names a queue.
 async fn job_set_without_queue(s: &Scenario<'_>) -> Result<()> {
     let plain = job_set(s, "plain-set", &json!({}));
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    // The API server hears of a new namespace from Berth a moment later.
+    // The API server learns a moment later that Berth manages the new namespace.
     wait::until(STEP, "JobSets without a queue are suspended when they are created", || async {
         let asked = serde_json::from_value(plain.clone())?;
         let shown = JOBSET.api(&s.client, &s.namespace).create(&params, &asked).await?;
@@ -55,7 +55,7 @@ async fn job_set_without_queue(s: &Scenario<'_>) -> Result<()> {
     JOBSET.delete(&s.client, &s.namespace, "plain-set").await
 }
 
-/// A pod without a queue: the webhook stores it behind a gate, and it starts when it names a queue.
+/// A pod without a queue: the webhook stores it with a scheduling gate, and it starts after it names a queue.
 async fn pod_without_queue(s: &Scenario<'_>) -> Result<()> {
     let gated = |pod: &Value| items(pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == GATE);
     let metadata =
@@ -76,7 +76,7 @@ async fn pod_without_queue(s: &Scenario<'_>) -> Result<()> {
     POD.delete(&s.client, &s.namespace, "plain-pod").await
 }
 
-/// A job that names no queue waits as well, until it names one.
+/// A job that names no queue waits until it names one.
 pub(crate) async fn without_queue(stage: &Stage) -> Result<()> {
     let s = stage.scenario("without-queue").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn without_queue(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// In a namespace that is not managed, jobs run as they are.
+/// In a namespace that Berth does not manage, jobs run as they are.
 pub(crate) async fn left_alone(stage: &Stage) -> Result<()> {
     let s = stage.scenario("left-alone").await?;
     s.simple_queue("0", &json!({})).await?;
@@ -122,13 +122,13 @@ pub(crate) async fn left_alone(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Only the file sets the addresses of its metrics and its probe, its lease and the rate of its writes. Every scenario on this stage shows
-/// that the first two are right, since requests go there.
+/// Only the configuration file sets the addresses of the metrics and of the probe, the lease, and the rate of writes. Every scenario on this stage
+/// shows that the two addresses are right, because requests go there.
 pub(crate) async fn told_by_file(stage: &Stage) -> Result<()> {
     const JOBS: usize = 8;
     let s = stage.scenario("told-by-file").await?;
     s.simple_queue("8", &json!({})).await?;
-    // It is ready before it leads.
+    // A manager is ready before it leads, so the test waits for the leader.
     manager::wait_for_leader(&s.client).await?;
     let lease = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
     let held = lease.list(&s.client, manager::NAMESPACE).await?;
@@ -142,13 +142,14 @@ pub(crate) async fn told_by_file(stage: &Stage) -> Result<()> {
     for name in &names {
         s.admitted(name).await?;
     }
-    // A Workload, a reservation and a start each, at ten a second. Without the limit it is a matter of half a second.
+    // Each job needs three writes (its Workload, its reservation and its start), at ten writes a second. Without the limit the writes take about half
+    // a second.
     let (took, least) = (begun.elapsed(), Duration::from_secs(2));
     ensure!(took >= least, "{} writes took {took:?}, and must take {least:?} at least", 3 * JOBS);
     s.conclude().await
 }
 
-/// The labels that the configuration names come along from a Job, a JobSet and a pod, and no others.
+/// The labels that the configuration names are copied from a Job, a JobSet and a pod to their Workloads, and other labels are not.
 pub(crate) async fn labels_copied(stage: &Stage) -> Result<()> {
     const PROJECT: &str = "e2e.berth.dev/project";
     const OTHER: &str = "e2e.berth.dev/other";
@@ -173,7 +174,7 @@ pub(crate) async fn labels_copied(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The class `default` for jobs that name none, a class whose value changes, and another class for a waiting job.
+/// Priority classes: the class `default` for jobs that name no class, a class whose value changes, and a change of a waiting job's class.
 pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("classes").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -190,7 +191,7 @@ pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
     s.workload("plain", "the priority of the class `default`", |w| of(w, "default", 5)).await?;
     s.create(s.job("climber").label(CLASS, &low).endless()).await?;
     s.workload("climber", "the priority of its class", |w| of(w, &low, 10)).await?;
-    // A class with a new value changes the waiting and the running workload.
+    // The new value of a class changes the waiting and the running Workload.
     for (class, value, job) in [(&low, 20, "climber"), (&high, 200, "holder")] {
         WORKLOAD_PRIORITY_CLASS.patch(&s.client, "", class, &json!({"value": value})).await?;
         s.workload(job, "the new value of its class", |w| of(w, class, value)).await?;

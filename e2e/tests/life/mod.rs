@@ -1,4 +1,4 @@
-//! The life of a Workload under a configuration with many settings: managed kinds, counted requests, evictions, requeues and deletions.
+//! The life of a Workload under a configuration with many settings: managed kinds, requests that count, evictions, requeues and deletions.
 
 mod counted;
 mod ends;
@@ -18,8 +18,8 @@ use berth_e2e::webhooks;
 use futures::FutureExt;
 use serde_json::Value;
 
-/// GPU slices as device plugins that share a GPU offer them: a number of slices, each with some percent of the cores and some megabytes of
-/// the memory of a GPU. Quota is of percents and megabytes, over all slices of a pod.
+/// The configuration has GPU slices in the form in which device plugins that share a GPU offer them: a number of slices, each with some percent of
+/// the cores and some megabytes of the memory of a GPU. The quota is for percents and megabytes, summed over all slices of a pod.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -59,7 +59,7 @@ waitForPodsReady:
     backoffMaxSeconds: 1
 ";
 
-/// Resources that a queue does not cover are ignored; a lease of another name, and few requests a second.
+/// A configuration in which resources that a queue does not cover are ignored, with a lease of another name, and with few requests a second.
 const IGNORES: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 resources:
@@ -68,7 +68,7 @@ leaderElection: {resourceName: e2e-lease, resourceNamespace: berth-system}
 clientConnection: {qps: 10, burst: 1}
 ";
 
-/// Whether a condition has a reason.
+/// Whether the condition `kind` of an object has the reason `reason`.
 fn because(object: &Value, kind: &str, reason: &str) -> bool {
     condition_object(object, kind).is_some_and(|condition| text(condition, "/reason") == reason)
 }
@@ -81,7 +81,7 @@ async fn life() -> Result<()> {
     let controller = jobset::start(&plane).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
-    // It exists for all scenarios, and as long as any of them runs.
+    // The priority class `default` exists for all scenarios, and for as long as any of them runs.
     kinds::apply(&plane.client(), &manifest::priority_class("default", 5)).await?;
     let options = ManagerOptions { webhooks: Some(port), config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
     let shared = Pool::gpu("shared", 1, Tier::OnDemand)

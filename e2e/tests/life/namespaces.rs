@@ -1,4 +1,4 @@
-//! A namespace that is deleted with all objects in it.
+//! Deletion of a namespace with all objects in it.
 
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;
@@ -8,10 +8,10 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-/// Cpus of the queue.
+/// Cpus of the queue's quota.
 const CPUS: &str = "8";
 
-/// Pods that run until they are deleted.
+/// A pod that runs until it is deleted; the fields of `more` are merged into it.
 fn endless(s: &Scenario<'_>, name: &str, more: &Value) -> Value {
     let mut pod = json!({"apiVersion": POD.api_version, "kind": POD.kind,
         "metadata": {"namespace": s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"},
@@ -22,9 +22,9 @@ fn endless(s: &Scenario<'_>, name: &str, more: &Value) -> Value {
     pod
 }
 
-/// `kubectl delete namespace` comes to its end, whatever kind of job runs or waits there, and no quota stays held. Kubernetes alone would
-/// keep the pods of some jobs for ever: those of a Job that retries each index by itself, like the Jobs of a TrainingJob, and those of a
-/// pod group.
+/// The command `kubectl delete namespace` ends, whatever job kinds run or wait in the namespace, and no quota stays reserved. Without Berth's part
+/// Kubernetes would keep the pods of some jobs for ever: the pods of a Job that retries each index separately, as the Jobs of a TrainingJob do, and
+/// the pods of a pod group.
 pub(crate) async fn every_kind_goes_with_its_namespace(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("namespace-ends").await?;
     let s = &scenario;

@@ -1,4 +1,4 @@
-//! A role of Berth's lacks a rule, as after half of an upgrade: jobs that need it wait, and all others go on.
+//! A role of Berth's lacks a rule, as after half of an upgrade: the jobs that need the rule wait, and all other jobs go on.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::managed::job_set;
 
-/// Longer than the longest pause between two attempts to list a kind.
+/// Time limit that is longer than the longest pause between two attempts of Berth to list a kind.
 const LISTED: Duration = Duration::from_secs(90);
-/// No lease, so that a restart need not wait for that of a killed manager.
+/// Leader election is off, so that a restarted manager need not wait for the lease of the killed one.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection: {leaderElect: false}
@@ -32,7 +32,7 @@ fn binding() -> Result<Kind> {
     Kind::of(&json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}))
 }
 
-/// A JobSet that waits for quota under either operator, and runs longer than the test.
+/// A JobSet that waits for quota under either manager, and runs for longer than the test.
 fn long_set(s: &Scenario<'_>, name: &str) -> Value {
     let mut set = job_set(s, name, &json!({"kueue.x-k8s.io/queue-name": "queue"}));
     set["spec"]["suspend"] = json!(true);
@@ -41,7 +41,8 @@ fn long_set(s: &Scenario<'_>, name: &str) -> Value {
     set
 }
 
-/// Waits until `/readyz` answers 200 and a text with this beginning, or exactly this text if it reports no fault.
+/// Waits until the manager's `/readyz` answers 200 with a text that begins with `words`; the text must be exactly `ok` if `words` is `ok`, which
+/// reports no fault.
 async fn readyz(manager: &Manager, words: &str) -> Result<()> {
     wait::until(LISTED, &format!("/readyz says {words:?}"), || async {
         let answer = manager.readiness().await;
@@ -52,7 +53,8 @@ async fn readyz(manager: &Manager, words: &str) -> Result<()> {
     .await
 }
 
-/// Started without the right to list JobSets, Berth admits Jobs, and the quota of a JobSet stays its own; with the right it goes on.
+/// A Berth that was started without the right to list JobSets admits Jobs, and a JobSet keeps its quota; once it gets the right, Berth handles
+/// JobSets again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_role_for_job_sets_jobs_are_admitted() -> Result<()> {
     let mut plane = Options::with_crds("life-unlisted");
@@ -77,7 +79,7 @@ async fn half_upgraded(stage: &Stage) -> Result<()> {
 
     binding()?.delete(&s.client, "", BINDING).await?;
     stage.manager.signal("KILL")?;
-    // The API server forgets the right a moment after the binding is gone.
+    // The API server applies the deletion of the binding a moment after the binding is gone.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let half = Manager::start(&stage.plane, options("berth-half")).await?;
     readyz(&half, "ok, but jobsets cannot be listed").await?;
