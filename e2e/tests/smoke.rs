@@ -1,5 +1,5 @@
-//! One Job of the quickstart through all layers: suspended, queued, admitted, started with its flavor's node selector, bound by
-//! the default scheduler, finished, quota given back. The inner loop's end-to-end test.
+//! One Job of the quickstart through all layers: suspended, queued, admitted, started with its flavor's node selector, bound by the default
+//! scheduler, and finished, with its quota given back. This is the short end-to-end test for daily work.
 
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ async fn one_job_through_all_layers() -> Result<()> {
     outcome
 }
 
-/// Two clones may run their tests at the same time with the same cache: neither of them runs programs that the other has built.
+/// Checks that the test runs the programs of its own clone: two clones may run their tests at the same time with the same cache.
 fn own_programs(stage: &Stage) -> Result<()> {
     let operator = std::fs::read_link(format!("/proc/{}/exe", stage.manager.pid()?))?;
     let asked_for = shipped::binary()?.canonicalize()?;
     ensure!(operator == asked_for, "the operator is {}, not {}", operator.display(), asked_for.display());
-    // `make test` gives the name of its own folder.
+    // `make test` names the target folder of its own clone in the environment.
     if let Some(folder) = std::env::var_os("TESTRUN_TARGET") {
         let folder = std::path::Path::new(&folder).canonicalize()?;
         for program in [operator, std::env::current_exe()?.canonicalize()?] {
@@ -52,7 +52,7 @@ async fn first_job(stage: &Stage) -> Result<()> {
     scenario.object_is(kinds::LOCAL_QUEUE, "tpu", "Active", |q| condition(q, "Active") == "True").await?;
 
     let mut manifest = quickstart::manifests("03-jobs.yaml")?.into_iter().next().context("the example has a job")?;
-    // Its usage is checked after its pods were bound, and the statuses of queues are written seconds later.
+    // The job runs for 20 s, because the test checks its usage after its pods were bound, and Berth writes the statuses of queues seconds later.
     manifest["spec"]["template"]["metadata"]["annotations"]["e2e.berth.dev/run-ms"] = json!("20000");
     let name = text(&manifest, "/metadata/name").to_owned();
     let created = scenario.apply(&manifest).await?;
@@ -77,7 +77,7 @@ async fn first_job(stage: &Stage) -> Result<()> {
     is_explained(stage, &name).await.context("docs/decide.md, a live cluster")?;
     scenario.finished(&name).await?;
     scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q, "total") == 0).await?;
-    // Longer than the coalescing of queue statuses, so that a slow write loop cannot hide between two of them.
+    // The time without a change is longer than the interval between two writes of a queue status, so that a slow endless series of writes is noticed.
     stage.observer.conclude(Duration::from_secs(6)).await?;
     stage.manager.recomputes().await?;
     scenario.remove(&name).await?;
@@ -85,7 +85,7 @@ async fn first_job(stage: &Stage) -> Result<()> {
     stage.manager.recomputes().await
 }
 
-/// `berth decide` explains the objects that docs/decide.md pipes into it from kubectl, with the quota that is held.
+/// The command `berth decide` explains the objects that docs/decide.md pipes into it from kubectl, with the quota that is held.
 async fn is_explained(stage: &Stage, job: &str) -> Result<()> {
     let page = std::fs::read_to_string(repository().join("docs/decide.md"))?;
     let begins = |line: &&str| line.trim_start().starts_with("kubectl get -o yaml -A");
@@ -104,7 +104,7 @@ async fn is_explained(stage: &Stage, job: &str) -> Result<()> {
     Ok(())
 }
 
-/// On SIGUSR2 the log lists the held quota, and the manager goes on.
+/// After SIGUSR2 the log lists the held quota, and the manager goes on.
 async fn dumps(stage: &Stage, workload: &str) -> Result<()> {
     stage.manager.signal("USR2")?;
     let lines = wait::until(wait::STEP, "the log has a whole dump", || async {

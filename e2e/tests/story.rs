@@ -1,5 +1,4 @@
-//! The story of a training, as `make demo` plays it: every step of it comes, `kubectl get tj -w` shows it, and `kubectl describe` explains
-//! it.
+//! The story of a training, as `make demo` runs it: every step comes, `kubectl get tj -w` shows it, and `kubectl describe` explains it.
 
 use anyhow::{Result, anyhow, ensure};
 use berth_e2e::examples;
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 const PHASES: [&str; 6] = ["Pending", "Queued", "Running", "Succeeded", "Failed", "Suspended"];
 const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
-/// States of the training in order; between these it may be seen to start.
+/// States of the training in their order; between two of these states kubectl may show that the training starts.
 const TURNS: [&str; 7] = [
     "Running on spot",
     "Queued",
@@ -60,13 +59,13 @@ async fn told(stage: &Stage) -> Result<()> {
         ensure!(words.contains(word), "{word:?} is not told:\n{words}");
     }
     ensure!(!words.contains("CheckpointStoreUnavailable"), "its store is there all the time:\n{words}");
-    // While the training runs.
+    // The clean-up deletes the objects while the training runs.
     examples::clean_up(&stage.plane, &examples::folder("training-story")).await?;
     stage.observer.conclude(Duration::from_secs(6)).await?;
     stage.manager.recomputes().await
 }
 
-/// Starts `kubectl get tj -w`; what it prints is in its log.
+/// Starts `kubectl get tj -w`, whose output is in the process's log.
 fn watch(stage: &Stage) -> Result<Guarded> {
     let kubeconfig = stage.plane.kubeconfig().display().to_string();
     let args = ["--kubeconfig", kubeconfig.as_str(), "-n", NAMESPACE, "get", "tj", "-w"].map(str::to_owned);
@@ -81,7 +80,7 @@ fn watch(stage: &Stage) -> Result<Guarded> {
     })
 }
 
-/// Waits until kubectl has printed the last turn, and checks that it has printed them all, one after the other.
+/// Waits until kubectl has printed the last state of the training, and checks that it has printed all states in their order.
 async fn seen_in_order(mut watched: Guarded) -> Result<()> {
     let seen = wait::until(STEP, "kubectl shows the end of the story", || async {
         let text = std::fs::read_to_string(watched.log())?;
@@ -99,7 +98,7 @@ async fn seen_in_order(mut watched: Guarded) -> Result<()> {
     Ok(())
 }
 
-/// The states in the training's rows, without repetitions. A column that has no value is blank.
+/// The states of the training in the rows that kubectl printed, without repetitions. A column without a value is blank.
 fn states(text: &str) -> Vec<String> {
     let mut states = Vec::new();
     for row in text.lines().filter(|line| line.split_whitespace().next() == Some(HERO)) {

@@ -1,5 +1,5 @@
-//! Metrics under the real Prometheus: every row of docs/metrics.md has data after a story, with the labels that it names, and the chart's
-//! rules and alerts are evaluated and fire when they should.
+//! Tests of the metrics under the real Prometheus: after a story every row of docs/metrics.md has data, with the labels that the row names, and the
+//! chart's rules and alerts are evaluated and fire when they should.
 
 mod readers;
 mod values;
@@ -21,7 +21,7 @@ use berth_e2e::webhooks;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Settings with series of their own are all on.
+/// A configuration in which all settings that add series of their own are on.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {enableClusterQueueResources: true}
@@ -30,15 +30,15 @@ fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitia
 admissionFairSharing: {usageHalfLifeTime: 1m, usageSamplingInterval: 1s}
 ";
 
-/// Labels that may be empty in all series of a metric, and then Prometheus drops them; in some other metric they have a value.
+/// Labels that may be empty in all series of a metric, so that Prometheus drops them; in another metric these labels have a value.
 const MAY_BE_EMPTY: [&str; 5] = ["cohort", "parent_cohort", "priority_class", "root_cohort", "underlying_cause"];
-/// The label that is always empty: Berth is not written in Go.
+/// The label that is always empty, because Berth is not written in Go.
 const EMPTY: &str = "go_version";
 
-/// Series by name, with their labels.
+/// Series of the metrics by name, with their labels.
 type Documented = BTreeMap<String, BTreeSet<String>>;
 
-/// The table of the page: a histogram is three series.
+/// The series in the table of docs/metrics.md; a histogram gives three series.
 fn documented() -> Result<Documented> {
     let page = std::fs::read_to_string(repository().join("docs/metrics.md"))?;
     let mut found = Documented::new();
@@ -61,7 +61,7 @@ fn documented() -> Result<Documented> {
     Ok(found)
 }
 
-/// Differences between the page and the series in Prometheus.
+/// Differences between docs/metrics.md and the series in Prometheus.
 fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut found = Documented::new();
@@ -89,16 +89,16 @@ fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> 
     wrong
 }
 
-/// Label of the namespace that opens the lending queues to its jobs.
+/// Label of a namespace that opens the lending queues to the namespace's jobs.
 const OPEN: &str = "e2e.berth.dev/open";
 
-/// Opens the lending queues to the namespace, or closes them: one change for both.
+/// Opens the two lending queues to the namespace's jobs, or closes them, by one change of the namespace.
 async fn open(s: &Scenario<'_>, open: bool) -> Result<()> {
     let value = if open { json!("yes") } else { Value::Null };
     kinds::NAMESPACE.patch(&s.client, "", &s.namespace, &json!({"metadata": {"labels": {OPEN: value}}})).await.map(drop)
 }
 
-/// Two queues reclaim at the same moment the quota that a third has borrowed from both, and one of the jobs ends.
+/// Two queues reclaim at the same moment the quota that a third queue has borrowed from both, and one of the jobs ends.
 async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     let (cpu, tree) = (s.name("cpu"), s.name("cohort"));
     s.apply(&flavor(&cpu, &[("e2e/pool", "cpu")])).await?;
@@ -119,7 +119,7 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     };
     s.create(job("borrower", "c", "4").endless()).await?;
     s.workload("borrower", "PodsReady", |w| condition(w, "PodsReady") == "True").await?;
-    // Both wait until their queues are opened by one change, so that one cycle looks for the victims of both.
+    // The two jobs wait until one change opens their queues, so that one cycle looks for victims for both of them.
     for round in 0..5 {
         let (one, two) = (format!("one-{round}"), format!("two-{round}"));
         open(s, false).await?;
@@ -137,7 +137,7 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     anyhow::bail!("two preemptors never met in one cycle")
 }
 
-/// A tier without nodes is left for the next one. Returns how long that took.
+/// A job leaves a tier without nodes for the next tier. Returns the time that this took.
 async fn down_a_tier(s: &Scenario<'_>) -> Result<Duration> {
     let names = [("reserved", "nowhere"), ("on-demand", "cpu")];
     for (tier, pool) in names {
@@ -161,8 +161,8 @@ async fn down_a_tier(s: &Scenario<'_>) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// When its back-off is over it is tried, and left, again, by a job that is held back before. Returns the time for which it was held back,
-/// and the time of all.
+/// After the back-off of the tier without nodes is over, a job that was held back before tries the tier and leaves it again. Returns the time for
+/// which the job was held back, and the time of all steps.
 async fn down_again(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     wait::until(STEP, "the back-off is over", || async {
         let policy = kinds::QUEUE_POLICY.get(&s.client, "", &s.name("policy")).await?.unwrap_or_default();
@@ -192,7 +192,7 @@ async fn down_again(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     Ok([held, begun.elapsed()])
 }
 
-/// A TrainingJob of one worker in the queue of [`trainings`] that saves; its pods live as `life` says.
+/// Creates a TrainingJob of one worker that saves checkpoints, in the queue of [`trainings`]; the annotations `life` say how long its pods run.
 async fn train(s: &Scenario<'_>, name: &str, class: &str, life: Value) -> Result<()> {
     let metadata = json!({"namespace": s.namespace, "name": name});
     let spec = json!({
@@ -215,7 +215,7 @@ async fn training_is(s: &Scenario<'_>, name: &str, what: &str, check: impl Fn(&V
     .await
 }
 
-/// A queue for one training at a time, and the first of them.
+/// Creates a queue with quota for one TrainingJob at a time, and the first TrainingJob in it.
 async fn trainings(s: &Scenario<'_>) -> Result<()> {
     let (cpu, queue) = (s.name("training-cpu"), s.name("trainings"));
     s.apply(&flavor(&cpu, &[("e2e/pool", "cpu")])).await?;
@@ -232,24 +232,24 @@ async fn trainings(s: &Scenario<'_>) -> Result<()> {
     a_training_gives_way(s, "urgent").await
 }
 
-/// The first training saves, and gives way to another one, which ends.
+/// The first TrainingJob saves a checkpoint, and then gives its quota to another TrainingJob, which ends.
 async fn a_training_gives_way(s: &Scenario<'_>, urgent: &str) -> Result<()> {
     let in_phase = |wanted: &'static str| move |job: &Value| text(job, "/status/phase") == wanted;
     training_is(s, "yields", "runs", in_phase("Running")).await?;
     let now = Timestamp::from_second(Timestamp::now().as_second())?;
     let told = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": now.to_string()}}});
     kinds::TRAINING_JOB.patch(&s.client, &s.namespace, "yields", &told).await?;
-    // The last checkpoint is counted before it is asked to save again.
+    // Berth must have counted the last checkpoint before it asks the training to save again.
     let saved = |job: &Value| text(job, "/status/checkpoint/latest/time").parse().is_ok_and(|at: Timestamp| at == now);
     training_is(s, "yields", "is seen to have saved", saved).await?;
     train(s, urgent, "high", json!({"e2e.berth.dev/run-ms": "1500"})).await?;
     training_is(s, urgent, "has ended", in_phase("Succeeded")).await
 }
 
-/// All counted events happen once more: a rate needs an increase after the first look at its counter. Returns the result of [`down_again`].
+/// Repeats all counted events, because a rate needs an increase of its counter after Prometheus' first scrape. Returns the result of [`down_again`].
 async fn once_more(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     let (durations, ()) = futures::try_join!(down_again(s), a_training_gives_way(s, "urgent-again"))?;
-    // One of two trainings waits.
+    // One of the two TrainingJobs waits for quota.
     train(s, "later", "low", json!({"e2e.berth.dev/outcome": "never"})).await?;
     Ok(durations)
 }
@@ -258,12 +258,12 @@ async fn story(stage: &Stage, reader: &str) -> Result<()> {
     let s = stage.scenario("metrics").await?;
     let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()], reader).await?;
     let ((), first, ()) = futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), trainings(&s))?;
-    // A pod by itself waits behind its gate.
+    // A pod without an owner waits with its scheduling gate.
     s.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": s.namespace, "name": "alone",
         "labels": {"kueue.x-k8s.io/queue-name": "a"}}, "spec": {"restartPolicy": "Never", "containers": [
             {"name": "c", "image": "e2e/none", "resources": {"requests": {"cpu": "100m"}}}]}}))
         .await?;
-    // A waiting workload has amounts, too.
+    // The amounts that a waiting Workload requests are in the metrics, too.
     s.create(Job::new(&s.namespace, "waits", "a").cpu("9")).await?;
     s.pending("waits").await?;
     let documented = documented()?;
@@ -282,10 +282,10 @@ async fn story(stage: &Stage, reader: &str) -> Result<()> {
     values::shown(&prometheus).await?;
     values::of_a_training(&prometheus, &format!("{}/yields", s.namespace)).await?;
     values::of_tiers(&prometheus, &s.name("tiers"), held, first + second - held).await?;
-    // A counter counts an event once: one answer of Prometheus against the story.
+    // A counter must count an event once: an answer of Prometheus is compared with the story.
     let jobs = kinds::JOB.list(&s.client, &s.namespace).await?;
     let done = jobs.iter().filter(|job| text(job, "/metadata/name").starts_with("one-")).count();
-    // And the pod.
+    // The pod `alone` was also admitted in queue a.
     let done = done + 1;
     wait::until(STEP, &format!("{done} were admitted in queue a"), || async {
         let query = r#"sum(kueue_admitted_workloads_total{cluster_queue="metrics-a"})"#;
@@ -324,7 +324,7 @@ async fn every_series_has_data() -> Result<()> {
     outcome
 }
 
-/// promtool finds no fault with the rules; each alert fires in a case of its own and names the remedy.
+/// promtool must find no fault in the chart's rules; each alert fires in a case of its own and names a remedy.
 #[tokio::test]
 async fn alerts_fire_when_they_should() -> Result<()> {
     let rules = prometheus::rules();

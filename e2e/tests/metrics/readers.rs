@@ -1,4 +1,4 @@
-//! Readers of `/metrics`: users whom RBAC allows, over TLS, and no others.
+//! Readers of `/metrics`: only users whom RBAC allows may read the metrics, over TLS.
 
 use std::time::Instant;
 
@@ -16,14 +16,14 @@ use tokio_rustls::TlsConnector;
 
 use crate::webhook::rotation::trust;
 
-/// The account that may read.
+/// The service account that may read the metrics.
 const READER: &str = "prometheus";
 /// Number of unknown tokens in a flood.
 const FLOOD: usize = 100;
-/// Most of them that the API server is asked about in a second, and as many at once before.
+/// Largest number of unknown tokens about which Berth asks the API server in a second, and as many more at once at the beginning.
 const RATE: f64 = 10.0;
 
-/// Gives an account the right to read, as the chart's `metrics.readers` does; returns its token.
+/// Gives a service account the right to read the metrics, as the chart's `metrics.readers` does; returns its token.
 pub(super) async fn admitted(client: &Client) -> Result<String> {
     let rbac = "rbac.authorization.k8s.io";
     let version = format!("{rbac}/v1");
@@ -40,7 +40,7 @@ pub(super) async fn admitted(client: &Client) -> Result<String> {
     token(client, "default", READER).await
 }
 
-/// Asks with each kind of token.
+/// Requests the metrics with each kind of token.
 pub(super) async fn told_apart(stage: &Stage, reader: &str) -> Result<()> {
     let port = stage.manager.metrics_port();
     let ask = |token: Option<String>| async move { https_get(port, "/metrics", token.as_deref()).await };
@@ -60,14 +60,14 @@ pub(super) async fn told_apart(stage: &Stage, reader: &str) -> Result<()> {
     ensure!(code == 200 && said.contains("kueue_build_info"), "with the reader's token: {code}");
     let plain = http_get(port, "/metrics").await;
     ensure!(plain.is_err(), "without TLS: {plain:?}");
-    // A client on the machine itself needs no token, as before.
+    // A client on the machine itself may read `/debug/recompute` without a token.
     let (code, said) = https_get(port, "/debug/recompute", None).await?;
     ensure!(code == 200 || code == 429, "/debug/recompute: {code} {said}");
     under_the_services_name(stage, port).await?;
     flood(stage, port).await
 }
 
-/// A client that trusts the authority of the webhooks can verify the server by the name of the chart's Service.
+/// A client that trusts the certificate authority of the webhooks can verify the metrics server by the name of the chart's Service.
 async fn under_the_services_name(stage: &Stage, port: u16) -> Result<()> {
     let connector = TlsConnector::from(trust(&stage.client).await?);
     for name in
@@ -79,7 +79,7 @@ async fn under_the_services_name(stage: &Stage, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Unknown tokens are not asked about one by one, and keep no known user out.
+/// During a flood of unknown tokens Berth does not ask the API server about each of them, and still answers known users.
 async fn flood(stage: &Stage, port: u16) -> Result<()> {
     let asked = || async {
         let found = stage.manager.metric("rest_client_requests_total", &[r#"resource="tokenreviews""#]).await?;
@@ -95,7 +95,7 @@ async fn flood(stage: &Stage, port: u16) -> Result<()> {
     let turned_away = codes.iter().filter(|code| **code == 429).count();
     let (more, seconds) = (asked().await? - before, begun.elapsed().as_secs_f64());
     let allowed = RATE * (seconds + 1.0) + 1.0;
-    // A client that sends no more than that in a second has each token asked about.
+    // At a rate of requests below the limit Berth asks about each token, so the flood must be faster than the limit.
     let is_flood = FLOOD as f64 > 1.5 * allowed;
     ensure!(
         more <= allowed && (turned_away > 0 || !is_flood),

@@ -1,4 +1,4 @@
-//! Values of the figures, beyond their existence.
+//! Checks of the values of the metrics, beyond their existence.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::Value;
 
-/// Every panel of the dashboard shows a number, and not just zeros: every event that it counts has happened in the story.
+/// Every panel of the dashboard shows a number, and not only zeros, because every event that the panel counts has happened in the story.
 pub(crate) async fn shown(prometheus: &Prometheus) -> Result<()> {
     let file = std::fs::read_to_string(repository().join("charts/berth/files/dashboard.json"))?;
     let dashboard: Value = serde_json::from_str(&file)?;
@@ -33,10 +33,10 @@ pub(crate) async fn shown(prometheus: &Prometheus) -> Result<()> {
     Ok(())
 }
 
-/// The saved checkpoints of a TrainingJob are found by its name.
+/// The metric of saved checkpoints can be queried by the name of the TrainingJob.
 pub(crate) async fn of_a_training(prometheus: &Prometheus, job: &str) -> Result<()> {
     let query = format!("sum(training_checkpoint_saves_total{{job={job:?}}})");
-    // After a scrape that took too long there are no series for a moment.
+    // Prometheus has no series for a moment after a scrape that took too long.
     wait::until(STEP, &format!("{query} tells of a save"), || async {
         let answer = prometheus.ask("query", &[("query", &query)]).await?;
         let saved = items(&answer, "/result").first().map_or(f64::NAN, value);
@@ -45,13 +45,13 @@ pub(crate) async fn of_a_training(prometheus: &Prometheus, job: &str) -> Result<
     .await
 }
 
-/// The value of one series of an answer.
+/// The value of one series in an answer of Prometheus.
 fn value(series: &Value) -> f64 {
     text(series, "/value/1").parse().unwrap_or(f64::NAN)
 }
 
-/// Two jobs of that queue were admitted to the reservation, left it for lack of nodes, and ended on demand. One was `held` back before, and
-/// the rest of both took `beside`.
+/// Checks the tier metrics of two jobs of a queue that were admitted to the reservation, left it because it has no nodes, and ended on demand. One of
+/// the jobs was held back for the time `held` before that, and all other steps of both jobs took the time `beside`.
 pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duration, beside: Duration) -> Result<()> {
     let at = format!("{{cluster_queue={queue:?}}}");
     let admissions = format!("sum by (tier) (berth_tier_admissions_total{at})");
@@ -60,7 +60,7 @@ pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duratio
     are(prometheus, &departures, &["tier", "reason"], &[("reserved StockOut", 2.0)]).await?;
     let waits = format!("sum by (tier) (berth_tier_wait_time_seconds_count{at})");
     are(prometheus, &waits, &["tier"], &[("on-demand", 2.0), ("reserved", 2.0)]).await?;
-    // A wait begins with a time in seconds: up to one more for each job.
+    // A wait is counted from a timestamp in whole seconds: the sum may be one second too long for each of the two jobs.
     let (held, beside) = (held.as_secs_f64(), beside.as_secs_f64() + 2.0);
     let sums = format!("sum by (tier) (berth_tier_wait_time_seconds_sum{at})");
     let answer = wait::until(STEP, &format!("{sums} has two tiers"), || async {
@@ -69,7 +69,7 @@ pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duratio
         Ok(if there { Seen::Yes(answer) } else { Seen::NotYet(answer.to_string()) })
     })
     .await?;
-    // The wait for the second tier begins anew, when the first was left: being held back is no part of it.
+    // The wait for the second tier begins when the job leaves the first tier, so the time for which the job was held back is no part of it.
     for (tier, range) in [("reserved", held..=held + beside), ("on-demand", 0.0..=beside)] {
         let series = items(&answer, "/result").iter().find(|series| text(series, "/metric/tier") == tier);
         let seconds = series.map_or(f64::NAN, value);
@@ -78,14 +78,14 @@ pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duratio
     Ok(())
 }
 
-/// Lines of the manager's metrics that have one of these texts in their labels.
+/// Lines of the manager's metrics whose labels contain one of the texts in `names`.
 pub(crate) async fn naming(stage: &Stage, names: &[String]) -> Result<Vec<String>> {
     let text = stage.manager.metrics().await?;
     let has_one = |line: &&str| names.iter().any(|name| line.contains(name.as_str()));
     Ok(text.lines().filter(has_one).map(str::to_owned).collect())
 }
 
-/// The queues and cohorts that had these names were deleted, and took their series with them, whatever these counted.
+/// The queues and cohorts with the names `names` were deleted, and all of their series must be gone from the metrics.
 pub(crate) async fn forgotten(stage: &Stage, names: &[String]) -> Result<()> {
     wait::until(STEP, "nothing is shown of what is deleted", || async {
         let left = naming(stage, names).await?;
@@ -94,7 +94,7 @@ pub(crate) async fn forgotten(stage: &Stage, names: &[String]) -> Result<()> {
     .await
 }
 
-/// Waits until a query has exactly these values, by the values of these labels.
+/// Waits until a query has exactly the values in `wanted`, by the values of the labels `labels`.
 async fn are(prometheus: &Prometheus, query: &str, labels: &[&str], wanted: &[(&str, f64)]) -> Result<()> {
     let wanted: BTreeMap<String, f64> = wanted.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     wait::until(STEP, &format!("{query} is {wanted:?}"), || async {

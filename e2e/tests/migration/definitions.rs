@@ -1,5 +1,5 @@
-//! The CRDs on their way from Kueue's release to Berth's: stored in one version, adopted while Kueue converts them, converted by Berth
-//! when Kueue has ended.
+//! Kueue's CRDs on their way from Kueue's release to Berth's: their objects are stored in one version, the CRDs are handed over to Berth's release
+//! while Kueue converts the objects, and Berth converts the objects after Kueue has ended.
 
 use anyhow::{Result, ensure};
 use berth_e2e::adoption;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::migration::{WORKLOADS, World, kueue};
 
-/// CRDs with objects that an older Kueue stored as v1beta1 are refused before any change, and the repair in the message works.
+/// A migration is refused before any change if a CRD has objects that an older Kueue stored as v1beta1, and the repair in the message works.
 pub(crate) async fn stored_in_one_version(world: &World) -> Result<()> {
     let say = |versions: Value| {
         let patch = json!({"status": {"storedVersions": versions}}).to_string();
@@ -37,7 +37,8 @@ pub(crate) async fn adopted(world: &World) -> Result<()> {
     adoption::adopt(&world.plane).await
 }
 
-/// Kueue's Service converts, and no other writer replaces Kueue's authority there; the owner of the CRDs does not matter for it.
+/// Checks that Kueue's Service converts the objects, and that no other program has replaced Kueue's certificate authority in the CRDs; the release
+/// that owns the CRDs does not matter for the conversion.
 pub(crate) async fn are_converted_by_kueue(world: &World) -> Result<()> {
     adoption::are_berths(&world.client).await?;
     let trusted = adoption::converted_by(&world.client, kueue::SERVICE).await?;
@@ -45,14 +46,15 @@ pub(crate) async fn are_converted_by_kueue(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Until Kueue's release is gone one command brings Kueue back, with its webhooks and its CRDs. Then on with the steps, from the second.
+/// Until Kueue's release is uninstalled, one command brings Kueue back, with its webhooks and its CRDs. The test then repeats the steps of the
+/// migration from the second one on.
 pub(crate) async fn kueue_could_come_back(world: &World) -> Result<()> {
     let chart = world.plane.folder().join("kueue-chart").display().to_string();
     let args = ["upgrade", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--reuse-values", "--force-conflicts"];
     world.helm.ok(&args).await?;
     let back = DEPLOYMENT.get(&world.client, kueue::NAMESPACE, "kueue-controller-manager").await?;
     ensure!(back.is_some_and(|it| it["spec"]["replicas"] == json!(1)), "Kueue is not scaled up again");
-    // Uninstalled now, it would take them along.
+    // Kueue's release owns the CRDs again, and would delete them if it were uninstalled now.
     adopted(world).await?;
     let left = world.delete_webhooks(kueue::WEBHOOKS).await?;
     ensure!(left == NAMES, "{left:?} are left");
@@ -60,7 +62,7 @@ pub(crate) async fn kueue_could_come_back(world: &World) -> Result<()> {
     world.plane.kubectl(&scale).await.map(drop)
 }
 
-/// The parts that Kueue wrote while it ran become Berth's: the conversion of the CRDs, and the roles for people.
+/// The fields and objects that Kueue wrote while it ran become Berth's: the conversion of the CRDs, and the roles for people.
 pub(crate) async fn converted_by_berth(world: &World, manager: &Manager) -> Result<()> {
     are_converted_by_kueue(world).await?;
     let chart = helm::chart().display().to_string();

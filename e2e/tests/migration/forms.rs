@@ -1,5 +1,5 @@
-//! Pods, pod groups and JobSets as their users write them, and the same after Kueue 0.19: after its webhook, with its Workloads, after its
-//! start. Taken from Kueue's pkg/controller/jobs (pod, jobset) and pkg/podset.
+//! Pods, pod groups and JobSets as their users write them, and as Kueue 0.19 changes them: by its webhook, with its Workloads, and by its start. The
+//! forms are those of Kueue's pkg/controller/jobs (pod, jobset) and pkg/podset.
 
 use anyhow::{Context, Result};
 use berth_e2e::jobset::JOBSET;
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 
 use crate::migration::kueue::{IN_USE, Kueue, workload_with};
 
-/// Label of a managed pod, and its finalizer.
+/// Label of a managed pod, and name of its finalizer.
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 /// Group of a pod.
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
-/// Name of the pod set of pods of one shape.
+/// Annotation with the role hash of a pod, which names the pod set of pods of one shape.
 pub(crate) const ROLE_HASH: &str = "kueue.x-k8s.io/role-hash";
-/// Kueue's role hashes of the pods here, by their cpu request, as the API server hands the pods over: with a priority and the two
-/// tolerations that every pod gets. Made by Kueue's own types, not by Berth.
+/// Kueue's role hashes of the pods in these tests, by the pods' cpu request. The pods are in the form in which the API server hands them over: with a
+/// priority and the two tolerations that every pod gets. The hashes were computed with Kueue's own types, and not by Berth.
 const HASHES: [(&str, &str); 3] = [("500m", "d1d3a926"), ("1", "4b0469f7"), ("2", "c3465716")];
-/// Gates that Kueue puts on every pod of its own: the second in case its admission names a topology.
+/// Scheduling gates that Kueue adds to every pod without an owner; the second gate is for an admission that names a topology.
 const GATES: [&str; 2] = ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"];
 
-/// Annotation of pods that run until it is removed.
+/// Annotation of pods that run until the annotation is removed.
 fn endless() -> Value {
     json!({"e2e.berth.dev/outcome": "never"})
 }
@@ -31,7 +31,7 @@ fn pod_spec(cpu: &str) -> Value {
     json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]})
 }
 
-/// A pod as its user writes it, in a group of two where `group` is given.
+/// A pod as its user writes it, in a group of two pods if `group` is given.
 pub(crate) fn pod(namespace: &str, name: &str, cpu: &str, group: Option<&str>) -> Value {
     let mut pod = json!({"apiVersion": POD.api_version, "kind": POD.kind,
         "metadata": {"namespace": namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"},
@@ -50,7 +50,7 @@ pub(crate) fn role_of(pod: &Value) -> &'static str {
     HASHES.iter().find(|(of, _)| *of == cpu).map_or("", |(_, hash)| *hash)
 }
 
-/// A pod in a queue after Kueue's webhook.
+/// A pod of a queue, as Kueue's webhook stores it.
 pub(crate) fn gated(mut pod: Value) -> Value {
     let gates = GATES.map(|name| json!({"name": name}));
     let role = role_of(&pod);
@@ -60,7 +60,7 @@ pub(crate) fn gated(mut pod: Value) -> Value {
     pod
 }
 
-/// A JobSet of `jobs` Jobs of one pod, each with one cpu, suspended as the webhook stores it.
+/// A JobSet of `jobs` Jobs of one pod with one cpu each, suspended as the webhook stores it.
 pub(crate) fn job_set(namespace: &str, name: &str, jobs: usize) -> Value {
     let pods = json!({"metadata": {"annotations": endless()}, "spec": pod_spec("1")});
     let job = json!({"name": "job", "replicas": jobs,
@@ -70,7 +70,7 @@ pub(crate) fn job_set(namespace: &str, name: &str, jobs: usize) -> Value {
         "spec": {"suspend": true, "replicatedJobs": [job]}})
 }
 
-/// Whether a pod has the finalizer that keeps it until its end is accounted for.
+/// Whether a pod has the finalizer that keeps the pod until its end is accounted for.
 pub(crate) fn is_held(pod: &Value) -> bool {
     items(pod, "/metadata/finalizers").contains(&json!(MANAGED))
 }
@@ -85,12 +85,12 @@ fn set_of(name: &str, count: usize, pod: &Value) -> Value {
         "topologyRequest": {"podIndexLabel": "kueue.x-k8s.io/pod-group-pod-index"}})
 }
 
-/// The Workload that Kueue makes of a pod by itself.
+/// The Workload that Kueue makes for a pod without a group.
 pub(crate) fn workload_of_pod(pod: &Value) -> Value {
     workload_with(POD, pod, json!([set_of("main", 1, pod)]))
 }
 
-/// The Workload that Kueue makes of a group of equal pods; a pod that has failed has been replaced, and owns it still.
+/// The Workload that Kueue makes for a group of equal pods; a pod that failed and was replaced is still an owner of the Workload.
 pub(crate) fn workload_of_group(pods: &[Value]) -> Result<Value> {
     let first = pods.first().context("a group has pods")?;
     let owner = |pod: &Value| {
@@ -106,7 +106,7 @@ pub(crate) fn workload_of_group(pods: &[Value]) -> Result<Value> {
         "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [set_of(role, count, first)]}}))
 }
 
-/// The Workload that Kueue makes of a JobSet whose Jobs have one pod each.
+/// The Workload that Kueue makes for a JobSet whose Jobs have one pod each.
 pub(crate) fn workload_of_job_set(set: &Value) -> Value {
     let of_job = |job: &Value| {
         let place = json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index",
@@ -119,13 +119,13 @@ pub(crate) fn workload_of_job_set(set: &Value) -> Value {
 }
 
 impl Kueue<'_> {
-    /// Starts a pod in one write: with the additions of its flavor and its Workload, and without both gates.
+    /// Starts a pod in one write, which adds the fields of its flavor and its Workload and removes both scheduling gates.
     pub(crate) async fn start_pod(&self, name: &str, set: &str, workload: &str) -> Result<()> {
         let spec = json!({"nodeSelector": {"e2e/pool": "cpu"}, "schedulingGates": null});
         self.merge(POD, name, &json!({"metadata": self.marks(set, workload), "spec": spec})).await
     }
 
-    /// Starts a JobSet in one write.
+    /// Starts a JobSet in one write, as Kueue does.
     pub(crate) async fn start_job_set(&self, set: &Value, workload: &str) -> Result<()> {
         let mut jobs = set["spec"]["replicatedJobs"].clone();
         for job in jobs.as_array_mut().context("jobs")? {

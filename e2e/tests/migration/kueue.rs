@@ -1,5 +1,5 @@
-//! A cluster as Kueue 0.19 leaves it: its release, its lease, and its objects in the form in which it writes them, under its field
-//! managers. They are written out here by hand, because 0.19 cannot be had as a module, and so that `make test` need not build a Kueue:
+//! A cluster as Kueue 0.19 leaves it: Kueue's release, its lease, and its objects in the form in which Kueue writes them, under its field managers.
+//! The test writes these objects itself, because Kueue 0.19 does not exist as a Go module, and so that `make test` need not build a Kueue:
 //! `e2e/tests/kueue` runs the real one, at night.
 
 use std::fs;
@@ -16,21 +16,21 @@ use sha1::{Digest, Sha1};
 
 /// Namespace of Kueue.
 pub(crate) const NAMESPACE: &str = "kueue-system";
-/// Field managers of a Kueue that wrote everything below.
+/// Field managers of the Kueue that wrote the objects of this test.
 pub(crate) const MANAGERS: [&str; 5] =
     ["kueue", "kueue-admission", "kueue-job-controller-PodsReady", "kueue-reclaimable-pods", "kueue-pod-controller"];
-/// Name of the lease.
+/// Name of Kueue's lease.
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
-/// The finalizer of all objects in use.
+/// The finalizer that Kueue puts on all objects in use.
 pub(crate) const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
-/// Names of the webhook configurations: the mutating one, and the validating one.
+/// Names of Kueue's webhook configurations: the mutating one and the validating one.
 pub(crate) const WEBHOOKS: [&str; 2] =
     ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"];
-/// The Service of the webhooks and of the conversion.
+/// The Service of Kueue's webhooks and of its conversion.
 pub(crate) const SERVICE: &str = "kueue-webhook-service";
 
-/// The configuration file as Kueue's chart renders it, with the selector that Kueue gives as an example: it names Kueue's namespace
-/// and not Berth's, as the certificates' names are Kueue's.
+/// The configuration file as Kueue's chart renders it, with the namespace selector that Kueue gives as an example. The selector names Kueue's
+/// namespace and not Berth's, and the names of the certificates are Kueue's.
 const CONFIGURATION: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 clientConnection:
   burst: 500
@@ -74,7 +74,7 @@ webhook:
   port: 9443
 ";
 
-/// A chart like Kueue's: CRDs among the templates without a policy to keep them, a Deployment with its configuration, roles for people,
+/// Writes a chart like Kueue's: CRDs among the templates without a policy that keeps them, a Deployment with its configuration, roles for people, and
 /// webhooks.
 pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     let (templates, files) = (folder.join("templates"), folder.join("files"));
@@ -115,8 +115,8 @@ pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A CRD as Kueue's chart has it: kinds whose versions differ are converted by its Service. No server answers there, so that their v1beta1
-/// is not served, as in the plain files.
+/// A CRD as Kueue's chart has it: Kueue's Service converts the kinds whose versions differ. No server runs behind the Service in this test, so the
+/// v1beta1 of these kinds is not served, as in the plain files.
 fn definition(text: &str) -> Result<Value> {
     let mut definition = kinds::parse(text)?.into_iter().next().context("a CRD")?;
     if items(&definition, "/spec/versions").iter().any(|version| version["served"] == json!(false)) {
@@ -127,10 +127,10 @@ fn definition(text: &str) -> Result<Value> {
     Ok(definition)
 }
 
-/// A configuration with the webhook of Jobs.
+/// A webhook configuration with a webhook for Jobs.
 fn webhooks(kind: &str, name: &str, webhook: &str, path: &str) -> Value {
     let service = json!({"namespace": NAMESPACE, "name": SERVICE, "path": path});
-    // No server answers here: Ignore in place of Kueue's Fail, or no job could be created.
+    // No server answers the webhook in this test, so its policy is Ignore in place of Kueue's Fail: with Fail no job could be created.
     let webhook = json!({"name": webhook, "clientConfig": {"service": service}, "failurePolicy": "Ignore",
         "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
         "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}]});
@@ -138,8 +138,8 @@ fn webhooks(kind: &str, name: &str, webhook: &str, path: &str) -> Value {
         "webhooks": [webhook]})
 }
 
-/// Takes the lease like a Kueue that leads, or gives it up like one that ends. No process renews it here: it lasts for as long as any step
-/// of the test takes.
+/// Takes the lease as a Kueue does that leads, or gives it up as a Kueue does that ends. No process renews the lease in this test, so its duration is
+/// longer than any step of the test.
 pub(crate) async fn lead(client: &Client, leads: bool) -> Result<()> {
     let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
     let (holder, seconds) = if leads { ("kueue-controller-manager-0_k", 600) } else { ("", 1) };
@@ -153,7 +153,7 @@ pub(crate) async fn lead(client: &Client, leads: bool) -> Result<()> {
     Ok(())
 }
 
-/// Holder of the lease.
+/// Holder of Kueue's lease.
 pub(crate) async fn leader(client: &Client) -> Result<String> {
     let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
     let found = leases.get(client, NAMESPACE, LEASE).await?;
@@ -168,12 +168,12 @@ fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Kueue's name for the Workload of a Job.
+/// The name that Kueue gives the Workload of a Job.
 pub(crate) fn workload_name(job: &Value) -> String {
     name_of(JOB, job)
 }
 
-/// Kueue's name for the Workload of an object.
+/// The name that Kueue gives the Workload of an object.
 pub(crate) fn name_of(kind: Kind, object: &Value) -> String {
     let name = text(object, "/metadata/name");
     let group = kind.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -182,19 +182,19 @@ pub(crate) fn name_of(kind: Kind, object: &Value) -> String {
     format!("{}-{name}-{}", kind.kind.to_lowercase(), &hash[..5])
 }
 
-/// The Workload that Kueue makes of a Job.
+/// The Workload that Kueue makes for a Job.
 pub(crate) fn workload_of(job: &Value) -> Value {
     let mut template = job["spec"]["template"].clone();
     template["metadata"] = json!({"annotations": template["metadata"]["annotations"]});
-    // Topology-aware scheduling is on by default, and every Workload has the label that counts its pods. This makes no request of a
-    // topology.
+    // Topology-aware scheduling is on by default in Kueue, so every Workload names the label that numbers its pods. The field does not make a
+    // Workload request a topology.
     let place = json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index"});
     let count = &job["spec"]["parallelism"];
     let set = json!({"name": "main", "count": count, "template": template, "topologyRequest": place});
     workload_with(JOB, job, json!([set]))
 }
 
-/// The Workload that Kueue makes of an object with these pod sets.
+/// The Workload that Kueue makes for an object with the pod sets `sets`.
 pub(crate) fn workload_with(kind: Kind, object: &Value, sets: Value) -> Value {
     let uid = text(object, "/metadata/uid");
     let metadata = &object["metadata"];
@@ -206,16 +206,16 @@ pub(crate) fn workload_with(kind: Kind, object: &Value, sets: Value) -> Value {
         "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": sets}})
 }
 
-/// A condition that changed now.
+/// A condition with the present time as its transition time.
 pub(crate) fn is(kind: &str, status: bool, reason: &str, message: &str) -> Value {
     json!({"type": kind, "status": if status { "True" } else { "False" }, "reason": reason, "message": message,
         "lastTransitionTime": now(), "observedGeneration": 1})
 }
 
-/// Writes of a Kueue in a cluster.
+/// Functions that write into a cluster as Kueue does.
 pub(crate) struct Kueue<'a> {
     pub(crate) client: &'a Client,
-    /// A client under the name of Kueue's account, which starts and stops jobs.
+    /// A client with the user name of Kueue's account, which starts and stops jobs.
     pub(crate) manager: &'a Client,
     /// Namespace of the jobs.
     pub(crate) namespace: &'a str,
@@ -224,14 +224,14 @@ pub(crate) struct Kueue<'a> {
 }
 
 impl Kueue<'_> {
-    /// A Job, suspended, with its Workload.
+    /// Creates a suspended Job and its Workload; returns the Job and the name of the Workload.
     pub(crate) async fn queue(&self, job: Job) -> Result<(Value, String)> {
         let job = kinds::apply(self.client, &job.manifest()).await?;
         let workload = self.record(workload_of(&job)).await?;
         Ok((job, workload))
     }
 
-    /// Creates a Workload; its name.
+    /// Creates a Workload and returns its name.
     pub(crate) async fn record(&self, workload: Value) -> Result<String> {
         let name = text(&workload, "/metadata/name").to_owned();
         let params = PostParams { field_manager: Some("kueue".to_owned()), ..PostParams::default() };
@@ -240,7 +240,7 @@ impl Kueue<'_> {
         Ok(name)
     }
 
-    /// Applies a part of a Workload's status as one of Kueue's writers.
+    /// Applies a part of a Workload's status under the field manager `manager` of Kueue.
     pub(crate) async fn status(&self, workload: &str, manager: &str, status: &Value) -> Result<()> {
         let object = json!({"apiVersion": WORKLOAD.api_version, "kind": "Workload",
             "metadata": {"namespace": self.namespace, "name": workload}, "status": status});
@@ -255,7 +255,7 @@ impl Kueue<'_> {
         self.admission_of("main", 1, cpu)
     }
 
-    /// The status of an admitted Workload of one pod set, by its name, its pods, and the cpu of all of them.
+    /// The status of an admitted Workload of one pod set; the parameters are the pod set's name, the number of its pods, and the cpu of all of them.
     pub(crate) fn admission_of(&self, set: &str, count: usize, cpu: &str) -> Value {
         let set = json!({"name": set, "count": count, "flavors": {"cpu": self.flavor}, "resourceUsage": {"cpu": cpu}});
         json!({"admission": {"clusterQueue": self.cluster_queue, "podSetAssignments": [set]}, "conditions": [
@@ -263,14 +263,14 @@ impl Kueue<'_> {
             is("Admitted", true, "Admitted", "The workload is admitted")]})
     }
 
-    /// Additions of a start to the metadata of the pods of a pod set.
+    /// Metadata that Kueue's start adds to the pods of a pod set.
     pub(crate) fn marks(&self, set: &str, workload: &str) -> Value {
         let labels = json!({"kueue.x-k8s.io/podset": set, "kueue.x-k8s.io/cluster-queue-name": self.cluster_queue,
             "kueue.x-k8s.io/local-queue-name": "queue"});
         json!({"labels": labels, "annotations": {"kueue.x-k8s.io/workload": workload}})
     }
 
-    /// Merges into an object, as Kueue starts what it has admitted.
+    /// Patches an object by a merge patch, as Kueue starts an admitted job.
     pub(crate) async fn merge(&self, kind: Kind, name: &str, patch: &Value) -> Result<()> {
         let params = PatchParams { field_manager: Some("kueue".to_owned()), ..PatchParams::default() };
         let api = kind.api(self.manager, self.namespace);
@@ -280,13 +280,13 @@ impl Kueue<'_> {
         Ok(())
     }
 
-    /// Starts a Job in one write: unsuspended, with the additions of its flavor and its Workload to its pods.
+    /// Starts a Job in one write, which unsuspends it and adds the fields of its flavor and its Workload to the pod template.
     pub(crate) async fn start(&self, name: &str, workload: &str) -> Result<()> {
         let template = json!({"metadata": self.marks("main", workload), "spec": {"nodeSelector": {"e2e/pool": "cpu"}}});
         self.merge(JOB, name, &json!({"spec": {"suspend": false, "template": template}})).await
     }
 
-    /// A Job that runs.
+    /// Creates a Job that Kueue has admitted and started; returns the name of its Workload.
     pub(crate) async fn run(&self, job: Job, cpu: &str) -> Result<String> {
         let (job, workload) = self.queue(job).await?;
         self.status(&workload, "kueue-admission", &self.admission(cpu)).await?;
@@ -301,7 +301,7 @@ impl Kueue<'_> {
     }
 }
 
-/// Differences between a Workload and the one that Kueue would have `wanted`; empty when Kueue could go on with it.
+/// Differences between a Workload and the Workload `wanted` that Kueue would have written; empty if Kueue could go on with the Workload.
 pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     for pointer in [
@@ -325,7 +325,7 @@ pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     if owners != all {
         wrong.push(format!("its owners are {owners:?}, Kueue writes {all:?}"));
     }
-    // Pods of a started Workload carry the additions of its start; their requests are the same.
+    // Pod templates of a started Workload have the additions of the start; their resource requests must be the same.
     let [sets, all] = [workload, wanted].map(|object| sorted(object, "/spec/podSets"));
     if sets.len() != all.len() {
         wrong.push(format!("it has {} pod sets, Kueue writes {}", sets.len(), all.len()));
@@ -346,7 +346,7 @@ pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     }
     for entry in items(workload, "/metadata/managedFields") {
         let manager = text(entry, "/manager");
-        // The administrator stores all objects anew before the move (`kubectl replace`).
+        // Fields of `kubectl replace` are allowed, because the administrator stores all objects again before the migration.
         if !MANAGERS.contains(&manager) && ![kinds::USER, "kubectl-replace"].contains(&manager) {
             wrong.push(format!("field manager {manager} is none of Kueue's"));
         }
@@ -357,7 +357,7 @@ pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     wrong
 }
 
-/// A list of named items, in the order of their names.
+/// A list of named items, sorted by their names.
 fn sorted(object: &Value, pointer: &str) -> Vec<Value> {
     let mut list = items(object, pointer).to_vec();
     list.sort_by_key(|item| text(item, "/name").to_owned());

@@ -1,6 +1,6 @@
-//! A cluster moves from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm: no job
-//! is restarted, usage is right, and every queue and Workload is there at the end. Jobs are followed here, other kinds in `others`, and the
-//! CRDs in `definitions`.
+//! A cluster is migrated from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm. No job is
+//! restarted, the usage is right, and every queue and Workload exists at the end. This module follows Jobs, `others` follows other kinds, and
+//! `definitions` the CRDs.
 
 mod definitions;
 mod forms;
@@ -34,18 +34,18 @@ use kueue::Kueue;
 
 const TEAM: &str = "team";
 const QUEUE: &str = "cq";
-/// The CRD that stands for all.
+/// Name of the CRD that the test uses as an example for all CRDs.
 const WORKLOADS: &str = "workloads.kueue.x-k8s.io";
 
 struct World {
     plane: ControlPlane,
     client: Client,
-    /// A client under the name of Kueue's account.
+    /// A client with the user name of Kueue's account.
     as_kueue: Client,
     helm: Helm,
 }
 
-/// Parts of a Job that must not change while it runs: its spec, its start time, and its pods.
+/// Parts of a Job that must not change while the Job runs: its spec, its start time, and its pods.
 type Run = (Value, Value, Vec<String>);
 
 impl World {
@@ -61,26 +61,27 @@ impl World {
         Manager::start(&self.plane, options).await
     }
 
-    /// The configuration file in a ConfigMap.
+    /// The text of Kueue's configuration file in a ConfigMap.
     async fn configuration(&self, namespace: &str, name: &str) -> Result<String> {
         let path = r"jsonpath={.data.controller_manager_config\.yaml}";
         self.plane.kubectl(&["get", "configmap", name, "--namespace", namespace, "--output", path]).await
     }
 
-    /// Deletes the mutating and the validating webhook configuration of these names; returns the names of the remaining ones.
+    /// Deletes the mutating and the validating webhook configuration with the names `names`; returns the names of the remaining configurations.
     async fn delete_webhooks(&self, names: [&str; 2]) -> Result<Vec<String>> {
         let mut left = Vec::new();
         for (kind, name) in [MUTATING, VALIDATING].into_iter().zip(names) {
             self.plane.kubectl(&["delete", kind.plural, name]).await?;
             let others = kind.list(&self.client, "").await?;
             let names = others.iter().map(|object| text(object, "/metadata/name").to_owned());
-            // The configurations of the controller of JobSets stay.
+            // The webhook configurations of the JobSet controller are not counted, because they stay.
             left.extend(names.filter(|name| !name.starts_with("jobset-")));
         }
         Ok(left)
     }
 
-    /// The API server calls Berth, and Berth answers: a job is suspended before it is stored, and a fault is reported by its field.
+    /// Waits until the API server calls Berth's webhooks and Berth answers: a job is suspended before it is stored, and a fault is reported by its
+    /// field.
     async fn reviews(&self) -> Result<()> {
         let params = PostParams { dry_run: true, ..PostParams::default() };
         wait::until(STEP, "Berth answers reviews", || async {
@@ -127,7 +128,7 @@ impl World {
         .await
     }
 
-    /// Versions of all objects that an operator writes.
+    /// Versions of all objects that an operator writes, by kind and key.
     async fn versions(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         let mut add = |kind: Kind, object: &Value| {
@@ -145,7 +146,7 @@ impl World {
         Ok(found)
     }
 
-    /// A follower writes nothing.
+    /// Checks that a manager that follows writes nothing.
     async fn only_follows(&self, manager: &Manager) -> Result<()> {
         let before = self.versions().await?;
         let log = || format!("it follows, and something was written; log:\n{}", manager.log_tail(5));
@@ -157,7 +158,7 @@ impl World {
         Ok(())
     }
 
-    /// The queue's status agrees with its Workloads, and the view with a fresh list.
+    /// Waits until the queue's status agrees with its Workloads, and Berth's view agrees with a fresh list.
     async fn books_are_right(&self, manager: &Manager) -> Result<()> {
         wait::until(STEP, "the queue's reservation is the sum of its Workloads'", || async {
             let mut sum = 0;
@@ -177,7 +178,7 @@ impl World {
     }
 }
 
-/// Kueue's release, queues, and Workloads in each state.
+/// Creates Kueue's release, its queues, and Workloads in each state.
 async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     let chart = world.plane.folder().join("kueue-chart");
     kueue::write_chart(&chart)?;
@@ -202,16 +203,16 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     kinds::apply(&world.client, &manifest::local_queue(TEAM, "queue", QUEUE)).await?;
     let kueue = world.kueue();
     let job = |name: &str, cpu: &str| Job::new(TEAM, name, "queue").cpu(cpu);
-    // One runs on and on; the other runs until Berth leads.
+    // The job `keeps` runs until the end of the test; the job `ends` runs until Berth leads.
     for (name, cpu) in [("keeps", "2"), ("ends", "1")] {
         let workload = kueue.run(job(name, cpu).endless(), cpu).await.context(name)?;
         world.until(name, "its pods are ready", |job, _| job["status"]["ready"] == json!(1)).await?;
         kueue.ready(&workload).await?;
     }
-    // It is admitted, and Kueue ended before it could start the Job.
+    // The job `begins` is admitted, and Kueue ended before it could start the Job.
     let (_, workload) = kueue.queue(job("begins", "1").endless()).await?;
     kueue.status(&workload, "kueue-admission", &kueue.admission("1")).await?;
-    // It is being evicted, and Kueue ended before it could stop the Job.
+    // The job `leaves` is being evicted, and Kueue ended before it could stop the Job.
     let workload = kueue.run(job("leaves", "1").endless(), "1").await?;
     let mut status = kueue.admission("1");
     let message = "Preempted to accommodate a workload (UID: 1, JobUID: 2) due to prioritization in the ClusterQueue";
@@ -221,13 +222,13 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     let eviction = json!({"reason": "Preempted", "underlyingCause": "", "count": 1});
     status["schedulingStats"] = json!({"evictions": [eviction]});
     kueue.status(&workload, "kueue-admission", &status).await?;
-    // It waits, because it asks for more than is left.
+    // The job `waits` waits, because it requests more than is left of the quota.
     let (_, workload) = kueue.queue(job("waits", "4").endless()).await?;
     let message =
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor flavor, 4 more needed";
     let conditions = json!([kueue::is("QuotaReserved", false, "WaitingForQuota", message)]);
     kueue.status(&workload, "kueue-admission", &json!({"conditions": conditions})).await?;
-    // It was evicted because its pods were not ready in time, and may come back in a second.
+    // The job `returns` was evicted because its pods were not ready in time, and may be admitted again in a second.
     let (_, workload) = kueue.queue(job("returns", "1").endless()).await?;
     let message = "Exceeded the PodsReady timeout team/returns";
     let later = jiff::Timestamp::now() + Duration::from_secs(1);
@@ -241,7 +242,7 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     kueue.status(&workload, "kueue-admission", &status).await
 }
 
-/// Berth's release beside Kueue's, with Kueue's configuration: no object of Kueue's is touched.
+/// Installs Berth's release beside Kueue's, with Kueue's configuration: no object of Kueue's is changed.
 async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     let file = world.plane.folder().join("config.yaml");
     std::fs::write(&file, config)?;
@@ -249,7 +250,8 @@ async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     let given = format!("managerConfig.controllerManagerConfigYaml={}", file.display());
     let mut args = vec!["install", "berth", &*chart, "--namespace", helm::NAMESPACE, "--create-namespace"];
     args.extend(["--set-file", &*given]);
-    // No kubelet: the pods of the release run nothing, and its Service leads nowhere. Its webhooks are installed by address.
+    // Without a kubelet the pods of the release run nothing and its Service leads to no process, so the test installs the webhooks with the address
+    // of the manager.
     args.extend(["--set", "webhook.enabled=false"]);
     let said = world.helm.run(&args).await?;
     ensure!(
@@ -268,7 +270,7 @@ async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     Ok(())
 }
 
-/// Parts of Kueue's configuration that Berth reads otherwise cause a warning.
+/// Checks that Berth warns about the parts of Kueue's configuration that it interprets in another way.
 fn told_at_the_start(manager: &Manager) -> Result<()> {
     let log = std::fs::read_to_string(manager.log())?;
     for part in ["kueue-webhook-server-cert", "kueue-webhook-service", "managedJobsNamespaceSelector", "ray.io/rayjob"]
@@ -278,9 +280,9 @@ fn told_at_the_start(manager: &Manager) -> Result<()> {
     Ok(())
 }
 
-/// Kueue and Berth serve reviews until Kueue's webhooks are deleted; then only Berth does, which does not lead yet.
+/// Kueue and Berth serve reviews until Kueue's webhooks are deleted; after that only Berth does, although it does not lead yet.
 async fn webhooks_change_hands(world: &World) -> Result<()> {
-    // The lease holds for as long as it says.
+    // The test takes Kueue's lease again, so that the lease does not expire during this step.
     kueue::lead(&world.client, true).await?;
     world.reviews().await?;
     definitions::are_converted_by_kueue(world).await?;
@@ -325,7 +327,7 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
     world.books_are_right(manager).await
 }
 
-/// Kueue's release goes, and takes no object of Berth's along.
+/// Kueue's release is uninstalled, and no object of Berth's goes with it.
 async fn kueue_is_uninstalled(world: &World) -> Result<()> {
     let before = world.versions().await?.into_keys().collect::<Vec<_>>();
     world.helm.ok(&["uninstall", "kueue", "--namespace", kueue::NAMESPACE]).await?;
@@ -338,7 +340,7 @@ async fn kueue_is_uninstalled(world: &World) -> Result<()> {
     batch_roles::hold(&world.client).await
 }
 
-/// Kueue is installed beside Berth, and takes back all objects as it would have written them.
+/// Kueue is installed beside Berth again, and gets all objects back in the form in which it would have written them.
 async fn given_back(
     world: &World,
     config: &str,
@@ -359,10 +361,10 @@ async fn given_back(
     let log = std::fs::read_to_string(manager.log())?;
     ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
     let keeps = world.run_of("keeps").await?;
-    // The observer judges Berth's time from the first day on while Berth still leads: no process updates statuses afterwards.
+    // The observer judges Berth's time from its beginning on while Berth still leads, because no process updates the statuses after Berth has ended.
     observer.conclude(Duration::from_secs(6)).await.context("the promises")?;
     observer.nobody_leads();
-    // No server would answer them while Kueue goes on.
+    // Berth's webhooks are deleted, because no server would answer them after Berth has ended.
     let left = world.delete_webhooks(NAMES).await?;
     ensure!(left == kueue::WEBHOOKS, "{left:?} are left");
     let scale = ["scale", "deployment", "berth-controller-manager", "--replicas=0", "--namespace", helm::NAMESPACE];
@@ -398,7 +400,7 @@ async fn story(world: &World) -> Result<()> {
     definitions::adopted(world).await.context("the CRDs are adopted")?;
     let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
     installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
-    // All kinds are served from here on. Until Kueue gives the lease up Berth need not act, and must not.
+    // The API server serves all kinds from here on, so the observer starts. Until Kueue gives the lease up Berth need not act, and must not.
     let observer = Observer::start(world.client.clone()).await?;
     observer.nobody_leads();
     let port = webhooks::port()?;
@@ -433,7 +435,7 @@ async fn there_and_back() -> Result<()> {
         for namespace in [TEAM, others::NAMESPACE] {
             worlds.push_str(&berth_e2e::world::dump(&world.client, namespace).await);
         }
-        // The cause comes last: a reader sees the end of a long log first.
+        // The cause of the failure comes last, because a reader of a long log sees its end before the rest.
         outcome = Err(anyhow::anyhow!("{worlds}\n{error:#}"));
     }
     world.plane.stop().await;

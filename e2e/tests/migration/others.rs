@@ -1,6 +1,6 @@
-//! JobSets under their real controller, StatefulSets, pods and pod groups go the same way as the Jobs, in namespaces and queues of their
-//! own. Running ones are not restarted, those behind Kueue's gates are started by Berth, those that end give their quota back, and Berth's
-//! writes are in the form in which Kueue would have written them.
+//! The migration of JobSets under their real controller, StatefulSets, pods and pod groups, in namespaces and queues of their own. Running objects
+//! are not restarted, Berth starts the ones that wait behind Kueue's gates, ended ones give their quota back, and Berth's writes have the form in
+//! which Kueue would have written them.
 
 mod sets;
 
@@ -25,9 +25,9 @@ use crate::migration::kueue::{self, Kueue};
 
 /// Namespace of the JobSets, pods and pod groups, and the name of their ClusterQueue.
 pub(crate) const NAMESPACE: &str = "others";
-/// Cpus of the queue: Kueue has admitted seven, and the waiting pod asks for two.
+/// Cpus of the queue's quota: Kueue has admitted seven cpus, and the waiting pod requests two.
 const QUOTA: &str = "8";
-/// Group whose pods Kueue has started.
+/// Name of the pod group whose pods Kueue has started.
 const CREW: &str = "crew";
 /// Label of the pods of a JobSet.
 const JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
@@ -35,7 +35,7 @@ const JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 /// Parts of running objects that must not change: uid and start of each pod and of each Job, uid and spec of each JobSet.
 pub(crate) type Runs = BTreeMap<String, Value>;
 
-/// The CRD of JobSets, and their controller.
+/// Applies the CRD of JobSets and starts their controller.
 pub(crate) async fn controller(world: &World) -> Result<Guarded> {
     for entry in fs::read_dir(jobset::definitions().await?)? {
         let path = entry?.path();
@@ -55,12 +55,12 @@ fn kueue(world: &World) -> Kueue<'_> {
     Kueue { client, manager, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
 }
 
-/// Waits until `check` holds for an object.
+/// Waits until `check` holds for an object in the namespace of this test.
 async fn is(world: &World, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
     is_in(world, NAMESPACE, kind, name, what, check).await
 }
 
-/// Waits until `check` holds for an object in that namespace.
+/// Waits until `check` holds for an object in the namespace `namespace`.
 async fn is_in(
     world: &World,
     namespace: &str,
@@ -87,7 +87,7 @@ fn waits(pod: &Value) -> bool {
     !items(pod, "/spec/schedulingGates").is_empty()
 }
 
-/// A Workload that has ended, and that no finalizer keeps.
+/// Whether a Workload is Finished and has no finalizer.
 fn let_go(workload: &Value) -> bool {
     condition(workload, "Finished") == "True" && items(workload, "/metadata/finalizers").is_empty()
 }
@@ -122,7 +122,7 @@ async fn running(world: &World) -> Result<Runs> {
     Ok(found)
 }
 
-/// Every object that ran once is there, and was never started again.
+/// Checks that every object that ran at the beginning still exists and was never started again.
 async fn untouched(world: &World, before: &Runs) -> Result<()> {
     let now = running(world).await?;
     for (name, run) in before {
@@ -131,7 +131,7 @@ async fn untouched(world: &World, before: &Runs) -> Result<()> {
     Ok(())
 }
 
-/// The queue's status has that many cpus reserved, and the view agrees with a fresh list.
+/// Waits until the queue's status has `cpus` cpus reserved, and Berth's view agrees with a fresh list.
 async fn books_say(world: &World, manager: &Manager, cpus: i128) -> Result<()> {
     wait::until(STEP, &format!("{cpus} cpus are reserved"), || async {
         let queue = CLUSTER_QUEUE.get(&world.client, "", NAMESPACE).await?.context("no queue")?;
@@ -142,7 +142,7 @@ async fn books_say(world: &World, manager: &Manager, cpus: i128) -> Result<()> {
     manager.recomputes().await
 }
 
-/// Two running pods and one that waits, a running group, two running JobSets; returns the running ones.
+/// Creates two running pods and a waiting pod, a running pod group, and two running JobSets; returns the running objects.
 pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
     create_namespace(&world.client, NAMESPACE, &[]).await?;
     let groups = [group(&[("flavor", &[quota("cpu", QUOTA)])])];
@@ -190,7 +190,7 @@ pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
         set_runs(world, name, jobs).await?;
         kueue.ready(&workload).await?;
     }
-    // The Job and the JobSet are ready, too.
+    // The Job and the JobSet must be ready, too, before the test compares states.
     is(world, JOBSET, "set", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(2)).await?;
     is(world, JOBSET, "done", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(1)).await?;
     sets::as_kueue_leaves_them(world).await.context("StatefulSets")?;
@@ -198,7 +198,7 @@ pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
     running(world).await
 }
 
-/// Waits until the controllers of the cluster have made their last writes: later writes come from an operator.
+/// Waits until the controllers of the cluster have made their last writes, so that all later writes come from an operator.
 async fn quiet(world: &World) -> Result<()> {
     wait::until(STEP, "nothing is written for two seconds", || async {
         let before = world.versions().await?;
@@ -217,7 +217,7 @@ async fn end(world: &World, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Waits for pods that have succeeded, and are released.
+/// Waits until pods have succeeded and Berth has removed their finalizer.
 async fn ended(world: &World, names: &[&str]) -> Result<()> {
     for name in names {
         let over = |pod: &Value| text(pod, "/status/phase") == "Succeeded" && !forms::is_held(pod);
@@ -226,7 +226,7 @@ async fn ended(world: &World, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Berth leads: running pods go on, those that end give their quota back, and the pod behind both of Kueue's gates gets it.
+/// Berth leads: running pods go on, ended pods give their quota back, and the pod that waits with both of Kueue's gates gets that quota.
 pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) -> Result<()> {
     books_say(world, manager, 7).await?;
     untouched(world, before).await?;
@@ -256,8 +256,8 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     untouched(world, before).await
 }
 
-/// A pod of a group that Kueue started fails, and the one that its user makes in its place starts at once: Berth computes the same role
-/// hash as Kueue, so that the Workload has a pod set for it.
+/// A pod of a group that Kueue started fails, and the pod that its user creates in its place starts at once. This works because Berth computes the
+/// same role hash as Kueue, so that the Workload has a pod set for the new pod.
 async fn replaced(world: &World) -> Result<()> {
     let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "100"}}});
     POD.patch(&world.client, NAMESPACE, "crew-b", &fails).await?;
@@ -275,7 +275,7 @@ async fn replaced(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Objects that Berth begins, for the way back.
+/// Creates objects that Berth starts, for the way back to Kueue.
 pub(crate) async fn begun_by_berth(world: &World, manager: &Manager) -> Result<()> {
     kinds::apply(&world.client, &forms::pod(NAMESPACE, "new", "1", None)).await?;
     for name in ["next-a", "next-b"] {
@@ -290,7 +290,7 @@ pub(crate) async fn begun_by_berth(world: &World, manager: &Manager) -> Result<(
     books_say(world, manager, 8).await
 }
 
-/// Berth has ended: every Workload is as Kueue would have written it, and what ran under Kueue has run through it all.
+/// After Berth has ended, every Workload is as Kueue would have written it, and the objects that ran under Kueue have run all the time.
 pub(crate) async fn as_kueue_writes_them(world: &World, before: &Runs) -> Result<()> {
     let mut wanted = Vec::new();
     let mut groups: BTreeMap<String, Vec<Value>> = BTreeMap::new();

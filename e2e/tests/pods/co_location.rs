@@ -1,5 +1,5 @@
-//! Training and inference on the same machines: the files of `examples/co-location`, on nodes with the labels and taints that these
-//! are written for.
+//! Training and inference on the same machines: the files of `examples/co-location`, on nodes with the labels and taints for which the files are
+//! written.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::examples;
@@ -21,9 +21,9 @@ const USAGE: &str = "example.com/node.usage";
 const CARD: &str = "nvidia.com/gpu.product";
 const LARGE: &str = "NVIDIA-H100-80GB-HBM3";
 const SMALL: &str = "NVIDIA-L40S";
-/// The scenario, its namespace and the example's, and the beginning of the names of its nodes.
+/// Name of the scenario, of its namespace and of the example, and beginning of the names of its nodes.
 const NAME: &str = "co-location";
-/// Nodes by pool: their usage, the type of their GPU, and their number. The small GPUs are for inference alone.
+/// Nodes by pool: their usage, the type of their GPU, and their number. The nodes with small GPUs are for inference alone.
 static NODES: [(&str, &str, &str, u32); 4] = [
     ("training", "training", LARGE, 2),
     ("hybrid", "hybrid", LARGE, 1),
@@ -35,8 +35,8 @@ const CHAT: (&str, &str) = ("app", "chat");
 const PRETRAIN: (&str, &str) = ("berth.dev/training-job", "pretrain");
 const FINETUNE: (&str, &str) = ("berth.dev/training-job", "finetune");
 
-/// Training falls back to the hybrid node, gives it back to inference after it has saved, and returns to it, without a word about it in any
-/// manifest.
+/// Training falls back to the hybrid node, gives the node back to inference after it has saved a checkpoint, and returns to it later, without any
+/// field about this in a manifest.
 pub(crate) async fn training_and_inference_share_nodes(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario(NAME).await?;
     let s = &scenario;
@@ -51,12 +51,12 @@ pub(crate) async fn training_and_inference_share_nodes(stage: &Stage) -> Result<
     inference_takes_back(s).await?;
     training_comes_back(s).await?;
     without_cards(s).await?;
-    // While they run.
+    // The clean-up deletes the jobs while they run.
     examples::clean_up(&stage.plane, &examples::folder(NAME)).await?;
     conclude(scenario).await
 }
 
-/// A node of eight GPUs.
+/// A node with eight GPUs.
 fn machine(name: &str, usage: &str, card: &str) -> Value {
     let taint = |(key, value): (&str, &str)| json!({"key": key, "value": value, "effect": "NoSchedule"});
     let taints = [(USAGE, usage), (CARD, card)].map(taint);
@@ -67,12 +67,12 @@ fn machine(name: &str, usage: &str, card: &str) -> Value {
         "spec": {"taints": taints}, "status": {"capacity": offers, "allocatable": offers}})
 }
 
-/// The objects of a file of the example.
+/// The objects in a file of the example.
 fn objects(file: &str) -> Result<Vec<Value>> {
     kinds::example(&format!("co-location/{file}"))
 }
 
-/// Applies a file of the example. Nothing computes on these nodes: its trainings go on until they are asked to end.
+/// Applies a file of the example. The simulated nodes execute nothing, so the example's trainings go on until they are asked to end.
 async fn put(s: &Scenario<'_>, file: &str) -> Result<()> {
     for mut object in objects(file)? {
         let pod = &object["spec"]["template"]["spec"];
@@ -86,7 +86,8 @@ async fn put(s: &Scenario<'_>, file: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until as many pods with that label run as pools are named, each on a node of its pool; the pools are in the order of the alphabet.
+/// Waits until as many pods with the label `key=value` run as `pools` has entries, each on a node of its pool; the pools are listed in the order of
+/// the alphabet.
 async fn run_on(s: &Scenario<'_>, (key, value): (&str, &str), pools: &[&str]) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("pods of {value} run on {pools:?}"), || async {
         let mut pods = POD.list(&s.client, &s.namespace).await?;
@@ -98,14 +99,14 @@ async fn run_on(s: &Scenario<'_>, (key, value): (&str, &str), pools: &[&str]) ->
     .await
 }
 
-/// The pool of the node on which a pod is.
+/// The pool of a pod's node.
 fn pool(pod: &Value) -> &str {
     let node = text(pod, "/spec/nodeName");
     let pool = node.rsplit_once('-').map_or(node, |(pool, _)| pool);
     pool.strip_prefix(NAME).map_or(pool, |own| own.trim_start_matches('-'))
 }
 
-/// The API server's answer to a dry run of an object.
+/// The message with which the API server refuses a dry run of an object; empty if it accepts the object.
 async fn refusal(s: &Scenario<'_>, object: &Value) -> Result<String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let api = Kind::of(object)?.api(&s.client, &s.namespace);
@@ -113,9 +114,9 @@ async fn refusal(s: &Scenario<'_>, object: &Value) -> Result<String> {
     Ok(answer.err().map(|e| e.to_string()).unwrap_or_default())
 }
 
-/// An object that asks for GPUs without their type is refused, with words that help. An affinity that its user has written names the type,
-/// too. The API server checks types in the expressions of a policy, but not in its variables: their faults show for each kind when an
-/// object is tried.
+/// An object that requests GPUs without naming their type is refused with a message that helps. An affinity that the user has written also names the
+/// type. The API server checks types in the expressions of a policy, but not in its variables, so the faults of variables show only when an object of
+/// each kind is tried.
 async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
     for name in POLICIES {
         let looked_at = |policy: &Value| policy["status"]["observedGeneration"] == policy["metadata"]["generation"];
@@ -136,7 +137,7 @@ async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
             )
         };
         let wanted = format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}");
-        // The API server takes a moment to follow a policy.
+        // The API server applies a new policy only after a moment.
         wait::until(STEP, &format!("a {kind} that names no card is refused"), || async {
             let said = refusal(s, object).await?;
             Ok(Seen::when(said.contains(&wanted), || said))
@@ -158,21 +159,21 @@ async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
     run_on(s, ("app", text(&by_hand, "/metadata/name")), &["small"]).await.map(drop)
 }
 
-/// Training fills its own nodes, and then the hybrid one; inference is on its own, each model on the type of GPU that it names.
+/// Training fills its own nodes and then the hybrid node; inference is on its own nodes, each model on the type of GPU that it names.
 async fn each_on_its_own(s: &Scenario<'_>) -> Result<()> {
     put(s, "training.yaml").await?;
     run_on(s, PRETRAIN, &["training", "training"]).await?;
     put(s, "more-training.yaml").await?;
     run_on(s, FINETUNE, &["hybrid"]).await?;
-    // Before that it has nothing to save, and would get no time for it.
+    // The training must run before the next step: until then it has nothing to save, and would get no time to save it.
     s.object_is(TRAINING_JOB, FINETUNE.1, "running", |job| condition(job, "Running") == "True").await?;
     put(s, "inference.yaml").await?;
     run_on(s, CHAT, &["inference", "inference"]).await?;
     run_on(s, ("app", "embed"), &["small"]).await.map(drop)
 }
 
-/// Inference needs more than its own nodes: the training on the hybrid one is asked to save, saves, and is stopped then. The trainings on
-/// nodes for training run on.
+/// Inference needs more than its own nodes: Berth asks the training on the hybrid node to save a checkpoint, and stops it after it has saved. The
+/// trainings on the training nodes run on.
 async fn inference_takes_back(s: &Scenario<'_>) -> Result<()> {
     let (_, name) = FINETUNE;
     scale(s, 3).await?;
@@ -198,7 +199,7 @@ async fn inference_takes_back(s: &Scenario<'_>) -> Result<()> {
         "berth.dev/last-checkpoint-uri": "s3://checkpoints/finetune/step-1200",
     }}});
     TRAINING_JOB.patch(&s.client, &s.namespace, name, &saved).await?;
-    // Long before its two minutes are over.
+    // The training is stopped after it has saved, long before its two minutes to save are over.
     run_on(s, CHAT, &["hybrid", "inference", "inference"]).await?;
     let waits = |job: &Value| {
         let request = condition_object(job, "CheckpointRequested");
@@ -208,11 +209,11 @@ async fn inference_takes_back(s: &Scenario<'_>) -> Result<()> {
     run_on(s, PRETRAIN, &["training", "training"]).await.map(drop)
 }
 
-/// Inference needs less: the training is on the hybrid node again, goes on from its checkpoint, and ends as the other one does.
+/// Inference needs less again: the training gets the hybrid node back, goes on from its checkpoint, and ends as the other training does.
 async fn training_comes_back(s: &Scenario<'_>) -> Result<()> {
     let serving = run_on(s, CHAT, &["hybrid", "inference", "inference"]).await?;
     let on_hybrid = serving.iter().find(|one| pool(one) == "hybrid").context("the one on the hybrid node")?;
-    // Left to itself the ReplicaSet takes one of the two that share a node.
+    // Without a deletion cost the ReplicaSet would delete one of the two pods that share a node.
     let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}});
     POD.patch(&s.client, &s.namespace, text(on_hybrid, "/metadata/name"), &cost).await?;
     scale(s, 2).await?;
@@ -234,7 +235,7 @@ async fn training_comes_back(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Workloads without GPUs are on none of the GPU nodes, from any queue.
+/// Workloads without GPUs run on none of the GPU nodes, whatever their queue.
 async fn without_cards(s: &Scenario<'_>) -> Result<()> {
     put(s, "cpu.yaml").await?;
     s.create(Job::new(&s.namespace, "astray", "training").run_ms(2_000)).await?;

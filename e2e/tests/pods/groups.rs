@@ -13,7 +13,7 @@ fn with(mut base: Value, more: &Value) -> Value {
     base
 }
 
-/// One driver and two workers: nothing starts while one of them has no quota.
+/// A pod group with one driver and two workers: no pod of the group starts while one of them has no quota.
 pub(crate) async fn two_roles_all_or_none(stage: &Stage) -> Result<()> {
     let s = stage.scenario("roles").await?;
     s.simple_queue("4", &json!({})).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn one_too_many(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// A more important pod gets the quota of a group, which leaves with all its pods and comes back when it is made anew.
+/// A pod of higher priority preempts a pod group; all pods of the group end, and the group is admitted again when its user recreates it.
 pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     let s = stage.scenario("preempted").await?;
     s.apply(&manifest::priority_class(&s.name("high"), 100)).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// A group that serves: pods come and go, others replace them without another admission, and it has no end.
+/// A pod group that serves: pods end and other pods replace them without another admission, and the group has no end.
 pub(crate) async fn serving_without_an_end(stage: &Stage) -> Result<()> {
     let s = stage.scenario("serving").await?;
     s.simple_queue("2", &json!({})).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn serving_without_an_end(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// The Workload of a group is made with its first pod where an annotation asks for that, for all pods of its size.
+/// If an annotation asks for it, Berth creates the Workload of a group with the group's first pod, for all pods of the group's size.
 pub(crate) async fn admitted_with_its_first_pod(stage: &Stage) -> Result<()> {
     let s = stage.scenario("fast-admission").await?;
     s.simple_queue("3", &json!({})).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn admitted_with_its_first_pod(stage: &Stage) -> Result<()> {
     ensure!(waiting["spec"]["podSets"][0]["count"] == json!(3), "for all that will come: {}", waiting["spec"]);
     all_wait(&s, &["a"]).await?;
     POD.delete(&s.client, &s.namespace, "other").await?;
-    // It starts alone, with the quota of three.
+    // The first pod starts alone, with quota for three pods.
     all_run(&s, &["a"]).await?;
     let admitted = s.object_is(WORKLOAD, "group", "Admitted", |w| condition(w, "Admitted") == "True").await?;
     let set = &admitted["status"]["admission"]["podSetAssignments"][0];

@@ -1,4 +1,4 @@
-//! Pods, groups of pods, Deployments and StatefulSets: on one control plane with the webhooks, since these make pods wait.
+//! Pods, groups of pods, Deployments and StatefulSets, on one control plane with the webhooks, because only the webhooks make pods wait.
 
 mod co_location;
 mod groups;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: [batch/job, \
                       pod, deployment, statefulset]\n";
 
-/// A pod of LocalQueue `queue` that asks for that much; `more` is merged into it.
+/// A pod in the LocalQueue `queue` that requests `cpu`; the fields of `more` are merged into it.
 pub(crate) fn pod(s: &Scenario<'_>, name: &str, cpu: &str, more: &Value) -> Value {
     let mut object = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"namespace": s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
@@ -30,7 +30,7 @@ pub(crate) fn pod(s: &Scenario<'_>, name: &str, cpu: &str, more: &Value) -> Valu
     object
 }
 
-/// A pod of group `group` with that many pods.
+/// A pod of the group `group`, which has `total` pods.
 pub(crate) fn member(s: &Scenario<'_>, name: &str, cpu: &str, total: u32, more: &Value) -> Value {
     let mut all = json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "group"},
         "annotations": {"kueue.x-k8s.io/pod-group-total-count": total.to_string()}}});
@@ -38,12 +38,12 @@ pub(crate) fn member(s: &Scenario<'_>, name: &str, cpu: &str, total: u32, more: 
     pod(s, name, cpu, &all)
 }
 
-/// Ends by itself after that time.
+/// Annotation of a pod that ends by itself after `milliseconds`.
 pub(crate) fn run_ms(milliseconds: u32) -> Value {
     json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": milliseconds.to_string()}}})
 }
 
-/// Lets a pod that runs without an end come to it.
+/// Lets a pod that runs without an end succeed.
 pub(crate) async fn ends(s: &Scenario<'_>, name: &str) -> Result<()> {
     let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": "100"}}});
     POD.patch(&s.client, &s.namespace, name, &ends).await.map(drop)
@@ -61,7 +61,7 @@ pub(crate) fn held(pod: &Value) -> bool {
     items(pod, "/metadata/finalizers").iter().any(|name| name == "kueue.x-k8s.io/managed")
 }
 
-/// Waits until all these pods run.
+/// Waits until all pods in `names` run.
 pub(crate) async fn all_run(s: &Scenario<'_>, names: &[&str]) -> Result<()> {
     for name in names {
         s.object_is(POD, name, "running", running).await?;
@@ -69,7 +69,7 @@ pub(crate) async fn all_run(s: &Scenario<'_>, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that these pods wait behind their gates for a while.
+/// Checks for one and a half seconds that the pods in `names` wait with their scheduling gates.
 pub(crate) async fn all_wait(s: &Scenario<'_>, names: &[&str]) -> Result<()> {
     wait::stays(std::time::Duration::from_millis(1_500), "pods wait", || async {
         let pods = POD.list(&s.client, &s.namespace).await?;
@@ -80,7 +80,7 @@ pub(crate) async fn all_wait(s: &Scenario<'_>, names: &[&str]) -> Result<()> {
     .await
 }
 
-/// Waits until `run` pods run and `waiting` pods wait, and no others exist.
+/// Waits until `run` pods run and `waiting` pods wait, and no other pods exist.
 pub(crate) async fn counts(s: &Scenario<'_>, run: usize, waiting: usize) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("{run} pods run and {waiting} wait"), || async {
         let pods = POD.list(&s.client, &s.namespace).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn counts(s: &Scenario<'_>, run: usize, waiting: usize) -> Resu
     .await
 }
 
-/// Deletes the objects that a scenario left, and concludes it.
+/// Deletes the objects that a scenario left, and concludes the scenario.
 pub(crate) async fn conclude(s: Scenario<'_>) -> Result<()> {
     s.delete_all(&[DEPLOYMENT, STATEFUL_SET, JOB]).await?;
     s.delete_groups_and_pods().await?;
@@ -107,7 +107,7 @@ pub(crate) async fn conclude(s: Scenario<'_>) -> Result<()> {
     s.conclude().await
 }
 
-/// Another replica becomes the leader when some pods of a group have been created and others not.
+/// Another replica becomes the leader after some pods of a group have been created and before the others are.
 async fn another_leader_finishes_what_was_begun(stage: &mut Stage) -> Result<()> {
     let manager_down = {
         let s = stage.scenario("restart").await?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::pods::{all_run, conclude, counts};
 
-/// Time for a HorizontalPodAutoscaler, which acts every 15 s.
+/// Time limit for a HorizontalPodAutoscaler, which acts every 15 s.
 const LOOKS: Duration = Duration::from_secs(120);
 
 fn parent(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Value {
@@ -29,7 +29,7 @@ fn parent(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Value {
     object
 }
 
-/// Writes the scale by itself, as an autoscaler does.
+/// Writes only the scale of a Deployment or StatefulSet, as an autoscaler does.
 async fn scale(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     kind.api(&s.client, &s.namespace).patch_scale("web", &PatchParams::default(), &patch).await?;
@@ -45,11 +45,11 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     counts(&s, 1, 0).await?;
     scale(&s, DEPLOYMENT, 3).await?;
     let pods = counts(&s, 2, 1).await?;
-    // The Workload of the waiting pod may be made only now.
+    // The Workload of the waiting pod may be created only now.
     for pod in &pods {
         s.workload(text(pod, "/metadata/name"), "made", |_| true).await?;
     }
-    // A running pod goes: its quota goes to the waiting one.
+    // A running pod is deleted: the waiting pod gets its quota.
     let gone = pods.iter().find(|pod| crate::pods::running(pod)).context("a running pod")?;
     POD.delete(&s.client, &s.namespace, text(gone, "/metadata/name")).await?;
     wait::until(STEP, "two others run", || async {
@@ -64,7 +64,7 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     conclude(s).await
 }
 
-/// Waits until the Deployment wants `replicas` pods, by its HorizontalPodAutoscaler.
+/// Waits until the Deployment's HorizontalPodAutoscaler has set its number of replicas to `replicas`.
 async fn scaled(s: &Scenario<'_>, replicas: u32) -> Result<()> {
     wait::until(LOOKS, &format!("{replicas} replicas by the autoscaler"), || async {
         let web = DEPLOYMENT.get(&s.client, &s.namespace, "web").await?.unwrap_or_default();
@@ -75,7 +75,7 @@ async fn scaled(s: &Scenario<'_>, replicas: u32) -> Result<()> {
     .await
 }
 
-/// The real HorizontalPodAutoscaler, without metrics: it keeps a Deployment within its bounds, and each pod that it adds is queued.
+/// The real HorizontalPodAutoscaler, without metrics, keeps a Deployment within the autoscaler's bounds, and each pod that it adds is queued.
 pub(crate) async fn an_autoscaler_moves_its_bounds(stage: &Stage) -> Result<()> {
     let s = stage.scenario("autoscaled").await?;
     s.simple_queue("2", &json!({})).await?;
@@ -107,7 +107,7 @@ pub(crate) async fn a_stateful_set_scales_to_zero_and_back(stage: &Stage) -> Res
     let patch = json!({"spec": {"replicas": 3}});
     let error = STATEFUL_SET.patch(&s.client, &s.namespace, "web", &patch).await.err().map(|e| format!("{e:#}"));
     ensure!(error.as_deref().is_some_and(|text| text.contains("spec.replicas")), "{error:?}");
-    // A pod that goes comes back under its name, without another admission.
+    // A deleted pod is created again under its name, without another admission.
     POD.delete(&s.client, &s.namespace, "web-1").await?;
     counts(&s, 2, 0).await?;
     STATEFUL_SET.patch(&s.client, &s.namespace, "web", &json!({"spec": {"replicas": 0}})).await?;
@@ -123,8 +123,8 @@ pub(crate) async fn a_stateful_set_scales_to_zero_and_back(stage: &Stage) -> Res
     conclude(s).await
 }
 
-/// A Deployment and a StatefulSet name spot first, and their queue tries on-demand capacity first: each pod of the Deployment gets spot, and all pods
-/// of the StatefulSet at once.
+/// A Deployment and a StatefulSet name spot at the beginning of their tiers, and their queue tries on-demand capacity at first: each pod of the
+/// Deployment gets spot, and all pods of the StatefulSet get spot at once.
 pub(crate) async fn they_take_the_tier_that_they_name(stage: &Stage) -> Result<()> {
     let s = stage.scenario("parent-tiers").await?;
     let (demand, spot) = (s.name("on-demand"), s.name("spot"));
@@ -158,7 +158,8 @@ pub(crate) async fn they_take_the_tier_that_they_name(stage: &Stage) -> Result<(
     conclude(s).await
 }
 
-/// `kubectl delete namespace` comes to its end with a Deployment and a StatefulSet in it of which pods run and wait, and no quota stays held.
+/// The command `kubectl delete namespace` ends for a namespace with a Deployment and a StatefulSet, of whose pods some run and some wait, and no
+/// quota stays reserved.
 pub(crate) async fn they_go_with_their_namespace(stage: &Stage) -> Result<()> {
     let s = stage.scenario("parents-end").await?;
     s.simple_queue("3", &json!({})).await?;

@@ -24,7 +24,7 @@ async fn tiers(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The pod names spot first, although the queue lists it last; the next one waits for its turn.
+/// The first pod names spot at the beginning of its tiers and gets spot, although the queue lists spot last; the next pod waits for quota.
 pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
     let s = stage.scenario("single").await?;
     tiers(&s).await?;
@@ -49,7 +49,7 @@ pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// Two types of GPU, and a pod that requires one of them by the affinity that users write. Its queue lists the other first.
+/// A queue has two types of GPU, and a pod requires one of them by the affinity that users write. The queue lists the other type before it.
 pub(crate) async fn the_card_that_its_affinity_requires(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gpu-type").await?;
     let (small, large) = (s.name("t4"), s.name("h100"));
@@ -81,7 +81,7 @@ pub(crate) async fn the_card_that_its_affinity_requires(stage: &Stage) -> Result
     conclude(s).await
 }
 
-/// A scripted autoscaler gets no node for a pod: the pod goes, and its replacement gets the next tier.
+/// A scripted autoscaler gets no node for a pod: Berth deletes the pod, and its replacement gets the next tier.
 pub(crate) async fn autoscaler_gets_no_node(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pod-scale-up-failed").await?;
     let (reserved, demand) = (s.name("reserved"), s.name("on-demand"));
@@ -122,7 +122,7 @@ pub(crate) async fn autoscaler_gets_no_node(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// A pod without a queue and the pods of a Job are not touched.
+/// Berth does not change a pod without a queue, nor the pods of a Job.
 pub(crate) async fn without_a_queue_nothing_happens(stage: &Stage) -> Result<()> {
     let s = stage.scenario("untouched").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -132,7 +132,7 @@ pub(crate) async fn without_a_queue_nothing_happens(stage: &Stage) -> Result<()>
     ensure!(!gated(&stored) && !held(&stored), "{stored}");
     ensure!(stored["metadata"]["labels"] == json!({"mine": "yes"}), "{}", stored["metadata"]["labels"]);
     all_run(&s, &["plain"]).await?;
-    // The queue in the pod template of a Job has no effect: the Job is the unit of admission.
+    // The queue's name in the pod template of a Job has no effect, because the Job as a whole is admitted.
     s.create(s.job("work").cpu("1").pod_label("kueue.x-k8s.io/queue-name", "queue").run_ms(300)).await?;
     s.admitted("work").await?;
     for child in s.pods_of("work").await? {
@@ -143,7 +143,7 @@ pub(crate) async fn without_a_queue_nothing_happens(stage: &Stage) -> Result<()>
     conclude(s).await
 }
 
-/// A pod that makes no sense is refused, with the field's name.
+/// A pod with contradictory fields is refused, and the message names the field.
 pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     let s = stage.scenario("refused-pods").await?;
     s.simple_queue("0", &json!({})).await?;

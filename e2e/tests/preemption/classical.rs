@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::preemption::{basics, job, queue, within};
 
-/// Waits until a job was preempted, has stopped and waits again; its reason and the message's two paths are checked.
+/// Waits until a job was preempted, has stopped and waits again; checks the reason and the two paths in the message.
 async fn preempted(s: &Scenario<'_>, name: &str, reason: &str, paths: [&str; 2]) -> Result<()> {
     let workload = s.workload(name, "Preempted", |w| condition(w, "Preempted") == "True").await?;
     let found = condition_object(&workload, "Preempted").cloned().unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.create(job(&s, "equal", "q", "2", "low")).await?;
     s.pending("equal").await?;
     s.create(job(&s, "high", "q", "2", "high")).await?;
-    // Only the lowest is preempted, and comes back when there is room.
+    // Only the job of the lowest priority is preempted, and it is admitted again when there is quota.
     let path = format!("/{}", s.name("q"));
     preempted(&s, "low", "InClusterQueue", [&path, &path]).await?;
     s.admitted("high").await?;
@@ -54,8 +54,8 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Deleted and kept by a user's finalizer, a job runs on: its controller does not act on it any more. The job is preempted for another job
-/// nevertheless.
+/// A deleted job that a user's finalizer keeps runs on, because the job controller does not act on it any more. Nevertheless the job is preempted for
+/// another job.
 pub(crate) async fn kept_by_a_finalizer(stage: &Stage) -> Result<()> {
     let s = stage.scenario("kept-victim").await?;
     basics(&s).await?;
@@ -67,12 +67,12 @@ pub(crate) async fn kept_by_a_finalizer(stage: &Stage) -> Result<()> {
     JOB.delete(&s.client, &s.namespace, "kept").await?;
     s.create(job(&s, "high", "q", "2", "high")).await?;
     s.admitted("high").await?;
-    // A pod that has ended may be there for a moment.
+    // A pod that has ended may still exist for a moment.
     let ended = |pod: &Value| ["Failed", "Succeeded"].contains(&text(pod, "/status/phase"));
     ensure!(s.pods_of("kept").await?.iter().all(ended), "the other was admitted while pods were left");
     let left = s.get_job("kept").await?;
     ensure!(!text(&left, "/metadata/deletionTimestamp").is_empty(), "{}", left["metadata"]);
-    // Its Workload goes with its pods, and no other is made for a job that is being deleted.
+    // The Workload of the deleted job goes with its pods, and Berth creates no other Workload for a job that is being deleted.
     s.remove("high").await?;
     let workload = s.workload_of("kept").await?;
     ensure!(
@@ -93,7 +93,7 @@ pub(crate) async fn reclaim(stage: &Stage) -> Result<()> {
         s.create(job(&s, name, "guest", "2", "high")).await?;
         s.admitted(name).await?;
     }
-    // The owner takes back what it lent, and no more, whatever the priority.
+    // The owner of the quota gets back as much as it lent, and no more, whatever the priorities.
     s.create(job(&s, "mine", "owner", "2", "low")).await?;
     let guests = ["g1", "g2", "g3"];
     let victim = wait::until(STEP, "one guest is preempted", || async {
@@ -136,8 +136,8 @@ pub(crate) async fn borrow_within_cohort(stage: &Stage) -> Result<()> {
     s.admitted("calm-low").await?;
     s.create(job(&s, "calm-mid", "calm", "2", "mid")).await?;
     s.admitted("calm-mid").await?;
-    // It needs all quota of its own and borrows two: a borrower may preempt only a priority of at most 20, and calm borrows with one of
-    // both.
+    // The job needs all quota of the queue bold and borrows two cpus. A queue that borrows may only preempt jobs of a priority of at most 20, and the
+    // queue calm borrows for one of its two jobs.
     s.create(job(&s, "bold-high", "bold", "4", "high")).await?;
     let cohort = s.name("cohort");
     preempted(
@@ -164,7 +164,7 @@ pub(crate) async fn hierarchy(stage: &Stage) -> Result<()> {
     queue(&s, "near", "2", &within(&s, "left", &json!({}))).await?;
     queue(&s, "mine", "2", &within(&s, "left", &any)).await?;
     queue(&s, "far", "2", &within(&s, "right", &json!({}))).await?;
-    // Both guests borrow: one within the cohort, one across the root.
+    // The queue near uses only its own quota; the queue far uses its own quota and borrows the quota of the queue mine across the root cohort.
     s.create(job(&s, "near-own", "near", "2", "low")).await?;
     s.admitted("near-own").await?;
     s.create(job(&s, "far-own", "far", "2", "low")).await?;
@@ -172,7 +172,7 @@ pub(crate) async fn hierarchy(stage: &Stage) -> Result<()> {
     s.create(job(&s, "far-guest", "far", "2", "high")).await?;
     s.admitted("far-guest").await?;
     s.create(job(&s, "back", "mine", "2", "low")).await?;
-    // Quota that left lent to right comes back to left's member: it comes from the job of far that exceeds its quota with the least right.
+    // The queue mine reclaims the quota that its cohort left lent to the cohort right: the victim is the job of lowest priority in the queue far.
     s.admitted("back").await?;
     let near = s.workload_of("near-own").await?.unwrap_or_default();
     ensure!(still_admitted(&near), "the neighbour has its own quota only: {}", near["status"]);
@@ -197,7 +197,7 @@ pub(crate) async fn other_flavor_first(stage: &Stage) -> Result<()> {
     s.apply(&manifest::local_queue(&s.namespace, "q", &full)).await?;
     s.create(job(&s, "low", "q", "2", "low")).await?;
     s.admitted("low").await?;
-    // A free flavor is taken before any job is preempted.
+    // A job gets a flavor with free quota before any job is preempted.
     s.create(job(&s, "high", "q", "2", "high")).await?;
     let high = s.admitted("high").await?;
     ensure!(flavor_of(&high) == second, "{}", high["status"]["admission"]);

@@ -1,4 +1,4 @@
-//! Fair sharing: tenants of one cohort get a share by their weight, whatever the order of arrival and the priority.
+//! Fair sharing: each tenant of a cohort gets a share by its weight, whatever the order of arrival and the priorities.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use crate::preemption::{basics, job, queue, within};
 
-/// Jobs of the flood that exist at any time, more than the pool has room for.
+/// Number of jobs of the flood that exist at any time, which is more than the cohort's quota has room for.
 const FLOOD: usize = 12;
-/// A tenant has its share within this time of its arrival, on a busy machine: four jobs have to be stopped for it.
+/// Time limit, on a busy machine, for a tenant to have its share after its arrival: four jobs have to be stopped for it.
 const SHARE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Numbers of a queue's jobs by their state.
 #[derive(Debug, Default)]
 struct Standing {
-    /// Jobs that hold quota and are not being evicted.
+    /// Number of jobs that hold quota and are not being evicted.
     running: usize,
-    /// Jobs that have no quota, or lose it.
+    /// Number of jobs that hold no quota or are being evicted.
     waiting: usize,
     /// Jobs that have finished.
     ended: usize,
@@ -43,12 +43,12 @@ async fn standing(s: &Scenario<'_>, queue: &str) -> Result<Standing> {
     Ok(found)
 }
 
-/// Jobs of a queue that hold quota and are not being evicted.
+/// Number of a queue's jobs that hold quota and are not being evicted.
 async fn running(s: &Scenario<'_>, queue: &str) -> Result<usize> {
     Ok(standing(s, queue).await?.running)
 }
 
-/// Waits until the queues run these numbers of jobs, and stay there.
+/// Waits until the queues run the numbers of jobs in `wanted`, and checks that the numbers stay the same.
 async fn settle(s: &Scenario<'_>, wanted: &[(&str, usize)]) -> Result<()> {
     let look = || async {
         let mut found = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) async fn three_tenants(stage: &Stage) -> Result<()> {
     settle(&s, &[("a", 4), ("b", 4), ("c", 0)]).await?;
     flood(&s, "c", 9, "low").await?;
     settle(&s, &[("a", 2), ("b", 2), ("c", 4)]).await?;
-    // The statuses show the shares: in thousandths of the lendable quota of the cohort, by weight.
+    // The statuses show the shares in thousandths of the cohort's lendable quota, divided by the weight.
     for name in ["a", "b", "c"] {
         let share = |q: &Value| q["status"]["fairSharing"]["weightedShare"] == json!(250);
         s.object_is(CLUSTER_QUEUE, &s.name(name), "weightedShare 250", share).await?;
@@ -96,8 +96,8 @@ pub(crate) async fn three_tenants(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Requirement C.1: a flood of high-priority jobs of one tenant, which has all quota already and whose jobs end and are followed by others,
-/// does not keep another from its share.
+/// Requirement C.1: a flood of high-priority jobs of one tenant, which has all quota already and whose ended jobs are followed by others, does not
+/// keep another tenant from its share.
 pub(crate) async fn no_monopoly(stage: &Stage) -> Result<()> {
     let s = stage.scenario("monopoly").await?;
     tenants(&s, &[("modest", "1"), ("loud", "1")]).await?;
@@ -105,12 +105,12 @@ pub(crate) async fn no_monopoly(stage: &Stage) -> Result<()> {
         failed = keeps_flooding(&s, "loud") => failed?,
         done = gets_its_share(&s) => done?,
     }
-    // The flood is over: the tenant that waited longest has the rest.
+    // After the flood the other tenant, which waited longest, gets the rest of the quota.
     settle(&s, &[("modest", 6), ("loud", 0)]).await?;
     s.conclude().await
 }
 
-/// Keeps a tenant's queue full of high-priority jobs: for each that ends another comes. Returns only when that fails.
+/// Keeps a tenant's queue full of high-priority jobs: a new job follows each job that ends. Returns only with an error.
 async fn keeps_flooding(s: &Scenario<'_>, queue: &str) -> Result<()> {
     let mut made = 0_usize;
     loop {
@@ -126,7 +126,7 @@ async fn keeps_flooding(s: &Scenario<'_>, queue: &str) -> Result<()> {
     }
 }
 
-/// Arrives with low priority when the flood holds all of the pool, and soon has half of it, for as long as the flood goes on.
+/// A tenant arrives with jobs of low priority when the flood holds all quota, and soon has half of the quota for as long as the flood goes on.
 async fn gets_its_share(s: &Scenario<'_>) -> Result<()> {
     wait::until(STEP, "the flood holds everything, and jobs of it have come and gone", || async {
         let loud = standing(s, "loud").await?;

@@ -1,5 +1,5 @@
-//! Preemption on a real control plane, from the decision to the pods: evicted, suspended, pods gone, quota freed, preemptor admitted. One
-//! cluster has Kueue's default configuration, one has fair sharing.
+//! Preemption on a real control plane, from the decision to the pods: the victim is evicted and suspended, its pods end, its quota is freed, and the
+//! preemptor is admitted. One cluster has Kueue's default configuration, the other has fair sharing.
 
 mod classical;
 mod fair;
@@ -12,7 +12,7 @@ use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-/// A ClusterQueue and a LocalQueue of the same short name with cpu of the scenario's flavor; `more` goes into its spec.
+/// Creates a ClusterQueue and a LocalQueue of the same short name with cpu of the scenario's flavor; `more` is merged into the ClusterQueue's spec.
 async fn queue(s: &Scenario<'_>, name: &str, cpu: &str, more: &Value) -> Result<()> {
     let (flavor, full) = (s.name("flavor"), s.name(name));
     s.apply(&manifest::cluster_queue(&full, &[group(&[(&flavor, &[quota("cpu", cpu)])])], more)).await?;
@@ -20,7 +20,7 @@ async fn queue(s: &Scenario<'_>, name: &str, cpu: &str, more: &Value) -> Result<
     Ok(())
 }
 
-/// Priority classes `low`, `mid` and `high` of the scenario, and its flavor.
+/// Creates the scenario's priority classes `low`, `mid` and `high`, and its flavor.
 async fn basics(s: &Scenario<'_>) -> Result<()> {
     s.apply(&manifest::flavor(&s.name("flavor"), &[])).await?;
     for (name, value) in [("low", 10), ("mid", 50), ("high", 100)] {
@@ -29,7 +29,7 @@ async fn basics(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An endless job of some class; its pods take a moment to terminate.
+/// A job of the priority class `class` that does not end by itself; its pods take a moment to end.
 fn job(s: &Scenario<'_>, name: &str, queue: &str, cpu: &str, class: &str) -> Job {
     Job::new(&s.namespace, name, queue)
         .cpu(cpu)
@@ -38,7 +38,7 @@ fn job(s: &Scenario<'_>, name: &str, queue: &str, cpu: &str, class: &str) -> Job
         .label("kueue.x-k8s.io/priority-class", &s.name(class))
 }
 
-/// A spec with a cohort of the scenario and preemption policies.
+/// The spec of a ClusterQueue with a cohort of the scenario and the preemption policies `preemption`.
 fn within(s: &Scenario<'_>, cohort: &str, preemption: &Value) -> Value {
     let mut spec = json!({"preemption": preemption});
     if !cohort.is_empty() {

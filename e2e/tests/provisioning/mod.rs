@@ -1,4 +1,4 @@
-//! Capacity that is requested before a job starts. The CRD is the cluster autoscaler's own; the autoscaler itself is scripted.
+//! Capacity that Berth requests from an autoscaler before a job starts. The CRD is the cluster autoscaler's own; the autoscaler is scripted.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::autoscaler::{self, POD_TEMPLATE, PROVISIONING_REQUEST, SCRIPT, ScriptedAutoscaler};
@@ -19,14 +19,14 @@ fn kind(name: &str) -> Result<Kind> {
     Kind::of(&json!({"apiVersion": KUEUE, "kind": name}))
 }
 
-/// A queue of four cpus whose jobs need capacity from the autoscaler; `more` is merged into the check's configuration.
+/// Creates a queue of four cpus whose jobs need capacity from the autoscaler; `more` is merged into the configuration of the queue's admission check.
 async fn asking_queue(s: &Scenario<'_>, more: &Value) -> Result<()> {
     let check = s.name("asks");
     s.simple_queue("4", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}})).await?;
     ask(s, more).await
 }
 
-/// The check and its configuration; waits until Berth reports the check as active.
+/// Creates the admission check and its configuration, and waits until Berth reports the check as active.
 async fn ask(s: &Scenario<'_>, more: &Value) -> Result<()> {
     let (check, config) = (s.name("asks"), s.name("config"));
     let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": config});
@@ -47,7 +47,7 @@ async fn ask(s: &Scenario<'_>, more: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The end: check and configuration go as well, and no request or template is left.
+/// Ends the scenario: deletes the admission check and its configuration as well, and checks that no ProvisioningRequest and no PodTemplate is left.
 async fn conclude(s: Scenario<'_>) -> Result<()> {
     for job in berth_e2e::kinds::JOB.list(&s.client, &s.namespace).await? {
         s.remove(text(&job, "/metadata/name")).await?;
@@ -64,7 +64,7 @@ async fn conclude(s: Scenario<'_>) -> Result<()> {
     s.conclude().await
 }
 
-/// Name of the request for a job by the number of its attempt.
+/// Name of the ProvisioningRequest for a job's attempt with the number `attempt`.
 async fn request_name(s: &Scenario<'_>, job: &str, attempt: u32) -> Result<String> {
     let workload = s.workload_of(job).await?.context("the job has a Workload")?;
     Ok(format!("{}-{}-{attempt}", text(&workload, "/metadata/name"), s.name("asks")))
@@ -122,7 +122,7 @@ async fn second_attempt(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// As [`request_name`], once the job has a Workload.
+/// Name of the ProvisioningRequest as in [`request_name`], after the job has got a Workload.
 async fn request_name_later(s: &Scenario<'_>, job: &str, attempt: u32) -> Result<String> {
     s.workload(job, "made", |_| true).await?;
     request_name(s, job, attempt).await
@@ -146,7 +146,7 @@ async fn no_more_attempts(stage: &Stage) -> Result<()> {
     ensure!(sent_back.is_some_and(|e| e["count"] == 1), "one attempt more, as the configuration says: {ended}");
     ensure!(check["retryCount"] == json!(0), "whoever tries again has them all: {check}");
     ensure!(s.get_job("train").await?["spec"]["suspend"] == json!(true), "a rejected job must not run");
-    // The user may try again.
+    // The user may try again by activating the Workload.
     let name = text(&ended, "/metadata/name");
     let script = json!({"metadata": {"annotations": {(SCRIPT): "provisioned"}}, "spec": {"active": true}});
     WORKLOAD.patch(&s.client, &s.namespace, name, &script).await?;
@@ -186,7 +186,7 @@ async fn not_needed(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// Capacity that the autoscaler cannot get in one tier is requested in the next one, at once.
+/// If the autoscaler cannot get capacity in one tier, Berth requests it in the next tier at once.
 async fn ladder(stage: &Stage) -> Result<()> {
     let s = stage.scenario("down-the-ladder").await?;
     let (first, second) = (s.name("reserved"), s.name("on-demand"));

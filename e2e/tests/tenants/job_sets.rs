@@ -1,4 +1,4 @@
-//! Writes of a tenant into JobSets and their Jobs.
+//! Attacks on the quota by writes of a tenant into JobSets and their Jobs.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::jobs::{PREBUILT, QUEUE, lingers};
 use super::tenant::Tenant;
 
-/// A JobSet that borrows all that is lent, with its pod on a node.
+/// Creates a JobSet that borrows all quota that other queues lend, and waits until its pod is on a node.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job_set("js", "2")).await?;
@@ -21,7 +21,7 @@ pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// A JobSet that borrows all that is lent; its pod takes its time to end.
+/// Creates a JobSet that borrows all quota that other queues lend; its pod takes some time to end.
 pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut set = t.job_set("js", "2");
@@ -33,7 +33,7 @@ pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result
     .boxed()
 }
 
-/// A small JobSet that runs.
+/// Creates a small JobSet and waits until it runs.
 pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job_set("js", "100m")).await?;
@@ -42,7 +42,7 @@ pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// A JobSet that asks for more than there is.
+/// Creates a JobSet that requests more quota than exists, and waits until its Workload has a reason to wait.
 pub(crate) fn asks_for_more<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job_set("js", "5")).await?;
@@ -51,12 +51,12 @@ pub(crate) fn asks_for_more<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> 
     .boxed()
 }
 
-/// F1: it is suspended and names no queue any more.
+/// Attack F1: the JobSet is suspended and loses its queue's name in one write.
 pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.leave_queue(JOBSET, "js").await.map(drop) }.boxed()
 }
 
-/// F2: it names a Workload that does not exist.
+/// Attack F2: the JobSet names a Workload that does not exist.
 pub(crate) fn names_another_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let other = json!({"spec": {"suspend": true}, "metadata": {"labels": {PREBUILT: "none"}}});
@@ -65,7 +65,7 @@ pub(crate) fn names_another_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// F10: it is being deleted, held by a finalizer, and names no queue any more.
+/// Attack F10: the JobSet loses its queue's name while it is being deleted and a finalizer keeps it.
 pub(crate) fn leaves_while_it_is_deleted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(JOBSET, "js", &json!({"metadata": {"finalizers": ["e2e.berth.dev/hold"]}})).await?;
@@ -75,7 +75,7 @@ pub(crate) fn leaves_while_it_is_deleted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
-/// F34: a JobSet that waits is un-suspended again and again.
+/// Attack F34: a waiting JobSet is unsuspended again and again.
 pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for _ in 0..10 {
@@ -87,12 +87,12 @@ pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
-/// F3: it becomes its own controller.
+/// Attack F3: the JobSet becomes its own controller.
 pub(crate) fn becomes_its_own_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.put_below((JOBSET, "js"), (JOBSET, "js")).await.map(drop) }.boxed()
 }
 
-/// F8: one of its Jobs is made larger.
+/// Attack F8: the tenant makes a Job of the JobSet larger.
 pub(crate) fn its_job_grows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(JOB, "js-w-0", &json!({"spec": {"parallelism": 12}})).await?;
@@ -102,7 +102,7 @@ pub(crate) fn its_job_grows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> 
     .boxed()
 }
 
-/// F4: a large Job says that the small JobSet controls it.
+/// Attack F4: a large Job names the small JobSet as its controller.
 pub(crate) fn hides_a_large_job<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut child = t.job("js-w-1", "5").pods(2).spec(&json!({"suspend": false})).manifest();
@@ -113,7 +113,7 @@ pub(crate) fn hides_a_large_job<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<(
     .boxed()
 }
 
-/// N3: it is deleted, and its Jobs are left behind.
+/// Attack N3: the JobSet is deleted, and its Jobs are left behind.
 pub(crate) fn leaves_its_jobs_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.orphan(JOBSET, "js").await?;
@@ -122,7 +122,7 @@ pub(crate) fn leaves_its_jobs_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// A tenant deletes a Job of his JobSet and keeps it by a finalizer: no controller stops such a Job.
+/// Attack: a tenant deletes a Job of his JobSet and keeps the Job by a finalizer, so that no controller stops the Job.
 pub(crate) fn its_job_is_kept<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
@@ -134,7 +134,7 @@ pub(crate) fn its_job_is_kept<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
     .boxed()
 }
 
-/// F9: its Job is deleted again and again, and made anew while the pods of the one before end.
+/// Attack F9: the Job of the JobSet is deleted again and again, and is recreated while the pods of the deleted Job end.
 pub(crate) fn its_job_is_deleted_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for _ in 0..6 {

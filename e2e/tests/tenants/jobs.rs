@@ -1,4 +1,4 @@
-//! Writes of a tenant into Jobs.
+//! Attacks on the quota by writes of a tenant into Jobs.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::tenant::Tenant;
 
 pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 pub(super) const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
-/// Time that pods of [`lingers`] take to end.
+/// Time that the pods of the Job [`lingers`] take to end.
 pub(crate) const LINGERS: Duration = Duration::from_secs(20);
 
-/// A Job that borrows all that is lent, with its pod on a node.
+/// Creates a Job that borrows all quota that other queues lend, and waits until its pod is on a node.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job("t", "2").manifest()).await?;
@@ -27,7 +27,7 @@ pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// A Job that asks for more than there is.
+/// Creates a Job that requests more quota than exists, and waits until it is pending.
 pub(crate) fn asks_for_more<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job("x", "5").pods(2).manifest()).await?;
@@ -36,7 +36,7 @@ pub(crate) fn asks_for_more<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> 
     .boxed()
 }
 
-/// A small Job that runs.
+/// Creates a small Job and waits until it runs.
 pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job("tiny", "10m").manifest()).await?;
@@ -45,12 +45,12 @@ pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// F1: it is suspended and names no queue any more.
+/// Attack F1: the Job is suspended and loses its queue's name in one write.
 pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.leave_queue(JOB, "t").await.map(drop) }.boxed()
 }
 
-/// F13: it names no queue any more, and runs on.
+/// Attack F13: the Job loses its queue's name while it runs on.
 pub(crate) fn drops_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(JOB, "t", &json!({"metadata": {"labels": {QUEUE: null}}})).await?;
@@ -59,7 +59,7 @@ pub(crate) fn drops_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
     .boxed()
 }
 
-/// F2: it names a Workload that does not exist.
+/// Attack F2: the Job names a Workload that does not exist.
 pub(crate) fn names_another_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(JOB, "t", &json!({"spec": {"suspend": true}, "metadata": {"labels": {PREBUILT: "none"}}})).await?;
@@ -68,7 +68,7 @@ pub(crate) fn names_another_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// F3: a waiting Job is its own controller, and un-suspended.
+/// Attack F3: a waiting Job becomes its own controller and is unsuspended.
 pub(crate) fn controls_itself<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let own = t.controlled_by(JOB, "x").await?;
@@ -82,12 +82,12 @@ pub(crate) fn controls_itself<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
     .boxed()
 }
 
-/// F3: a running Job becomes its own controller.
+/// Attack F3: a running Job becomes its own controller.
 pub(crate) fn becomes_its_own_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.put_below((JOB, "t"), (JOB, "t")).await.map(drop) }.boxed()
 }
 
-/// F4: a large Job says that a small one which runs controls it.
+/// Attack F4: a large Job names a small running Job as its controller.
 pub(crate) fn hides_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut child = t.job("child", "5").pods(2).manifest();
@@ -100,7 +100,7 @@ pub(crate) fn hides_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Re
     .boxed()
 }
 
-/// F4d: the same, and the small Job ends while the large one waits below it.
+/// Attack F4d: a large Job names a small running Job as its controller, and the small Job ends while the large Job waits.
 pub(crate) fn outlives_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         hides_below_a_small_one(t).await?;
@@ -113,7 +113,7 @@ pub(crate) fn outlives_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Resul
     .boxed()
 }
 
-/// F4c: a running Job says later that a small one controls it.
+/// Attack F4c: a Job names a small Job as its controller while it runs.
 pub(crate) fn moves_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job("other", "10m").manifest()).await?;
@@ -122,7 +122,7 @@ pub(crate) fn moves_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Re
     .boxed()
 }
 
-/// F10: it is being deleted, held by a finalizer, and names no queue any more.
+/// Attack F10: the Job loses its queue's name while it is being deleted and a finalizer keeps it.
 pub(crate) fn leaves_while_it_is_deleted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(JOB, "t", &json!({"metadata": {"finalizers": ["e2e.berth.dev/hold"]}})).await?;
@@ -133,7 +133,7 @@ pub(crate) fn leaves_while_it_is_deleted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
-/// F34: a Job that waits is un-suspended again and again.
+/// Attack F34: a waiting Job is unsuspended again and again.
 pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for _ in 0..10 {
@@ -145,7 +145,7 @@ pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
-/// A Job of two pods that borrows all that is lent; its pods take their time to end.
+/// Creates a Job of two pods that borrows all quota that other queues lend; its pods take some time to end.
 pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&lingers(t, "t", "1").pods(2).manifest()).await?;
@@ -154,7 +154,7 @@ pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result
     .boxed()
 }
 
-/// A Job that asks for more than there is; its pods take their time to end.
+/// Creates a Job that requests more quota than exists; its pods take some time to end.
 pub(crate) fn asks_for_more_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&lingers(t, "x", "3").manifest()).await?;
@@ -163,15 +163,15 @@ pub(crate) fn asks_for_more_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
     .boxed()
 }
 
-/// A Job whose pods need [`LINGERS`] to end, of the minute that they say they need.
+/// A Job whose pods need the time [`LINGERS`] to end, of a grace period of a minute.
 pub(crate) fn lingers(t: &Tenant<'_>, name: &str, cpu: &str) -> Job {
     t.job(name, cpu).pod_spec(&json!({"terminationGracePeriodSeconds": 60})).termination_ms(20_000)
 }
 
-/// F9: each of its pods is deleted as soon as it is there, and replaced while it ends.
+/// Attack F9: each pod of the Job is deleted as soon as it has a node, and is replaced while it ends.
 pub(crate) fn deletes_its_pods<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
-        // Its controller waits ten seconds before it replaces them.
+        // The job controller waits ten seconds before it replaces the deleted pods.
         for _ in 0..28 {
             for pod in t.s.pods_of("t").await? {
                 if pod.pointer("/metadata/deletionTimestamp").is_none() && !text(&pod, "/spec/nodeName").is_empty() {
@@ -185,7 +185,7 @@ pub(crate) fn deletes_its_pods<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()
     .boxed()
 }
 
-/// F5: the pods of a Job lose the labels by which its controller knows them, and it makes others.
+/// Attack F5: the pods of a Job lose the labels by which the job controller finds them, and the controller creates other pods.
 pub(crate) fn pods_lose_their_labels<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let names =
@@ -203,7 +203,7 @@ pub(crate) fn pods_lose_their_labels<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// F18: its pod is made larger in place, with a right that `edit` does not have.
+/// Attack F18: the pod of the Job is made larger in place, with a right that the role `edit` does not have.
 pub(crate) fn pods_are_resized<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.may("pods/resize", &["get", "patch"]).await?;
@@ -215,11 +215,11 @@ pub(crate) fn pods_are_resized<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()
     .boxed()
 }
 
-/// N3: it is deleted, its pods are left behind, and another one comes.
+/// Attack N3: the Job is deleted, its pods are left behind, and another Job is created.
 pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.orphan(JOB, "t").await?;
-        // The job itself goes when its Workload can be written, which is not while Berth is down.
+        // The deleted Job goes when its Workload can be written, which is impossible while Berth is down.
         wait::until(STEP, "its pods are nobody's", || async {
             let pods = POD.list(&t.s.client, &t.s.namespace).await?;
             let owned = pods.iter().filter(|pod| !pod["metadata"]["ownerReferences"].is_null()).count();
@@ -232,7 +232,8 @@ pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// N3: pods are left behind, and two Jobs name the Workload that holds their quota: one of its size, and a smaller one.
+/// Attack N3: the pods of a deleted Job are left behind, and two Jobs name the Workload that holds these pods' quota: a Job of the same size, and a
+/// smaller one.
 pub(crate) fn leaves_its_pods_and_names_their_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let workload = t.s.workload_of("t").await?.context("the Workload of the Job")?;
@@ -248,7 +249,7 @@ pub(crate) fn leaves_its_pods_and_names_their_workload<'a>(t: &'a Tenant<'_>) ->
     .boxed()
 }
 
-/// F12: the Workload of a Job can be stored, and its status cannot.
+/// Attack F12: the Job is so large that its Workload can be stored, but the Workload's status cannot.
 pub(crate) fn is_too_large_to_be_written<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut job = t.job("poison", "1m").manifest();
@@ -259,7 +260,7 @@ pub(crate) fn is_too_large_to_be_written<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
-/// V3: the Job says that a JobSet controls it, and this JobSet does not exist.
+/// Attack V3: a Job names a JobSet as its controller that does not exist.
 pub(crate) fn names_an_unknown_job_set<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut job = t.job("set-w-0", "5").pods(2).spec(&json!({"suspend": false})).manifest();
@@ -272,12 +273,12 @@ pub(crate) fn names_an_unknown_job_set<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, R
     .boxed()
 }
 
-/// Nothing has to be there before.
+/// The preparation of an attack that needs no objects.
 pub(crate) fn nothing<'a>(_: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async { Ok(()) }.boxed()
 }
 
-/// A Job of many small pods, one at once.
+/// Creates a Job of many small pods that run one at a time.
 pub(crate) fn one_pod_at_once<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job("tiny", "100m").spec(&json!({"completions": 40})).manifest()).await?;
@@ -286,7 +287,7 @@ pub(crate) fn one_pod_at_once<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
     .boxed()
 }
 
-/// Something is written into a running Job that cannot be read, and it is made larger.
+/// Attack: an annotation that Berth cannot read is written into a running Job, and the Job is made larger.
 pub(crate) fn grows_unreadable<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let wrong = json!({"annotations": {"kueue.x-k8s.io/job-min-parallelism": "high"}});

@@ -1,11 +1,11 @@
-//! A tenant attacks the quota, with a client certificate and the rights of a user: what he writes never gets him more than his quota, and
-//! never keeps others from theirs, within bounds that each attack is measured by.
+//! A tenant attacks the quota with a client certificate and the rights of a user. The tenant's writes never get him more than his quota, and never
+//! keep others from theirs for longer than the bound by which each attack is judged.
 //!
-//! All attacks are made with webhooks on. Attacks that need no pods of their own, and those by pods that no review goes over, are also made while
-//! Berth is down and `failurePolicy` lets them in, and without webhooks: in `make test` the first of each root, in `make night` all
-//! (`BERTH_ATTACKS=all`), and some of them once more in a namespace with a LocalQueue `default`.
+//! All attacks are made with webhooks on. Attacks that need no pods of their own, and attacks by pods that no review sees, are also made while Berth
+//! is down and `failurePolicy` lets the tenant's writes pass, and without webhooks: `make test` makes the first attack of each cause, and `make
+//! night` makes all attacks (`BERTH_ATTACKS=all`), some of them once more in a namespace with a LocalQueue `default`.
 //!
-//! Attacks that still succeed are in [`OPEN`] (SECURITY.md has them), and are made with `BERTH_ATTACKS=open` alone.
+//! The list [`OPEN`] has the attacks that still succeed, which SECURITY.md describes; they are made only with `BERTH_ATTACKS=open`.
 
 mod deployments;
 mod job_sets;
@@ -31,29 +31,29 @@ use futures::future::BoxFuture;
 use kube::Client;
 use tenant::{LOOK, Tenant};
 
-/// Attacks at the same time.
+/// Number of attacks that are made at the same time.
 const AT_ONCE: usize = 8;
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: [batch/job, \
                       jobset.x-k8s.io/jobset, pod, deployment, statefulset]\n";
 
 type Step = for<'a> fn(&'a Tenant<'_>) -> BoxFuture<'a, Result<()>>;
 
-/// The tenant's objects before the attack, and the writes of the attack.
+/// An attack: the objects that the tenant has before it, and the writes of the attack.
 #[derive(Clone, Copy)]
 struct Attack {
-    /// Name of its namespace.
+    /// Name of the attack and of its namespace.
     name: &'static str,
-    /// True for the attack that stands for its root where not all attacks are made.
+    /// True for the attack that represents its cause if not all attacks are made.
     first: bool,
-    /// Before: with Berth up.
+    /// Creates the tenant's objects before the attack, while Berth is up.
     prepare: Step,
-    /// The tenant's writes.
+    /// Makes the tenant's writes.
     strike: Step,
-    /// Outcome that is waited for beside the bound.
+    /// Outcome for which the test waits in addition to the bound.
     then: Step,
-    /// Time beyond the bound in which the lender has its quota back.
+    /// Time in addition to the bound within which the lender must have its quota back.
     slow: Duration,
-    /// True: a review refuses at least one of the tenant's writes.
+    /// True if a review must refuse at least one of the tenant's writes.
     refused: bool,
 }
 
@@ -66,7 +66,8 @@ impl Attack {
         Attack { refused: true, ..self }
     }
 
-    /// Waits for its outcome, and for the end of what runs beyond quota since `begun`, with that pause between two looks.
+    /// Waits for the outcome of the attack, and until no more runs than holds quota, counted from the time `begun`, with the pause `pause` between
+    /// two looks.
     async fn settles(self, tenant: &Tenant<'_>, begun: Duration, pause: Duration) -> Result<()> {
         let (then, settles) = tokio::join!((self.then)(tenant), tenant.settles(begun, pause));
         then.and(settles)
@@ -138,10 +139,10 @@ const BESIDE_DEFAULT: &[Attack] = &[
     attack("default-deleted-and-gone", false, jobs::borrows, jobs::leaves_while_it_is_deleted),
 ];
 
-/// Attacks that still succeed.
+/// Attacks on the quota that still succeed.
 const OPEN: &[Attack] = &[];
 
-/// Attacks with pods, and with kinds that are made of pods: without webhooks nothing gates a pod.
+/// Attacks with pods, and with kinds that are made of pods; they need the webhooks, because nothing gates a pod without webhooks.
 const OF_PODS: &[Attack] = &[
     attack("excess-ungated", false, pods::group, pods::excess_is_ungated),
     attack("role-changed", false, pods::group_of_one, pods::role_is_changed).is_refused(),
@@ -174,7 +175,7 @@ struct Ground {
     stage: Stage,
     tenant: Client,
     job_sets: Guarded,
-    /// True: each write is reviewed, or refused.
+    /// True if each of the tenant's writes is reviewed, or refused.
     reviewed: bool,
 }
 
@@ -198,7 +199,8 @@ impl Ground {
         Ok(Ground { stage, tenant: client, job_sets, reviewed: failure_policy == Some("Fail") })
     }
 
-    /// Runs one step of attacks, that many at the same time. The observer's verdict on them is not asked: the tenant breaks promises.
+    /// Runs one step of each attack, for `at_once` attacks at the same time. The observer gives no verdict on the whole run, because the tenant
+    /// breaks invariants.
     async fn each<'a>(
         &'a self,
         attacks: &[Attack],
@@ -209,14 +211,14 @@ impl Ground {
         run_each(&self.stage, at_once, runs).await.map(drop)
     }
 
-    /// Stops the controller of JobSets, and then all else: it would wait for an API server that is gone.
+    /// Stops the controller of JobSets before the rest of the control plane, because that controller would wait for an API server that is gone.
     async fn stop(self) {
         let Ground { stage, job_sets, .. } = self;
         let _ = tokio::task::spawn_blocking(move || drop(job_sets)).await;
         stage.stop().await;
     }
 
-    /// Makes attacks as a whole, and judges each.
+    /// Makes attacks with all of their steps, and judges each attack.
     async fn attacked(self, attacks: &[Attack]) -> Result<()> {
         let this = &self;
         let whole = |attack: Attack| -> BoxFuture<'_, Result<()>> {
@@ -236,7 +238,7 @@ impl Ground {
         outcome
     }
 
-    /// Makes attacks while Berth is down, and judges each when it is back.
+    /// Makes attacks while Berth is down, and judges each attack after Berth is back.
     async fn attacked_while_down(&mut self, attacks: &[Attack]) -> Result<()> {
         let this = &*self;
         let prepare = |attack: Attack| -> BoxFuture<'_, Result<()>> {
@@ -255,7 +257,7 @@ impl Ground {
         self.stage.manager.restart().await?;
         manager::leads_after(&self.stage.client, &dead, STEP).await?;
         self.stage.observer.somebody_leads();
-        // The bound of each begins now: all of them are looked at beside each other, and more of them less often.
+        // The bound of each attack begins when Berth is back: all attacks are looked at side by side, and less often if there are more of them.
         let back = pace::now();
         let this = &*self;
         let pause = LOOK * u32::try_from(attacks.len().div_ceil(AT_ONCE))?;
@@ -279,7 +281,7 @@ fn asked_for(what: &str) -> bool {
     std::env::var("BERTH_ATTACKS").is_ok_and(|value| value == what)
 }
 
-/// The attacks that are made where not all are.
+/// The attacks that this run makes, of all attacks.
 fn chosen(attacks: &[Attack]) -> Vec<Attack> {
     if asked_for("open") {
         return OPEN.to_vec();
@@ -300,7 +302,7 @@ async fn without_webhooks() -> Result<()> {
     Ground::new("tenants-off", None).await?.attacked(&chosen(&[OF_JOBS, BESIDE_DEFAULT, LET_IN].concat())).await
 }
 
-/// `failurePolicy: Ignore`, and Berth is down while the tenant writes.
+/// Attacks under `failurePolicy: Ignore` and without Berth, which is down while the tenant writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_berth_is_down() -> Result<()> {
     let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;

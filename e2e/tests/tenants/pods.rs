@@ -1,4 +1,4 @@
-//! Writes of a tenant into pods, and into kinds that are made of pods.
+//! Attacks on the quota by writes of a tenant into pods, and into kinds that are made of pods.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::tenant::Tenant;
 
-/// A pod in the queue that borrows.
+/// A pod of the tenant in the LocalQueue that borrows.
 fn pod(t: &Tenant<'_>, name: &str, cpu: &str, more: &Value) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"namespace": t.s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
@@ -22,7 +22,7 @@ fn pod(t: &Tenant<'_>, name: &str, cpu: &str, more: &Value) -> Value {
     pod
 }
 
-/// A pod of a group of that many.
+/// A pod of a pod group of `total` pods.
 fn member(t: &Tenant<'_>, name: &str, cpu: &str, total: u32) -> Value {
     pod(
         t,
@@ -33,12 +33,12 @@ fn member(t: &Tenant<'_>, name: &str, cpu: &str, total: u32) -> Value {
     )
 }
 
-/// Takes a pod's gates off.
+/// Removes the scheduling gates of a pod as the tenant.
 async fn ungate(t: &Tenant<'_>, name: &str) -> Result<bool> {
     t.patch(POD, name, &json!({"spec": {"schedulingGates": null}})).await
 }
 
-/// A pod that borrows all that is lent.
+/// Creates a pod that borrows all quota that other queues lend.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&pod(t, "t", "2", &json!({}))).await?;
@@ -47,7 +47,7 @@ pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// A group of two alike that runs.
+/// Creates a pod group of two equal pods and waits until it runs.
 pub(crate) fn group<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&member(t, "a", "1", 2)).await?;
@@ -57,7 +57,7 @@ pub(crate) fn group<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// A tenant has a pod group of one running pod.
+/// Creates a pod group of one pod and waits until the pod runs.
 pub(crate) fn group_of_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&member(t, "p1", "2", 1)).await?;
@@ -66,7 +66,7 @@ pub(crate) fn group_of_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// F6: a pod without a place in its group is un-gated by hand.
+/// Attack F6: the tenant removes the gates of a pod that has no place in its group.
 pub(crate) fn excess_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for (name, cpu) in [("c", "1"), ("large", "5")] {
@@ -79,14 +79,14 @@ pub(crate) fn excess_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<(
     .boxed()
 }
 
-/// F7: a running pod says that it is of another role, and a second one comes in its place.
+/// Attack F7: a running pod gets the annotation of another role, and a second pod is created in its place.
 pub(crate) fn role_is_changed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for round in 1..=3 {
             let (old, new) = (format!("p{round}"), format!("p{}", round + 1));
             let bogus = json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": "bogus"}}});
             if let Err(error) = t.patch(POD, &old, &bogus).await {
-                // Berth may have stopped it by now.
+                // Berth may have stopped the pod by now.
                 if POD.get(&t.s.client, &t.s.namespace, &old).await?.is_none() {
                     break;
                 }
@@ -102,7 +102,7 @@ pub(crate) fn role_is_changed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
     .boxed()
 }
 
-/// F11: a pod that runs by itself joins a small group.
+/// Attack F11: a pod without a group joins a small group while it runs.
 pub(crate) fn joins_a_group<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let label = json!({"kueue.x-k8s.io/pod-group-name": "g"});
@@ -120,7 +120,7 @@ pub(crate) fn joins_a_group<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> 
     .boxed()
 }
 
-/// F19: a pod says that a Job controls it, which has ended.
+/// Attack F19: a pod names a Job as its controller that has ended.
 pub(crate) fn names_a_job_that_has_ended<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.s.job("done").cpu("10m").manifest()).await?;
@@ -136,7 +136,7 @@ pub(crate) fn names_a_job_that_has_ended<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
-/// F6: a StatefulSet is scaled past its place, and its new pods are un-gated by hand.
+/// Attack F6: a StatefulSet is scaled beyond its quota, and the tenant removes the gates of its new pods.
 pub(crate) fn set_is_scaled_and_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let pods = pod(t, "any", "1", &json!({}));
@@ -152,7 +152,7 @@ pub(crate) fn set_is_scaled_and_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
         for _ in 0..5 {
             for number in 1..6 {
                 if POD.get(&t.s.client, &t.s.namespace, &format!("s-{number}")).await?.is_some() {
-                    // It may go between the two.
+                    // The pod may be gone between the two requests, so a failure is ignored.
                     let _ = ungate(t, &format!("s-{number}")).await;
                 }
             }
@@ -163,17 +163,17 @@ pub(crate) fn set_is_scaled_and_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
     .boxed()
 }
 
-/// R4: a pod is created while nothing makes it wait.
+/// Attack R4: a pod is created while no webhook adds a gate to it.
 pub(crate) fn is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.create(&pod(t, "in", "2", &json!({}))).await.map(drop) }.boxed()
 }
 
-/// R4: a pod that requests more than other queues lend is created without a review.
+/// Attack R4: a pod that requests more than other queues lend is created without a review.
 pub(crate) fn is_let_in_and_large<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.create(&pod(t, "in", "5", &json!({}))).await.map(drop) }.boxed()
 }
 
-/// R4: two pods of a group, one of which is too large, are created without a review.
+/// Attack R4: two pods of a group, one of which is too large, are created without a review.
 pub(crate) fn group_is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&member(t, "a", "1", 2)).await?;
@@ -182,7 +182,7 @@ pub(crate) fn group_is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
     .boxed()
 }
 
-/// R4: a pod is created without a review, with all fields that a review would have written except for the gate.
+/// Attack R4: a pod is created without a review, with all fields that a review would have written except for the gate.
 pub(crate) fn is_let_in_as_reviewed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let reviewed = json!({"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}, "finalizers": ["kueue.x-k8s.io/managed"],
@@ -192,7 +192,7 @@ pub(crate) fn is_let_in_as_reviewed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Resu
     .boxed()
 }
 
-/// The pod that was let in has quota, and runs on.
+/// Waits until the pod that was let in is admitted, and checks that it runs on.
 pub(crate) fn is_admitted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.s.workload("in", "Admitted", |workload| condition(workload, "Admitted") == "True").await?;
@@ -201,7 +201,7 @@ pub(crate) fn is_admitted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// The pod that was let in is gone.
+/// Waits until the pod that was let in is gone.
 pub(crate) fn is_gone<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         wait::until(Duration::from_secs(10), "the pod is gone", || async {

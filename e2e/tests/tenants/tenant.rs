@@ -1,4 +1,4 @@
-//! A tenant with the built-in role `edit` and the chart's role for users in one namespace, and what he may not get there.
+//! A tenant with the built-in role `edit` and the chart's role for users in one namespace, and the checks of what he must not get by that.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,26 +20,26 @@ use serde_json::{Value, json};
 
 /// The user of the client certificate.
 pub(crate) const USER: &str = "alice";
-/// Pause between two looks at a tenant.
+/// Pause between two looks at a tenant's objects.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
-/// Seconds from the tenant's write, or from Berth's return, after which no more runs than holds quota, and from the lender's demand, after which
-/// the lender has its quota back.
+/// Time after the tenant's write, or after Berth's return, within which pods must use no more than the quota that Workloads hold; and time after the
+/// lender's request within which the lender must have its quota back.
 const BOUND: Duration = Duration::from_secs(10);
-/// For how long that must stay so.
+/// Time for which pods must stay within the held quota.
 const CALM: Duration = Duration::from_secs(3);
-/// Thousandths of a cpu that the lender's queue has; the tenant's has none of its own and borrows them.
+/// Quota of the lender's queue in thousandths of a cpu; the tenant's queue has no quota of its own and borrows this quota.
 const QUOTA: i128 = 2_000;
 
 /// Beginning of the names of namespaces with a LocalQueue `default`.
 const WITH_DEFAULT: &str = "default-";
 
-/// One tenant in a namespace with the LocalQueues `queue`, which borrows, and `lender`, which takes back.
+/// One tenant in a namespace with two LocalQueues: `queue`, which borrows, and `lender`, which takes its quota back.
 pub(crate) struct Tenant<'a> {
     /// The administrator's client in the namespace.
     pub(crate) s: Scenario<'a>,
     /// The tenant's client in the namespace.
     pub(crate) client: Client,
-    /// True: the webhooks are on, and answer.
+    /// True if the webhooks are on and Berth answers them.
     pub(crate) reviewed: bool,
     /// Number of the tenant's writes that were refused.
     refusals: AtomicUsize,
@@ -53,7 +53,7 @@ const REVIEW: Kind = Kind {
     namespaced: false,
 };
 
-/// The chart's roles for people, from its plain manifests.
+/// Creates the chart's roles for people, from the plain manifests.
 pub(crate) async fn roles(client: &Client) -> Result<()> {
     let manifests =
         fs::read_to_string(repository().join("charts/kustomize/berth.yaml")).context("the plain manifests")?;
@@ -69,7 +69,7 @@ pub(crate) async fn roles(client: &Client) -> Result<()> {
 }
 
 impl<'a> Tenant<'a> {
-    /// A namespace, the tenant's two roles in it, and the queues.
+    /// Creates a namespace, the bindings of the tenant's two roles in it, and its queues.
     pub(crate) async fn new(stage: &'a Stage, name: &str, client: &Client, reviewed: bool) -> Result<Tenant<'a>> {
         let s = stage.scenario(name).await?;
         for role in ["edit", "kueue-batch-user-role"] {
@@ -101,13 +101,13 @@ impl<'a> Tenant<'a> {
         Ok(tenant)
     }
 
-    /// A tenant in an existing namespace, for attacks while Berth does not answer or admits everything.
+    /// A tenant in an existing namespace, for attacks while Berth is down and for the checks after Berth is back.
     pub(crate) fn again(stage: &'a Stage, name: &str, client: &Client) -> Tenant<'a> {
         let s = Scenario { stage, client: stage.client.clone(), namespace: name.to_owned() };
         Tenant { s, client: client.clone(), reviewed: false, refusals: AtomicUsize::new(0) }
     }
 
-    /// A Job of the tenant in the queue that borrows; its pods run until they are deleted.
+    /// A Job of the tenant in the LocalQueue that borrows; its pods run until they are deleted.
     pub(crate) fn job(&self, name: &str, cpu: &str) -> Job {
         self.s
             .job(name)
@@ -128,23 +128,23 @@ impl<'a> Tenant<'a> {
             "spec": {"suspend": true, "replicatedJobs": jobs}})
     }
 
-    /// Creates something as the tenant. `false` when it is refused.
+    /// Creates an object as the tenant; `false` if the API server refuses it.
     pub(crate) async fn create(&self, object: &Value) -> Result<bool> {
         self.was_let("create", kinds::apply(&self.client, object).await)
     }
 
-    /// Merge-patches something as the tenant. `false` when it is refused.
+    /// Patches an object as the tenant by a merge patch; `false` if the API server refuses the patch.
     pub(crate) async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> Result<bool> {
         self.was_let("patch", kind.patch(&self.client, &self.s.namespace, name, patch).await)
     }
 
-    /// Suspends a job and takes its queue away, in one write.
+    /// Suspends a job and removes its queue's name, in one write.
     pub(crate) async fn leave_queue(&self, kind: Kind, name: &str) -> Result<bool> {
         let labels = json!({"kueue.x-k8s.io/queue-name": null});
         self.patch(kind, name, &json!({"spec": {"suspend": true}, "metadata": {"labels": labels}})).await
     }
 
-    /// Says that an object of the tenant controls another one.
+    /// Makes an object of the tenant name the object `controller` as its controller.
     pub(crate) async fn put_below(
         &self,
         (kind, name): (Kind, &str),
@@ -154,13 +154,13 @@ impl<'a> Tenant<'a> {
         self.patch(kind, name, &json!({"metadata": {"ownerReferences": owners}})).await
     }
 
-    /// The reference to an object of the tenant as a controller.
+    /// An owner reference that names an object of the tenant as the controller.
     pub(crate) async fn controlled_by(&self, kind: Kind, name: &str) -> Result<Value> {
         let uid = self.uid(kind, name).await?;
         Ok(json!([{"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid, "controller": true}]))
     }
 
-    /// Deletes something as the tenant, and leaves behind what it owns.
+    /// Deletes an object as the tenant, and leaves its dependants behind.
     pub(crate) async fn orphan(&self, kind: Kind, name: &str) -> Result<bool> {
         let params = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
         let api = kind.api(&self.client, &self.s.namespace);
@@ -175,7 +175,7 @@ impl<'a> Tenant<'a> {
         self.was_let("scale", scaled.map(|_| Value::Null).map_err(Into::into))
     }
 
-    /// Makes a pod larger or smaller in place, by the subresource.
+    /// Changes the cpu request of a pod in place, by the subresource `resize`.
     pub(crate) async fn resize(&self, pod: &str, cpu: &str) -> Result<bool> {
         let patch = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}});
         let api = POD.api(&self.client, &self.s.namespace);
@@ -183,7 +183,7 @@ impl<'a> Tenant<'a> {
         self.was_let("resize", resized.map(|_| Value::Null).map_err(Into::into))
     }
 
-    /// The administrator lets him do that in his namespace, too.
+    /// Gives the tenant the right to use `verbs` on `resource` in his namespace, as an administrator could.
     pub(crate) async fn may(&self, resource: &str, verbs: &[&str]) -> Result<()> {
         let (rbac, name) = ("rbac.authorization.k8s.io", "more");
         let version = format!("{rbac}/v1");
@@ -223,7 +223,8 @@ impl<'a> Tenant<'a> {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Asks what the observer has judged at every revision, of the promises that a tenant cannot break either: pods run by quota, and quota comes back.
+    /// Checks the observer's verdict at every revision about the invariants that a tenant cannot break either: pods run only by quota (Q7), and quota
+    /// comes back (Q8).
     async fn keeps_quota(&self) -> Result<()> {
         let broken = self.s.stage.observer.violations(&Scope::of(&self.s.namespace)).await?;
         let of_quota = broken.iter().filter(|one| [Rule::Excess, Rule::Eviction].contains(&one.rule));
@@ -232,13 +233,13 @@ impl<'a> Tenant<'a> {
         Ok(())
     }
 
-    /// Waits until a Job of the tenant is admitted and as many of its pods have a node.
+    /// Waits until a Job of the tenant is admitted and `pods` of its pods have a node.
     pub(crate) async fn runs(&self, job: &str, pods: usize) -> Result<()> {
         self.s.admitted(job).await?;
         self.s.nodes_of(job, pods).await.map(drop)
     }
 
-    /// Waits until some pods of the namespace have a node.
+    /// Waits until at least `count` pods of the namespace have a node.
     pub(crate) async fn pods_run(&self, count: usize) -> Result<()> {
         wait::until(STEP, &format!("{count} pods run"), || async {
             let pods = self.running().await?;
@@ -261,7 +262,8 @@ impl<'a> Tenant<'a> {
         Ok(text(&object.with_context(|| format!("no {name}"))?, "/metadata/uid").to_owned())
     }
 
-    /// Thousandths of a cpu that pods run with, those of them that do not end, that Workloads hold, and that the queues are charged.
+    /// Four amounts in thousandths of a cpu: the requests of running pods, the requests of those pods that are not ending, the quota that Workloads
+    /// hold, and the usage that the queues are charged.
     async fn books(&self) -> Result<[i128; 4]> {
         let (mut running, mut staying) = (0, 0);
         for pod in self.running().await? {
@@ -298,9 +300,10 @@ impl<'a> Tenant<'a> {
         }))
     }
 
-    /// How long after `begun` more has run than holds quota, what ends and is charged aside; from then on no more does for a while.
+    /// The time after `begun` until which pods used more than the quota that Workloads hold, without ending pods that are charged separately. After
+    /// that time the pods must stay within the quota for the time `CALM`.
     async fn comes_into_bounds(&self, begun: Duration, pause: Duration) -> Result<Duration> {
-        // The last moment at which more ran; the calm is waited for from the first look on.
+        // `last` is the last moment at which pods used too much; the calm time begins with the first look at the earliest.
         let (first, mut last, mut seen) = (pace::now() - begun, Duration::ZERO, String::new());
         while pace::now() - begun < last.max(first) + CALM {
             if let Seen::NotYet(found) = self.in_bounds().await? {
@@ -312,14 +315,14 @@ impl<'a> Tenant<'a> {
         Ok(last)
     }
 
-    /// No more runs than holds quota, what ends and is charged aside, within the bound after `begun` and from then on.
+    /// Checks that pods use no more than the held quota from the bound after `begun` on; ending pods that are charged separately do not count.
     pub(crate) async fn settles(&self, begun: Duration, pause: Duration) -> Result<()> {
         let took = self.comes_into_bounds(begun, pause).await?;
         println!("{}: in bounds after {:.1} s", self.s.namespace, took.as_secs_f64());
         Ok(())
     }
 
-    /// The lender is told why it waits, and has its quota back within the bound, or as much later as `slow` says.
+    /// Checks that the lender gets a reason why it waits, and has its quota back within the bound, or within the time `slow` in addition.
     pub(crate) async fn lender_is_served(&self, slow: Duration) -> Result<()> {
         let waits = Job::new(&self.s.namespace, "asks-too-much", "lender").cpu("99").manifest();
         let asked = pace::now();
@@ -342,7 +345,7 @@ impl<'a> Tenant<'a> {
         ensure!(told <= BOUND, "the lender is told after {told:?} why it waits");
         ensure!(back <= BOUND + slow, "the lender has its quota back after {back:?}");
         self.keeps_quota().await?;
-        // The plane goes soon; what holds the machine until then is not needed.
+        // The control plane ends soon; the jobs and pods are deleted now, because they would use the machine until then.
         self.s.delete_all(&[JOB, POD]).await?;
         CLUSTER_QUEUE.delete(&self.s.client, "", &self.s.name("borrower")).await
     }

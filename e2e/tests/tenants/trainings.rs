@@ -1,4 +1,4 @@
-//! Writes of a tenant into TrainingJobs and their Jobs.
+//! Attacks on the quota by writes of a tenant into TrainingJobs and their Jobs.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::tenant::Tenant;
 
-/// A TrainingJob that borrows all that is lent, with these annotations at its pods and that many seconds for them to end.
+/// Creates a TrainingJob that borrows all quota that other queues lend; its pods have the annotations `annotations` and a grace period of `grace`
+/// seconds.
 async fn run(t: &Tenant<'_>, annotations: Value, grace: u32) -> Result<()> {
     let pods = json!({"metadata": {"annotations": annotations},
         "spec": {"terminationGracePeriodSeconds": grace, "containers": [{"name": "main", "image": "train"}]}});
@@ -22,17 +23,17 @@ async fn run(t: &Tenant<'_>, annotations: Value, grace: u32) -> Result<()> {
     t.pods_run(2).await
 }
 
-/// A TrainingJob that borrows all that is lent, with its pods on nodes.
+/// Creates a TrainingJob that borrows all quota that other queues lend, and waits until its pods are on nodes.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     run(t, json!({"e2e.berth.dev/outcome": "never"}), 1).boxed()
 }
 
-/// A TrainingJob that borrows all that is lent, whose pods have a grace period of a minute and end after twenty seconds.
+/// Creates a TrainingJob that borrows all quota that other queues lend; its pods have a grace period of a minute and end after twenty seconds.
 pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     run(t, json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "20000"}), 60).boxed()
 }
 
-/// F9: its Job is deleted again and again, and made anew while the pods of the one before end.
+/// Attack F9: the Job of the TrainingJob is deleted again and again, and is recreated while the pods of the deleted Job end.
 pub(crate) fn its_job_is_deleted_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for _ in 0..4 {
@@ -44,12 +45,12 @@ pub(crate) fn its_job_is_deleted_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFu
     .boxed()
 }
 
-/// The Job of the TrainingJob becomes its own controller, so that its TrainingJob does not control it any more.
+/// Attack: the Job of the TrainingJob becomes its own controller, so that the TrainingJob does not control it any more.
 pub(crate) fn its_job_names_another_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.put_below((JOB, "t-worker"), (JOB, "t-worker")).await.map(drop) }.boxed()
 }
 
-/// The tenant makes the Job of the TrainingJob larger.
+/// Attack: the tenant makes the Job of the TrainingJob larger.
 pub(crate) fn its_job_grows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(JOB, "t-worker", &json!({"spec": {"parallelism": 20, "completions": 20}})).await?;

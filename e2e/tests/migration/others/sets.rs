@@ -1,5 +1,6 @@
-//! StatefulSets: the template of one that Kueue began only says that its pods wait, and no write under Berth adds to it, so that nothing
-//! restarts. A new pod is gated, gets the name of its group, and starts on the flavor of the Workload that Kueue made.
+//! The migration of StatefulSets: the template of a StatefulSet that Kueue began only says that its pods wait, and no write under Berth adds to the
+//! template, so that nothing restarts. A new pod gets a scheduling gate and the name of its group, and starts on the flavor of the Workload that
+//! Kueue made.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::control_plane::create_namespace;
@@ -14,9 +15,9 @@ use crate::migration::kueue::{self, IN_USE, Kueue};
 
 /// Namespace of the StatefulSets, and the name of their ClusterQueue.
 const NAMESPACE: &str = "sets";
-/// The StatefulSet that Kueue began.
+/// The StatefulSet that Kueue has started.
 const SET: &str = "web";
-/// The StatefulSet that Berth begins.
+/// The StatefulSet that Berth starts.
 const YOUNG: &str = "young";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 
@@ -25,7 +26,7 @@ fn kueue(world: &World) -> Kueue<'_> {
     Kueue { client, manager, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
 }
 
-/// A StatefulSet as its user writes it; if it `waits`, its template has the addition of Kueue's webhook.
+/// A StatefulSet as its user writes it; if `waits`, its template has the annotation that Kueue's webhook adds.
 fn set(name: &str, replicas: i32, waits: bool) -> Value {
     let mut annotations = json!({"e2e.berth.dev/outcome": "never"});
     if waits {
@@ -39,7 +40,7 @@ fn set(name: &str, replicas: i32, waits: bool) -> Value {
             "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}})
 }
 
-/// The Workload that Kueue makes of a StatefulSet: that of the group of its pods, which it owns and does not control.
+/// The Workload that Kueue makes for a StatefulSet: the Workload of the group of its pods, which the StatefulSet owns and does not control.
 fn workload_of(set: &Value) -> Value {
     let (metadata, uid) = (&set["metadata"], text(set, "/metadata/uid"));
     let notes = json!({"kueue.x-k8s.io/is-group-workload": "true", "kueue.x-k8s.io/job-owner-gvk": "apps/v1, Kind=StatefulSet",
@@ -53,7 +54,7 @@ fn workload_of(set: &Value) -> Value {
         "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [pods]}})
 }
 
-/// Kueue's metadata on a pod of a StatefulSet after its creation.
+/// Metadata that Kueue adds to a pod of a StatefulSet after the pod's creation.
 fn told(workload: &str, replicas: i32) -> Value {
     let labels = json!({"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/queue-name": "queue", GROUP: workload});
     let annotations = json!({GROUP: workload, "kueue.x-k8s.io/prebuilt-workload-name": workload,
@@ -63,7 +64,7 @@ fn told(workload: &str, replicas: i32) -> Value {
     json!({"labels": labels, "annotations": annotations})
 }
 
-/// A StatefulSet whose two pods run. No webhook gates them here, so that they have no node selector of their flavor.
+/// Creates a StatefulSet whose two pods run. No webhook adds gates to the pods in this test, so they have no node selector of their flavor.
 pub(super) async fn as_kueue_leaves_them(world: &World) -> Result<()> {
     create_namespace(&world.client, NAMESPACE, &[]).await?;
     let groups = [group(&[("flavor", &[quota("cpu", "4")])])];
@@ -84,7 +85,7 @@ pub(super) async fn as_kueue_leaves_them(world: &World) -> Result<()> {
     kueue.ready(&workload).await
 }
 
-/// Whether a pod runs where Berth has put it, as one of that group.
+/// Whether a pod runs where Berth has placed it, as a pod of the group `workload`.
 fn started(pod: &Value, workload: &str) -> bool {
     let metadata = &pod["metadata"];
     runs(pod)
@@ -102,14 +103,14 @@ async fn uid_of(world: &World, name: &str) -> Result<Value> {
     Ok(pod["metadata"]["uid"].clone())
 }
 
-/// Writes the scale past the webhooks, as `kubectl scale` does.
+/// Writes the scale of the StatefulSet by the subresource, which no webhook reviews, as `kubectl scale` does.
 async fn scale(world: &World, replicas: i32) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     STATEFUL_SET.api(&world.client, NAMESPACE).patch_scale(SET, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-/// Berth leads: the StatefulSet is written, loses a pod, and goes to zero and back, all in the revision that it had.
+/// Berth leads: the StatefulSet is written, loses a pod, and is scaled to zero and back, always in its old revision.
 pub(super) async fn taken_over(world: &World) -> Result<()> {
     let before =
         is_in(world, NAMESPACE, STATEFUL_SET, SET, "ready", |set| set["status"]["readyReplicas"] == json!(2)).await?;
@@ -142,9 +143,9 @@ pub(super) async fn taken_over(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Objects that Berth begins, for the way back.
+/// Creates a StatefulSet that Berth starts, for the way back to Kueue.
 pub(super) async fn begun_by_berth(world: &World) -> Result<()> {
-    // Its pods may be made before Berth has seen it, and get the name of the queue when they start.
+    // The pods of the StatefulSet may be created before Berth has seen the StatefulSet, and then get the name of the queue at their start.
     kinds::apply(&world.client, &set(YOUNG, 2, false)).await?;
     for name in ["young-0", "young-1"] {
         is_in(world, NAMESPACE, POD, name, "running", runs).await?;
@@ -152,7 +153,8 @@ pub(super) async fn begun_by_berth(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Berth has ended: its Workload and its pods are as Kueue would have written them, so that Kueue can make the group of them again.
+/// After Berth has ended, the Workload and the pods of its StatefulSet are as Kueue would have written them, so that Kueue can recreate the pod
+/// group.
 pub(super) async fn as_kueue_writes_them(world: &World) -> Result<()> {
     let set = STATEFUL_SET.get(&world.client, NAMESPACE, YOUNG).await?.context("what Berth began")?;
     let waits = json!({"e2e.berth.dev/outcome": "never", "kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
