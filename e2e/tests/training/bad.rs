@@ -1,4 +1,4 @@
-//! Invalid TrainingJobs, with the message of the server or of Berth.
+//! Invalid TrainingJobs, and the message of the API server or of Berth about each of them.
 
 use anyhow::{Result, ensure};
 use berth_e2e::bad_fields;
@@ -13,7 +13,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-training").await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
-    // All of Berth's own kinds are tested here: the test needs an API server and nothing else.
+    // The invalid fields of all of Berth's own kinds are tested here, because that test needs an API server and nothing else.
     let count = bad_fields::refused(&s.client, &s.namespace).await?;
     println!("{count} bad values of fields are refused with words");
     let plain = "must begin with a lower case letter";
@@ -24,7 +24,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
             ensure!(told.contains(words), "{name}: expected {words:?}, got {told}");
         }
     }
-    // A fault that no schema sees is reported by a condition, and repaired by an edit.
+    // A fault that no schema detects is reported by a condition, and an edit repairs it.
     let mut other = training(s, "labelled", "JAXJob", &json!({}));
     other["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "other"});
     s.apply(&other).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Fields whose values are good by themselves, but not together: the message names the field, its value and what is allowed.
+/// Fields whose values are valid alone, but not together: the message names the field, its value and the allowed values.
 async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
     let in_memory = json!({"name": "main", "image": "example.invalid/nothing",
         "volumeMounts": [{"name": "memory", "mountPath": "/dev/shm"}]});
@@ -88,7 +88,7 @@ async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A TrainingJob whose priority class does not exist: a condition reports it, and the job runs when the class exists.
+/// A TrainingJob whose priority class does not exist gets a warning event about the class, and runs after the class was created.
 async fn without_a_class(s: &Scenario<'_>) -> Result<()> {
     let class = s.name("late-class");
     let mut job = training(s, "classless", "JAXJob", &json!({}));
@@ -99,8 +99,8 @@ async fn without_a_class(s: &Scenario<'_>) -> Result<()> {
     phase(s, "classless", "Succeeded").await.map(drop)
 }
 
-/// The API server finds a fault in the pods of a Job that Berth's schema does not find: the TrainingJob's condition has the API server's message,
-/// word for word.
+/// The API server finds a fault in the pods of a Job that Berth's schema does not detect: the TrainingJob's condition repeats the API server's
+/// message word for word.
 async fn without_a_job(s: &Scenario<'_>) -> Result<()> {
     let container = json!([{"name": "Bad_Name", "image": "example.invalid/nothing"}]);
     let refused = training(s, "jobless", "JAXJob", &json!({"template": {"spec": {"containers": container}}}));

@@ -1,4 +1,4 @@
-//! Jobs that save their work: the annotations of their pods before they are stopped, and the step from which they go on.
+//! TrainingJobs that save checkpoints: the annotations that their pods get before a stop, and the step from which they go on.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{JOB, TRAINING_JOB, condition_object, items, text};
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::training::{LIMIT, endless, is, nodes_told, phase, pods_of, training};
 
-/// Asked to save first, stopped as soon as it has, and resumed from its checkpoint when it comes back.
+/// A TrainingJob is asked to save before it is stopped, is stopped as soon as it has saved, and goes on from its checkpoint after it is admitted
+/// again.
 pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("saves-first").await?;
     let s = &scenario;
@@ -48,7 +49,7 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     let job = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
     ensure!(job["metadata"]["deletionTimestamp"].is_null(), "stopped before its time: {job}");
     save(s, "saves", 1200).await?;
-    // Long before its thirty seconds are over.
+    // The job is stopped after it has saved, long before its thirty seconds to save are over.
     phase(s, "urgent", "Running").await?;
     let told = is(s, "saves", "told that it saved", |job| {
         condition_object(job, "CheckpointRequested").is_some_and(|c| text(c, "/reason") == "CheckpointSaved")
@@ -68,7 +69,7 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// An elastic job is asked to save before it gives up workers, gives them up as soon as it has, and runs on.
+/// An elastic TrainingJob is asked to save before it gives up workers, gives them up as soon as it has saved, and runs on.
 pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("saves-workers").await?;
     let s = &scenario;
@@ -99,7 +100,7 @@ pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
     };
     ensure!(workers().await? == 4, "workers went before their time");
     save(s, "elastic", 300).await?;
-    // Long before its thirty seconds are over.
+    // The workers end after the job has saved, long before its thirty seconds to save are over.
     phase(s, "urgent", "Running").await?;
     ensure!(workers().await? == 2, "{} workers", workers().await?);
     let told = is(s, "elastic", "told that it saved", |job| {
@@ -110,7 +111,7 @@ pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// The job reports a checkpoint.
+/// Reports a checkpoint of a TrainingJob by the job's annotations.
 pub(crate) async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> {
     let saved = json!({"metadata": {"annotations": {
         "berth.dev/last-checkpoint-time": Timestamp::now().to_string(),
@@ -121,7 +122,7 @@ pub(crate) async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> 
     Ok(())
 }
 
-/// The time in an annotation of that name, once all pods of a job have it: until then they may go on.
+/// The value of the annotation `key`, which is a time, after all pods of a TrainingJob have the annotation: until that time the pods may go on.
 async fn told_pods(s: &Scenario<'_>, name: &str, key: &str) -> Result<String> {
     wait::until(LIMIT, &format!("pods of {name} are told"), || async {
         let pods = pods_of(s, name).await?;

@@ -1,4 +1,4 @@
-//! An elastic TrainingJob follows the idle quota of its queue.
+//! An elastic TrainingJob that follows the idle quota of its queue.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::training::checkpoints::save;
 use crate::training::life::ends;
 use crate::training::{LIMIT, endless, is, phase, pods_of, training};
 
-/// Pause between two checkpoints of a job that saves all the time.
+/// Pause between two checkpoints of a TrainingJob that saves all the time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Number of pods of a TrainingJob that have not ended.
+/// Number of a TrainingJob's pods that have not ended.
 pub(crate) async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
     let all = pods_of(s, name).await?;
     Ok(all.iter().filter(|pod| !["Failed", "Succeeded"].contains(&text(pod, "/status/phase"))).count())
 }
 
-/// Waits until it runs with that many workers, all ready, and holds quota for these.
+/// Waits until a TrainingJob runs with `workers` workers, all of which are ready, and holds quota for them.
 async fn runs_with(s: &Scenario<'_>, name: &str, workers: usize) -> Result<Value> {
     let wanted = format!("{workers}/{workers}");
     let job = is(s, name, &format!("running with {wanted}"), |job| {
@@ -41,15 +41,15 @@ async fn runs_with(s: &Scenario<'_>, name: &str, workers: usize) -> Result<Value
     Ok(job)
 }
 
-/// Never less than two workers, as far as its status shows.
+/// Checks by a TrainingJob's status that it has two to four workers.
 fn ensure_bounds(job: &Value) -> Result<()> {
     let told = text(job, "/status/workers").split_once('/').and_then(|(_, wanted)| wanted.parse::<i64>().ok());
     ensure!(told.is_none_or(|wanted| (2..=4).contains(&wanted)), "{}", job["status"]);
     Ok(())
 }
 
-/// An elastic job of 2 to 4 workers of that framework, which starts with 2 since a neighbour holds the rest of its queue. There is a class
-/// of higher priority called urgent.
+/// Creates an elastic TrainingJob of 2 to 4 workers of the kind `framework`, which starts with 2 workers because a neighbour holds the rest of the
+/// queue's quota. Also creates a priority class `urgent` of higher priority.
 async fn small_beside_a_neighbour(s: &Scenario<'_>, framework: &str, other: &Value) -> Result<Value> {
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
     s.apply(&manifest::priority_class(&s.name("urgent"), 100)).await?;
@@ -68,7 +68,7 @@ async fn small_beside_a_neighbour(s: &Scenario<'_>, framework: &str, other: &Val
     Ok(small)
 }
 
-/// No Workload of the elastic job has an eviction.
+/// Checks that no Workload of the elastic TrainingJob was evicted.
 async fn was_not_evicted(s: &Scenario<'_>) -> Result<()> {
     let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
     let own: Vec<_> = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-")).collect();
@@ -77,8 +77,8 @@ async fn was_not_evicted(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An elastic job starts with the free quota, grows when another job ends, gives up workers for a new job of higher priority, takes them back, and
-/// ends. The other jobs end when the test says so, and not after a time.
+/// An elastic TrainingJob starts with the free quota, scales up after another job has ended, gives up workers for a new job of higher priority,
+/// scales up again, and ends. The other jobs end when the test lets them, and not after a time.
 pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("elastic").await?;
     let s = &scenario;
@@ -116,7 +116,8 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Waits until it runs with that many workers, each of which has that number in its environment, from the checkpoint of that step.
+/// Waits until the elastic TrainingJob runs with `workers` workers, and checks that each worker has this number and the step `step` of its checkpoint
+/// in its environment.
 async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
     let job = runs_with(s, "elastic", workers).await?;
     let all = pods_of(s, "elastic").await?;
@@ -129,15 +130,15 @@ async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
     Ok(job)
 }
 
-/// Where the pods read their number once, all of them start again for another one: with more once the job has saved, with fewer for a
-/// production job. Quota is held all the time, and nothing is evicted.
+/// If the pods read their number of workers only at their start, all pods start again when the number changes: the job scales up after it has saved,
+/// and scales down for a production job. The job holds its quota all the time, and nothing is evicted.
 pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("restarts-elastic").await?;
     let s = &scenario;
     let small = small_beside_a_neighbour(s, "JAXJob", &json!({"checkpoint": {"interval": "10m"}})).await?;
     ends(s, "neighbour", &["0", "1"], "succeed").await?;
     phase(s, "neighbour", "Succeeded").await?;
-    // A checkpoint from before the idle quota was seen does not count.
+    // A checkpoint from before Berth saw the idle quota does not count.
     wait::until(LIMIT, "it grows by a later checkpoint", || async {
         save(s, "elastic", 100).await?;
         tokio::time::sleep(PAUSE).await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::training::{CARD, LIMIT, endless, is, phase, pods, pods_of, training};
 use berth_e2e::wait::{self, Seen};
 
-/// 32 GPUs of a flavor whose nodes carry a taint.
+/// Creates a queue with 32 GPUs of a flavor whose nodes have a taint.
 async fn gpu_queue(s: &Scenario<'_>) -> Result<()> {
     let flavor = s.name("h100");
     let mut object = manifest::flavor(&flavor, &[("cloud.google.com/gke-nodepool", "gpu")]);
@@ -25,7 +25,7 @@ async fn gpu_queue(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// 4 workers with 8 GPUs each: Pending, Queued, Running, Succeeded.
+/// A PyTorchJob of 4 workers with 8 GPUs each passes the phases Pending, Queued, Running and Succeeded.
 pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("pytorch").await?;
     let s = &scenario;
@@ -44,7 +44,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
         }),
     ))
     .await?;
-    // Its class does not exist yet.
+    // The job's priority class does not exist yet.
     phase(s, "gpt", "Pending").await?;
     s.apply(&manifest::priority_class(&class, 100)).await?;
     let queued = phase(s, "gpt", "Queued").await?;
@@ -57,7 +57,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
     let running = phase(s, "gpt", "Running").await?;
     let status = &running["status"];
     let mut given = status["allocatedResources"].clone();
-    // It is counted once they run, a moment later.
+    // The number of nodes is left out of the comparison, because Berth counts the nodes a moment after the pods run.
     if let Some(given) = given.as_object_mut() {
         given.remove("nodes");
     }
@@ -102,7 +102,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A pod finds the others by the names of the headless Service.
+/// Checks that a pod finds the other pods by their names below the headless Service.
 fn rendezvous(pod: &Value) -> Result<()> {
     let service = text(pod, "/spec/subdomain").to_owned();
     ensure!(text(pod, "/spec/hostname").starts_with("gpt-worker-") && service.starts_with("gpt-"), "{}", pod["spec"]);
@@ -146,7 +146,7 @@ pub(crate) async fn frameworks(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A worker that fails, and may not be started again, ends the job.
+/// A worker that fails, and may not be started again, makes its TrainingJob fail.
 pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("failing-worker").await?;
     let s = &scenario;
@@ -168,8 +168,8 @@ pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A worker that fails is started again up to the back-off limit: of two jobs with the same limit, the one whose worker fails once
-/// succeeds, and the one whose worker always fails does not.
+/// A worker that fails is started again up to the back-off limit: of two TrainingJobs with the same limit, the one whose worker fails once succeeds,
+/// and the one whose worker always fails does not.
 pub(crate) async fn starts_again(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("restarted-worker").await?;
     let s = &scenario;
@@ -207,7 +207,7 @@ pub(crate) async fn starts_again(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A pod that is lost with its node spends none of the tries, and another one replaces it.
+/// A pod that is lost with its node does not count as a failure of its TrainingJob, and another pod replaces it.
 pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("lost-node").await?;
     let s = &scenario;
@@ -218,7 +218,8 @@ pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
     phase(s, "steady", "Running").await?;
     let pods = pods_of(s, "steady").await?;
     let lost = pods.first().map(|pod| text(pod, "/metadata/name").to_owned()).unwrap_or_default();
-    // The controller that evicts pods from a node with a taint writes the reason, and the kubelet, or the cleaner after it, ends them.
+    // The controller that evicts pods from a node with a taint writes the reason, and the kubelet, or the pod garbage collector after it, ends the
+    // pods.
     let disrupted = json!({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
         "message": "its node goes", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let ended = json!({"status": {"phase": "Failed", "conditions": [disrupted]}});
@@ -238,7 +239,7 @@ pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Lets the running pods of a job with these indexes come to that end: kwok follows the annotation.
+/// Lets the running pods of a TrainingJob with the indexes `indexes` end with `outcome`: kwok follows the pods' annotation.
 pub(crate) async fn ends(s: &Scenario<'_>, name: &str, indexes: &[&str], outcome: &str) -> Result<()> {
     let how = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": outcome}}});
     for pod in pods_of(s, name).await? {

@@ -1,5 +1,5 @@
-//! TrainingJobs on a real control plane: their users' view from the queue to the end, and the environment that their frameworks need in the
-//! pods.
+//! TrainingJobs on a real control plane: their users' view from the queue to the end, and the environment variables in the pods that the frameworks
+//! need.
 
 mod bad;
 mod checkpoints;
@@ -24,7 +24,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(90);
 const CARD: &str = "NVIDIA-H100-80GB-HBM3";
 
-/// A TrainingJob of two workers with one cpu each in LocalQueue `queue`; `more` is merged into its spec.
+/// A TrainingJob of two workers with one cpu each in the LocalQueue `queue`; `more` is merged into its spec.
 fn training(s: &Scenario<'_>, name: &str, job_type: &str, more: &Value) -> Value {
     let mut spec = json!({
         "jobType": job_type,
@@ -37,13 +37,13 @@ fn training(s: &Scenario<'_>, name: &str, job_type: &str, more: &Value) -> Value
         "metadata": {"namespace": s.namespace, "name": name}, "spec": spec})
 }
 
-/// A pod template whose pods live as these annotations say.
+/// A pod template whose annotations say how long its pods run and how they end.
 fn pods(annotations: &Value) -> Value {
     json!({"metadata": {"annotations": annotations}, "spec": {"terminationGracePeriodSeconds": 5,
         "containers": [{"name": "main", "image": "example.invalid/nothing"}]}})
 }
 
-/// A role whose pods run until they are deleted, and take 700 ms to end.
+/// Part of a TrainingJob's spec: pods that run until they are deleted, and take 700 ms to end.
 fn endless() -> Value {
     json!({"template": pods(&json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "700"}))})
 }
@@ -71,7 +71,7 @@ async fn pods_of(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Waits until a TrainingJob, whose pods stay, has the number of their nodes in its status.
+/// Waits until the status of a TrainingJob whose pods run on has the number of the pods' nodes.
 async fn nodes_told(s: &Scenario<'_>, name: &str) -> Result<()> {
     let pods = pods_of(s, name).await?;
     let nodes: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
@@ -87,7 +87,7 @@ async fn training_jobs() -> Result<()> {
         places::rack("left"),
         places::rack("right"),
     ];
-    // Programs are built or installed before any wait begins.
+    // Programs are built or installed before any wait begins, because that may take minutes.
     berth_e2e::gcs::program().await?;
     let azurite = berth_e2e::azure::program().await?;
     let stage = Stage::start("training", &pools, ManagerOptions::default()).await?;

@@ -1,7 +1,7 @@
-//! Placement of the pods of a job that wants one topology domain for all of them: the real scheduler follows the affinity that Berth sets.
+//! Placement of the pods of a TrainingJob that wants one topology domain for all of them: the real scheduler follows the affinity that Berth sets.
 //!
-//! There are two racks of two nodes, and each node has room for two pods. Without affinity the scheduler spreads pods over nodes, so that
-//! three pods of a job are on both racks.
+//! The test has two racks of two nodes, and each node has room for two pods. Without affinity the scheduler spreads pods over nodes, so that three
+//! pods of a job would be on both racks.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use serde_json::{Value, json};
 use crate::training::stops::still;
 use crate::training::{LIMIT, endless, is, phase, pods_of, training};
 
-/// Label of a node: its rack.
+/// Label of a node with the name of its rack.
 const RACK: &str = "e2e.berth.dev/rack";
-/// Room for pods that must be on one rack.
+/// Resource of the nodes for pods that must be on one rack.
 const STRICT: &str = "e2e.berth.dev/strict";
-/// Room for pods that should be on one rack: a resource of its own, so that both can be shown at the same time.
+/// Resource of the nodes for pods that should be on one rack: a resource of its own, so that both placements can be tested at the same time.
 const LOOSE: &str = "e2e.berth.dev/loose";
 
-/// The nodes of a rack.
+/// The nodes of the rack `name`.
 pub(crate) fn rack(name: &str) -> Pool {
     Pool::cpu(name, 2, Tier::OnDemand).label(RACK, name).offers(STRICT, "2").offers(LOOSE, "2")
 }
 
-/// A gang is on one rack or nowhere; any other job is on one rack where that has room for it.
+/// The pods of a gang run on one rack or not at all; the pods of any other job run on one rack if the rack has room for them.
 pub(crate) async fn on_one_rack(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("one-rack").await?;
     let s = &scenario;
@@ -47,7 +47,7 @@ async fn required(s: &Scenario<'_>) -> Result<()> {
     let there = racks(s, "gang").await?;
     ensure!(there.values().copied().collect::<Vec<_>>() == [3], "{there:?}");
     gone(s, "gang").await?;
-    // The other rack is empty, and still the fifth pod has no place: the gang is not admitted.
+    // The other rack is empty, and yet the fifth pod gets no node, because it may not be on the other rack: the gang is not admitted.
     s.apply(&together(s, "large", 5, STRICT, &json!({"schedulingTimeout": "20s"}))).await?;
     wait::until(LIMIT, "four of five pods are on one rack, and the fifth may not be on the other", || async {
         let there = racks(s, "large").await?;
@@ -78,7 +78,8 @@ async fn preferred(s: &Scenario<'_>) -> Result<()> {
     gone(s, "wide").await
 }
 
-/// A job of `workers` workers that wants one rack; each needs that kind of room. `more` goes into its `schedulingConfig`.
+/// A TrainingJob of `workers` workers that wants one rack; each worker requests one unit of the resource `room`. The fields of `more` are merged into
+/// its `schedulingConfig`.
 fn together(s: &Scenario<'_>, name: &str, workers: u32, room: &str, more: &Value) -> Value {
     let mut spec = endless();
     spec["template"]["spec"]["containers"][0]["resources"] =
@@ -88,7 +89,7 @@ fn together(s: &Scenario<'_>, name: &str, workers: u32, room: &str, more: &Value
     training(s, name, "PyTorchJob", &spec)
 }
 
-/// Number of a job's pods that are bound to nodes of each rack.
+/// Number of a TrainingJob's pods that are bound to nodes, by rack.
 async fn racks(s: &Scenario<'_>, name: &str) -> Result<BTreeMap<String, usize>> {
     let nodes = NODE.list(&s.client, "").await?;
     let mut found = BTreeMap::new();
@@ -105,7 +106,7 @@ async fn racks(s: &Scenario<'_>, name: &str) -> Result<BTreeMap<String, usize>> 
     Ok(found)
 }
 
-/// Deletes a job, and makes room for the next.
+/// Deletes a TrainingJob and waits until its pods are gone, which makes room for the next job.
 async fn gone(s: &Scenario<'_>, name: &str) -> Result<()> {
     TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
     still(s, name).await

@@ -20,7 +20,7 @@ pub(crate) async fn still(s: &Scenario<'_>, name: &str) -> Result<()> {
     .await
 }
 
-/// A job of higher priority gets its quota; it comes back when there is room, under the same Workload.
+/// A job of higher priority preempts a TrainingJob, which is admitted again when there is quota, with the same Workload.
 pub(crate) async fn preempted(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("preempted").await?;
     let s = &scenario;
@@ -69,7 +69,8 @@ pub(crate) async fn suspended(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A user's finalizer keeps its Job: its pods go nevertheless, and its quota with them; it comes back when the Job has gone.
+/// A user's finalizer keeps the Job of a suspended TrainingJob: the pods end nevertheless and the quota is free; the TrainingJob can run again after
+/// the Job is gone.
 pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("kept-part").await?;
     let s = &scenario;
@@ -90,7 +91,7 @@ pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
         text(&waits, "/message").ends_with("kept-worker of its last run, which is being deleted")
     })
     .await?;
-    // Berth does not go on deleting it, once its controller has made its last write.
+    // Berth does not go on deleting the Job, so the Job's resourceVersion stays the same after the job controller's last write.
     let version = |job: Option<Value>| job.map(|job| text(&job, "/metadata/resourceVersion").to_owned());
     let mut versions = Vec::new();
     for _ in 0..5 {
@@ -124,7 +125,7 @@ pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Admitted, and no node fits: the gang is released with all its pods and its quota goes to another.
+/// A gang is admitted, but no node fits its pods: Berth releases the gang with all of its pods, and another job gets the quota.
 pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("gang-timeout").await?;
     let s = &scenario;
@@ -148,7 +149,7 @@ pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Deleted while it runs: its quota is free only when its slow pods have gone.
+/// A TrainingJob is deleted while it runs: its quota is free only after its slow pods are gone.
 pub(crate) async fn deleted(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("training-deleted").await?;
     let s = &scenario;
@@ -159,9 +160,9 @@ pub(crate) async fn deleted(stage: &Stage) -> Result<()> {
     phase(s, "next", "Queued").await?;
     TRAINING_JOB.delete(&s.client, &s.namespace, "gone").await?;
     s.workload("next", "Admitted", |w| condition(w, "Admitted") == "True").await?;
-    // A pod that has ended may be there for a moment.
+    // A pod that has ended may still exist for a moment.
     ensure!(live(s, "gone").await? == 0, "the next one was admitted while pods were left");
-    // A TrainingJob of the same name is another one.
+    // A new TrainingJob of the same name is another object, with a run of its own.
     phase(s, "next", "Succeeded").await?;
     s.apply(&training(s, "gone", "PyTorchJob", &json!({}))).await?;
     phase(s, "gone", "Succeeded").await?;

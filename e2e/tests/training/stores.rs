@@ -1,4 +1,4 @@
-//! Checkpoints in stores of each protocol: reported, kept, deleted, and resumed from.
+//! Checkpoints in stores of each protocol: Berth reports them, keeps the last ones, deletes older ones, and lets jobs go on from them.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::training::stops::still;
 use crate::training::{endless, is, phase, training};
 
-/// The Secret that the chart lets Berth read.
+/// The Secret with credentials that the chart lets Berth read.
 const CREDENTIALS: &str = "berth-checkpoint-credentials";
 
 fn store(name: &str, spec: &Value) -> Value {
@@ -30,7 +30,7 @@ pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-store", &Bucket::S3(S3::start("checkpoints").await?)).await
 }
 
-/// A TrainingJob keeps its checkpoints in a store with the protocol of Google Cloud Storage, whose times are in seconds.
+/// A TrainingJob keeps its checkpoints in a store with the protocol of Google Cloud Storage, whose times have a resolution of seconds.
 pub(crate) async fn kept_in_gcs(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-gcs", &Bucket::Gcs(Gcs::start(stage.plane.folder(), "checkpoints").await?)).await
 }
@@ -46,14 +46,14 @@ pub(crate) async fn kept_in_azure(stage: &Stage, program: &Path) -> Result<()> {
     kept(stage, "checkpoint-azure", &Bucket::Azure(azure)).await
 }
 
-/// The complete life of a job's checkpoints; its pods write them.
+/// Tests the complete life of a TrainingJob's checkpoints, which its pods write into the bucket.
 async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     let scenario = stage.scenario(name).await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
     let client = bucket.client();
     let trainer = Trainer::start(&s.client, &s.namespace, bucket);
-    // The same for all kinds of stores: other scenarios may apply it, too.
+    // The Secret is the same for all kinds of stores, because other scenarios may apply it, too.
     s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
         "stringData": credentials()}))
         .await?;
@@ -74,7 +74,7 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     let base = format!("{}/runs/{}/saves", bucket.uri(), s.namespace);
     ensure!(variable(s, "BERTH_CHECKPOINT_URI").await?.as_deref() == Some(base.as_str()), "where it saves");
     ensure!(variable(s, "BERTH_RESUME_URI").await?.is_none(), "there is nothing yet");
-    // Half of a checkpoint does not count.
+    // An incomplete checkpoint does not count.
     client.put(&format!("{base}/step-9/rank-0.pt"), "weights").await?;
     saves(s, 3 * STEPS).await?;
     trainer.pace("saves", NEVER_MS, 0).await?;
@@ -100,7 +100,7 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     }
     ensure!(client.has(&format!("{base}/step-9/rank-0.pt")).await?, "what is being written is left alone");
     is(s, "saves", "told that it is late", |job| condition(job, "CheckpointOverdue") == "True").await?;
-    // A checkpoint takes as long as is wanted here from now on, so that the wait for it is seen.
+    // From here on the trainer does not complete a checkpoint until the test lets it, so that the test sees Berth's wait for the checkpoint.
     trainer.pace("saves", NEVER_MS, NEVER_MS).await?;
     TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &json!({"spec": {"suspend": true}})).await?;
     is(s, "saves", "asked to save", |job| condition(job, "CheckpointRequested") == "True").await?;
@@ -123,19 +123,19 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     ensure!(run == wanted, "{run:?}, where {step} was saved last");
     let begun = format!("step-{step}");
     is(s, "saves", "told where it began", |job| text(job, "/status/checkpoint/resumedFrom") == begun).await?;
-    // And on from there.
+    // The job saves further checkpoints after the step from which it went on.
     saves(s, step + STEPS).await?;
     drop(trainer);
     scenario.conclude().await
 }
 
-/// Waits until the status shows a checkpoint of that step.
+/// Waits until the TrainingJob's status shows a checkpoint of at least the step `step`.
 async fn saves(s: &Scenario<'_>, step: i64) -> Result<()> {
     let told = |job: &Value| job["status"]["checkpoint"]["latest"]["step"].as_i64() >= Some(step);
     is(s, "saves", &format!("told of step {step}"), told).await.map(drop)
 }
 
-/// Stores that do not exist, that let no client in, and that cannot be declared.
+/// Tests CheckpointStores that do not exist, that refuse Berth's access, and that the API server refuses.
 pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-stores").await?;
     let s = &scenario;
@@ -187,7 +187,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A variable of the first container of the job's workers.
+/// The value of a variable in the first container of the workers' Job.
 async fn variable(s: &Scenario<'_>, name: &str) -> Result<Option<String>> {
     let job = JOB.get(&s.client, &s.namespace, "saves-worker").await?.context("its Job")?;
     let all = items(&job, "/spec/template/spec/containers/0/env");

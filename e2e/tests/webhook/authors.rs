@@ -1,5 +1,5 @@
-//! Berth makes Jobs of a TrainingJob for its author, who must be allowed to make them himself; and Berth's own account may make nothing
-//! else.
+//! Berth creates the Job of a TrainingJob for the TrainingJob's author, who must have the right to create Jobs himself; and Berth's own account may
+//! create no other Jobs.
 
 use anyhow::{Result, ensure};
 use berth_e2e::control_plane::{client_from, token, write_kubeconfig};
@@ -11,7 +11,7 @@ use kube::Client;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// An account of the namespace with these verbs on TrainingJobs.
+/// A client of a new service account that has the verbs `verbs` on TrainingJobs in the scenario's namespace.
 async fn author(stage: &Stage, s: &Scenario<'_>, name: &str, verbs: &[&str]) -> Result<Client> {
     s.apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"namespace": s.namespace, "name": name}}))
@@ -44,7 +44,7 @@ fn told(answer: Result<Value>) -> String {
     answer.map_or_else(|error| format!("{error:#}"), |_| "accepted".to_owned())
 }
 
-/// An author without the right to create Jobs is refused with RBAC's words, and accepted once he has it.
+/// An author without the right to create Jobs is refused with RBAC's words, and is accepted after he got the right.
 pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("author-rights").await?;
     let s = &scenario;
@@ -70,13 +70,13 @@ pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
     })
     .await?;
     grant(s, "author", "jobs", &json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}])).await?;
-    // Until the remembered refusal has expired.
+    // The wait lasts until Berth's remembered refusal has expired.
     wait::until(STEP, "the author is accepted", || async {
         let said = told(kinds::apply(&client, &job).await);
         Ok(Seen::when(said == "accepted", || said.clone()))
     })
     .await?;
-    // Another account may make changes that make no other Jobs.
+    // Another account may make changes of a TrainingJob that lead to no other Jobs.
     let edit = |patch: Value| {
         let editor = &editor;
         async move { told(TRAINING_JOB.patch(editor, "author-rights", "made", &patch).await) }
@@ -93,7 +93,7 @@ pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Berth's own token makes no Job in the namespaces of the cluster itself, nor one that no TrainingJob controls.
+/// Berth's own token may not create a Job in the namespaces of the cluster itself, nor a Job that no TrainingJob controls.
 pub(crate) async fn own_account_makes_jobs_of_training_jobs_alone(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("own-account").await?;
     let s = &scenario;
@@ -136,7 +136,7 @@ pub(crate) async fn own_account_makes_jobs_of_training_jobs_alone(stage: &Stage)
     ensure!(said == "accepted", "of a TrainingJob: {said}");
     let said = create(&s.client, "kube-system", Value::Null).await?;
     ensure!(said == "accepted", "of an administrator: {said}");
-    // An object of another owner does not become a TrainingJob's by a claim in its metadata.
+    // An object of another owner does not become a TrainingJob's object by an owner reference that Berth's account writes into it.
     s.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": s.namespace, "name": "theirs"},
         "data": {"a": "theirs"}}))
         .await?;

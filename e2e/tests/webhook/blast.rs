@@ -1,6 +1,6 @@
-//! Berth is down: what nothing opts in is created as if it were not installed; an opted-in Job, JobSet, pod, Deployment or StatefulSet is
-//! refused with Berth's name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is back; of pods, those stay
-//! for which there is quota, and of Deployments and StatefulSets those wait that are made after their next write.
+//! Berth is down. An object that nothing opts in is created as if Berth were not installed; an opted-in Job, JobSet, pod, Deployment or StatefulSet
+//! is refused with Berth's name, or stored unchanged if the operator chose that. After Berth is back, Jobs and JobSets that were stored unchanged are
+//! suspended; pods stay if there is quota for them; and the pods of a Deployment or StatefulSet wait if they are created after its next write.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 
 use crate::webhook::jobs;
 
-/// Pods, and the kinds that make them, are managed only where the configuration names them.
+/// Pods, and the kinds that create pods, are managed only if the configuration names them.
 pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  \
                                  frameworks: [batch/job, jobset.x-k8s.io/jobset, pod, deployment, statefulset]\n";
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
-/// A JobSet that asks for more than the quota: once suspended, it stays so.
+/// A JobSet that requests more than the quota, so that it stays suspended once it is suspended.
 fn job_set(namespace: &str, name: &str, annotations: &Value) -> Value {
     let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "5"}}});
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
@@ -42,10 +42,10 @@ fn pod(name: &str, labels: &Value) -> Value {
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}})
 }
 
-/// Ends of the names of the objects of [`parent`].
+/// Ends of the names of the objects that [`parent`] makes.
 const PARENTS: [(Kind, &str); 2] = [(DEPLOYMENT, "deployment"), (STATEFUL_SET, "statefulset")];
 
-/// One pod that asks for more than the quota, made by a Deployment or a StatefulSet, whose own template names no queue.
+/// A Deployment or a StatefulSet with one pod that requests more than the quota; the pod template names no queue.
 fn parent((kind, suffix): (Kind, &str), name: &str, labels: &Value) -> Value {
     let name = format!("{name}-{suffix}");
     let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "5"}}});
@@ -55,7 +55,7 @@ fn parent((kind, suffix): (Kind, &str), name: &str, labels: &Value) -> Value {
             "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}})
 }
 
-/// Waits until a pod that a Deployment or a StatefulSet has made satisfies `check`.
+/// Waits until a pod of a Deployment or a StatefulSet satisfies `check`.
 pub(crate) async fn a_pod_of(s: &Scenario<'_>, parent: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
     wait::until(STEP, &format!("a pod of {parent} is {what}"), || async {
         let mut pods = POD.list(&s.client, &s.namespace).await?;
@@ -65,8 +65,8 @@ pub(crate) async fn a_pod_of(s: &Scenario<'_>, parent: &str, what: &str, check: 
     .await
 }
 
-/// A Job, a JobSet, a pod, a Deployment and a StatefulSet that name a queue and do not wait for it, with the webhooks that are called for
-/// them first.
+/// A Job, a JobSet, a pod, a Deployment and a StatefulSet that name a queue and are not suspended, each with the name of the webhook that the API
+/// server calls for it at first.
 fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 5] {
     let queue = json!({QUEUE: "queue"});
     let [deployment, set] = PARENTS.map(|kind| parent(kind, name, &queue));
@@ -79,7 +79,7 @@ fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 5] {
     ]
 }
 
-/// Whether it is suspended, or behind a gate, or has its pods wait.
+/// Whether an object is suspended, has a scheduling gate, or makes its pods wait.
 fn waits(object: &Value) -> bool {
     let of_pods = object.pointer("/spec/template/metadata/annotations/kueue.x-k8s.io~1pod-suspending-parent");
     object["spec"]["suspend"] == json!(true) || gated(object) || of_pods.is_some()
@@ -93,7 +93,7 @@ pub(crate) fn runs(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running" && pod.pointer("/metadata/deletionTimestamp").is_none()
 }
 
-/// An object that is not opted in to Berth is created as fast as without Berth, runs, and can be changed.
+/// Checks that an object that is not opted in to Berth is created as fast as without Berth, runs, and can be changed.
 async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     let job = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false})).manifest();
     let [deployment, set] = PARENTS.map(|kind| parent(kind, "plain", &json!({})));
@@ -102,7 +102,7 @@ async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
         let created = s.apply(&object).await.context("something that nothing opts in, with Berth down")?;
         let mut another = object.clone();
         another["metadata"]["name"] = json!(format!("{name}-again"));
-        // The machine may be slow once. A creation that waits for Berth waits each time.
+        // The machine may be slow once, but a creation that waits for Berth would be slow each time.
         wait::until(STEP, &format!("another {name} takes less than a second"), || async {
             let (begun, params) = (Instant::now(), PostParams { dry_run: true, ..PostParams::default() });
             kind.api(&s.client, "blast").create(&params, &serde_json::from_value(another.clone())?).await?;
@@ -121,11 +121,11 @@ async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Namespaces for which Berth is never called and whose objects it never changes, even if they name a queue: a cluster's own parts must
-/// start without it.
+/// Namespaces for which the API server never calls Berth and whose objects Berth never changes, even if they name a queue, because a cluster's own
+/// parts must start without Berth.
 const SYSTEM: [&str; 2] = ["kube-system", manager::NAMESPACE];
 
-/// A Job that names a queue is created in the namespaces of the cluster's and Berth's own pods, and is stored as it was sent.
+/// Checks that a Job that names a queue is created in the namespaces of the cluster's and of Berth's own pods, and is stored as it was sent.
 async fn let_in_beside_the_systems(s: &Scenario<'_>, name: &str) -> Result<()> {
     for namespace in SYSTEM {
         let job = manifest::Job::new(namespace, name, "queue").cpu("10m").spec(&json!({"suspend": false})).endless();
@@ -135,14 +135,14 @@ async fn let_in_beside_the_systems(s: &Scenario<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the Jobs in these namespaces were neither suspended nor changed, and have no Workloads, after Berth is back and has seen other
-/// namespaces.
+/// Checks that the Jobs `names` in the namespaces `SYSTEM` were neither suspended nor changed and have no Workloads, after Berth is back and has seen
+/// other namespaces.
 async fn left_alone_beside_the_systems(s: &Scenario<'_>, names: [&str; 2]) -> Result<()> {
     for namespace in SYSTEM {
         for name in names {
             let job = JOB.get(&s.client, namespace, name).await?.with_context(|| format!("{name} in {namespace}"))?;
             ensure!(!waits(&job), "{name} was suspended in {namespace}");
-            // The generation counts changes of the spec.
+            // The generation of a Job counts the changes of its spec.
             ensure!(
                 job["metadata"]["generation"] == json!(1),
                 "{name} was changed in {namespace}: {}",
@@ -156,9 +156,9 @@ async fn left_alone_beside_the_systems(s: &Scenario<'_>, names: [&str; 2]) -> Re
     Ok(())
 }
 
-/// An object that Berth must review waits for it, but for deletions.
+/// Checks that objects that Berth must review are refused while Berth is down, apart from deletions.
 async fn what_is_opted_in_is_refused(s: &Scenario<'_>) -> Result<()> {
-    // Kueue's kinds with rules beyond their schema wait; the others do not.
+    // Objects of Kueue's kinds are refused if the kind has rules beyond its schema; a LocalQueue is accepted.
     s.apply(&manifest::local_queue("blast", "another", "blast-cq")).await?;
     let queue = manifest::cluster_queue("blast-other", &[], &json!({}));
     let error = format!("{:#}", s.apply(&queue).await.err().context("a ClusterQueue, with Berth down")?);
@@ -177,7 +177,7 @@ async fn what_is_opted_in_is_refused(s: &Scenario<'_>) -> Result<()> {
     .await
 }
 
-/// In a namespace that opts in with all its jobs, the controller of JobSets makes Jobs without a queue, and goes on.
+/// Checks that the controller of JobSets can create Jobs without a queue in a namespace that opts in with all of its jobs, while Berth is down.
 async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()> {
     let mut part = manifest::Job::new(text(set, "/metadata/namespace"), "part", "").manifest();
     let refused = s.apply(&part).await.err();
@@ -185,16 +185,17 @@ async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()
     ensure!(error.contains("mjob-opted-in.berth.dev") && error.contains("failed calling webhook"), "{error}");
     part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "name": set["metadata"]["name"], "uid": set["metadata"]["uid"], "controller": true}]);
-    // Such a Job has a name of its JobSet's, and its label; a look at its JobSet comes with Berth.
+    // A Job of a JobSet has a name that begins with the JobSet's and the JobSet's label; only Berth could also look at the JobSet itself.
     part["metadata"]["name"] = json!(format!("{}-job-0", text(set, "/metadata/name")));
     part["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": set["metadata"]["uid"]});
     s.apply(&part).await.context("a Job of a JobSet, with Berth down")?;
     pods_of_daemon_sets_are_let_in(s, text(set, "/metadata/namespace")).await?;
-    // It goes with the JobSet.
+    // The Job is deleted with its JobSet.
     JOBSET.delete(&s.client, text(set, "/metadata/namespace"), text(set, "/metadata/name")).await
 }
 
-/// In that namespace, a pod without an owner waits for Berth, and one that was made for its node does not.
+/// Checks that a pod without an owner is refused in the namespace while Berth is down, and that a DaemonSet's pod, which was created for its node, is
+/// not.
 async fn pods_of_daemon_sets_are_let_in(s: &Scenario<'_>, namespace: &str) -> Result<()> {
     let mut part = pod("part", &json!({}));
     part["metadata"]["namespace"] = json!(namespace);
@@ -203,12 +204,12 @@ async fn pods_of_daemon_sets_are_let_in(s: &Scenario<'_>, namespace: &str) -> Re
     ensure!(error.contains("mpod-opted-in.berth.dev") && error.contains("failed calling webhook"), "{error}");
     part["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "uid": "gone", "controller": true}]);
-    // It goes because its DaemonSet is not there.
+    // The garbage collector deletes the pod, because its DaemonSet does not exist.
     s.apply(&part).await.context("a pod of a DaemonSet, with Berth down").map(drop)
 }
 
-/// A queued Job that has been admitted ends: the API server does not call the webhook of its pods for writes of the Job controller, or for fields
-/// that do not matter.
+/// Checks that an admitted Job of a queue ends while Berth is down: the API server does not call the webhook of its pods for writes of the job
+/// controller, or for fields that do not matter to Berth.
 async fn queued_job_ends(stage: &Stage, namespace: &str) -> Result<()> {
     let s = Scenario { stage, client: stage.client.clone(), namespace: namespace.to_owned() };
     let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "succeed"}}});
@@ -221,10 +222,10 @@ async fn queued_job_ends(stage: &Stage, namespace: &str) -> Result<()> {
     s.job_is("ends", "Complete", |job| condition(job, "Complete") == "True").await.map(drop)
 }
 
-/// As the operator chose: an opted-in object is created as it is and runs.
+/// Checks that opted-in objects are created as they are and run, because the operator chose that for the time in which Berth is down.
 async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     let [(job, _), others @ ..] = opted_in(s, "eager");
-    // The API server reads its configuration a moment later.
+    // The API server applies the changed webhook configuration a moment later.
     wait::until(STEP, "an opted-in job is let in", || async {
         let created = kinds::apply(&s.client, &job).await?;
         ensure!(!waits(&created), "{}", created["spec"]["suspend"]);
@@ -237,7 +238,7 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     }
     s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
     s.nodes_of("second", 1).await?;
-    // As from a template that Berth has written before.
+    // The pod has the label that a template has which Berth has written.
     let marked = s.apply(&pod("marked", &json!({QUEUE: "queue", "kueue.x-k8s.io/managed": "true"}))).await?;
     ensure!(!waits(&marked), "the marked pod was stored as {}", marked["spec"]);
     for name in ["eager-pod", "marked-pod"] {
@@ -249,7 +250,8 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A pod cannot be made to wait any more: of the two that were let in, with Berth's mark and without, no more stay than there is quota for.
+/// A running pod cannot be made to wait any more: of the two pods that were let in, with Berth's label and without, no more stay than there is quota
+/// for.
 async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
     let names = ["eager-pod", "marked-pod"];
     wait::until(STEP, "a pod without quota is gone", || async {
@@ -264,7 +266,7 @@ async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
         Ok(Seen::when(right, || format!("{left:?}")))
     })
     .await?;
-    // The jobs are to have the quota.
+    // The pods are deleted, so that the jobs can get the quota.
     for name in names {
         if POD.get(&s.client, "blast", name).await?.is_some() {
             POD.delete(&s.client, "blast", name).await?;
@@ -275,7 +277,7 @@ async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
 
 /// Only as many of the jobs that were let in go on as there is quota for.
 async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
-    // Their Workloads are made in the same second: their order is not defined.
+    // The Workloads of the two jobs are created in the same second, so either of the two may be admitted.
     let both = ["eager", "second"];
     let waiting = wait::until(STEP, "one of the two is admitted", || async {
         for (job, other) in [(both[0], both[1]), (both[1], both[0])] {
@@ -296,7 +298,7 @@ async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Pods that a Deployment or a StatefulSet made while Berth was down run on; once it is written again its pods are made to wait.
+/// Checks that pods run on which a Deployment or a StatefulSet created while Berth was down, and that its new pods wait after its next write.
 async fn parents_wait_from_their_next_write_on(s: &Scenario<'_>) -> Result<()> {
     for (kind, suffix) in PARENTS {
         let name = format!("eager-{suffix}");
@@ -332,7 +334,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     };
     let dead = manager::leader(&client).await?;
     stage.manager.kill();
-    // Jobs that are let in run until Berth is back and leads, which is not Berth's fault.
+    // Jobs that are let in run until Berth is back and leads, so the observer must not judge the time in which Berth is down.
     stage.observer.nobody_leads();
     {
         let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };

@@ -1,5 +1,5 @@
-//! v1beta1 on the real API server: manifests that were written for it apply and work, a write through it loses no field, objects stored in
-//! its form stay readable, and it can be switched off.
+//! v1beta1 on a real API server: manifests that were written for v1beta1 can be applied and work, a write through v1beta1 loses no field, objects
+//! that are stored as v1beta1 stay readable, and v1beta1 can be switched off.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 const OLDER: &str = "kueue.x-k8s.io/v1beta1";
 const OLDER_QUEUE: Kind = older(CLUSTER_QUEUE);
 const OLDER_WORKLOAD: Kind = older(WORKLOAD);
-/// Objects that are read and written in both versions: the kind, the namespace and the name, the place of one field in v1beta1 and in
-/// v1beta2, and its value.
+/// Objects that are read and written in both API versions: the kind, the namespace and the name; the JSON pointer to one field in v1beta1 and in
+/// v1beta2; and the field's value.
 const WRITTEN: [(Kind, &str, &str, [&str; 2], &str); 5] = [
     (FLAVOR, "", "gpu-a100", ["/spec/nodeLabels/gpu-type"; 2], "a100"),
     (FLAVOR, "", "gpu-v100", ["/spec/nodeLabels/gpu-type"; 2], "v100"),
@@ -27,7 +27,7 @@ const WRITTEN: [(Kind, &str, &str, [&str; 2], &str); 5] = [
 ];
 const QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
 const CARRIES: &str = "berth.dev/not-in-v1beta1";
-/// The API server builds its handlers anew after a change of a CRD.
+/// Time limit for the API server to replace its handlers after a change of a CRD.
 const REBUILT: Duration = Duration::from_secs(90);
 
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
@@ -44,7 +44,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     manifests_work(&s).await.context("the manifests of the scenario")?;
     nothing_is_lost(&s).await.context("a write through v1beta1")?;
     stored_in_the_older_form(&s, port).await.context("an object stored as v1beta1")?;
-    // All namespaces: the manifests bring their own.
+    // The observer judges all namespaces, because the manifests create namespaces of their own.
     stage.observer.conclude(Duration::from_secs(2)).await?;
     stage.manager.recomputes().await?;
     let (name, label) = ("berth_webhook_duration_seconds", ["endpoint=\"convert\""]);
@@ -53,7 +53,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let quick = stage.manager.metric(&format!("{name}_bucket"), &within).await?.unwrap_or_default();
     println!("conversion: {count} reviews, {quick} of them within a millisecond");
     ensure!(count >= 20.0, "{count} conversions are counted");
-    // Other suites take the cores meanwhile: a conversion that waits for one takes longer.
+    // Other suites use the cores at the same time, and a conversion that waits for a core takes longer.
     ensure!(2.0 * quick >= count, "{quick} of {count} conversions took a millisecond at most");
     Ok(())
 }
@@ -96,12 +96,12 @@ async fn manifests_work(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The kind in the older version.
+/// The kind `kind` in its version v1beta1.
 const fn older(kind: Kind) -> Kind {
     Kind { api_version: OLDER, ..kind }
 }
 
-/// An object that v1beta1 lists is patched through it, and v1beta2 shows the change; each version has the field under its own name only.
+/// An object that v1beta1 lists is patched through v1beta1, and v1beta2 shows the change; each version has the field only under its own name.
 async fn listed_and_patched(
     s: &Scenario<'_>,
     (kind, namespace, name): (Kind, &str, &str),
@@ -146,17 +146,17 @@ async fn nothing_is_lost(s: &Scenario<'_>) -> Result<()> {
         ensure!(stored.pointer(path) == workload.pointer(path), "{path} is lost: {}", stored["spec"]);
     }
     OLDER_WORKLOAD.patch(&s.client, &s.namespace, "gated", &json!({"spec": {"priority": 6}})).await?;
-    // Server-side apply compares what was written through each version.
+    // Server-side apply compares the fields that were written through each version.
     kinds::apply(&s.client, &workload).await?;
     let stored = WORKLOAD.get(&s.client, &s.namespace, "gated").await?.context("the workload")?;
     ensure!(stored["spec"]["priority"] == 5 && stored["spec"]["preemptionGates"] == gates, "{stored}");
     WORKLOAD.delete(&s.client, &s.namespace, "gated").await
 }
 
-/// Stores a ClusterQueue while v1beta1 is the form of the store, as clusters have it that ran an older Kueue.
+/// Stores a ClusterQueue while the API server stores v1beta1, as in clusters that ran an older Kueue.
 async fn stored_in_the_older_form(s: &Scenario<'_>, port: u16) -> Result<()> {
     change(s, |spec| store_as(spec, "v1beta1")).await?;
-    // Only an object that is written by the handlers of the new definition takes the old form.
+    // An object gets the old form only if it is written after the API server has replaced its handlers for the changed CRD.
     let definition = CRD.get(&s.client, "", QUEUES).await?.context("the definition")?;
     ensure!(items(&definition, "/status/storedVersions").contains(&json!("v1beta1")), "{}", definition["status"]);
     let queue = cluster_queue("old", &[group(&[("gpu-a100", &[quota("cpu", "1")])])], &json!({"cohortName": "c"}));
@@ -166,8 +166,8 @@ async fn stored_in_the_older_form(s: &Scenario<'_>, port: u16) -> Result<()> {
     CLUSTER_QUEUE.patch(&s.client, "", "old", &json!({"metadata": {"labels": {"written": "last"}}})).await?;
     change(s, |spec| store_as(spec, "v1beta2")).await?;
     reads(s, json!("c")).await.context("after the change of the stored version")?;
-    // The proof that it is stored in the old form: without conversion its cohort is not found. A write by Berth in that time would store the queue
-    // without the field permanently.
+    // Without conversion the cohort of the queue is not found, which proves that the queue is stored as v1beta1. Berth is paused, because a write by
+    // Berth in that time would store the queue without the field permanently.
     s.stage.manager.pause()?;
     change(s, |spec| {
         serve(spec, false);
@@ -199,7 +199,7 @@ async fn activated(s: &Scenario<'_>) -> Result<()> {
 
 async fn reads(s: &Scenario<'_>, cohort: Value) -> Result<()> {
     wait::until(REBUILT, &format!("the cohort of the old queue is {cohort}"), || async {
-        // A request that met the older definition asks Berth, who may stand still.
+        // A request that the API server still answers by the older CRD needs a conversion by Berth, which may be paused.
         let asked = CLUSTER_QUEUE.get(&s.client, "", "old");
         let queue = tokio::time::timeout(Duration::from_secs(2), asked).await.context("no answer")??;
         let queue = queue.context("the queue")?;

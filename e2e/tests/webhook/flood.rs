@@ -1,6 +1,5 @@
-//! After a flood of malformed reviews and of TLS rubbish Berth has answered each, goes on answering, and has no more memory than before.
-//! Every path that the chart's configurations name is flooded, with reviews of its own kind; bodies of the largest size come to two of
-//! them.
+//! After a flood of malformed reviews and of bytes that are no TLS Berth has answered each review, goes on answering, and uses no more memory than
+//! before. Every path that the chart's configurations name gets reviews of its own kind; bodies of the largest size are sent to two of the paths.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,14 +21,14 @@ use tokio_rustls::client::TlsStream;
 
 use crate::webhook::rotation::{review, trust};
 
-/// Memory that a flood may leave, in MB: pages that the allocator keeps, which do not grow with the flood.
+/// Memory in MB that may remain in use after a flood: pages that the allocator keeps, whose number does not grow with the flood.
 const LEFT: f64 = 12.0;
-/// Bytes of the largest body that is read.
+/// Size in bytes of the largest body that Berth reads.
 const LARGEST: usize = 16 * 1024 * 1024;
 /// A path that does not exist.
 const NOWHERE: &str = "/x";
 
-/// Numbers that look random and are the same every time.
+/// Numbers that look random and are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -43,24 +42,24 @@ impl Random {
     }
 }
 
-/// The review of an object that the API server sends to a webhook.
+/// The review of an object, as the API server sends it to a webhook.
 pub(crate) fn admission_review(operation: &str, namespace: &str, object: &Value, old: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u",
         "operation": operation, "namespace": namespace, "object": object, "oldObject": old}})
 }
 
-/// A path and the body of a review that is good there.
+/// A path of the webhooks, and the body of a review that is valid for that path.
 struct Target {
     path: String,
     good: String,
 }
 
-/// Every path of the chart's configurations, that of conversions, and one that does not exist.
+/// Every path in the chart's webhook configurations, the path of conversions, and a path that does not exist.
 fn targets() -> Result<Vec<Target>> {
     let mut all = Vec::new();
     for Reviewed { path, resource } in webhooks::reviewed()? {
         let object = object(&resource).with_context(|| format!("no object to ask {path} about"))?;
-        // Defaults, mostly of a creation; refusals, of an object by itself and of a change.
+        // Mutating webhooks are asked about a creation, and validating webhooks about a change, for which they check the object alone and the change.
         let (operation, old) =
             if path.starts_with("/mutate") { ("CREATE", Value::Null) } else { ("UPDATE", object.clone()) };
         let good = admission_review(operation, "webhook-load", &object, &old).to_string();
@@ -75,7 +74,7 @@ fn targets() -> Result<Vec<Target>> {
     Ok(all)
 }
 
-/// An object of a resource as its webhooks see it.
+/// An object of a resource, as the resource's webhooks see it.
 fn object(resource: &str) -> Result<Value> {
     let template = json!({"metadata": {"labels": {"app": "n"}},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});
@@ -99,16 +98,16 @@ fn object(resource: &str) -> Result<Value> {
     Ok(json!({"metadata": {"name": "n", "namespace": "webhook-load", "labels": labels}, "spec": spec}))
 }
 
-/// The ways in which a good review is spoilt.
+/// The ways in which the test makes a valid review malformed.
 #[derive(Clone, Copy)]
 enum Spoilt {
-    /// The body ends too early.
+    /// The body ends before its end.
     CutOff,
     /// The body is not JSON.
     Rubbish,
-    /// The body is nested deeper than allowed.
+    /// The body is nested deeper than Berth allows.
     Nested,
-    /// A review of an object in which some value has another type.
+    /// The review's object has a value of another type.
     Odd,
 }
 
@@ -120,7 +119,7 @@ impl Spoilt {
         match self {
             Self::CutOff => body.truncate(random.below(body.len() - 1)),
             Self::Rubbish => body = random.bytes(2_000),
-            // In place of the first value, which begins after `{"apiVersion":`.
+            // The nested lists replace the first value of the review, which begins after `{"apiVersion":`.
             Self::Nested => body.splice(14..14, std::iter::repeat_n(b'[', 5_000)).for_each(drop),
             Self::Odd => {
                 let mut review: Value = serde_json::from_str(&target.good).unwrap_or_default();
@@ -133,10 +132,10 @@ impl Spoilt {
         body
     }
 
-    /// A body of the largest size; `None` if it would still be a review.
+    /// A malformed body of the largest size; `None` if the body would still be a review.
     fn largest(self, target: &Target) -> Option<Vec<u8>> {
         let (begins, filling) = match self {
-            // In the middle of an annotation.
+            // The body ends in the middle of an annotation.
             Self::CutOff => {
                 let (before, _) = target.good.split_once("\"metadata\":{")?;
                 (format!("{before}\"metadata\":{{\"annotations\":{{\"a\":\""), b'x')
@@ -150,7 +149,7 @@ impl Spoilt {
         Some(body)
     }
 
-    /// Whether an answer fits this body: a review that can be read is answered with a review, and any other body is refused.
+    /// Whether an answer fits a malformed body: a body that is still a review is answered with a review, and any other body is refused.
     fn answers(self, target: &Target, answer: &str) -> bool {
         match self {
             Self::Odd if target.path != NOWHERE => {
@@ -161,7 +160,7 @@ impl Spoilt {
     }
 }
 
-/// Puts a value of another type somewhere into an object.
+/// Replaces a value somewhere in an object by a value of another type.
 fn odd(object: &mut Value, random: &mut Random) {
     let below = match object {
         Value::Object(map) if !map.is_empty() && random.below(5) > 0 => {
@@ -184,16 +183,16 @@ fn odd(object: &mut Value, random: &mut Random) {
     }
 }
 
-/// Result of a flood.
+/// Result of a flood of requests.
 #[derive(Default)]
 struct Outcome {
-    /// Number of bodies that were answered with a review.
+    /// Number of bodies that Berth answered with a review.
     answered: usize,
-    /// The paths that were asked.
+    /// The paths that got requests.
     paths: BTreeSet<String>,
 }
 
-/// Half malformed reviews, half byte streams that are no TLS. `BERTH_FLOOD` is the number of both.
+/// Sends a flood that is half malformed reviews and half bytes that are no TLS. The environment variable `BERTH_FLOOD` is the number of all requests.
 pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     let _alone = crate::webhook::QUIET.write().await;
     let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
@@ -218,7 +217,7 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     ensure!(after.resident_mb < before.resident_mb + LEFT, "memory grew");
     ensure!(outcome.paths.len() == targets.len(), "of {} paths only {:?} were asked", targets.len(), outcome.paths);
     ensure!(outcome.answered >= total / 20, "{} were reviews of odd objects", outcome.answered);
-    // Answers with a review were checked one by one. The answers to byte streams are not read.
+    // The test has checked each answer that is a review. It does not read the answers to byte streams.
     wait::until(STEP, "those that were turned away are counted", || async {
         let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
         Ok(Seen::when(refused >= (total - outcome.answered) as f64 * 0.9, || format!("{refused} were counted")))
@@ -231,7 +230,7 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Malformed bodies as large as they may be, twice: the second time they add nothing.
+/// Sends malformed bodies of the largest size in two rounds, of which the second must not add memory.
 async fn largest(stage: &Stage, port: u16, targets: &[Target]) -> Result<()> {
     let mut resident = Vec::new();
     let begun = Instant::now();
@@ -245,7 +244,7 @@ async fn largest(stage: &Stage, port: u16, targets: &[Target]) -> Result<()> {
                 let mut direct = Direct::open(port, trust(&stage.client).await?).await?;
                 let answer = tokio::time::timeout(Duration::from_secs(30), direct.ask(path, body)).await??;
                 ensure!(way.answers(target, &answer), "{count}, {path}: answered {answer}");
-                // It was read to its end, and not turned away for its size.
+                // Code 400 shows that Berth read the body to its end, and did not refuse it because of its size.
                 ensure!(answer.starts_with("HTTP/1.1 400"), "{count}, {path}: answered {answer}");
                 count += 1;
             }
@@ -260,12 +259,12 @@ async fn largest(stage: &Stage, port: u16, targets: &[Target]) -> Result<()> {
         "flood: 12 malformed bodies of {LARGEST} bytes in {:.1} s; resident {first:.1} MB after six, {second:.1} MB after all",
         begun.elapsed().as_secs_f64()
     );
-    // One of them may be kept that was not kept before.
+    // The allocator may keep the memory of one body that it did not keep after the first round.
     ensure!(second < first + LEFT + LARGEST as f64 / 1e6, "memory grew");
     Ok(())
 }
 
-/// A connection to the webhooks themselves, without an API server between.
+/// A TLS connection to Berth's webhooks without an API server between.
 pub(crate) struct Direct(TlsStream<TcpStream>);
 
 impl Direct {
@@ -274,7 +273,7 @@ impl Direct {
         Ok(Self(TlsConnector::from(trust).connect(ServerName::try_from("127.0.0.1")?, tcp).await?))
     }
 
-    /// The answer to a review, head and all.
+    /// The complete answer to a review, with its head.
     pub(crate) async fn ask(&mut self, path: &str, body: impl AsRef<[u8]>) -> Result<String> {
         let body = body.as_ref();
         let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -284,7 +283,7 @@ impl Direct {
     }
 }
 
-/// Connections to the webhooks themselves, each of which is used again.
+/// Connections to Berth's webhooks without an API server between; each connection is used again.
 pub(crate) struct Connections {
     port: u16,
     trust: Arc<ClientConfig>,
@@ -296,7 +295,7 @@ impl Connections {
         Self { port, trust, free: Mutex::default() }
     }
 
-    /// The answer to a review, head and all.
+    /// The complete answer to a review, with its head.
     pub(crate) async fn ask(&self, path: &str, body: impl AsRef<[u8]>) -> Result<String> {
         let free = self.free.lock().await.pop();
         let mut direct = match free {
@@ -309,7 +308,7 @@ impl Connections {
     }
 }
 
-/// One complete answer of HTTP/1.1.
+/// Reads one complete answer of HTTP/1.1.
 async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
     let mut bytes = Vec::new();
     loop {
@@ -332,7 +331,7 @@ async fn round(stage: &Stage, port: u16, total: usize, targets: &[Target], rando
             let mut tcp = TcpStream::connect(("127.0.0.1", port)).await?;
             let mut bytes = random.bytes(400);
             if number % 4 == 0 {
-                // A handshake that begins well.
+                // The bytes begin like a TLS handshake.
                 bytes.splice(0..0, [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
             }
             let _ = tcp.write_all(&bytes).await;
@@ -355,7 +354,7 @@ async fn round(stage: &Stage, port: u16, total: usize, targets: &[Target], rando
         ensure!(way.answers(target, &text), "{number}, {path}: {} was answered {text}", String::from_utf8_lossy(&body));
         outcome.paths.insert(path.clone());
         outcome.answered += usize::from(text.starts_with("HTTP/1.1 200"));
-        // Some connections are used again. On a path that does not exist the body is not read, so that the connection ends.
+        // Some connections are used again. For a path that does not exist Berth does not read the body, so the connection ends.
         if number % 7 != 0 && path != NOWHERE {
             kept = Some(stream);
         }

@@ -1,4 +1,4 @@
-//! An object that holds quota keeps its pod sets, its accounting, the node selectors of its checks and its queue, whoever writes.
+//! An object that holds quota keeps its pod sets, its accounted usage, the node selectors of its admission checks and its queue, whoever writes.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::kinds::{self, Kind, POD, TRAINING_JOB, WORKLOAD, condition, items, text};
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use crate::webhook::kinds::GATES;
 
-/// Answers the checks of these tests.
+/// Name of the controller that answers the admission checks of these tests.
 const CONTROLLER: &str = "e2e.berth.dev/answers";
 
-/// A condition of that name.
+/// A condition of the type `name` with the status True.
 fn condition_of(name: &str) -> Value {
     json!({"type": name, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
-/// A Workload that holds quota keeps its pod sets and its accounting, whoever writes.
+/// A Workload that holds quota keeps its pod sets and its accounted usage, whoever writes.
 pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     let s = stage.scenario("held-workloads").await?;
     s.simple_queue("4", &json!({})).await?;
@@ -88,13 +88,13 @@ pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     let gated = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "a.io/b"}}});
     let written = api.patch(&name, &params, &Patch::Merge(&gated)).await;
     refused_with(written, &gated, [GATES, "\"a.io/b\" must not be added after creation; names may only be removed"])?;
-    // A label may be changed by any user.
+    // Any user may change a label of the Workload.
     WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
     given_back(&s).await.context("what was given back")?;
     s.conclude().await
 }
 
-/// A write is refused, and these words say where and why.
+/// Checks that a write is refused, and that the refusal contains both of `words`, which name the field and the reason.
 fn refused_with(written: kube::Result<DynamicObject>, patch: &Value, words: [&str; 2]) -> Result<()> {
     let error = written.err().with_context(|| format!("accepted: {patch}"))?.to_string();
     for words in words {
@@ -103,7 +103,7 @@ fn refused_with(written: kube::Result<DynamicObject>, patch: &Value, words: [&st
     Ok(())
 }
 
-/// Quota of ended pods is not taken again: two of three pods have ended, and another job has their quota.
+/// Quota of ended pods cannot be taken back: two of a job's three pods have ended, and another job has their quota.
 async fn given_back(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("waves").endless().spec(&json!({"parallelism": 2, "completions": 3}))).await?;
     s.admitted("waves").await?;
@@ -129,7 +129,7 @@ async fn given_back(s: &Scenario<'_>) -> Result<()> {
     s.finished("next").await
 }
 
-/// Writes a status as a controller of its own does.
+/// Writes a status with a field manager of its own, as the check's controller does.
 async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> kube::Result<DynamicObject> {
     let object =
         json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "status": status});
@@ -137,7 +137,7 @@ async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> kube:
     kind.api(&s.client, &s.namespace).patch_status(name, &params, &Patch::Apply(&object)).await
 }
 
-/// The additions of a ready check to the pods stay, whoever writes.
+/// The fields that an admission check in state Ready adds to the pods stay, whoever writes.
 pub(crate) async fn checks_that_are_ready(stage: &Stage) -> Result<()> {
     let s = stage.scenario("held-checks").await?;
     let check = s.name("check");
@@ -166,7 +166,8 @@ pub(crate) async fn checks_that_are_ready(stage: &Stage) -> Result<()> {
 /// The label that may name a queue.
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
-/// A TrainingJob of one worker that runs until it is deleted, in LocalQueue `queue`, which its field names, or else its label.
+/// A TrainingJob of one worker that runs until it is deleted, in the LocalQueue `queue`, which it names by its field if `by_field`, and otherwise by
+/// its label.
 fn training(s: &Scenario<'_>, name: &str, by_field: bool) -> Value {
     let mut job = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
         "metadata": {"namespace": s.namespace, "name": name},
@@ -182,7 +183,8 @@ fn training(s: &Scenario<'_>, name: &str, by_field: bool) -> Value {
     job
 }
 
-/// Changes of TrainingJobs of which two are admitted and one waits, and the field that a refusal names.
+/// Changes of three TrainingJobs, of which two are admitted and one waits; each change has the field that its refusal names, or none if it is
+/// accepted.
 fn moves() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let field = |queue: &str| json!({"spec": {"schedulingConfig": {"queue": queue}}});
     let label = |queue: &str| json!({"metadata": {"labels": {QUEUE: queue}}});
@@ -197,7 +199,7 @@ fn moves() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// A TrainingJob that is admitted keeps its queue; one that waits, or is suspended, moves.
+/// An admitted TrainingJob cannot change its queue; a waiting or suspended TrainingJob can.
 pub(crate) async fn queue_of_training_jobs(stage: &Stage) -> Result<()> {
     let s = stage.scenario("held-trainings").await?;
     s.simple_queue("2", &json!({})).await?;
@@ -226,7 +228,7 @@ pub(crate) async fn queue_of_training_jobs(stage: &Stage) -> Result<()> {
             }
         }
     }
-    // The quota of the suspended one is free.
+    // The quota of the suspended TrainingJob is free for the waiting one.
     let moved = |w: &Value| text(w, "/spec/queueName") == "other";
     s.workload("waiting", "admitted in its new queue", |w| moved(w) && condition(w, "Admitted") == "True").await?;
     s.workload("by-field", "in its new queue", moved).await?;

@@ -1,4 +1,4 @@
-//! Jobs: suspension at their creation, defaults, and refusals.
+//! The webhooks of Jobs: suspension at a Job's creation, defaults, and refusals.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
 
-/// Jobs that arrive unsuspended are never seen so, and the job controller never starts them before they are admitted.
+/// Jobs that are created unsuspended are stored suspended at once, and the job controller never starts them before they are admitted.
 pub(crate) async fn suspended_without_a_race(stage: &Stage) -> Result<()> {
     let s = &stage.scenario("no-race").await?;
     s.simple_queue("2", &json!({})).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn suspended_without_a_race(stage: &Stage) -> Result<()> {
     for name in &names {
         let workload = s.pending(name).await?;
         let job = s.get_job(name).await?;
-        // The generation counts changes of the spec: no later write had to suspend it.
+        // The generation counts changes of the spec: no later write had to suspend the Job.
         ensure!(job["metadata"]["generation"] == json!(1), "{name} was changed: {}", job["metadata"]);
         ensure!(job["status"].get("startTime").is_none(), "{name} was started: {}", job["status"]);
         ensure!(workload["spec"]["podSets"][0]["count"] == json!(1), "{workload}");
@@ -43,7 +43,7 @@ pub(crate) async fn suspended_without_a_race(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// The refusal of a change.
+/// The message with which a change of a Job is refused.
 async fn refusal(s: &Scenario<'_>, job: &str, patch: Value) -> Result<String> {
     match JOB.patch(&s.client, &s.namespace, job, &patch).await {
         Ok(_) => anyhow::bail!("{patch} was accepted"),
@@ -73,13 +73,13 @@ pub(crate) async fn labels_of_a_running_job(stage: &Stage) -> Result<()> {
     JOB.patch(&s.client, &s.namespace, "running", &label("team", json!("a"))).await?;
     JOB.patch(&s.client, &s.namespace, "waiting", &label(QUEUE, json!("other"))).await?;
     s.workload("waiting", "in its new queue", |w| text(w, "/spec/queueName") == "other").await?;
-    // A deletion waits for nothing, and neither do the pods of a job that is being deleted.
+    // A deletion is not reviewed, and neither are the pods of a job that is being deleted.
     s.remove("running").await?;
     s.admitted("waiting").await?;
     s.conclude().await
 }
 
-/// Namespaces in which the webhooks of all kinds review objects that name no queue.
+/// Waits until the webhooks of all kinds review objects without a queue in the scenario's namespace, or no longer review them if `expected` is false.
 pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
     wait::until(STEP, &format!("{} opted in: {expected}", s.namespace), || async {
         let configuration = MUTATING.get(&s.client, "", NAMES[0]).await?.context("the configuration")?;
@@ -92,7 +92,7 @@ pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
         Ok(Seen::when(right, || format!("{names:?}")))
     })
     .await?;
-    // The API server reads its configuration a moment later, and all its webhooks at once.
+    // The API server applies a changed webhook configuration a moment later, for all of its webhooks at once.
     let params = PostParams { dry_run: true, ..PostParams::default() };
     wait::until(STEP, &format!("jobs of {} wait: {expected}", s.namespace), || async {
         let job = manifest::Job::new(&s.namespace, "asked", "").spec(&json!({"suspend": false})).manifest();
@@ -102,7 +102,7 @@ pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
     .await
 }
 
-/// A LocalQueue called `default` takes the jobs of its namespace that name none.
+/// A LocalQueue called `default` takes the jobs of its namespace that name no queue.
 pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     let s = stage.scenario("default-queue-jobs").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -115,7 +115,7 @@ pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     ensure!(created["metadata"]["labels"][QUEUE] == json!("default"), "labels: {}", created["metadata"]["labels"]);
     ensure!(created["spec"]["suspend"] == json!(true), "suspend: {}", created["spec"]["suspend"]);
     s.finished("taken").await?;
-    // As in Kueue, the queue cannot be taken away there, not even from a suspended job.
+    // As in Kueue, a job cannot lose its queue's name in such a namespace, not even while it is suspended.
     s.create(s.job("full").endless()).await?;
     s.admitted("full").await?;
     s.create(s.job("waiting")).await?;
@@ -129,7 +129,7 @@ pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A LocalQueue called `default` takes JobSets, too; one that names its queue in an annotation keeps that.
+/// A LocalQueue called `default` takes JobSets, too; a JobSet that names its queue in an annotation keeps that queue.
 pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     let s = stage.scenario("default-queue-jobset").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -144,19 +144,19 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     let plain = s.apply(&set("plain", json!({}))).await?;
     ensure!(plain["metadata"]["labels"][QUEUE] == json!("default"), "labels: {}", plain["metadata"]["labels"]);
     ensure!(plain["spec"]["suspend"] == json!(true), "suspend: {}", plain["spec"]["suspend"]);
-    // Berth leaves the Jobs of a JobSet to its controller.
+    // Berth leaves the Jobs of a JobSet to the controller of JobSets.
     let mut part = manifest::Job::new(&s.namespace, "plain-job-0", "").spec(&json!({"suspend": false})).manifest();
     part["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": plain["metadata"]["uid"]});
     part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind, "name": "plain",
         "uid": plain["metadata"]["uid"], "controller": true}]);
-    // A Job that only names the JobSet as its controller waits as every other Job.
+    // A Job that only names the JobSet as its controller is suspended like every other Job.
     let mut forged = part.clone();
     forged["metadata"]["name"] = json!("mine");
     let params = PostParams { dry_run: true, ..PostParams::default() };
     for (job, left) in [(part, true), (forged, false)] {
         let asked = serde_json::from_value(job)?;
         let shown = wait::until(STEP, "the Job would be made", || async {
-            // The controller of JobSets makes the part, too, and makes it again.
+            // The controller of JobSets creates the Job of this name, too, and creates it again after a deletion.
             JOB.delete(&s.client, &s.namespace, "plain-job-0").await?;
             let made = JOB.api(&s.client, &s.namespace).create(&params, &asked).await;
             Ok(made.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Yes))
@@ -169,7 +169,7 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     let named = s.apply(&set("named", json!({QUEUE: "queue"}))).await?;
     ensure!(named["metadata"]["labels"].get(QUEUE).is_none(), "labels: {}", named["metadata"]["labels"]);
     ensure!(named["spec"]["suspend"] == json!(true), "suspend: {}", named["spec"]["suspend"]);
-    // One that runs keeps its queue, wherever it names it.
+    // A running JobSet keeps its queue, whether it names the queue in a label or in an annotation.
     for (name, names_it_in) in [("plain", "labels"), ("named", "annotations")] {
         let change = json!({"metadata": {names_it_in: {QUEUE: null}}, "spec": {"suspend": false}});
         let patched = JOBSET.patch(&s.client, &s.namespace, name, &change).await;
@@ -186,7 +186,7 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A WorkloadPriorityClass called `default` is that of the jobs that name none.
+/// Jobs that name no priority class get the WorkloadPriorityClass called `default`.
 pub(crate) async fn default_priority_class(stage: &Stage) -> Result<()> {
     let s = stage.scenario("default-class").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -210,7 +210,7 @@ pub(crate) async fn default_priority_class(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Jobs that make no sense are refused, and the refusal names the field.
+/// Jobs with contradictory fields are refused, and the refusal names the field.
 pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     let s = stage.scenario("refused-jobs").await?;
     let annotated = |key: &str, value: &str| {
@@ -243,7 +243,7 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A JobSet that names no queue is not reviewed, unless one of its Jobs names one.
+/// A JobSet that names no queue is not reviewed, unless one of its Jobs names a queue.
 async fn job_set_with_a_misplaced_queue(s: &Scenario<'_>) -> Result<()> {
     let containers = json!([{"name": "main", "image": "e2e/none"}]);
     let set = |labels: Value| {

@@ -1,5 +1,5 @@
-//! Fields that stay in a job while it holds quota: its suspension, when its manifest is applied again as it is in Git, and the fields by
-//! which its quota is counted.
+//! Fields that a job keeps while it holds quota: its suspension, when its manifest is applied again as it is in Git, and the fields by which Berth
+//! charges its quota.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::kinds::{JOB, text};
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 
-/// The file of a manifest, as it would lie in Git.
+/// Writes the manifest of a job into a file, as it would be in Git; returns the file's path.
 fn file(s: &Scenario<'_>, job: &manifest::Job, name: &str) -> Result<String> {
     let path = s.stage.plane.folder().join(format!("{name}.json"));
     std::fs::write(&path, job.clone().manifest().to_string())?;
     Ok(path.display().to_string())
 }
 
-/// Runs a kubectl command that must give a warning; returns the warning. The command takes effect nevertheless.
+/// Runs a kubectl command that must give a warning; returns the warning. The command must take effect nevertheless.
 async fn warned(s: &Scenario<'_>, args: &[&str]) -> Result<String> {
     let args = [args, &["--warnings-as-errors"]].concat();
     match s.stage.plane.kubectl(&args).await {
@@ -26,7 +26,7 @@ async fn warned(s: &Scenario<'_>, args: &[&str]) -> Result<String> {
     }
 }
 
-/// Uids of the pods of a job that runs.
+/// Uids of the pods of a running job.
 async fn pods(s: &Scenario<'_>, job: &str) -> Result<Vec<String>> {
     let of_job = s.pods_of(job).await?;
     Ok(of_job.iter().map(|pod| text(pod, "/metadata/uid").to_owned()).collect())
@@ -46,7 +46,7 @@ async fn applied_again(s: &Scenario<'_>) -> Result<()> {
     s.stage.plane.kubectl(&kubectl(&["apply"])).await?;
     let workload = s.admitted("again").await?;
     s.nodes_of("again", 1).await?;
-    // From then on the Job's controller writes nothing more.
+    // After the Job is ready the job controller writes nothing more.
     s.job_is("again", "ready", |job| job["status"]["ready"] == json!(1)).await?;
     let before = pods(s, "again").await?;
     let mut versions = Vec::new();
@@ -62,8 +62,8 @@ async fn applied_again(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A manifest is applied again by server-side apply: the API server reports a conflict before it calls any webhook, since Berth has written the
-/// field. With force, the webhook restores the field.
+/// A manifest is applied again by server-side apply: the API server reports a conflict before it calls any webhook, because Berth has written the
+/// field `suspend`. With force, the webhook restores the field.
 async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     let path = &file(s, &s.job("declared").endless(), "declared")?;
     let apply = |more: &[&'static str]| [&["apply", "--server-side"][..], more, &["-f", path.as_str()][..]].concat();
@@ -83,7 +83,7 @@ async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A manifest with `suspend: false` is applied again while its job waits: it waits on, and neither diff tells a difference.
+/// A manifest with `suspend: false` is applied again while its job waits: the job waits on, and neither form of `kubectl diff` shows a difference.
 async fn applied_while_it_waits(s: &Scenario<'_>) -> Result<()> {
     let path = &file(s, &s.job("patient").cpu("99").spec(&json!({"suspend": false})), "patient")?;
     let kubectl = |args: &[&'static str]| [args, &["-f", path.as_str()]].concat();
@@ -100,7 +100,7 @@ async fn applied_while_it_waits(s: &Scenario<'_>) -> Result<()> {
     s.remove("patient").await
 }
 
-/// A waiting job is not unsuspended for the time that Berth needs to see it.
+/// A user unsuspends a waiting job: the job does not run even for the short time that Berth would need to see it.
 async fn unsuspended(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("waits").endless()).await?;
     s.pending("waits").await?;
@@ -115,7 +115,7 @@ async fn unsuspended(s: &Scenario<'_>) -> Result<()> {
     s.remove("waits").await
 }
 
-/// The fields by which its quota is counted stay, also while it is being deleted.
+/// The fields by which Berth charges a job's quota cannot be changed, not even while the job is being deleted.
 async fn identity(s: &Scenario<'_>) -> Result<()> {
     let labels = |key: &str, value: Value| json!({"metadata": {"labels": {key: value}}});
     let suspended = |mut patch: Value| {
@@ -141,13 +141,14 @@ async fn identity(s: &Scenario<'_>) -> Result<()> {
     refused(labels(QUEUE, json!("other")), QUEUE).await?;
     refused(labels(PREBUILT, json!("none")), PREBUILT).await?;
     refused(owned, "metadata.ownerReferences").await?;
-    // No other field holds up its deletion.
+    // No other field of a job delays its deletion.
     JOB.patch(&s.client, &s.namespace, "again", &labels("kueue.x-k8s.io/max-exec-time-seconds", json!("no"))).await?;
     JOB.patch(&s.client, &s.namespace, "again", &hold(Value::Null)).await?;
     s.remove("again").await
 }
 
-/// More pods than it was admitted with: it stops in the same write, and no pod of the new size is made before there is quota for all.
+/// A job gets more pods than it was admitted with: the same write suspends the job, and no pod of the new size is created before there is quota for
+/// all pods.
 async fn raised(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("grows").spec(&json!({"parallelism": 1, "completions": 9})).endless()).await?;
     s.admitted("grows").await?;

@@ -1,4 +1,4 @@
-//! Kueue's own kinds: errors that their schemas cannot express are refused by field, as kubectl prints it.
+//! The webhooks of Kueue's own kinds: faults that the schemas cannot express are refused by field, as kubectl prints it.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::kinds::text;
@@ -6,10 +6,10 @@ use berth_e2e::manifest::{self, cluster_queue, cohort, flavor, group, quota};
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-/// The field of controllers that keep a Workload out of scheduling.
+/// The annotation that names controllers which keep a Workload from being admitted.
 pub(crate) const GATES: &str = "metadata.annotations[kueue.x-k8s.io/admission-gated-by]";
 
-/// Objects, with the field and the words of their refusal. Objects that the schema refuses before any webhook is called are in
+/// Invalid objects, each with the field and the words of its refusal. Objects that the schema refuses before any webhook is called are in
 /// `cases/kueue-fields`.
 fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str, &'static str)> {
     let cpu = |quota: manifest::Quota<'_>| group(&[("f", &[quota])]);
@@ -176,7 +176,7 @@ fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str, &'static str)> {
     ]
 }
 
-/// `groups` groups, each with `flavors` flavors and `resources` resources of its own.
+/// A list of `groups` resource groups, each with `flavors` flavors and `resources` resources of its own.
 fn wide(groups: usize, flavors: usize, resources: usize) -> Vec<Value> {
     let one = |at: usize| {
         let names: Vec<String> = (0..resources).map(|number| format!("r{at}-{number}")).collect();
@@ -197,13 +197,13 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     let s = stage.scenario("refused-kinds").await?;
     let mut wrong = Vec::new();
     for (object, field, allowed) in bad(&s) {
-        // Every field at fault is a cause of its own, and kubectl prints these.
+        // Every wrong field is a cause of its own in the refusal, and kubectl prints the causes.
         match s.apply(&object).await {
             Ok(_) => wrong.push(format!("accepted, {field}: {object}")),
             Err(error) => {
                 let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() else { return Err(error) };
                 let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
-                // As Kueue's webhooks answer; Berth's own kinds are refused as by a schema.
+                // Kueue's kinds are refused as Kueue's webhooks refuse them; Berth's own kinds are refused as by a schema.
                 let own = text(&object, "/apiVersion").starts_with("berth.dev/");
                 let wanted = if own { (422, "Invalid") } else { (403, "Forbidden") };
                 ensure!((status.code, &*status.reason) == wanted, "{status:?}");
@@ -224,7 +224,7 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
         Err(error) => format!("{error:#}"),
     };
     ensure!(printed.contains("is forbidden") && printed.contains("spec.nodeLabels"), "kubectl prints: {printed}");
-    // A good object is accepted, and stays good when it is changed.
+    // A valid object is accepted, and invalid changes of it are refused.
     s.simple_queue("1", &json!({"cohortName": s.name("cohort")})).await?;
     s.apply(&cohort(&s.name("cohort"), "", &[])).await?;
     s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "Hold"})).await?;

@@ -1,5 +1,5 @@
-//! The time of a review and of a conversion under 300 creations a second: dry runs, as many of them as the API server answers on this
-//! machine, and for each of the others the reviews that the API server would have asked for.
+//! The time of a review and of a conversion under 300 creations a second. Some creations are dry runs, as many as the API server answers on this
+//! machine; for each other creation the test itself sends the reviews that the API server would have sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,38 +25,40 @@ use crate::webhook::rotation::trust;
 
 /// Namespace of the created objects.
 const NAMESPACE: &str = "webhook-load";
-/// Creations per second.
+/// Number of creations per second.
 const RATE: u32 = 300;
-/// Dry runs under way at the API server. Further creations are reviewed without it: two cores that do nothing but dry runs answer 100 to
-/// 290 of them a second, and leave no time to Berth, which is measured here.
+/// Number of dry runs that the API server processes at once. For further creations the test sends only the reviews: two cores that do nothing but dry
+/// runs answer 100 to 290 of them a second, and leave no time to Berth, which is measured here.
 const AT_ONCE: usize = 2;
-/// Creations that must have gone through the API server, of a hundred.
+/// Number of creations, of a hundred, that must have been dry runs at the API server.
 const SERVED: u32 = 10;
-/// The part of this rate that must be reached: on a machine that is busy with other work, the times say nothing.
+/// The part of the rate `RATE` that must be reached: on a machine that is busy with other work, the measured times mean nothing.
 const REACHED: f64 = 0.9;
 /// Time for which objects are created, in seconds.
 const SECONDS: u32 = 12;
-/// Most measurements before a time that is too long counts.
+/// Largest number of measurements, after which a time that is too long counts as a failure.
 const ROUNDS: u32 = 3;
-/// An object is read in its other version beside every sixth creation.
+/// An object is read in its other API version beside every sixth creation.
 const READ_EVERY: u32 = 6;
-/// A large object is read in its other version beside every thirtieth creation, because it takes as much time as many small ones.
+/// A large object is converted beside every thirtieth creation, because its conversion takes as much time as many small ones.
 const LARGE_EVERY: u32 = 30;
-/// Pod sets of a wide Workload: as many as one may have.
+/// Number of pod sets of a wide Workload: as many as a Workload may have.
 const POD_SETS: usize = 18;
-/// Places of the pods of a large Workload.
+/// Number of topology domains of the pods of a large Workload.
 const DOMAINS: usize = 4_000;
-/// Handler time that 99 of 100 reviews may take, in seconds, in the release build.
+/// Time in seconds that Berth's handler may take for 99 of 100 reviews, in the release build.
 const P99: f64 = 0.005;
-/// Handler time that 99 of 100 conversions may take, in seconds.
+/// Time in seconds that Berth's handler may take for 99 of 100 conversions.
 const CONVERSION: f64 = 0.001;
-/// Handler time that 99 of 100 conversions of Workloads with the most pod sets may take: 1 ms was measured, and the rest is room for slower machines.
+/// Time in seconds that Berth's handler may take for 99 of 100 conversions of Workloads with the most pod sets: 1 ms was measured, and the rest is
+/// room for slower machines.
 const WIDE: f64 = 0.0025;
-/// Handler time that 99 of 100 conversions of Workloads with thousands of domains may take, which have 300 KB in v1beta1: 2.5 ms was measured.
+/// Time in seconds that Berth's handler may take for 99 of 100 conversions of Workloads with thousands of domains, which have 300 KB in v1beta1: 2.5
+/// ms was measured.
 const PLACED: f64 = 0.01;
-/// Factor for the tests' own build, which is hardly optimised: it takes up to three times as long for a large object.
+/// Factor on the times for the build of the tests, which is hardly optimised: that build takes up to three times as long for a large object.
 const UNOPTIMISED: f64 = 2.5;
-/// Endpoints of the load, with the outcome, the time that 99 of 100 may take, and how many of 60 creations come there.
+/// Endpoints of Berth's webhooks, each with the outcome, the time that 99 of 100 reviews may take, and the number of reviews for 60 creations.
 const JUDGED: [(&str, &str, f64, u32); 6] = [
     ("mutate-job", "allowed", P99, 36),
     ("validate-job", "allowed", P99, 36),
@@ -65,7 +67,7 @@ const JUDGED: [(&str, &str, f64, u32); 6] = [
     ("mutate-jobset", "allowed", P99, 6),
     ("validate-jobset", "allowed", P99, 6),
 ];
-/// The older version of a kind whose versions differ.
+/// The kind ClusterQueue in its version v1beta1, whose fields differ from those of v1beta2.
 pub(crate) const OLDER_QUEUE: Kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..CLUSTER_QUEUE };
 
 pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
@@ -89,8 +91,8 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     s.conclude().await
 }
 
-/// The object that is created at that tick: of ten, one JobSet, three pods and six Jobs, all in a queue and none of them suspended or gated
-/// by itself.
+/// The object that the creation `number` creates: of ten objects one is a JobSet, three are pods and six are Jobs; all of them name a queue, and none
+/// of them is suspended or has a gate.
 fn asked(number: u32) -> Value {
     let name = format!("asked-{number}");
     let metadata = json!({"namespace": NAMESPACE, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}});
@@ -104,7 +106,7 @@ fn asked(number: u32) -> Value {
     }
 }
 
-/// A dry run: the object must come out suspended or gated.
+/// Creates an object by a dry run: the API server's answer must have it suspended or gated.
 async fn create(client: &Client, object: Value) -> Result<()> {
     let kind = Kind::of(&object)?;
     let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -116,7 +118,7 @@ async fn create(client: &Client, object: Value) -> Result<()> {
     Ok(())
 }
 
-/// The reviews of a creation, as the API server would ask for them, without it.
+/// Sends the reviews of a creation directly to Berth, as the API server would send them.
 async fn reviewed(direct: &Connections, object: &Value) -> Result<()> {
     let kind = Kind::of(object)?;
     let resource = match kind.kind {
@@ -132,17 +134,17 @@ async fn reviewed(direct: &Connections, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A conversion beside the dry runs.
+/// A conversion that the test requests beside the dry runs.
 enum Read {
-    /// A small ClusterQueue, by the API server.
+    /// A read of a small ClusterQueue through the API server.
     Queue(String),
-    /// A review of an object that no test could store without being in the way of its queues, and the version that it asks for.
+    /// A conversion review with the wanted version, for an object that would disturb the test's queues if it were stored.
     Direct(String, &'static str),
 }
 
 /// The frequency of a conversion, and the time that 99 of 100 may take.
 struct Beside {
-    /// Name of the conversion in the figures.
+    /// Name of the conversion in the printed figures.
     what: String,
     read: Read,
     every: u32,
@@ -157,7 +159,7 @@ impl Read {
             }
             Self::Direct(review, to) => {
                 let answer = direct.ask("/convert", review).await?;
-                // A field that is not written out is carried as it is.
+                // A field that the conversion does not write out is still in its old form in the answer.
                 let left = if *to == OLDER_QUEUE.api_version { "\"slices\"" } else { "\"domains\"" };
                 let converted = answer.contains("\"status\":\"Success\"") && !answer.contains(left);
                 ensure!(converted, "a Workload is not converted: {}", answer.chars().take(2_000).collect::<String>());
@@ -167,14 +169,14 @@ impl Read {
     }
 }
 
-/// The question for an object in the version `to`.
+/// The conversion review that asks for an object in the version `to`.
 fn question(to: &str, object: &Value) -> String {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
         "request": {"uid": "u", "desiredAPIVersion": to, "objects": [object]}})
     .to_string()
 }
 
-/// The object of the answer to such a question.
+/// The object in the answer to the conversion review `question`.
 async fn converted(direct: &Connections, question: &str) -> Result<Value> {
     let answer = direct.ask("/convert", question).await?;
     let (_, body) = answer.split_once("\r\n\r\n").context("an answer without a body")?;
@@ -182,7 +184,7 @@ async fn converted(direct: &Connections, question: &str) -> Result<Value> {
     answer.pointer("/response/convertedObjects/0").cloned().with_context(|| format!("nothing is converted: {answer}"))
 }
 
-/// A Workload whose pod sets each have what a pod of a job has: a container, its variables and its requests.
+/// A Workload whose pod sets each have the fields that a pod of a job has: a container, its variables and its requests.
 fn workload(sets: usize, status: Value) -> Value {
     let variables: Vec<Value> =
         (0..40).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "some value of it"})).collect();
@@ -196,7 +198,7 @@ fn workload(sets: usize, status: Value) -> Value {
         "spec": {"queueName": "queue", "podSets": sets}, "status": status})
 }
 
-/// One with as many pod sets as there may be.
+/// A Workload with `POD_SETS` pod sets, the most that a Workload may have.
 fn wide() -> Value {
     let given: Vec<Value> = (0..POD_SETS)
         .map(
@@ -206,7 +208,7 @@ fn wide() -> Value {
     workload(POD_SETS, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
 }
 
-/// One whose pods have thousands of places.
+/// A Workload whose pods are assigned to thousands of topology domains.
 fn placed() -> Value {
     let roots = |per: usize| (0..DOMAINS).map(|n| format!("{:04}", n / per)).collect::<Vec<_>>();
     let level = |prefix: &str, per: usize| json!({"individual": {"prefix": prefix, "roots": roots(per)}});
@@ -217,7 +219,7 @@ fn placed() -> Value {
     workload(1, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
 }
 
-/// Waits until dry runs are answered, and v1beta1 is served.
+/// Waits until the API server answers dry runs, and serves v1beta1.
 async fn ready(stage: &Stage, queue: &str) -> Result<()> {
     for number in 0..10 {
         wait::until(STEP, "dry runs are answered", || async {
@@ -226,7 +228,7 @@ async fn ready(stage: &Stage, queue: &str) -> Result<()> {
         })
         .await?;
     }
-    // The API server builds its handlers anew after a change of a CRD.
+    // The API server replaces its handlers after a change of a CRD.
     wait::until(Duration::from_secs(90), "v1beta1 is served", || async {
         let found = OLDER_QUEUE.get(&stage.client, "", queue).await?;
         Ok(Seen::when(found.is_some(), || "the queue is not there".to_owned()))
@@ -234,7 +236,7 @@ async fn ready(stage: &Stage, queue: &str) -> Result<()> {
     .await
 }
 
-/// Creations at a steady rate; figures from Berth's own histogram.
+/// Creates objects at a steady rate, and judges the times in Berth's own histogram.
 async fn steady(stage: &Stage, direct: &Connections, beside: &Beside) -> Result<()> {
     let _alone = crate::webhook::QUIET.write().await;
     let mut wrong = Vec::new();
@@ -248,7 +250,7 @@ async fn steady(stage: &Stage, direct: &Connections, beside: &Beside) -> Result<
     bail!("{ROUNDS} times in a row, the last time: {}", wrong.join("; "))
 }
 
-/// One round; returns the times that are too long.
+/// Runs one round of creations; returns the times that are too long.
 async fn measured(stage: &Stage, direct: &Connections, beside: &Beside) -> Result<Vec<String>> {
     let client = &stage.client;
     let before = stage.manager.metrics().await?;
@@ -304,7 +306,7 @@ async fn measured(stage: &Stage, direct: &Connections, beside: &Beside) -> Resul
     Ok(wrong)
 }
 
-/// Answers of one endpoint between two looks: their number, and the upper bound of the bucket with the 99th percentile.
+/// Answers of one endpoint between two readings of the metrics: their number, and the upper bound of the bucket with the 99th percentile.
 fn p99(before: &str, after: &str, endpoint: &str, outcome: &str) -> Option<(f64, f64)> {
     let (old, new) = (buckets(before, endpoint, outcome), buckets(after, endpoint, outcome));
     let earlier = |index: usize| old.get(index).map_or(0.0, |(_, count)| *count);
@@ -315,7 +317,7 @@ fn p99(before: &str, after: &str, endpoint: &str, outcome: &str) -> Option<(f64,
     (all > 0.0).then_some((all, bound))
 }
 
-/// The buckets of one endpoint: the upper bound, and the number of answers that took no longer; the last one counts all.
+/// The histogram buckets of one endpoint: the upper bound, and the number of answers that took no longer; the last bucket counts all answers.
 fn buckets(text: &str, endpoint: &str, outcome: &str) -> Vec<(f64, f64)> {
     let labels = [format!("endpoint=\"{endpoint}\""), format!("outcome=\"{outcome}\"")];
     let own = |line: &&str| {

@@ -1,5 +1,5 @@
-//! The webhooks on a real control plane: their defaults and refusals, jobs while the webhooks are down, certificates that are exchanged
-//! under traffic, and floods.
+//! The webhooks on a real control plane: their defaults and refusals, jobs while the webhooks are down, certificates that change under traffic, and
+//! floods.
 
 mod authors;
 mod blast;
@@ -26,15 +26,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::RwLock;
 
-/// A test that measures times runs alone: all others hold it as readers.
+/// A lock with which a test that measures times runs alone: all other tests hold it as readers.
 static QUIET: RwLock<()> = RwLock::const_new(());
 
-/// A manager with these arguments.
+/// Options for a manager with the arguments `args`.
 fn manager(args: &[&str]) -> ManagerOptions {
     ManagerOptions { args: args.iter().map(|arg| (*arg).to_owned()).collect(), ..ManagerOptions::default() }
 }
 
-/// A stage whose manager serves webhooks, and the port of these.
+/// A stage whose manager serves webhooks, and the port of the webhooks.
 async fn stage(options: Options, manager: ManagerOptions) -> Result<(Stage, u16)> {
     let plane = ControlPlane::start(options).await?;
     let port = webhooks::port()?;
@@ -44,7 +44,7 @@ async fn stage(options: Options, manager: ManagerOptions) -> Result<(Stage, u16)
     Ok((Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand)], manager).await?, port))
 }
 
-/// Runs one story on a stage of its own, called as the control plane.
+/// Runs one story on a stage of its own, which is called as the control plane is.
 async fn alone<F>(options: Options, manager: ManagerOptions, story: F) -> Result<()>
 where
     F: for<'a> FnOnce(&'a mut Stage, u16) -> BoxFuture<'a, Result<()>>,
@@ -62,7 +62,7 @@ where
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews() -> Result<()> {
     let _turn = QUIET.read().await;
-    // Fields of these two gates are refused only where the gates are on.
+    // The webhook refuses fields of these two feature gates only if the gates are on.
     let config = format!("{}featureGates: {{ConcurrentAdmission: true, PriorityBoost: true}}\n", blast::CONFIG);
     let options = ManagerOptions { config: Some(config), ..ManagerOptions::default() };
     let mut served = Options::with_crds("webhook");
@@ -88,7 +88,7 @@ async fn reviews() -> Result<()> {
     ];
     let mut outcome = run_all(&stage, runs).await;
     if outcome.is_ok() {
-        // By itself, since it concerns the jobs of all namespaces.
+        // The scenario default-class runs alone, because a class called `default` concerns the jobs of all namespaces.
         let last: Run<'_> = ("default-class", jobs::default_priority_class(&stage).boxed());
         outcome = run_all(&stage, vec![last]).await;
     }
@@ -96,7 +96,7 @@ async fn reviews() -> Result<()> {
     outcome
 }
 
-/// Objects that nothing opts in are created while Berth is down; objects that are opted in wait for it, as the operator chose.
+/// Objects that nothing opts in are created while Berth is down; opted-in objects are refused or stored unchanged, as the operator chose.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_blast_radius() -> Result<()> {
     let _turn = QUIET.read().await;
@@ -106,14 +106,14 @@ async fn small_blast_radius() -> Result<()> {
     alone(options, manager, |stage, port| blast::story(stage, port).boxed()).await
 }
 
-/// Manifests of the older version work, and nothing is lost by it.
+/// Manifests of v1beta1 work, and no field is lost by a write through v1beta1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_versions() -> Result<()> {
     let _turn = QUIET.read().await;
     alone(Options::with_crds("conversion"), manager(&[]), |stage, port| conversion::story(stage, port).boxed()).await
 }
 
-/// New authorities, new leaves and rubbish in the Secret, and no review fails.
+/// The test puts new certificate authorities, new leaf certificates and invalid data into the Secret, and no review may fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_change_under_traffic() -> Result<()> {
     let _turn = QUIET.read().await;
@@ -121,7 +121,7 @@ async fn certificates_change_under_traffic() -> Result<()> {
     alone(Options::with_crds("rotation"), manager, |stage, port| rotation::story(stage, port).boxed()).await
 }
 
-/// 300 creations a second, and then malformed requests.
+/// The test creates 300 objects a second, and then sends malformed requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_and_floods() -> Result<()> {
     let mut options = Options::with_crds("webhook-load");

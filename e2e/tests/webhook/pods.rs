@@ -22,7 +22,7 @@ fn pod(s: &Scenario<'_>, name: &str) -> Value {
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}})
 }
 
-/// One such pod, made by a Deployment or a StatefulSet.
+/// A Deployment or a StatefulSet with one pod, neither of which names a queue.
 fn parent(s: &Scenario<'_>, kind: Kind, name: &str) -> Value {
     let container = json!({"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "300m"}}});
     let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind,
@@ -35,7 +35,7 @@ fn parent(s: &Scenario<'_>, kind: Kind, name: &str) -> Value {
     object
 }
 
-/// The queue that an object names.
+/// The name of the queue in an object's label.
 fn queue(object: &Value) -> &str {
     object["metadata"]["labels"][QUEUE].as_str().unwrap_or_default()
 }
@@ -45,14 +45,14 @@ async fn shown(s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     shown_to(&s.client, s, pod).await
 }
 
-/// The pod that the API server would store for a request of that client.
+/// The pod that the API server would store for a request of the client `client`.
 async fn shown_to(client: &Client, s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let created = POD.api(client, &s.namespace).create(&params, &serde_json::from_value(pod.clone())?).await?;
     Ok(serde_json::to_value(created)?)
 }
 
-/// Pods that are admitted with their owners, that have their nodes, or that a kubelet runs of itself.
+/// Checks that Berth leaves pods alone that are admitted with their owners, that have their nodes already, or that a kubelet runs by itself.
 async fn left_alone(s: &Scenario<'_>) -> Result<()> {
     let with = |more: Value| {
         let mut pod = pod(s, "shown");
@@ -72,7 +72,7 @@ async fn left_alone(s: &Scenario<'_>) -> Result<()> {
         let shown = shown_to(client, s, left).await?;
         ensure!(!gated(&shown) && queue(&shown).is_empty(), "{shown}");
     }
-    // A user who names a Job as the controller of a pod would have it run beside the queue.
+    // A pod whose user names a Job as its controller would run beside the queue if it were accepted.
     let refused = shown(s, &of_job).await.err().context("a pod with a Job as its controller was accepted")?;
     let error = format!("{refused:#}");
     for words in ["mpod-opted-in.berth.dev", "metadata.ownerReferences", "is made by the Job controller alone"] {
@@ -85,7 +85,7 @@ async fn left_alone(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An object that was given a queue keeps it.
+/// An object that Berth gave a queue keeps it.
 async fn queues_stay(s: &Scenario<'_>) -> Result<()> {
     let without = json!({"metadata": {"labels": {QUEUE: null}}});
     s.apply(&pod(s, "waiting")).await?;
@@ -100,8 +100,8 @@ async fn queues_stay(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A LocalQueue called `default` takes pods, Deployments and StatefulSets that name none. Deployments and StatefulSets from before it get
-/// it for the pods that they make later.
+/// A LocalQueue called `default` takes pods, Deployments and StatefulSets that name no queue. Deployments and StatefulSets that existed before the
+/// LocalQueue get its name for the pods that they create later.
 pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     let s = stage.scenario("default-queue-pods").await?;
     s.simple_queue("1", &json!({})).await?;

@@ -1,5 +1,5 @@
-//! The labels and owner references by which pods of jobs are counted stay until the pods have ended, whoever takes them away; all other
-//! fields may change.
+//! The labels and owner references by which Berth charges the pods of jobs stay until the pods have ended, whoever removes them; all other fields may
+//! change.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{JOB, POD, WORKLOAD, text};
@@ -7,14 +7,14 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-/// The only pod of a job.
+/// The name of a job's only pod.
 async fn pod_of(s: &Scenario<'_>, job: &str) -> Result<String> {
     s.nodes_of(job, 1).await?;
     let pods = s.pods_of(job).await?;
     Ok(text(pods.first().context("no pod")?, "/metadata/name").to_owned())
 }
 
-/// The refusal of a change of a pod.
+/// The message with which a change of a pod is refused.
 async fn refused(s: &Scenario<'_>, pod: &str, change: &Value) -> Result<String> {
     let answer = POD.patch(&s.client, &s.namespace, pod, change).await;
     let error = format!("{:#}", answer.err().with_context(|| format!("stored: {change}"))?);
@@ -43,7 +43,8 @@ pub(crate) async fn keep_what_they_are_counted_by(stage: &Stage) -> Result<()> {
     let own = json!({"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}});
     POD.patch(&s.client, &s.namespace, &pod, &own).await?;
 
-    // Its controllers let it go nevertheless: the Job is deleted without its pods, and the pod is followed by its labels.
+    // Kubernetes' controllers may remove the owner reference nevertheless: the Job is deleted without its pods, and Berth follows the pod by its
+    // labels.
     s.stage.plane.kubectl(&["-n", &s.namespace, "delete", "job", "runs", "--cascade=orphan"]).await?;
     wait::until(STEP, "the pod has no controller, and the job is gone", || async {
         let pod = POD.get(&s.client, &s.namespace, &pod).await?.unwrap_or_default();
@@ -52,7 +53,7 @@ pub(crate) async fn keep_what_they_are_counted_by(stage: &Stage) -> Result<()> {
     })
     .await?;
     refused(s, &pod, &json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": null}}})).await?;
-    // Its Workload has no owner now, and goes when nothing of the job runs.
+    // The Workload has no owner now, and Berth would delete it after nothing of the job runs.
     s.delete_all(&[POD, WORKLOAD]).await?;
     scenario.conclude().await
 }

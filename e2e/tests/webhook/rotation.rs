@@ -1,5 +1,5 @@
-//! Certificates are exchanged while reviews come in without a pause. Beside the API server, which keeps its connections, a
-//! client of our own makes a new handshake every few milliseconds and trusts what the configuration says at that moment.
+//! Certificates change while reviews come in without a pause. The API server keeps its connections, so a client of the test also makes a new
+//! handshake every few milliseconds and trusts the authorities that the configuration has at that moment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,26 +27,27 @@ use tokio_rustls::TlsConnector;
 use crate::webhook::flood::Direct;
 use crate::webhook::load::OLDER_QUEUE;
 
-/// Reviews on their way at once.
+/// Number of reviews that are sent at once.
 const CALLERS: usize = 4;
-/// Time for the API server to hear of a new authority before it signs: a busy one may need more than a second.
+/// Argument of the manager: the time for the API server to learn of a new authority before Berth signs with it. A busy API server may need more than
+/// a second.
 pub(crate) const MARGIN: &str = "--webhook-ca-margin=2s";
-/// The ClusterQueue that is read in its older version meanwhile.
+/// The ClusterQueue that the test reads in v1beta1 while the certificates change.
 const QUEUE: &str = "rotation-cq";
 
-/// A client that trusts the authorities that the API server trusts.
+/// TLS configuration of a client that trusts the certificate authorities that the API server trusts.
 pub(crate) async fn trust(client: &Client) -> Result<Arc<ClientConfig>> {
     trusting(&bundle(client).await?.0)
 }
 
-/// The authorities in the configuration that the API server reads.
+/// The certificate authorities in the webhook configuration that the API server reads.
 async fn bundle(client: &Client) -> Result<ByteString> {
     let configuration = VALIDATING.get(client, "", NAMES[1]).await?.context("the configuration")?;
     let webhook = items(&configuration, "/webhooks").first().context("a webhook")?;
     Ok(serde_json::from_value(webhook["clientConfig"]["caBundle"].clone())?)
 }
 
-/// TLS configuration of a client that trusts these authorities.
+/// TLS configuration of a client that trusts the certificate authorities `authorities`.
 fn trusting(authorities: &[u8]) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authorities) {
@@ -57,7 +58,7 @@ fn trusting(authorities: &[u8]) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// A handshake; the leaf that was shown.
+/// Makes a TLS handshake; returns the leaf certificate that the server showed.
 async fn handshake(trust: Arc<ClientConfig>, port: u16) -> Result<Vec<u8>> {
     let connector = TlsConnector::from(trust);
     let tcp = TcpStream::connect(("127.0.0.1", port)).await?;
@@ -66,7 +67,8 @@ async fn handshake(trust: Arc<ClientConfig>, port: u16) -> Result<Vec<u8>> {
     Ok(leaf.context("a certificate")?.to_vec())
 }
 
-/// A handshake that trusts the bundle of the configuration; it proves nothing if the configuration was changed meanwhile.
+/// Makes a TLS handshake that trusts the authorities in the webhook configuration, and repeats a failed one if the configuration has changed
+/// meanwhile.
 async fn trusted_handshake(client: &Client, port: u16) -> Result<Vec<u8>> {
     loop {
         let before = bundle(client).await?;
@@ -77,7 +79,7 @@ async fn trusted_handshake(client: &Client, port: u16) -> Result<Vec<u8>> {
     }
 }
 
-/// A dry run of an unsuspended job in a queue: it must come out suspended.
+/// Creates an unsuspended job of a queue by a dry run: the answer must have it suspended.
 pub(crate) async fn review(client: &Client, namespace: &str, name: &str) -> Result<()> {
     let job = berth_e2e::manifest::Job::new(namespace, name, "queue").spec(&json!({"suspend": false})).manifest();
     let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -91,7 +93,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let client = &s.client;
     s.simple_queue("1", &json!({})).await?;
     ensure!(s.name("cq") == QUEUE, "the queue is called {}", s.name("cq"));
-    // The API server builds its handlers anew after a change of a CRD.
+    // The API server replaces its handlers after a change of a CRD.
     wait::until(Duration::from_secs(90), "v1beta1 is served", || async {
         let found = OLDER_QUEUE.get(client, "", QUEUE).await?;
         Ok(Seen::when(found.is_some(), || "the queue is not there".to_owned()))
@@ -109,7 +111,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     s.conclude().await
 }
 
-/// The leaves that were served on each port while reviews came in and `changes` were made, and how many reviews that were.
+/// Sends reviews while `changes` runs; returns the leaf certificates that were served on each port, and the number of reviews.
 async fn under_traffic(
     client: &Client,
     ports: &[u16],
@@ -128,7 +130,7 @@ async fn under_traffic(
             anyhow::Ok(())
         }
     }));
-    // Each read is a conversion, for which the API server trusts the bundle in the CRD.
+    // Each read of the ClusterQueue in v1beta1 is a conversion, for which the API server trusts the authorities in the CRD.
     let reads = async {
         let mut reads = 0_u64;
         while !over.load(Ordering::Relaxed) {
@@ -147,7 +149,7 @@ async fn under_traffic(
             let mut leaves = BTreeSet::new();
             let mut count = 0_u64;
             loop {
-                // The last handshake begins after the last change.
+                // The last handshake begins after the last change of a certificate.
                 let last = over.load(Ordering::Relaxed);
                 let leaf = trusted_handshake(client, *port).await;
                 leaves.insert(leaf.with_context(|| format!("handshake {count} on {port}"))?);
@@ -176,7 +178,7 @@ async fn under_traffic(
     Ok((served.into_iter().map(|(leaves, _)| leaves).collect(), reviews))
 }
 
-/// Two replicas serve from one Secret: both change to what either of them makes, and both answer.
+/// Two replicas serve with the certificates of one Secret: both replicas change to the certificates that either of them makes, and both answer.
 async fn beside_a_second(stage: &Stage, port: u16) -> Result<()> {
     let client = &stage.client;
     let second = webhooks::port()?;
@@ -234,14 +236,14 @@ async fn follower_answers(stage: &Stage, replica: &Manager, port: u16) -> Result
     let mut changes = changes.as_array().into_iter().flatten();
     let suspended = changes.any(|change| change["path"] == "/spec/suspend" && change["value"] == json!(true));
     ensure!(suspended, "the job is not suspended: {response}");
-    // It has not taken the lease meanwhile, so that a follower gave all these answers.
+    // The replica has not taken the lease meanwhile, so a follower gave all of these answers.
     ensure!(manager::leader(client).await? == leader, "somebody else leads now");
     let log = std::fs::read_to_string(replica.log())?;
     ensure!(!log.is_empty() && !log.contains("lease taken"), "the second replica leads");
     Ok(())
 }
 
-/// The response in the answer to a review.
+/// The field `response` in the answer to a review.
 async fn answered(direct: &mut Direct, path: &str, review: &Value) -> Result<Value> {
     let answer = direct.ask(path, &review.to_string()).await?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "{path} answered {answer}");
@@ -250,7 +252,7 @@ async fn answered(direct: &mut Direct, path: &str, review: &Value) -> Result<Val
     Ok(review["response"].clone())
 }
 
-/// Certificates that an administrator puts into a folder are served as they are, and exchanged when the files are.
+/// Certificates that an administrator puts into a folder are served as they are, and are exchanged when the files change.
 async fn from_a_folder(stage: &Stage) -> Result<()> {
     let folder = stage.plane.folder().join("given");
     let give = |name: &str| -> Result<Arc<ClientConfig>> {
@@ -270,7 +272,7 @@ async fn from_a_folder(stage: &Stage) -> Result<()> {
     let options = ManagerOptions { name, config: Some(config), webhooks: Some(port), ..ManagerOptions::default() };
     let path = stage.plane.folder().join("folder.kubeconfig");
     manager::kubeconfig(&stage.plane, None, &path).await?;
-    // The API server does not know its authority, so that it never becomes ready.
+    // The API server does not know the authority of the folder's certificates, so the manager never becomes ready.
     let mut manager = Manager::launch(stage.plane.folder(), &path, options).await?;
     let shows = |trust: &Arc<ClientConfig>| {
         let trust = Arc::clone(trust);
@@ -284,17 +286,17 @@ async fn from_a_folder(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The value of a key in a Secret.
+/// The value of a key in a Secret, in base64.
 fn present<'a>(key: &str, secret: &'a Value) -> &'a str {
     text(secret, &format!("/data/{key}"))
 }
 
-/// Asks for a new authority and waits until it is the only one.
+/// Asks Berth for a new certificate authority and waits until it is the only one.
 async fn replace_authority(client: &Client, round: u32) -> Result<()> {
     let old = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
     let ask = json!({"metadata": {"annotations": {"berth.dev/rotate-ca": "now"}}});
     SECRET.patch(client, NAMESPACE, SECRET_NAME, &ask).await?;
-    // Two seconds until the new authority signs, twenty more until the old one is forgotten.
+    // Two seconds pass until Berth signs with the new authority, and twenty more until it removes the old one.
     wait::until(Duration::from_secs(120), &format!("authority {round} is replaced"), || async {
         let new = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
         let replaced = present("ca.crt", &new) != present("ca.crt", &old)
@@ -311,7 +313,7 @@ async fn rotations(client: &Client, port: u16) -> Result<()> {
     for round in 0..2 {
         replace_authority(client, round).await?;
     }
-    // Rubbish in place of a leaf: the present leaf is served until there is a new one.
+    // Invalid data replaces a leaf certificate: Berth serves the present leaf until it has made a new one.
     let rubbish = json!({"data": {"tls.crt": "cnViYmlzaA=="}});
     SECRET.patch(client, NAMESPACE, SECRET_NAME, &rubbish).await?;
     wait::until(wait::STEP, "the rubbish is replaced, and what is there instead is served", || async {
@@ -325,7 +327,7 @@ async fn rotations(client: &Client, port: u16) -> Result<()> {
         Ok(Seen::when(served == stored.to_vec(), || "another one is served".to_owned()))
     })
     .await?;
-    // Reviews come in under it, too.
+    // Reviews must also come in under the new leaf certificate.
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Accepted and refused objects of each kind of job: the tables are in `cases/reviews`. A refusal names the field and the allowed values,
-//! as kubectl prints it, and comes from the webhook of that kind.
+//! Accepted and refused objects of each job kind, by the tables in `cases/reviews`. A refusal names the field and the allowed values, as kubectl
+//! prints it, and comes from the webhook of that kind.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +22,22 @@ struct Table {
     cases: Vec<Case>,
 }
 
-/// An object that exists before the questions about it.
+/// An object of the table that exists before the test asks about it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     /// True if the object runs, false if it waits.
     #[serde(default)]
     runs: bool,
-    /// True if the object ran and is ending: a StatefulSet by its replicas, other kinds by deletion. Its pods must take a while for that.
+    /// True if the object ran and is ending: a StatefulSet by its replicas, an object of another kind by its deletion. Its pods must take a while to
+    /// end.
     #[serde(default)]
     leaves: bool,
-    /// Fields that are merged into the good object.
+    /// Fields that are merged into the valid object of the table.
     with: Value,
 }
 
-/// A new object, or a change of a stored one.
+/// A case of the table: a new object, or a change of a stored object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -55,7 +56,7 @@ fn table(kind: Kind) -> Result<Table> {
     serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
 }
 
-/// The object with a change; a key with a slash at its beginning is a JSON pointer, of which all but the last name must exist.
+/// The object with a change; a key that begins with a slash is a JSON pointer, of which all but the last name must exist in the object.
 fn changed(object: &Value, change: &Value) -> Result<Value> {
     let mut object = object.clone();
     let mut rest = change.clone();
@@ -75,7 +76,7 @@ fn changed(object: &Value, change: &Value) -> Result<Value> {
 }
 
 impl Case {
-    /// The change that is asked about, and whether it is refused.
+    /// The change about which the case asks the API server, and whether it must be refused.
     fn asked(&self) -> Result<(&Value, bool)> {
         match (&self.accepted, &self.refused) {
             (Some(change), None) if self.field.is_empty() && self.says.is_empty() => Ok((change, false)),
@@ -84,7 +85,7 @@ impl Case {
         }
     }
 
-    /// The answer of the API server to a dry run.
+    /// The answer of the API server to a dry run of the case.
     async fn ask(&self, s: &Scenario<'_>, kind: Kind, good: &Value) -> Result<kube::Result<DynamicObject>> {
         let api = kind.api(&s.client, &s.namespace);
         let (change, _) = self.asked()?;
@@ -95,7 +96,7 @@ impl Case {
             }
             Some(name) => {
                 let field_manager = Some(USER.to_owned());
-                // A merge patch replaces a list; a change at a place within a list keeps what others have set there.
+                // A merge patch replaces a complete list; a change at a JSON pointer within a list keeps the entries that others have set.
                 if change.as_object().is_some_and(|change| change.keys().any(|key| key.starts_with('/'))) {
                     let stored = serde_json::to_value(api.get(name).await?)?;
                     let params = PostParams { dry_run: true, field_manager };
@@ -108,7 +109,7 @@ impl Case {
         })
     }
 
-    /// The fault of the answer, if it has one.
+    /// Compares the answer of the API server with the case; `Err` has the difference.
     fn judge(&self, answer: kube::Result<DynamicObject>, webhook: &str) -> Result<(), String> {
         let refused = self.refused.is_some();
         let status = match answer {
@@ -127,17 +128,17 @@ impl Case {
     }
 }
 
-/// Whether an object of that kind has been started, and a pod runs.
+/// Whether an object of the kind `kind` has been started, and its pods run.
 fn runs(kind: Kind, object: &Value) -> bool {
     match kind {
-        // A pod without a node is gone as soon as it is deleted.
+        // A pod without a node would be gone as soon as it is deleted, so the pod must run.
         POD => items(object, "/spec/schedulingGates").is_empty() && text(object, "/status/phase") == "Running",
         DEPLOYMENT | STATEFUL_SET => object["status"]["readyReplicas"] == object["spec"]["replicas"],
         _ => object["spec"]["suspend"] == json!(false),
     }
 }
 
-/// Puts the table's stored objects there.
+/// Creates the stored objects of the table.
 async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
     for (name, stored) in &table.stored {
         let mut object = changed(&table.good, &stored.with)?;
@@ -158,7 +159,7 @@ async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Deletes what was stored and what was made of it, but for Jobs.
+/// Deletes the stored objects and the objects that were made for them, without Jobs.
 pub(crate) async fn clear(s: &Scenario<'_>) -> Result<()> {
     let mut kinds = webhooks::kinds_with_tables()?;
     kinds.retain(|kind| ![JOB, POD].contains(kind));
@@ -168,11 +169,11 @@ pub(crate) async fn clear(s: &Scenario<'_>) -> Result<()> {
 
 pub(crate) async fn answered(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reviews").await?;
-    // A JobSet is started once its controller has seen it suspended.
+    // A JobSet is started only after its controller has seen it suspended, so the controller runs in this test.
     let _controller = jobset::start(&stage.plane).await?;
     s.simple_queue("8", &json!({})).await?;
     s.apply(&manifest::cluster_queue(&s.name("closed"), &[], &json!({}))).await?;
-    // Waiting objects name one of these, and objects without a queue get the other.
+    // Waiting objects name the LocalQueue `closed`, and objects without a queue get the LocalQueue `default`.
     for queue in ["closed", "default"] {
         s.apply(&manifest::local_queue(&s.namespace, queue, &s.name("closed"))).await?;
     }
@@ -180,7 +181,7 @@ pub(crate) async fn answered(stage: &Stage) -> Result<()> {
     let (mut wrong, mut count) = (Vec::new(), [0, 0]);
     let kinds = webhooks::kinds_with_tables()?;
     for kind in kinds.iter().copied() {
-        // The webhook that refuses.
+        // Name of the webhook that must refuse the case.
         let webhook = format!("v{}.berth.dev", kind.kind.to_lowercase());
         let table = table(kind)?;
         store(&s, kind, &table).await?;
