@@ -29,7 +29,7 @@ pub const SCRIPT: &str = "provreq.kueue.x-k8s.io/script";
 /// Pause before the autoscaler tries to write an answer again.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The folder of the CRD, for [`crate::control_plane::Options`].
+/// The folder with the CRD of ProvisioningRequests, for [`crate::control_plane::Options`].
 ///
 /// # Errors
 /// Fails if the Go module of the cluster autoscaler cannot be downloaded.

@@ -21,14 +21,14 @@ use crate::wait::{self, STEP, Seen};
 
 /// The storage account.
 pub const ACCOUNT: &str = "berthtest";
-/// Key of the storage account, as bytes.
+/// Key of Azurite's storage account, as bytes.
 const KEY: &[u8] = b"not-so-secret-key-of-a-test";
 /// Version of the protocol of Azure Blob Storage.
 const VERSION: &str = "2023-11-03";
-/// Azurite's program in the folder of its packages.
+/// Path of Azurite's program in the folder of its npm packages.
 const PROGRAM: &str = "node_modules/azurite/dist/src/blob/main.js";
 
-/// The key, as a Secret has it.
+/// The key of the storage account in base64, as a Secret has it.
 #[must_use]
 pub fn account_key() -> String {
     STANDARD.encode(KEY)
@@ -51,7 +51,7 @@ fn installed() -> Result<Option<PathBuf>> {
     for needed in ["node", "npm"] {
         let found = Command::new(needed).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
-            // The line goes to stderr directly, because the output of a test that passes is not shown.
+            // The line about a skipped test goes to stderr directly, because the output of a test that passes is not shown.
             let _ = writeln!(std::io::stderr(), "skipped: checkpoints in Azurite, because {needed} is missing here");
             return Ok(None);
         }
@@ -94,7 +94,7 @@ fn installed() -> Result<Option<PathBuf>> {
 pub struct Azure {
     /// Address of the account.
     pub endpoint: String,
-    /// The only container of the store.
+    /// Name of the only container in the storage account.
     pub container: String,
     client: AzureClient,
     _process: Guarded,
@@ -140,7 +140,7 @@ impl Azure {
         Ok(Self { endpoint, container: container.to_owned(), client, _process: process })
     }
 
-    /// A client with the account's key.
+    /// A client of the server, with the storage account's key.
     #[must_use]
     pub fn client(&self) -> AzureClient {
         self.client.clone()

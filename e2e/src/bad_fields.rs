@@ -14,7 +14,7 @@ use crate::binaries::repository;
 use crate::kinds::{self, CHECKPOINT_STORE, Kind, QUEUE_POLICY, TRAINING_JOB, USER, items, text};
 use crate::manifest::patch;
 
-/// The kinds whose schemas are Berth's own.
+/// The kinds of the API group berth.dev, whose schemas are Berth's own.
 const KINDS: [Kind; 3] = [TRAINING_JOB, QUEUE_POLICY, CHECKPOINT_STORE];
 
 /// Bad values by field: each entry has the value, a part of the API server's refusal, and optionally the value as the refusal shows it.
@@ -34,7 +34,7 @@ struct Group {
 /// A case: one bad value of one field.
 #[derive(Debug)]
 struct Case {
-    /// Path of the field, as the API server writes it.
+    /// Path of the field with the bad value, as the API server writes it.
     field: String,
     value: Value,
     /// The object with the bad value, or the change that gives the bad value to an existing object.
@@ -84,7 +84,7 @@ pub async fn refused(client: &Client, namespace: &str) -> Result<usize> {
     Ok(count)
 }
 
-/// Asks the API server about objects of one kind.
+/// Sends the requests about objects of one kind to the API server.
 struct Asks<'a> {
     client: &'a Client,
     namespace: &'a str,
@@ -143,7 +143,7 @@ fn groups(kind: Kind) -> Result<Vec<Group>> {
     serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
 }
 
-/// Schema of the spec of a kind.
+/// Schema of the spec of a kind, from the kind's CRD.
 fn schema(kind: Kind) -> Result<Value> {
     let path = repository().join("crds").join(format!("{}.berth.dev.yaml", kind.plural));
     let definition = kinds::parse(&fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)?;
@@ -231,7 +231,7 @@ fn put(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
     }
 }
 
-/// Compares an answer with the one that a case expects.
+/// Compares an answer of the API server with the answer that a case expects.
 fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
     let told = told.ok_or("accepted")?;
     let causes = items(told, "/details/causes");
@@ -407,7 +407,7 @@ pub(crate) fn rules(node: &Value) -> Vec<String> {
     told
 }
 
-/// Keywords that a schema may have, because [`rules`] or [`collect`] reads them or because they allow everything.
+/// Keywords that a schema may have, because the function [`rules`] or [`collect`] reads them or because they allow every value.
 const KNOWN: [&str; 24] = [
     "additionalProperties",
     "anyOf",

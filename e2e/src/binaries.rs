@@ -8,7 +8,7 @@ use berth_testrun::programs::{self, GoModule};
 
 pub use berth_testrun::folders::repository;
 
-/// Paths of the control plane's programs.
+/// Paths of the programs of a control plane.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,

@@ -12,7 +12,7 @@ use rcgen::{
 /// A name of the API server that no DNS server knows: clients get the address from their `/etc/hosts`.
 pub const IN_HOSTS: &str = "apiserver.berth.test";
 
-/// Files of the certificates in the control plane's folder.
+/// The files with certificates and keys in a control plane's folder.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     folder: PathBuf,

@@ -134,7 +134,7 @@ impl Root {
     }
 }
 
-/// The start of a program in a [`Root`].
+/// The parameters with which a program is started in a [`Root`].
 #[derive(Debug)]
 pub struct ContainerLaunch<'a> {
     /// Name of the program's log.

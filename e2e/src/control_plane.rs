@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A control plane with Berth's CRDs.
+    /// Options for a control plane with Berth's CRDs.
     pub fn with_crds(name: &str) -> Options {
         let crds = vec![binaries::repository().join("crds")];
         Options { name: name.to_owned(), crds, ..Options::default() }
@@ -81,7 +81,7 @@ impl ControlPlane {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let name = if options.name.is_empty() { "plane" } else { &options.name };
         let folder = std::env::temp_dir().join(format!("berth-e2e-{name}-{}-{serial}", std::process::id()));
-        // A killed run may have left a folder of this name, because a later run may get the same process id.
+        // A killed run may have left a folder with the same name, because a later run may get the same process id.
         let _ = fs::remove_dir_all(&folder);
         let own = OwnFolder::make(folder.clone())?;
         let certificates = Certificates::create(&folder.join("pki"))?;
@@ -296,7 +296,7 @@ impl ControlPlane {
         &self.url
     }
 
-    /// The folder with logs, certificates and the administrator's kubeconfig.
+    /// The control plane's folder with logs, certificates and the administrator's kubeconfig.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 /// A folder for checkpoints, which is removed with the folder that contains it.
 #[derive(Debug)]
 pub struct Folder {
-    /// Path of the folder, for Berth and for pods.
+    /// Path of the folder, which is the same for Berth and for pods.
     pub path: String,
     client: FolderClient,
 }
@@ -24,7 +24,7 @@ impl Folder {
         Ok(Self { path: root.display().to_string(), client: FolderClient { root } })
     }
 
-    /// A writer of files in the folder.
+    /// A client that writes files into the folder, as pods do.
     #[must_use]
     pub fn client(&self) -> FolderClient {
         self.client.clone()

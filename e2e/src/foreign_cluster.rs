@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kinds::{items, text};
 use crate::{manager, quickstart};
 
-/// The current context of a kubeconfig.
+/// The existing cluster of the demo: the current context of a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Target {
     config: Value,

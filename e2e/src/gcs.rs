@@ -17,13 +17,14 @@ use crate::wait::{self, STEP, Seen};
 pub struct Gcs {
     /// Address of the store.
     pub endpoint: String,
-    /// The only bucket of the store.
+    /// Name of the only bucket on the server.
     pub bucket: String,
     client: GcsClient,
     _process: Guarded,
 }
 
-/// Path of the server's program, which is built first if the cache does not have it. Tests call this function before they begin to measure time.
+/// Path of the server's program, which is built first if the cache does not have it. Tests call this function before they begin to measure time,
+/// because the build may take minutes.
 ///
 /// # Errors
 /// Fails when Go is missing or the build fails.

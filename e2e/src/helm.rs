@@ -16,7 +16,7 @@ pub const NAMESPACE: &str = crate::manager::NAMESPACE;
 /// Option with the version of the cluster for which Helm renders: a Helm that was built from sources has no default version.
 pub const KUBERNETES: &str = "--kube-version=1.36.3";
 
-/// A Helm with its folder, for a control plane or for rendering alone.
+/// The program Helm with its own folder, for a control plane or for rendering alone.
 #[derive(Clone, Debug)]
 pub struct Helm {
     program: PathBuf,

@@ -15,7 +15,7 @@ pub use berth_invariants::kinds::{USER, condition, condition_object, items, key,
 /// A kind: API version, kind, plural, and whether its objects are namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Group and version, as in `apiVersion`.
+    /// Group and version of the kind, as in the field `apiVersion`.
     pub api_version: &'static str,
     /// Kind.
     pub kind: &'static str,

@@ -37,7 +37,7 @@ pub struct Kueue {
 /// The parameters with which Kueue's manager is started.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// Name of the process and of its log.
+    /// Name of Kueue's process and of its log.
     pub name: &'static str,
     /// Configuration of the manager, without addresses and certificates.
     pub config: Value,

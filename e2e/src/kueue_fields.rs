@@ -2,9 +2,9 @@
 //! its limit.
 //!
 //! The test breaks the rules of a schema about numbers, patterns, lists of words and required fields mechanically, wherever a good object has the
-//! field; and it leaves fields with a default out. A rule in CEL has a case in the file. The function [`uncovered`] names the rules that are tested
-//! neither way. Statuses and rules that compare with the old object need an existing object, which the test stores before it asks and which the cases
-//! do not change.
+//! field; and it leaves fields with a default out. A rule in CEL has a written case in the file `cases/kueue-fields` of its kind. The function
+//! [`uncovered`] names the rules that are tested neither way. Statuses and rules that compare with the old object need an existing object, which the
+//! test stores before it asks and which the cases do not change.
 
 mod asked;
 mod paths;
@@ -77,7 +77,7 @@ struct Written {
 /// A case: one request to the API server and the expected answer.
 #[derive(Debug)]
 struct Case {
-    /// Path of the field, as the API server writes it.
+    /// Path of the field that the case changes, as the API server writes it.
     field: String,
     /// Path of the field in the schema, without indexes.
     place: String,
@@ -99,7 +99,7 @@ enum Expected {
     Kept,
     /// The API server accepts the object.
     Accepted,
-    /// The API server accepts the object and fills the field with this value.
+    /// The API server accepts the object and fills the field with the value of the variant.
     Filled(Value),
 }
 
@@ -288,7 +288,7 @@ fn rules(node: &Value) -> Vec<String> {
     // The message about an integer that does not fit does not name the field, and the bounds of these fields are Kueue's own.
     told.retain(|says| !says.starts_with("an int32 without"));
     if text(node, "/format") == "date-time" {
-        // The API server reports a wrong type of such a time with the word `date-time`.
+        // The API server reports a wrong type of a field of the format `date-time` with that word.
         told.retain(|says| !says.starts_with(TYPE));
         told.push(format!("{TYPE} date-time"));
     }

@@ -1,4 +1,4 @@
-//! Runs Berth as it ships: the real binary, with a service account that has exactly the chart's rights.
+//! Runs the manager of Berth as it ships: the real binary, with a service account that has exactly the chart's rights.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ const AGREES_WITHIN: Duration = Duration::from_secs(150);
 /// Options with which a test starts a manager.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
-    /// Name of the replica, for its log file.
+    /// Name of the manager's replica, after which its log file is called.
     pub name: String,
     /// Path of an older Berth, which is run in place of the shipped binary, with only the flags that the older Berth knows.
     pub older: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! Watches all objects that Berth may touch and judges their history by [`berth_invariants`].
 //!
-//! The observer has its own watches. It merges the events of all watches by resourceVersion, which etcd counts for all kinds together, so that it can
-//! decide whether "the job was started before its workload was admitted".
+//! The observer does not use Berth's watches, but watches of its own. The observer merges the events of all watches by resourceVersion, which etcd
+//! counts for all kinds together, so that it can decide whether "the job was started before its workload was admitted".
 //!
 //! A test calls [`Observer::start`] beside the manager once the CRDs are served, and [`Observer::conclude`] (or [`Observer::conclude_in`] for one
 //! namespace) while the manager still runs. If the manager does not run, the test calls [`Observer::violations`], because statuses may be out of date
@@ -87,7 +87,7 @@ impl Scope {
     }
 }
 
-/// The observer of one control plane.
+/// The observer, which watches one control plane.
 pub struct Observer {
     client: Client,
     watched: Vec<Kind>,
@@ -139,7 +139,7 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Whether the observer judges objects of this kind on this control plane.
+    /// Whether the observer judges objects of the kind `kind` on this control plane.
     pub fn watches(&self, kind: Kind) -> bool {
         self.watched.contains(&kind)
     }

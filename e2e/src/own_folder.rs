@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A folder that only its user can enter. Dropping the value removes the folder.
+/// A folder that only the user who made it can enter. Dropping the value removes the folder.
 #[derive(Debug)]
 pub struct OwnFolder {
     path: PathBuf,

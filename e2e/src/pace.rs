@@ -2,7 +2,8 @@
 //!
 //! Every second a thread does the same short arithmetic and measures the wall time and the CPU time of it. The function [`now`] is the clock of the
 //! time limits of waits: the clock runs at normal speed while the machine is no slower than usual under `make test`, and slows down as the machine
-//! becomes slower than that. So a limit that was chosen on the usual machine also holds on a machine of half the speed, and beside another build.
+//! becomes slower than that. A limit that was chosen on the usual machine therefore also holds on a machine of half the speed, and beside another
+//! build.
 
 use std::fs;
 use std::hint::black_box;
@@ -20,7 +21,7 @@ const USUAL: f64 = 4.0;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Weight of a new measurement in the mean with the measurements before it.
 const SHARE: f64 = 0.2;
-/// Largest slowness that the clock assumes.
+/// Largest factor by which the clock runs slower than real time.
 const SLOWEST: f64 = 8.0;
 
 /// The clock of the time limits, and the mean of the measurements.
@@ -28,7 +29,7 @@ const SLOWEST: f64 = 8.0;
 struct Pace {
     /// Moment of the last reading.
     at: Instant,
-    /// Reading of the clock at that moment.
+    /// Reading of the clock at the moment of the last reading.
     told: Duration,
     /// Recent mean of the wall time of the arithmetic, relative to the expected time.
     wall: f64,
@@ -77,7 +78,7 @@ fn of_a_core() -> Option<f64> {
 }
 
 static PACE: LazyLock<Mutex<Pace>> = LazyLock::new(|| {
-    // The thread ends with the process. If the kernel does not report the CPU time of a thread, the clock runs at normal speed.
+    // The measuring thread ends with the process. If the kernel does not report the CPU time of a thread, the clock runs at normal speed.
     thread::spawn(|| {
         while let Some((wall, core)) = look() {
             lock().seen(Instant::now(), wall, core);

@@ -45,7 +45,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads method, address and body of a request.
+    /// The description of a request, from its method, path, query and body.
     pub fn of(method: &Method, path: &str, query: &str, body: &[u8]) -> Asked {
         let mut parts = path.split('/').filter(|p| !p.is_empty()).peekable();
         let skip = if parts.peek() == Some(&"api") { 2 } else { 3 };
@@ -101,7 +101,7 @@ pub enum Fault {
     LoseRequest,
     /// The proxy answers the request with this status code and does not pass it on.
     Answer(u16),
-    /// The proxy passes the request on and holds the answer back for this time.
+    /// The proxy passes the request on and holds the answer back for the given time.
     Delay(Duration),
 }
 

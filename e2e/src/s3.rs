@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::bucket::exchange;
 use crate::process::listener;
 
-/// The access key of the client.
+/// The access key with which the client signs its requests.
 pub const ACCESS_KEY: &str = "berth-test";
 /// Secret key of the client.
 pub const SECRET_KEY: &str = "not-so-secret";
@@ -32,7 +32,7 @@ const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 pub struct S3 {
     /// Address of the store.
     pub endpoint: String,
-    /// The only bucket of the store.
+    /// Name of the only bucket on the server.
     pub bucket: String,
     client: S3Client,
     folder: PathBuf,
@@ -70,7 +70,7 @@ impl S3 {
         Ok(Self { endpoint, bucket: bucket.to_owned(), client: S3Client { address }, folder, task })
     }
 
-    /// A client with the access key.
+    /// A client of the server, with the access key.
     #[must_use]
     pub fn client(&self) -> S3Client {
         self.client.clone()

@@ -420,8 +420,9 @@ fn note_run(name: &str) {
 /// Runs scenarios, some of them at the same time, and prints the verdict of each scenario on one line; `SCENARIO=text` selects scenarios by a part of
 /// their name. The name of each scenario must be the name of its namespace.
 ///
-/// A suite may have several sets of scenarios, and only one set has a scenario of a given name. So a set passes if none of its scenarios is selected.
-/// The names of the scenarios that run are written into the file `SCENARIO_RAN`, from which `make scenario` learns whether any scenario ran.
+/// A suite may have several sets of scenarios, and only one set has a scenario of a given name. Therefore a set of scenarios passes if none of its
+/// scenarios is selected. The names of the scenarios that run are written into the file `SCENARIO_RAN`, from which `make scenario` learns whether any
+/// scenario ran.
 ///
 /// # Errors
 /// Fails with the failures of all failed scenarios.

@@ -36,7 +36,7 @@ const SECOND: Duration = Duration::from_millis(1_050);
 /// The begin of a run; a run is the pods of one start of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// The step from which the pods' environment makes the training go on; the checkpoint of this step existed.
+    /// The step from which the training goes on by the pods' environment; the checkpoint of this step existed.
     pub resumed: Option<i64>,
     /// The last step that the job had saved before this run.
     pub before: Option<i64>,

@@ -1,7 +1,7 @@
 //! Level-triggered waits: a wait looks at the state until the wanted state has come or the time is over, and then reports the last observed state.
 //!
 //! A scenario's wait looks again when the observer has seen a change of one of the scenario's objects ([`Changes`]); without an observer the pauses
-//! between two looks grow. So a long wait costs the API server next to nothing.
+//! between two looks grow. A long wait therefore costs the API server next to nothing.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -102,7 +102,7 @@ impl Seen<()> {
     }
 }
 
-/// Asks `look` until it answers [`Seen::Yes`].
+/// Waits for a state: calls the function `look` until it answers [`Seen::Yes`].
 ///
 /// # Errors
 /// Fails after `limit` on the clock of [`pace`], with `what` and the different observed states (the newest one last). An error of `look` counts as

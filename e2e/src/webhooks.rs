@@ -216,7 +216,7 @@ mod tests {
                     assert!(webhook.get("namespaceSelector").is_none(), "they live in no namespace: {webhook}");
                     continue;
                 }
-                // Berth itself writes the namespaces of the other webhooks, from its configuration.
+                // Berth itself writes the namespaces of the opted-in webhooks, from its configuration.
                 let (operator, names) = if kinds::text(webhook, "/name").contains("-opted-in.") {
                     ("In", json!(["none.berth.dev"]))
                 } else {

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 /// The name that the chart gives the image.
 const NAME: &str = "berth";
-/// The API server's name as a pod asks for it, and as the cluster's name server knows it.
+/// The API server's name in two forms: as a pod asks for it, and as the cluster's name server knows it.
 const SERVICE: &str = "kubernetes.default.svc";
 const KNOWN: &str = "kubernetes.default.svc.cluster.local";
 /// The shortest content that a kubelet writes into a pod's `/etc/hosts`.

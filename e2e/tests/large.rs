@@ -1,7 +1,7 @@
 //! Waiting jobs of a mebibyte each, as many as one namespace may have: Berth starts, lists the jobs and admits other jobs within the memory that the
-//! chart gives it. This works because Berth keeps little of a waiting job in memory, and reads a list object by object.
+//! chart gives it. The memory suffices because Berth keeps little of a waiting job in memory, and reads a list object by object.
 //!
-//! The test has 60 such jobs in `make test`, and 500 in `make night` (`BERTH_LARGE=500`).
+//! The test has 60 waiting jobs in `make test`, and 500 in `make night` (`BERTH_LARGE=500`).
 
 use std::time::Duration;
 

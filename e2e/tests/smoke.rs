@@ -1,5 +1,5 @@
 //! One Job of the quickstart through all layers: suspended, queued, admitted, started with its flavor's node selector, bound by the default
-//! scheduler, and finished, with its quota given back. This is the short end-to-end test for daily work.
+//! scheduler, and finished, with its quota given back. This scenario is the short end-to-end test for daily work.
 
 use std::time::Duration;
 

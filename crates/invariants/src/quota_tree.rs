@@ -9,7 +9,7 @@ use crate::kinds::{items, text};
 /// A flavor and a resource.
 pub type Cell = (String, String);
 
-/// Amounts by flavor and resource, in exact thousandths.
+/// Amounts of quota or usage by flavor and resource, in exact thousandths.
 pub type Usage = BTreeMap<Cell, i128>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// An object with the fields that the benchmark reads.
+/// A watched object, with only the fields that the benchmark reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Slim {
     /// Metadata.

@@ -20,7 +20,7 @@ use crate::wait::{self, Seen};
 
 /// Queues.
 const QUEUES: usize = 5;
-/// Jobs per queue at scale 1.
+/// Number of Jobs per queue at scale 1.
 const PER_QUEUE: f64 = 200.0;
 /// Cpus of each queue: half of a queue's Jobs wait for quota at first.
 const QUOTA: &str = "100";
@@ -30,7 +30,7 @@ const NODES: u32 = 40;
 const WARM_UP: usize = 50;
 /// Pause after each part of the benchmark, in which the controllers become quiet.
 const QUIET: Duration = Duration::from_secs(3);
-/// A run fails if nothing changes for this time.
+/// Time without any change after which a run fails.
 const STALL: Duration = Duration::from_secs(60);
 
 /// Runs the Jobs with Berth; also with an older Berth before it and with Kueue's manager after it, if the settings name these programs.
@@ -237,7 +237,7 @@ async fn created(bed: &Bed, namespace: &str, total: usize, job: impl Fn(usize) -
     complete(bed, Running { namespace, total, create, complete: |_| async { Ok(()) } }).await
 }
 
-/// Path of the Jobs of a namespace.
+/// Path of the collection of Jobs in a namespace.
 pub(super) fn path(namespace: &str) -> String {
     format!("/apis/batch/v1/namespaces/{namespace}/jobs")
 }

@@ -12,9 +12,9 @@ const TICKS: f64 = 100.0;
 /// CPU time and memory that a process has used since it started.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Usage {
-    /// User and system time in seconds.
+    /// CPU time of the process in seconds: user and system time.
     pub cpu_seconds: f64,
-    /// Peak resident memory in MB (10^6 bytes).
+    /// Peak resident memory of the process in MB (10^6 bytes).
     pub peak_mb: f64,
     /// Resident memory now in MB.
     pub resident_mb: f64,

@@ -25,7 +25,7 @@ use anyhow::{Context, Result, bail, ensure};
 use self::subject::Kind;
 use crate::kueue::Kueue;
 
-/// Settings of a run, read from the environment: `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_BEFORE`, `KUEUE`, `BENCH_JSON`, `IDLE`.
+/// Settings of a benchmark run, read from the environment variables `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_BEFORE`, `KUEUE`, `BENCH_JSON`, `IDLE`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The shape: `small` (15,000 Workloads over 30 queues), `large` (50,000 Workloads over 1,000 queues) or `jobs` (1,000 Jobs over 5 queues).
@@ -38,7 +38,7 @@ pub struct Settings {
     pub before: Option<PathBuf>,
     /// The real Kueue, which the benchmark measures after Berth in the same run: minimalkueue for Workloads without jobs, Kueue's manager for Jobs.
     pub kueue: Option<Kueue>,
-    /// File for the figures as JSON.
+    /// Path of the file into which the figures are written as JSON.
     pub json: Option<PathBuf>,
     /// Seconds for which the benchmark watches the restarted operator while nothing happens; 0 leaves this measurement out.
     pub idle_seconds: u64,

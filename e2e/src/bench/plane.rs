@@ -21,7 +21,7 @@ pub const IN_FLIGHT: usize = 16;
 pub struct Bed {
     /// The control plane.
     pub plane: ControlPlane,
-    /// Audit log of the API server.
+    /// Audit log of the control plane's API server.
     pub audit: Audit,
     /// An administrator's client.
     pub client: Client,

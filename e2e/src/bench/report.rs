@@ -15,7 +15,7 @@ pub struct Figure {
     pub name: String,
     /// Value.
     pub value: f64,
-    /// Unit, empty for a ratio or a count.
+    /// Unit of the figure; empty for a ratio or a count.
     pub unit: &'static str,
     /// The largest value that meets the goal; `None` if the figure has no goal.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,14 +29,14 @@ pub struct Part {
     pub name: String,
     /// Figures, in the order of the report.
     pub figures: Vec<Figure>,
-    /// Requests by heading, then by verb and resource.
+    /// Numbers of requests by the heading in the report, then by verb and resource.
     pub requests: BTreeMap<String, Requests>,
     /// Facts that a reader of the report needs to understand the figures.
     pub notes: Vec<String>,
 }
 
 impl Part {
-    /// An empty part for an operator.
+    /// The measurements of an operator, without any figure yet.
     pub fn new(name: &str) -> Part {
         Part { name: name.to_owned(), ..Part::default() }
     }
@@ -68,7 +68,7 @@ pub struct Report {
     pub preemption: bool,
     /// Processors.
     pub cores: usize,
-    /// Load of the machine over the last minute when the run began.
+    /// Load average of the machine over the last minute before the run.
     pub load: f64,
     /// Measurements by operator.
     pub parts: Vec<Part>,

@@ -42,7 +42,7 @@ pub struct Shape {
 
 /// Cpus of each queue.
 pub const NOMINAL: u32 = 20;
-/// Cpus that a queue may borrow.
+/// Borrowing limit of each queue in cpus.
 pub const BORROWING: u32 = 100;
 
 /// One Workload to be created.

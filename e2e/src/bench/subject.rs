@@ -252,7 +252,7 @@ impl Subject {
     }
 
     /// The end of an observed run: waits until writes have stopped and the statuses agree with the Workloads, and judges the observer's history and
-    /// Berth's view (invariant R2). Nothing is judged without an observer.
+    /// Berth's view (invariant R2). Without an observer the function judges nothing.
     ///
     /// # Errors
     /// Fails with every broken invariant.

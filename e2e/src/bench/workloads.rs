@@ -19,7 +19,7 @@ use super::shape::{Arrival, NAMESPACE, NOMINAL, Shape};
 use super::subject::{Kind, Subject};
 use super::{Settings, audit};
 
-/// A run fails if nothing changes for this time.
+/// Time without any change after which a run fails.
 const STALL: Duration = Duration::from_secs(90);
 /// Number of Workloads in one measurement of the API server's floor.
 const FLOOR: usize = 1500;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::bad_fields::steps;
 
-/// The path of a field below `place`.
+/// The path of the field `name` in the object at the path `place`.
 pub(super) fn join(place: &str, name: &str) -> String {
     if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
 }

@@ -29,7 +29,7 @@ pub(super) enum Role {
     Written,
 }
 
-/// Kind and key of an object.
+/// An object's place in the recorded observations: its kind and its key.
 pub(super) type Slot = (&'static str, String);
 
 /// Moment from which the judge counts time.

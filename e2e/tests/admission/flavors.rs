@@ -85,7 +85,7 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     s.apply(&cluster_queue(&s.name("cq"), &groups, &json!({}))).await?;
     s.apply(&local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
 
-    // A job that selects the nodes of a tier itself gets that tier, whatever tier the queue tries at first.
+    // A job that selects the nodes of a tier itself gets the tier of its own selector, whatever tier the queue tries at first.
     let pinned = json!({"nodeSelector": {(SPOT): "true"}, "tolerations": [{"key": SPOT, "operator": "Exists"}]});
     s.create(chips(&s, "pinned").pod_spec(&pinned)).await?;
     s.admitted("pinned").await?;

@@ -81,8 +81,8 @@ async fn admission() -> Result<()> {
     outcome
 }
 
-/// The scenario of admission fair sharing, which has a configuration of its own: a LocalQueue that used less in the recent past is served before
-/// another.
+/// The scenario of admission fair sharing, which has a configuration of its own: of two LocalQueues the one that used less in the recent past is
+/// served before the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn admission_fair_sharing() -> Result<()> {
     let options = ManagerOptions { config: Some(sharing::CONFIG.to_owned()), ..ManagerOptions::default() };

@@ -1,5 +1,5 @@
-//! Fields that decide whether or where a job may run and that Berth does not support yet. A job with such a field waits, and its message names the
-//! field; other jobs of its queue go on, and the job is admitted when the field is gone.
+//! Fields that decide whether or where a job may run and that Berth does not support yet. A job with an unsupported field waits, and its message
+//! names the field; other jobs of its queue go on, and the job is admitted when the field is gone.
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD, condition, condition_object, text};

@@ -43,7 +43,7 @@ waitForPodsReady:
   blockAdmission: false
 ";
 
-/// The configuration for rows with jobs of other kinds: as [`CONFIG`], and Berth deletes Workloads that it has deactivated soon.
+/// The configuration for rows with jobs of other kinds: like [`CONFIG`], but Workloads that Berth has deactivated are deleted soon.
 const OTHER_CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -66,7 +66,7 @@ type Story = for<'a> fn(&'a Scenario<'a>) -> Told<'a>;
 /// A row of the crash table: a kind of write, with the story that makes Berth send it.
 struct Row {
     name: &'static str,
-    /// The purpose of the write, as Berth's source names it.
+    /// The purpose of the write, by its name in Berth's source.
     purpose: &'static str,
     is: fn(&Asked) -> bool,
     story: Story,
@@ -344,7 +344,7 @@ async fn tell(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fault, 
     let armed = proxy
         .arm(times, fault, move |asked| (asked.namespace == namespace || asked.name.starts_with(&prefix)) && is(asked));
     (row.story)(&scenario).await?;
-    // Berth writes the statuses of queues after a quiet second, so Berth must live that long before the scenario ends.
+    // Berth writes the statuses of queues after a second without changes, so Berth must live for some seconds before the scenario ends.
     proxy.calm(CALM, PATIENCE).await?;
     scenario.conclude().await?;
     ensure!(armed.struck() > 0, "the story never made the request that was to be broken");
@@ -362,9 +362,9 @@ const WAVES: [(&str, Fault, u32); 6] = [
     ("busy", Fault::Answer(429), 2),
 ];
 
-/// Names of the faults of which `make test` tests each kind of write. For the cluster, a death after a write has the effect of a lost answer, and for
-/// Berth the effect of a death before the next write; a lost request and a busy server have the effect of a conflict. All faults are tested for the
-/// rows in `FEW` (writes on which quota depends) and in `TOLD_TO_SAVE`, and for every row with `BERTH_CRASH=all`.
+/// Names of the faults with which `make test` tests each kind of write. For the cluster, a death after a write has the effect of a lost answer, and
+/// for Berth the effect of a death before the next write; a lost request and a busy server have the effect of a conflict. All faults are tested for
+/// the rows in `FEW` (writes on which quota depends) and in `TOLD_TO_SAVE`, and for every row with `BERTH_CRASH=all`.
 const USUAL_WAVES: [&str; 3] = ["before", "lost-reply", "conflict"];
 
 fn is_played(wave: &str, row: &Row) -> bool {
@@ -372,7 +372,7 @@ fn is_played(wave: &str, row: &Row) -> bool {
     USUAL_WAVES.contains(&wave) || FEW.contains(&row.name) || TOLD_TO_SAVE.contains(&row.name) || all()
 }
 
-/// Further faults, which take long or show little: only the rows in `FEW`, on which quota depends, are tested with these.
+/// Further faults, which take long or show little: only the rows in `FEW`, on which quota depends, are tested with these faults.
 const FEW_WAVES: [(&str, Fault, u32); 3] = [
     // The delay is longer than Berth's deadline for a write, so the answer comes after the deadline.
     ("hang", Fault::Delay(Duration::from_secs(11)), 1),

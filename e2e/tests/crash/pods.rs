@@ -125,7 +125,7 @@ pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Story: two pods have no scheduling gate, as if they had been created while Berth did not answer. There is quota for one of the two pods, which
+/// Story: two pods have no scheduling gate, as if they had been created while Berth did not answer. There is quota for one of these two pods, which
 /// stays; Berth deletes the other pod.
 pub(crate) fn are_let_in<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {

@@ -22,7 +22,7 @@ fn stages() -> Result<[Vec<String>; 2]> {
     }))
 }
 
-/// The arguments of all instructions with the name `name`.
+/// The arguments of all instructions of a Dockerfile's stage that have the name `name`.
 fn given<'l>(stage: &'l [String], name: &str) -> Vec<&'l str> {
     stage.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
 }

@@ -244,7 +244,7 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
 async fn story(world: &World) -> Result<()> {
     installed(world).await.context("install")?;
     upgraded_beside_a_running_berth(world).await.context("upgrade")?;
-    // The observer runs only during this step: before it there are no CRDs, and the next step takes Berth away again.
+    // The observer runs only while the release runs a job: earlier there are no CRDs, and the rollback afterwards takes Berth away again.
     let observer = Observer::start(world.client.clone()).await?;
     runs_a_job(world, &observer).await.context("a job")?;
     drop(observer);

@@ -73,7 +73,7 @@ async fn started(s: &Scenario<'_>) -> Result<Vec<Value>> {
     Ok(pods)
 }
 
-/// A JobSet with a user's scheduling gate is started, stopped and started again: only the user removes the gate.
+/// A JobSet with a user's scheduling gate is started, stopped and started again, and only the user removes the gate.
 pub(crate) async fn of_its_user_stay(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gated").await?;
     queues(&s, "0", "16").await?;

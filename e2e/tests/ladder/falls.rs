@@ -79,7 +79,7 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     lands(&s, "second", "on-demand").await?;
     let second = s.workload_of("second").await?.unwrap_or_default();
     ensure!(condition(&second, "Evicted").is_empty(), "{}", second["status"]["conditions"]);
-    // The message to a job that accepts only this tier names the end of the back-off.
+    // The message to a job that accepts only the tier that is out of stock names the end of the back-off.
     s.create(chips(&s, "insists").annotation(TIERS, "reserved")).await?;
     let waiting = s.pending("insists").await?;
     let told = message(&waiting, "QuotaReserved");

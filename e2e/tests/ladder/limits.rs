@@ -123,7 +123,7 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
     // The job is admitted although nothing changes but the time.
     s.admitted("far").await?;
     let low = s.workload("low", "preempted", |w| condition(w, "Preempted") == "True").await?;
-    // Both times are in whole seconds, so the second time is earlier by less than a full second at most.
+    // Both compared times are in whole seconds, so the second time is earlier by less than a full second at most.
     let ran = since(&low, "Preempted")?.duration_since(begun);
     ensure!(ran >= SignedDuration::from_secs(6), "preempted after {ran}: {}", low["status"]);
     ensure!(message(&low, "Preempted").contains("prioritization in the ClusterQueue"), "{}", low["status"]);

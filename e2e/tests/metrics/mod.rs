@@ -249,7 +249,7 @@ async fn a_training_gives_way(s: &Scenario<'_>, urgent: &str) -> Result<()> {
 /// Repeats all counted events, because a rate needs an increase of its counter after Prometheus' first scrape. Returns the result of [`down_again`].
 async fn once_more(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     let (durations, ()) = futures::try_join!(down_again(s), a_training_gives_way(s, "urgent-again"))?;
-    // One of the two TrainingJobs waits for quota.
+    // One of the two remaining TrainingJobs waits for quota.
     train(s, "later", "low", json!({"e2e.berth.dev/outcome": "never"})).await?;
     Ok(durations)
 }

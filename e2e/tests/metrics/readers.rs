@@ -18,7 +18,7 @@ use crate::webhook::rotation::trust;
 
 /// The service account that may read the metrics.
 const READER: &str = "prometheus";
-/// Number of unknown tokens in a flood.
+/// Number of requests with unknown tokens in a flood.
 const FLOOD: usize = 100;
 /// Largest number of unknown tokens about which Berth asks the API server in a second, and as many more at once at the beginning.
 const RATE: f64 = 10.0;

@@ -44,7 +44,7 @@ pub(crate) fn pod(namespace: &str, name: &str, cpu: &str, group: Option<&str>) -
     pod
 }
 
-/// Kueue's role hash of a pod.
+/// The role hash that Kueue computes for a pod.
 pub(crate) fn role_of(pod: &Value) -> &'static str {
     let cpu = text(pod, "/spec/containers/0/resources/requests/cpu");
     HASHES.iter().find(|(of, _)| *of == cpu).map_or("", |(_, hash)| *hash)

@@ -1,6 +1,6 @@
 //! A cluster is migrated from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm. No job is
-//! restarted, the usage is right, and every queue and Workload exists at the end. This module follows Jobs, `others` follows other kinds, and
-//! `definitions` the CRDs.
+//! restarted, the usage is right, and every queue and Workload exists at the end. This module tests the migration of Jobs, the module `others` that
+//! of other kinds, and the module `definitions` that of the CRDs.
 
 mod definitions;
 mod forms;
@@ -400,7 +400,7 @@ async fn story(world: &World) -> Result<()> {
     definitions::adopted(world).await.context("the CRDs are adopted")?;
     let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
     installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
-    // The API server serves all kinds from here on, so the observer starts. Until Kueue gives the lease up Berth need not act, and must not.
+    // The API server serves all kinds from here on, so the observer starts. Until Kueue gives its lease up, Berth need not act, and must not write.
     let observer = Observer::start(world.client.clone()).await?;
     observer.nobody_leads();
     let port = webhooks::port()?;

@@ -29,7 +29,7 @@ pub(crate) const NAMESPACE: &str = "others";
 const QUOTA: &str = "8";
 /// Name of the pod group whose pods Kueue has started.
 const CREW: &str = "crew";
-/// Label of the pods of a JobSet.
+/// Label of a pod with the name of its JobSet.
 const JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
 /// Parts of running objects that must not change: uid and start of each pod and of each Job, uid and spec of each JobSet.
@@ -256,8 +256,8 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     untouched(world, before).await
 }
 
-/// A pod of a group that Kueue started fails, and the pod that its user creates in its place starts at once. This works because Berth computes the
-/// same role hash as Kueue, so that the Workload has a pod set for the new pod.
+/// A pod of a group that Kueue started fails, and the pod that its user creates in its place starts at once. The new pod can start because Berth
+/// computes the same role hash as Kueue, so that the Workload has a pod set for the pod.
 async fn replaced(world: &World) -> Result<()> {
     let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "100"}}});
     POD.patch(&world.client, NAMESPACE, "crew-b", &fails).await?;

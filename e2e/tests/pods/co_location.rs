@@ -23,7 +23,7 @@ const LARGE: &str = "NVIDIA-H100-80GB-HBM3";
 const SMALL: &str = "NVIDIA-L40S";
 /// Name of the scenario, of its namespace and of the example, and beginning of the names of its nodes.
 const NAME: &str = "co-location";
-/// Nodes by pool: their usage, the type of their GPU, and their number. The nodes with small GPUs are for inference alone.
+/// Nodes of the scenario by pool: their usage, the type of their GPU, and their number. The nodes with small GPUs are for inference alone.
 static NODES: [(&str, &str, &str, u32); 4] = [
     ("training", "training", LARGE, 2),
     ("hybrid", "hybrid", LARGE, 1),
@@ -72,7 +72,7 @@ fn objects(file: &str) -> Result<Vec<Value>> {
     kinds::example(&format!("co-location/{file}"))
 }
 
-/// Applies a file of the example. The simulated nodes execute nothing, so the example's trainings go on until they are asked to end.
+/// Applies a file of the example co-location. The simulated nodes execute nothing, so the example's trainings go on until they are asked to end.
 async fn put(s: &Scenario<'_>, file: &str) -> Result<()> {
     for mut object in objects(file)? {
         let pod = &object["spec"]["template"]["spec"];

@@ -49,7 +49,8 @@ pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// A queue has two types of GPU, and a pod requires one of them by the affinity that users write. The queue lists the other type before it.
+/// A queue has two types of GPU, and a pod requires one of them by the affinity that users write. The queue lists the other type of GPU before the
+/// required one.
 pub(crate) async fn the_card_that_its_affinity_requires(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gpu-type").await?;
     let (small, large) = (s.name("t4"), s.name("h100"));

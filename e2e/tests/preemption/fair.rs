@@ -15,7 +15,7 @@ const FLOOD: usize = 12;
 /// Time limit, on a busy machine, for a tenant to have its share after its arrival: four jobs have to be stopped for it.
 const SHARE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Numbers of a queue's jobs by their state.
+/// Numbers of a queue's jobs: running, waiting and ended.
 #[derive(Debug, Default)]
 struct Standing {
     /// Number of jobs that hold quota and are not being evicted.

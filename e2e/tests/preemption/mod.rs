@@ -1,5 +1,5 @@
 //! Preemption on a real control plane, from the decision to the pods: the victim is evicted and suspended, its pods end, its quota is freed, and the
-//! preemptor is admitted. One cluster has Kueue's default configuration, the other has fair sharing.
+//! preemptor is admitted. One of the two clusters has Kueue's default configuration, the other cluster has fair sharing.
 
 mod classical;
 mod fair;

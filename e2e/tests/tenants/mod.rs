@@ -1,8 +1,8 @@
 //! A tenant attacks the quota with a client certificate and the rights of a user. The tenant's writes never get him more than his quota, and never
 //! keep others from theirs for longer than the bound by which each attack is judged.
 //!
-//! All attacks are made with webhooks on. Attacks that need no pods of their own, and attacks by pods that no review sees, are also made while Berth
-//! is down and `failurePolicy` lets the tenant's writes pass, and without webhooks: `make test` makes the first attack of each cause, and `make
+//! The tests make all attacks with webhooks on. Attacks that need no pods of their own, and attacks by pods that no review sees, are also made while
+//! Berth is down and `failurePolicy` lets the tenant's writes pass, and without webhooks: `make test` makes the first attack of each cause, and `make
 //! night` makes all attacks (`BERTH_ATTACKS=all`), some of them once more in a namespace with a LocalQueue `default`.
 //!
 //! The list [`OPEN`] has the attacks that still succeed, which SECURITY.md describes; they are made only with `BERTH_ATTACKS=open`.
@@ -74,7 +74,7 @@ impl Attack {
     }
 }
 
-/// Attacks with Jobs, JobSets and TrainingJobs.
+/// Attacks on the quota with Jobs, JobSets and TrainingJobs.
 const OF_JOBS: &[Attack] = &[
     attack("leaves-its-queue", true, jobs::borrows, jobs::leaves_its_queue).is_refused(),
     attack("drops-its-queue", false, jobs::borrows, jobs::drops_its_queue),
@@ -128,7 +128,7 @@ const OF_JOBS: &[Attack] = &[
     attack("set-resumed", false, job_sets::asks_for_more, job_sets::is_resumed_again_and_again),
 ];
 
-/// Attacks in a namespace with a LocalQueue `default`.
+/// Attacks on the quota in a namespace with a LocalQueue `default`.
 const BESIDE_DEFAULT: &[Attack] = &[
     attack("default-leaves-its-queue", false, jobs::borrows, jobs::leaves_its_queue),
     attack("default-other-workload", false, jobs::borrows, jobs::names_another_workload),

@@ -18,7 +18,7 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use serde_json::{Value, json};
 
-/// The user of the client certificate.
+/// User name of the tenant, in his client certificate.
 pub(crate) const USER: &str = "alice";
 /// Pause between two looks at a tenant's objects.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
@@ -35,13 +35,13 @@ const WITH_DEFAULT: &str = "default-";
 
 /// One tenant in a namespace with two LocalQueues: `queue`, which borrows, and `lender`, which takes its quota back.
 pub(crate) struct Tenant<'a> {
-    /// The administrator's client in the namespace.
+    /// The scenario of the tenant's namespace, with an administrator's client.
     pub(crate) s: Scenario<'a>,
-    /// The tenant's client in the namespace.
+    /// A client with the tenant's certificate.
     pub(crate) client: Client,
     /// True if the webhooks are on and Berth answers them.
     pub(crate) reviewed: bool,
-    /// Number of the tenant's writes that were refused.
+    /// Number of the tenant's writes that the API server has refused.
     refusals: AtomicUsize,
 }
 
@@ -218,7 +218,7 @@ impl<'a> Tenant<'a> {
         Ok(false)
     }
 
-    /// Number of the tenant's writes that were refused so far.
+    /// Number of the tenant's writes that the API server has refused so far.
     pub(crate) fn refusals(&self) -> usize {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -303,7 +303,7 @@ impl<'a> Tenant<'a> {
     /// The time after `begun` until which pods used more than the quota that Workloads hold, without ending pods that are charged separately. After
     /// that time the pods must stay within the quota for the time `CALM`.
     async fn comes_into_bounds(&self, begun: Duration, pause: Duration) -> Result<Duration> {
-        // `last` is the last moment at which pods used too much; the calm time begins with the first look at the earliest.
+        // The variable `last` is the last moment at which pods used too much; the calm time begins with the first look at the earliest.
         let (first, mut last, mut seen) = (pace::now() - begun, Duration::ZERO, String::new());
         while pace::now() - begun < last.max(first) + CALM {
             if let Seen::NotYet(found) = self.in_bounds().await? {

@@ -1,4 +1,4 @@
-//! TrainingJobs from the queue to their end.
+//! Scenarios of TrainingJobs from the queue to their end.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, condition, condition_object, items, text};

@@ -47,7 +47,7 @@ async fn required(s: &Scenario<'_>) -> Result<()> {
     let there = racks(s, "gang").await?;
     ensure!(there.values().copied().collect::<Vec<_>>() == [3], "{there:?}");
     gone(s, "gang").await?;
-    // The other rack is empty, and yet the fifth pod gets no node, because it may not be on the other rack: the gang is not admitted.
+    // The other rack is empty, and yet the fifth pod gets no node, because it may not be on the other rack: the gang is released after its timeout.
     s.apply(&together(s, "large", 5, STRICT, &json!({"schedulingTimeout": "20s"}))).await?;
     wait::until(LIMIT, "four of five pods are on one rack, and the fifth may not be on the other", || async {
         let there = racks(s, "large").await?;

@@ -1,4 +1,4 @@
-//! Stops of a TrainingJob before its end, and its return.
+//! Scenarios in which a TrainingJob is stopped before its end and comes back.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, TRAINING_JOB, condition, condition_object, text};

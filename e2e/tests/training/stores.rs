@@ -53,7 +53,7 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     s.simple_queue("2", &json!({})).await?;
     let client = bucket.client();
     let trainer = Trainer::start(&s.client, &s.namespace, bucket);
-    // The Secret is the same for all kinds of stores, because other scenarios may apply it, too.
+    // The Secret with the credentials is the same for all kinds of stores, because other scenarios may apply it, too.
     s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
         "stringData": credentials()}))
         .await?;

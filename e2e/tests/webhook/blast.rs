@@ -250,8 +250,8 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A running pod cannot be made to wait any more: of the two pods that were let in, with Berth's label and without, no more stay than there is quota
-/// for.
+/// A running pod cannot be made to wait any more: of the two pods that were created while Berth was down, with Berth's label and without, no more
+/// stay than there is quota for.
 async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
     let names = ["eager-pod", "marked-pod"];
     wait::until(STEP, "a pod without quota is gone", || async {
@@ -275,7 +275,7 @@ async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Only as many of the jobs that were let in go on as there is quota for.
+/// Only as many of the jobs that were created while Berth was down go on as there is quota for.
 async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
     // The Workloads of the two jobs are created in the same second, so either of the two may be admitted.
     let both = ["eager", "second"];

@@ -25,7 +25,7 @@ use crate::webhook::rotation::{review, trust};
 const LEFT: f64 = 12.0;
 /// Size in bytes of the largest body that Berth reads.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// A path that does not exist.
+/// A path that Berth's webhook server does not have.
 const NOWHERE: &str = "/x";
 
 /// Numbers that look random and are the same in every run.
@@ -217,7 +217,7 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     ensure!(after.resident_mb < before.resident_mb + LEFT, "memory grew");
     ensure!(outcome.paths.len() == targets.len(), "of {} paths only {:?} were asked", targets.len(), outcome.paths);
     ensure!(outcome.answered >= total / 20, "{} were reviews of odd objects", outcome.answered);
-    // The test has checked each answer that is a review. It does not read the answers to byte streams.
+    // The test has checked each answer that is a review. The test does not read the answers to byte streams.
     wait::until(STEP, "those that were turned away are counted", || async {
         let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
         Ok(Seen::when(refused >= (total - outcome.answered) as f64 * 0.9, || format!("{refused} were counted")))

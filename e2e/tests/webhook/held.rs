@@ -163,7 +163,7 @@ pub(crate) async fn checks_that_are_ready(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The label that may name a queue.
+/// The label by which an object names its queue.
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// A TrainingJob of one worker that runs until it is deleted, in the LocalQueue `queue`, which it names by its field if `by_field`, and otherwise by

@@ -115,7 +115,7 @@ pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     ensure!(created["metadata"]["labels"][QUEUE] == json!("default"), "labels: {}", created["metadata"]["labels"]);
     ensure!(created["spec"]["suspend"] == json!(true), "suspend: {}", created["spec"]["suspend"]);
     s.finished("taken").await?;
-    // As in Kueue, a job cannot lose its queue's name in such a namespace, not even while it is suspended.
+    // As in Kueue, a job cannot lose its queue's name in a namespace with a LocalQueue `default`, not even while it is suspended.
     s.create(s.job("full").endless()).await?;
     s.admitted("full").await?;
     s.create(s.job("waiting")).await?;
@@ -156,7 +156,7 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     for (job, left) in [(part, true), (forged, false)] {
         let asked = serde_json::from_value(job)?;
         let shown = wait::until(STEP, "the Job would be made", || async {
-            // The controller of JobSets creates the Job of this name, too, and creates it again after a deletion.
+            // The controller of JobSets creates the Job `plain-job-0`, too, and creates it again after a deletion.
             JOB.delete(&s.client, &s.namespace, "plain-job-0").await?;
             let made = JOB.api(&s.client, &s.namespace).create(&params, &asked).await;
             Ok(made.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Yes))

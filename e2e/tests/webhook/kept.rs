@@ -63,7 +63,7 @@ async fn applied_again(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// A manifest is applied again by server-side apply: the API server reports a conflict before it calls any webhook, because Berth has written the
-/// field `suspend`. With force, the webhook restores the field.
+/// field `suspend`. If the apply is forced, Berth's webhook restores the field `suspend`.
 async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     let path = &file(s, &s.job("declared").endless(), "declared")?;
     let apply = |more: &[&'static str]| [&["apply", "--server-side"][..], more, &["-f", path.as_str()][..]].concat();

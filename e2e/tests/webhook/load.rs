@@ -34,7 +34,7 @@ const AT_ONCE: usize = 2;
 const SERVED: u32 = 10;
 /// The part of the rate `RATE` that must be reached: on a machine that is busy with other work, the measured times mean nothing.
 const REACHED: f64 = 0.9;
-/// Time for which objects are created, in seconds.
+/// Time in seconds for which the test creates objects.
 const SECONDS: u32 = 12;
 /// Largest number of measurements, after which a time that is too long counts as a failure.
 const ROUNDS: u32 = 3;
@@ -142,7 +142,7 @@ enum Read {
     Direct(String, &'static str),
 }
 
-/// The frequency of a conversion, and the time that 99 of 100 may take.
+/// How often a conversion is requested beside the creations, and the time that 99 of 100 conversions may take.
 struct Beside {
     /// Name of the conversion in the printed figures.
     what: String,

@@ -30,7 +30,7 @@ use crate::webhook::load::OLDER_QUEUE;
 /// Number of reviews that are sent at once.
 const CALLERS: usize = 4;
 /// Argument of the manager: the time for the API server to learn of a new authority before Berth signs with it. A busy API server may need more than
-/// a second.
+/// a second to learn of a new authority.
 pub(crate) const MARGIN: &str = "--webhook-ca-margin=2s";
 /// The ClusterQueue that the test reads in v1beta1 while the certificates change.
 const QUEUE: &str = "rotation-cq";

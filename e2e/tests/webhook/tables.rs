@@ -1,5 +1,5 @@
-//! Accepted and refused objects of each job kind, by the tables in `cases/reviews`. A refusal names the field and the allowed values, as kubectl
-//! prints it, and comes from the webhook of that kind.
+//! Accepted and refused objects of each job kind, by the tables in `cases/reviews`. The message of a refusal names the field and the allowed values,
+//! as kubectl prints it, and comes from the webhook of the object's kind.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +26,11 @@ struct Table {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
-    /// True if the object runs, false if it waits.
+    /// True if the stored object runs, false if it waits.
     #[serde(default)]
     runs: bool,
-    /// True if the object ran and is ending: a StatefulSet by its replicas, an object of another kind by its deletion. Its pods must take a while to
-    /// end.
+    /// True if the object ran and is ending: a StatefulSet by its replicas, an object of another kind by its deletion. The pods of such an object
+    /// must take a while to end.
     #[serde(default)]
     leaves: bool,
     /// Fields that are merged into the valid object of the table.
@@ -96,7 +96,7 @@ impl Case {
             }
             Some(name) => {
                 let field_manager = Some(USER.to_owned());
-                // A merge patch replaces a complete list; a change at a JSON pointer within a list keeps the entries that others have set.
+                // A merge patch replaces a complete list; a change at a JSON pointer within a list keeps the entries that other clients have set.
                 if change.as_object().is_some_and(|change| change.keys().any(|key| key.starts_with('/'))) {
                     let stored = serde_json::to_value(api.get(name).await?)?;
                     let params = PostParams { dry_run: true, field_manager };
