@@ -16,7 +16,7 @@ use crate::kinds::{CRD, text};
 use crate::wait::{self, STEP, Seen};
 
 const PAGE: &str = "docs/migrate-from-kueue.md";
-/// Part of a command by which the test finds the page's commands about CRDs.
+/// Part of a command by which the test finds the commands about CRDs in docs/migrate-from-kueue.md.
 const POLICY: &str = "helm.sh/resource-policy=keep";
 /// Number of Kueue 0.19's kinds, and number of the kinds that need a conversion between API versions.
 const KINDS: usize = 11;
@@ -70,7 +70,8 @@ pub async fn are_berths(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Runs the page's commands, and checks that the CRDs of all Kueue's kinds are Berth's afterwards, with the same spec and the same stored versions.
+/// Runs the commands of docs/migrate-from-kueue.md about CRDs, and checks that the CRDs of all Kueue's kinds are Berth's afterwards, with the same
+/// spec and the same stored versions.
 ///
 /// # Errors
 /// Fails if a command fails, leaves a CRD out, or changes the spec or the stored versions of a CRD.
@@ -122,7 +123,7 @@ pub async fn until_berth_converts(client: &Client, kueues: &str) -> Result<()> {
     .await
 }
 
-/// The block of commands in the page that contains [`POLICY`].
+/// The block of commands in docs/migrate-from-kueue.md that contains [`POLICY`].
 fn commands() -> Result<String> {
     let page = fs::read_to_string(repository().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
     let mut blocks = page.split("```").skip(1).step_by(2);
@@ -130,7 +131,7 @@ fn commands() -> Result<String> {
     found.map(str::to_owned).with_context(|| format!("{PAGE} does not say {POLICY}"))
 }
 
-/// Runs the page's commands in a shell, as the page's reader does.
+/// Runs commands of docs/migrate-from-kueue.md in a shell, as the page's reader does.
 async fn run(plane: &ControlPlane, commands: String) -> Result<()> {
     let mut command = Command::new("sh");
     command.args(["-euc", commands.as_str()]).current_dir(repository()).stdin(Stdio::null());

@@ -22,8 +22,8 @@ use crate::kinds::{self, items, key, text};
 pub use crate::kinds::{POD_TEMPLATE, PROVISIONING_REQUEST};
 
 /// Annotation of a job whose value is the script: the autoscaler's answers to the job's attempts, separated by commas. The last word of the script
-/// holds for all later attempts. The words are `provisioned`, `failed`, `expired` (provisioned, and the capacity is withdrawn at once) and `accepted`
-/// (accepted, without any further answer).
+/// also holds for all later attempts of the job. The words of the script are `provisioned`, `failed`, `expired` (provisioned, and the capacity is
+/// withdrawn at once) and `accepted` (accepted, without any further answer).
 pub const SCRIPT: &str = "provreq.kueue.x-k8s.io/script";
 
 /// Pause before the autoscaler tries to write an answer again.
@@ -74,7 +74,7 @@ async fn work(client: Client) {
             _ => {}
         }
         for request in asked.values_mut() {
-            // The autoscaler writes an answer that it could not write again in the next round.
+            // If the autoscaler could not write an answer, it tries again in the next round.
             if let Some(open) = request
                 && answer(&client, open).await.is_ok()
             {

@@ -34,8 +34,8 @@ pub fn account_key() -> String {
     STANDARD.encode(KEY)
 }
 
-/// Path of Azurite's program, which is installed first if the cache lacks it. The result is `None`, with a printed line that gives the reason, if
-/// Azurite must not run.
+/// Path of Azurite's program, which is installed first if the cache lacks it. The path is `None`, and a printed line gives the reason, if Azurite
+/// must not run.
 ///
 /// # Errors
 /// Fails if Azurite's packages cannot be fetched.
@@ -191,8 +191,8 @@ fn path(uri: &str) -> Result<String> {
     Ok(format!("/{container}/{name}"))
 }
 
-/// A complete request with its signature, as of the time `now`. The parameters are the method, the path below the account, the query in the order of
-/// its names, and the body.
+/// A complete request with its signature, as of the time `now`. The request is given by its method, its path below the account, its query in the
+/// order of the names, and its body.
 fn signed(address: &str, (method, path, query, body): (&str, &str, &[(&str, &str)], &str), now: &str) -> String {
     let headers = [("x-ms-blob-type", "BlockBlob"), ("x-ms-date", now), ("x-ms-version", VERSION)];
     let signed: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();

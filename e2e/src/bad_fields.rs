@@ -261,8 +261,8 @@ fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
     Err(format!("the value {} is not told: {message}", short(&Value::from(shown))))
 }
 
-/// The bad value as the API server prints it: a type if the type is wrong, a number of entries if there are too many or too few entries. The result
-/// is `None` if there is no value, because the case only removes a field.
+/// The bad value as the API server prints it: a type if the type is wrong, a number of entries if there are too many or too few entries. The shown
+/// value is `None` if the case has no value, because the case only removes a field.
 fn shown(case: &Case) -> Option<String> {
     let kind = match &case.value {
         Value::Null => return None,
@@ -395,7 +395,8 @@ pub(crate) fn rules(node: &Value) -> Vec<String> {
     told.extend(number("minimum").map(|n| format!("should be greater than or equal to {n}")));
     told.extend(number("maximum").map(|n| format!("should be less than or equal to {n}")));
     if text(node, "/format") == "int32" && (number("minimum").is_none() || number("maximum").is_none()) {
-        // No case can break this rule, because the API server's message about an integer that does not fit into 32 bits does not name the field.
+        // No case can break the rule that an int32 has both bounds, because the API server's message about an integer that does not fit into 32 bits
+        // does not name the field.
         told.push("an int32 without both bounds".to_owned());
     }
     told.extend(number("minItems").map(|n| format!("{LEAST_ENTRIES} {n} items")));

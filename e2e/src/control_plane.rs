@@ -45,7 +45,7 @@ impl Options {
     }
 }
 
-/// A running control plane. Dropping it stops all of its programs and removes its folder, unless the test failed.
+/// A running control plane. Dropping the control plane stops all of its programs and removes its folder, unless the test failed.
 pub struct ControlPlane {
     folder: PathBuf,
     certificates: Certificates,
@@ -56,7 +56,7 @@ pub struct ControlPlane {
     keep: AtomicBool,
 }
 
-/// Distinguishes the folders of the control planes of one process.
+/// Serial number that distinguishes the folders of the control planes of one process.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
 impl ControlPlane {
@@ -251,7 +251,7 @@ impl ControlPlane {
     /// Writes a kubeconfig file for a user with the name `user` and an administrator's rights; returns its path.
     ///
     /// # Errors
-    /// Fails when the file cannot be written.
+    /// Fails when the kubeconfig file cannot be written.
     pub fn kubeconfig_as(&self, user: &str) -> Result<PathBuf> {
         let path = self.folder.join(format!("{}.kubeconfig", user.replace(':', "-")));
         let credentials = serde_json::json!({
@@ -267,7 +267,7 @@ impl ControlPlane {
     /// A client for a user with the name `user` and an administrator's rights.
     ///
     /// # Errors
-    /// Fails when the file cannot be written or read.
+    /// Fails when the kubeconfig file cannot be written or read.
     pub async fn client_as(&self, user: &str) -> Result<Client> {
         client_from(&self.kubeconfig_as(user)?).await
     }
@@ -275,7 +275,7 @@ impl ControlPlane {
     /// Writes a kubeconfig for a user who has a certificate; returns its path.
     ///
     /// # Errors
-    /// Fails when the file cannot be written.
+    /// Fails when the kubeconfig file cannot be written.
     pub fn kubeconfig_of(&self, user: &str) -> Result<PathBuf> {
         let path = self.folder.join(format!("{user}.kubeconfig"));
         let credentials = serde_json::json!({
@@ -367,7 +367,7 @@ impl Drop for ControlPlane {
 /// Writes a kubeconfig with one cluster, one user and one context.
 ///
 /// # Errors
-/// Fails when the file cannot be written.
+/// Fails when the kubeconfig file cannot be written.
 pub fn write_kubeconfig(
     path: &Path,
     url: &str,
@@ -389,7 +389,7 @@ pub fn write_kubeconfig(
 /// A client for one kubeconfig file; the environment variable KUBECONFIG is never read.
 ///
 /// # Errors
-/// Fails if the file cannot be read or is no kubeconfig.
+/// Fails if the file `kubeconfig` cannot be read or is no kubeconfig.
 pub async fn client_from(kubeconfig: &Path) -> Result<Client> {
     let parsed = Kubeconfig::read_from(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;

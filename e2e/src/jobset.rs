@@ -28,8 +28,8 @@ pub async fn definitions() -> Result<PathBuf> {
     Ok(module.join("config/components/crd/bases"))
 }
 
-/// Starts the JobSet controller and installs its webhooks for JobSets. Its webhooks for pods serve exclusive placement only: [`place_exclusively`]
-/// installs them.
+/// Starts the JobSet controller and installs its webhooks for JobSets. The JobSet controller's webhooks for pods serve exclusive placement only;
+/// [`place_exclusively`] installs them.
 ///
 /// # Errors
 /// Fails if the JobSet controller cannot be built or does not come up.

@@ -51,10 +51,11 @@ pub struct Start<'a> {
 
 impl Kueue {
     /// The Kueue that the environment variable `KUEUE` asks for. With the value 1, Kueue is built in the version that `e2e/kueue/go.mod` requires, if
-    /// the cache does not have it; any other value is the path of a checkout with built programs. The result is `None` if the variable is not set.
+    /// the cache does not have it; any other value is the path of a checkout with built programs. The result is `None` if the environment variable
+    /// `KUEUE` is not set.
     ///
     /// # Errors
-    /// Fails if Kueue cannot be built, or if the folder does not exist.
+    /// Fails if Kueue cannot be built, or if the folder of the checkout does not exist.
     pub fn asked() -> Result<Option<Kueue>> {
         let asked = std::env::var_os(ASKED).filter(|asked| !asked.is_empty());
         asked.map(|asked| if asked == "1" { Self::of_the_module() } else { Self::of_a_checkout(&asked) }).transpose()
@@ -153,7 +154,7 @@ impl Kueue {
             args: vec![
                 format!("--kubeconfig={}", kubeconfig.display()),
                 format!("--config={}", path.display()),
-                // The visibility server would listen on every address of the machine.
+                // Kueue's visibility server is switched off, because it would listen on every address of the machine.
                 "--feature-gates=VisibilityOnDemand=false".to_owned(),
             ],
             env: Vec::new(),

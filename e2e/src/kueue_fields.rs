@@ -3,8 +3,8 @@
 //!
 //! The test breaks the rules of a schema about numbers, patterns, lists of words and required fields mechanically, wherever a good object has the
 //! field; and it leaves fields with a default out. A rule in CEL has a written case in the file `cases/kueue-fields` of its kind. The function
-//! [`uncovered`] names the rules that are tested neither way. Statuses and rules that compare with the old object need an existing object, which the
-//! test stores before it asks and which the cases do not change.
+//! [`uncovered`] names the rules that have neither a mechanical test nor a case. Statuses and rules that compare with the old object need an existing
+//! object, which the test stores before it asks and which the cases do not change.
 
 mod asked;
 mod paths;
@@ -28,7 +28,7 @@ use paths::{changed, join, place};
 
 /// Number of requests that the test sends at once.
 const AT_ONCE: usize = 8;
-/// The kinds, by the plural that the names of their files contain.
+/// Kueue's kinds, by the plural that the names of their files contain.
 const PLURALS: [&str; 11] = [
     "admissionchecks",
     "clusterqueues",
@@ -48,7 +48,7 @@ const DUPLICATE: &str = "Duplicate value";
 /// Both API versions of Kueue's kinds, with the newer one at the beginning.
 pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 
-/// A good object, with changes that rules in CEL refuse.
+/// A group of cases: a good object of a kind, with changes that rules in CEL refuse.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -97,7 +97,7 @@ enum Expected {
     Refused,
     /// The API server's answer does not have the words in `says` about the field, because the rule is kept.
     Kept,
-    /// The API server accepts the object.
+    /// The case expects that the API server accepts the object.
     Accepted,
     /// The API server accepts the object and fills the field with the value of the variant.
     Filled(Value),
@@ -187,7 +187,8 @@ fn rule_of(case: &Case) -> (String, String) {
     (case.place.clone(), case.says.clone())
 }
 
-/// The fields of an object with their schemas, and whether each field is required. At the root, the fields of Kubernetes itself are left out.
+/// The fields of an object with their schemas, and whether each field is required. At the root of an object, the fields `apiVersion`, `kind` and
+/// `metadata` of Kubernetes itself are left out.
 fn fields<'a>(node: &'a Value, place: &str) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
     let whole = place.is_empty();
     let all = node["properties"].as_object().into_iter().flatten().map(|(name, child)| (name.as_str(), child));
@@ -288,7 +289,7 @@ fn rules(node: &Value) -> Vec<String> {
     // The message about an integer that does not fit does not name the field, and the bounds of these fields are Kueue's own.
     told.retain(|says| !says.starts_with("an int32 without"));
     if text(node, "/format") == "date-time" {
-        // The API server reports a wrong type of a field of the format `date-time` with that word.
+        // The API server reports a wrong type of a field of the format `date-time` with the word `date-time`.
         told.retain(|says| !says.starts_with(TYPE));
         told.push(format!("{TYPE} date-time"));
     }

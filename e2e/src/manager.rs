@@ -175,7 +175,7 @@ pub async fn kubeconfig(plane: &ControlPlane, url: Option<&str>, path: &Path) ->
 }
 
 impl Manager {
-    /// Starts a manager on a control plane and waits until the manager is ready. The caller must have called [`install`].
+    /// Starts a manager on a control plane and waits until the manager is ready. The caller must have called [`install`] before it starts a manager.
     ///
     /// # Errors
     /// Fails if the binary cannot be built or started, or if the manager is not ready in time; the message has the end of the manager's log.

@@ -25,7 +25,7 @@ impl MemoryBound {
                 continue;
             }
             let bound = Self(folder);
-            // In version 2 of cgroups this file is missing if the memory controller is not enabled in the folder.
+            // In version 2 of cgroups the file of the limit is missing if the memory controller is not enabled in the folder.
             if !bound.0.join(limit).is_file() {
                 continue;
             }

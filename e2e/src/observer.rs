@@ -95,7 +95,8 @@ pub struct Observer {
     judge: Mutex<Judge>,
     /// Broken invariants that no caller has asked about yet.
     open: Mutex<Vec<Violation>>,
-    /// Start of the last complete round of catching up. A caller that comes during a round waits, and then shares the next round.
+    /// Start of the last complete round in which the observer caught up with fresh lists. A caller that comes during a round waits, and then shares
+    /// the next round.
     caught_up: tokio::sync::Mutex<Option<Instant>>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -172,8 +173,8 @@ impl Observer {
         lock(&self.judge).somebody_leads(now);
     }
 
-    /// Waits until every watch has seen the state of a fresh list, then hands new changes to the judge. Returns a moment after the call: the judge
-    /// knows of every change before that moment.
+    /// Waits until every watch has seen the state of a fresh list, then hands new changes to the judge. The returned moment is after the call: the
+    /// judge knows of every change before that moment.
     async fn catch_up(&self) -> Result<Instant> {
         let asked = Instant::now();
         let mut last = self.caught_up.lock().await;
@@ -203,7 +204,8 @@ impl Observer {
             .await?;
             settled = settled.min(at);
         }
-        // Both locks are held at once, because two scenarios that ask at the same time must not judge later changes before earlier ones.
+        // The locks of the judge and of the observations are held at once, because two scenarios that ask at the same time must not judge later
+        // changes before earlier ones.
         let mut judge = lock(&self.judge);
         let mut fresh = {
             let mut recorded = lock(&self.recorded);
@@ -275,8 +277,8 @@ impl Observer {
         Ok(())
     }
 
-    /// Invariant C6: no watched object changes for `rest`, which must begin within a minute and a half. The limit is long because the objects of five
-    /// hundred jobs are released last.
+    /// Invariant C6: no watched object changes for `rest`, which must begin within a minute and a half. The time limit for writes to stop is long,
+    /// because the objects of five hundred jobs are released last.
     async fn rest(&self, scope: &Scope, rest: Duration) -> Result<()> {
         let (begun, limited) = (Instant::now(), pace::now());
         let before = lock(&self.recorded).touched.clone();
@@ -304,7 +306,7 @@ impl Observer {
         }
     }
 
-    /// Invariant Q3: the queues' statuses agree with the Workloads. Returns a moment before the two were compared.
+    /// Invariant Q3: the queues' statuses agree with the Workloads. The returned moment is before the comparison of the statuses with the Workloads.
     async fn balanced(&self, scope: &Scope) -> Result<Instant> {
         wait::until(BOOKS_LIMIT, "the books balance", || async {
             let at = self.catch_up().await?;

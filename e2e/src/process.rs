@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Arguments of the script: `$0` is the pid file, `$1` a folder to remove at the end (may be empty), then the program and its arguments.
+/// Script of the shell that guards a program: `$0` is the pid file, `$1` a folder to remove at the end (may be empty), and the other arguments are
+/// the program and its arguments.
 const GUARD: &str = r#"
 exec 3<&0 </dev/null
 doomed=$1; shift

@@ -99,7 +99,7 @@ pub enum Fault {
     LoseReply,
     /// The proxy does not pass the request on and closes the connection.
     LoseRequest,
-    /// The proxy answers the request with this status code and does not pass it on.
+    /// The proxy answers the request with the given status code and does not pass it on.
     Answer(u16),
     /// The proxy passes the request on and holds the answer back for the given time.
     Delay(Duration),
@@ -114,7 +114,7 @@ struct Rule {
     struck: AtomicU32,
 }
 
-/// Counts the faults that a rule has injected. The rule stays while it has faults left, even if this value is dropped.
+/// Counts the faults that a rule has injected. The rule stays in the proxy while it has faults left, even if the counter is dropped.
 #[derive(Clone)]
 pub struct Armed(Arc<Rule>);
 
@@ -220,7 +220,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let shared = shared.clone();
         async move {
-            // The request runs in a task of its own: a kill closes this connection, and the proxy must still complete the fault.
+            // The request runs in a task of its own: a kill closes the connection to Berth, and the proxy must still complete the fault.
             let task = tokio::spawn(async move { shared.answer(request).await });
             task.await.unwrap_or_else(|e| Err(Cut(e.to_string())))
         }

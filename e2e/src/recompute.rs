@@ -104,7 +104,7 @@ mod tests {
             Ok((200, asked.get().to_string()))
         };
         let one = || async { compared.newest(ask()).await.expect("an answer") };
-        // The first comparison has begun when the other callers ask.
+        // The first caller's comparison has begun when the two other callers ask, so these share the next one.
         assert_eq!(futures::join!(one(), one(), one()), (json!(1), json!(2), json!(2)));
         assert_eq!(one().await, json!(3), "an old answer says nothing");
         assert!(compared.newest(async { Ok((429, "busy".to_owned())) }).await.is_err());

@@ -41,7 +41,7 @@ impl Stage {
     /// Starts a control plane, applies the CRDs, creates nodes, and starts Berth and the observer.
     ///
     /// # Errors
-    /// Fails if one of these steps fails.
+    /// Fails if the control plane, the nodes, Berth or the observer cannot be created or started.
     pub async fn start(name: &str, pools: &[Pool], options: ManagerOptions) -> Result<Stage> {
         Self::on(ControlPlane::start(Options::with_crds(name)).await?, pools, options).await
     }
@@ -206,8 +206,8 @@ impl Scenario<'_> {
         Ok(workload)
     }
 
-    /// Waits for the next second, because creation times are in whole seconds, and the order of two equal Workloads of one second does not follow
-    /// their creation.
+    /// Waits for the next second, because creation times are in whole seconds, and of two equal Workloads of one second Berth admits the one with the
+    /// smaller name before the other.
     pub async fn next_second(&self) {
         let into = jiff::Timestamp::now().subsec_millisecond();
         tokio::time::sleep(std::time::Duration::from_millis(u64::try_from(1_020 - into).unwrap_or(1_020))).await;

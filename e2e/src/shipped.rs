@@ -45,10 +45,10 @@ fn built_by_cargo(program: &str) -> Result<PathBuf> {
     let folder = own.parent().context("the test program has no folder")?;
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // The arguments are the same as the Makefile's, so that cargo compiles nothing twice.
+    // The arguments of cargo are the same as the Makefile's, so that cargo compiles nothing twice.
     cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", program]).current_dir(repository());
-    // Cargo sets these variables for a test. A build script that reads them would see a change, so cargo would rebuild its crate and the crates that
-    // depend on that crate.
+    // Cargo sets the variables `CARGO_PKG_*`, `CARGO_MANIFEST_*` and `OUT_DIR` for a test, and the build must not get them. A build script that reads
+    // one of these variables would see a change, so cargo would rebuild its crate and the crates that depend on that crate.
     let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
         cargo.env_remove(name);

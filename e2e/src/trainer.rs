@@ -98,7 +98,7 @@ impl Trainer {
         .await
     }
 
-    /// Sets other intervals for the present pod of a TrainingJob that writes checkpoints.
+    /// Sets other intervals at the pod of a TrainingJob that writes its checkpoints now.
     ///
     /// # Errors
     /// Fails if no pod of the TrainingJob writes checkpoints, or if the API server refuses the change.

@@ -37,14 +37,14 @@ impl Changes {
         Changes(changes)
     }
 
-    /// Runs the future `work`, whose waits are notified of these changes.
+    /// Runs the future `work`, whose waits are notified by this source of changes.
     pub async fn told<F: Future>(self, work: F) -> F::Output {
         CHANGES.scope(self, work).await
     }
 
     /// Returns at the next change, or after `SELDOM` without a change.
     async fn next(&mut self) {
-        // If the sender is gone, only a pause is left to wait for.
+        // If the sender of the changes is gone, the function only pauses.
         if let Ok(Err(_)) = tokio::time::timeout(SELDOM, self.0.changed()).await {
             tokio::time::sleep(LONG_PERIOD).await;
         }
@@ -71,7 +71,7 @@ impl Pauses {
         match &mut self.changes {
             Some(changes) => {
                 changes.next().await;
-                // Changes come in groups, and the state after the last change of a group matters.
+                // Changes of objects come in groups, and the state after the last change of a group matters for a wait.
                 tokio::time::sleep(CROWD).await;
             }
             None => {

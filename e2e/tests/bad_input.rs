@@ -1,7 +1,7 @@
 //! Stored objects of every kind that today's rules would refuse never stop the other objects' work, neither if they are created while Berth runs nor
 //! if Berth finds them at its start.
 //!
-//! The objects are stored while the CRDs have no schemas, as if an older version of the CRDs had accepted them.
+//! The bad objects are stored while the CRDs have no schemas, as if an older version of the CRDs had accepted them.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
@@ -279,7 +279,8 @@ async fn rules_hold_again(s: &Scenario<'_>) -> Result<()> {
     judged(s).await
 }
 
-/// Makes a Workload that holds quota unreadable: its quota stays charged and its job goes on. The result is the Workload as it was before.
+/// Makes a Workload that holds quota unreadable: its quota stays charged and its job goes on. Returns the Workload as it was before it became
+/// unreadable.
 async fn holder_turns_bad(s: &Scenario<'_>) -> Result<Value> {
     let before = s.workload_of("running").await?.context("workload of the running job")?;
     let name = text(&before, "/metadata/name").to_owned();

@@ -1,6 +1,6 @@
 //! Every CRD on a real API server: applied as an administrator applies it, and tested with objects that the API server must accept, complete, prune
-//! or refuse. The expected answers are in `cases/crds`, one file per kind. The answers are those of Kueue's own CRDs, apart from five answers to
-//! rules that fail on an absent field in Kueue's CRDs and name the fault in Berth's CRDs, and apart from the additions in
+//! or refuse. The expected answers are in `cases/crds`, one file per kind. The expected answers are those of Kueue's own CRDs, apart from five
+//! answers to rules that fail on an absent field in Kueue's CRDs and name the fault in Berth's CRDs, and apart from the additions in
 //! `docs/departures/0027-rules-in-the-crd.md`.
 
 use std::path::Path;
@@ -77,7 +77,8 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
         }
         CRD.patch(client, "", name, &json!({"spec": {"versions": versions}})).await?;
     }
-    // The API server replaces its handlers a moment after the change of the CRD: a field that only this version has is then read as it was written.
+    // The API server replaces its handlers a moment after the change of the CRD: from then on, a field that only the given version has is read as it
+    // was written.
     let class = json!({"priority": 1, "priorityClassName": "c", "priorityClassSource": "scheduling.k8s.io/priorityclass",
         "podSets": [{"name": "main", "count": 1, "template": plain()}]});
     let probe = json!({"apiVersion": format!("kueue.x-k8s.io/{version}"), "kind": "Workload",
@@ -155,8 +156,8 @@ struct Shown {
     wide: &'static [&'static str],
 }
 
-/// Tests the columns of `kubectl get`, and the columns that only `-o wide` shows. A text for which Kueue has no field is read from where Berth writes
-/// it.
+/// Tests the columns of `kubectl get`, and the columns that only `-o wide` shows. A column without a field of Kueue's shows a text that Berth writes,
+/// for example the annotation `berth.dev/size`.
 async fn columns(plane: &ControlPlane) -> Result<()> {
     let client = plane.client();
     let told = |kind: &str, status: &str, reason: &str| {

@@ -43,7 +43,7 @@ struct Totals {
 const DEEPEST: usize = 64;
 
 impl Forest {
-    /// Adds a ClusterQueue, or replaces it.
+    /// Adds a ClusterQueue to the forest, or replaces it there.
     pub fn set_queue(&mut self, object: &Value) {
         self.queues.insert(text(object, "/metadata/name").to_owned(), node(object, "/spec/cohortName"));
     }
@@ -53,7 +53,7 @@ impl Forest {
         self.queues.remove(name);
     }
 
-    /// Adds a Cohort, or replaces it.
+    /// Adds a Cohort to the forest, or replaces it there.
     pub fn set_cohort(&mut self, object: &Value) {
         self.cohorts.insert(text(object, "/metadata/name").to_owned(), node(object, "/spec/parentName"));
     }

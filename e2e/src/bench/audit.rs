@@ -84,7 +84,7 @@ impl Audit {
             format!("--audit-policy-file={}", self.policy().display()),
             format!("--audit-log-path={}", self.log().display()),
             "--audit-log-mode=blocking".to_owned(),
-            // The limit is above the size of any run's log, because the benchmark does not read rotated files.
+            // The size limit of a log file is above the size of any run's log, because the benchmark does not read rotated files.
             "--audit-log-maxsize=100000".to_owned(),
         ]
     }

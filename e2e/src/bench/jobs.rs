@@ -254,7 +254,7 @@ pub(super) struct Running<'a, C, E> {
     pub complete: E,
 }
 
-/// Creates Jobs and waits until all Jobs are complete; returns the time for that.
+/// Creates Jobs and waits until all Jobs are complete; returns the time from the first creation until then.
 pub(super) async fn complete<C, E, F, G>(bed: &Bed, running: Running<'_, C, E>) -> Result<Duration>
 where
     C: Fn(usize) -> F,
@@ -310,7 +310,7 @@ async fn settle(subject: &Subject, kind: &Kind, bed: &Bed, total: usize) -> Resu
     let (begun, from) = (Instant::now(), bed.audit.mark());
     let (mut quiet, mut last) = (begun, 0);
     while quiet.elapsed() < Duration::from_secs(6) && begun.elapsed() < Duration::from_secs(90) {
-        // Each reading of Berth's own count makes Berth write out all of its metrics, and Berth counts that as its own work.
+        // Each reading of Berth's own count of requests makes Berth write out all of its metrics, and the CPU time for that counts as Berth's.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let asked = match kind {
             Kind::Berth | Kind::Before(_) => subject.own_count().await?.0,

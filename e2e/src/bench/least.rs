@@ -2,10 +2,10 @@
 //! decisions, watches and events cost nothing.
 //!
 //! A Job that was created suspended needs a Workload, the status that admits the Workload, and the start of the Job; if other Jobs wait for its
-//! quota, also the status that finishes the Workload. The benchmark sends these requests at once, with Kueue's objects and in Berth's form: no
+//! quota, also the status that finishes the Workload. The benchmark sends these writes without a pause, with Kueue's objects and in Berth's form: no
 //! operator runs, no Job waits for quota, and no event, queue status or finalizer is written. The measured time includes the work of the
-//! controller-manager for a Job that it sees suspended (a fourth status write, two more events); on a busy machine the start comes before that. A
-//! watch of Workloads is open during the measurement, as an operator has one.
+//! controller-manager for a Job that it sees suspended (a fourth status write, two more events); on a busy machine the Job is started before the
+//! controller-manager sees it suspended. A watch of Workloads is open during the measurement, as an operator has one.
 
 use std::time::Duration;
 

@@ -53,7 +53,7 @@ pub fn users() -> Vec<String> {
     vec![user(manager::NAMESPACE, manager::SERVICE_ACCOUNT), user(KUEUE_NAMESPACE, KUEUE_ACCOUNT)]
 }
 
-/// Creates the account and the rights for a program of Kueue's. The chart is not used, because minimalkueue has no chart.
+/// Creates the account and the rights for a program of Kueue's. Kueue's chart is not used, because minimalkueue has no chart.
 async fn install_kueue(client: &Client) -> Result<()> {
     create_namespace(client, KUEUE_NAMESPACE, &[]).await?;
     let rbac = "rbac.authorization.k8s.io";

@@ -118,7 +118,7 @@ pub(crate) async fn ready(stage: &Stage) -> Result<()> {
     ensure!(items(&template, "/spec/tolerations").iter().any(|t| t["key"] == "e2e.berth.dev/budget"), "{template}");
     let nodes = s.nodes_of("first", 1).await?;
     ensure!(nodes.iter().all(|node| node.starts_with("blue")), "the check asked for a blue node: {nodes:?}");
-    // While its check is inactive the queue admits no Workload, but stops no running Workload.
+    // While the queue's check is inactive, the queue admits no Workload, but it stops no running Workload.
     set_active(&s, "False").await?;
     inactive(&s, "AdmissionCheckInactive", "references inactive AdmissionCheck(s)").await?;
     s.create(s.job("second")).await?;

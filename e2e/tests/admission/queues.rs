@@ -15,9 +15,10 @@ pub(crate) async fn strict_fifo(stage: &Stage) -> Result<()> {
     s.admitted("running").await?;
     s.create(s.job("head").cpu("3").endless()).await?;
     s.pending("head").await?;
-    // Creation times are in seconds, and Workloads of equal time are ordered by name: the second job must be created in a later second.
+    // Creation times are in whole seconds, and Workloads of equal time are ordered by name: the small job must be created in a later second than the
+    // head.
     s.stays_pending("head").await?;
-    // The small job would fit into the quota, but in this strategy the head of the queue blocks it.
+    // The small job would fit into the quota, but with the strategy StrictFIFO the head of the queue blocks it.
     s.create(s.job("small").cpu("1").endless()).await?;
     s.job_is("small", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
     s.stays_pending("small").await?;

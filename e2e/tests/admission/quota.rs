@@ -66,7 +66,7 @@ pub(crate) async fn borrowing_and_lending(stage: &Stage) -> Result<()> {
     s.pending("c-two").await?;
     s.create(job(&s, "c-one", "c", "1")).await?;
     s.admitted("c-one").await?;
-    // Queue b may always use the 3 cpus that it does not lend, and now no more than these.
+    // Queue b may always use the 3 cpus that it does not lend, and at present no more than these.
     s.create(job(&s, "b-three", "b", "3")).await?;
     s.admitted("b-three").await?;
     s.create(job(&s, "b-more", "b", "1")).await?;

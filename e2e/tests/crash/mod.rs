@@ -75,9 +75,9 @@ struct Row {
 /// A fault that is injected into several rows: its name, the fault, the number of times that it is injected, and the rows.
 type Wave = (&'static str, Fault, u32, Vec<Row>);
 
-/// Feature gate of the job controller. In this version the job controller itself clears the start time of a stopped job, so that Berth never has to.
-/// With the gate off the cluster behaves like one below 1.36: the template of a job that has run may change only after Berth has cleared the start
-/// time.
+/// Feature gate of the job controller. In the tested version of Kubernetes the job controller itself clears the start time of a stopped job, so that
+/// Berth never has to. With the feature gate off the cluster behaves like a Kubernetes below 1.36: the template of a job that has run may change only
+/// after Berth has cleared the start time.
 const OLDER: &str = "--feature-gates=MutableSchedulingDirectivesForSuspendedJobs=false";
 
 /// Whether the body of a status write leaves the Workload with QuotaReserved=True.
@@ -300,7 +300,7 @@ fn other_rows() -> Vec<Row> {
         row(
             "probe-surplus",
             "ProbeSurplus",
-            // The request of the purpose that counts the pods' nodes has another page size.
+            // The other list of a TrainingJob's pods, by which Berth counts their nodes, has a page size of 250.
             |a| does(a, "list", "pods") && a.query.contains("training-job-uid") && !a.query.contains("limit=250"),
             elastic::shrinks,
         ),
@@ -362,9 +362,9 @@ const WAVES: [(&str, Fault, u32); 6] = [
     ("busy", Fault::Answer(429), 2),
 ];
 
-/// Names of the faults with which `make test` tests each kind of write. For the cluster, a death after a write has the effect of a lost answer, and
-/// for Berth the effect of a death before the next write; a lost request and a busy server have the effect of a conflict. All faults are tested for
-/// the rows in `FEW` (writes on which quota depends) and in `TOLD_TO_SAVE`, and for every row with `BERTH_CRASH=all`.
+/// Names of the faults with which `make test` tests each kind of write. For the cluster, a death of Berth after a write has the effect of a lost
+/// answer, and for Berth the effect of a death before the next write; a lost request and a busy server have the effect of a conflict. All faults are
+/// tested for the rows in `FEW` (writes on which quota depends) and in `TOLD_TO_SAVE`, and for every row with `BERTH_CRASH=all`.
 const USUAL_WAVES: [&str; 3] = ["before", "lost-reply", "conflict"];
 
 fn is_played(wave: &str, row: &Row) -> bool {

@@ -23,7 +23,7 @@ fn plain(rendered: &str) -> String {
     let kept = kept.filter(|line| !line.trim().is_empty() && !line.starts_with("# Source: "));
     let mut kept = kept.map(str::trim_end).peekable();
     while let Some(line) = kept.next() {
-        // This `annotations:` line is left out if all of its entries were read by Helm only.
+        // An `annotations:` line is left out if Helm alone reads all of its entries.
         let inner = |next: &&str| next.starts_with("    ");
         if line != "  annotations:" || kept.peek().is_some_and(inner) {
             out.push_str(line);

@@ -77,7 +77,8 @@ pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()
 
 /// Compares the cost of a JobSet's Jobs that end one after another with the cost of Jobs that end together. Each end but the last, which is the end
 /// of the JobSet, may cost a write of the Workload and a status of each of its queues, which show the remaining usage. Jobs that end together may be
-/// over before all of their pods were seen ready, so that Berth writes no such status; Jobs that end apart are ready before that.
+/// over before all of their pods were seen ready, so that Berth writes no status about ready pods; Jobs that end apart are ready before the first of
+/// them ends.
 pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("one-by-one").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -91,7 +92,8 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     );
     let (own, _) = ALONE;
     ensure!(apart.objects < own + ENDS, "more than one write for an end: {apart:?}, {own} for ends together");
-    // The number of status writes for ends together depends on the number of changes within a second, so the bound is that of a Job that is alone.
+    // The number of status writes for Jobs that end together depends on the number of changes within a second, so the bound is that of a Job that is
+    // alone.
     ensure!(apart.queues < ALONE.1 + ENDS, "more than one status for an end: {apart:?}");
     for name in ["together", "apart"] {
         JOBSET.delete(&s.client, &s.namespace, name).await?;

@@ -50,7 +50,7 @@ pub(crate) async fn excluded(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// As in [`excluded`], but every resource that the queue does not cover needs no quota.
+/// With the strategy IgnoreUndeclared a resource that the queue does not cover needs no quota.
 pub(crate) async fn undeclared(stage: &Stage) -> Result<()> {
     let s = stage.scenario("undeclared").await?;
     licensed(&s).await?;

@@ -19,7 +19,7 @@ use futures::FutureExt;
 use serde_json::Value;
 
 /// The configuration has GPU slices in the form in which device plugins that share a GPU offer them: a number of slices, each with some percent of
-/// the cores and some megabytes of the memory of a GPU. The quota is for percents and megabytes, summed over all slices of a pod.
+/// the cores and some megabytes of the memory of a GPU. The quota for GPU slices is in percents and megabytes, summed over all slices of a pod.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:

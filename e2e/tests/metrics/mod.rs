@@ -119,7 +119,7 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     };
     s.create(job("borrower", "c", "4").endless()).await?;
     s.workload("borrower", "PodsReady", |w| condition(w, "PodsReady") == "True").await?;
-    // The two jobs wait until one change opens their queues, so that one cycle looks for victims for both of them.
+    // The jobs of the two lending queues wait until one change opens their queues, so that one cycle looks for victims for both of them.
     for round in 0..5 {
         let (one, two) = (format!("one-{round}"), format!("two-{round}"));
         open(s, false).await?;
@@ -137,7 +137,7 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     anyhow::bail!("two preemptors never met in one cycle")
 }
 
-/// A job leaves a tier without nodes for the next tier. Returns the time that this took.
+/// A job leaves a tier without nodes for the next tier. Returns the time until the job has finished.
 async fn down_a_tier(s: &Scenario<'_>) -> Result<Duration> {
     let names = [("reserved", "nowhere"), ("on-demand", "cpu")];
     for (tier, pool) in names {

@@ -116,7 +116,7 @@ pub(crate) fn write_chart(folder: &Path) -> Result<()> {
 }
 
 /// A CRD as Kueue's chart has it: Kueue's Service converts the kinds whose versions differ. No server runs behind the Service in this test, so the
-/// v1beta1 of these kinds is not served, as in the plain files.
+/// v1beta1 of these kinds is not served, as in the files of the folder `crds`.
 fn definition(text: &str) -> Result<Value> {
     let mut definition = kinds::parse(text)?.into_iter().next().context("a CRD")?;
     if items(&definition, "/spec/versions").iter().any(|version| version["served"] == json!(false)) {
@@ -186,8 +186,8 @@ pub(crate) fn name_of(kind: Kind, object: &Value) -> String {
 pub(crate) fn workload_of(job: &Value) -> Value {
     let mut template = job["spec"]["template"].clone();
     template["metadata"] = json!({"annotations": template["metadata"]["annotations"]});
-    // Topology-aware scheduling is on by default in Kueue, so every Workload names the label that numbers its pods. The field does not make a
-    // Workload request a topology.
+    // Topology-aware scheduling is on by default in Kueue, so every Workload names the label that numbers its pods. The field `topologyRequest` with
+    // that label alone does not make a Workload request a topology.
     let place = json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index"});
     let count = &job["spec"]["parallelism"];
     let set = json!({"name": "main", "count": count, "template": template, "topologyRequest": place});

@@ -107,7 +107,7 @@ pub(crate) async fn conclude(s: Scenario<'_>) -> Result<()> {
     s.conclude().await
 }
 
-/// Another replica becomes the leader after some pods of a group have been created and before the others are.
+/// Another replica becomes the leader after some pods of a group have been created and before the group's other pods are.
 async fn another_leader_finishes_what_was_begun(stage: &mut Stage) -> Result<()> {
     let manager_down = {
         let s = stage.scenario("restart").await?;

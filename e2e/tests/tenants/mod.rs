@@ -281,7 +281,7 @@ fn asked_for(what: &str) -> bool {
     std::env::var("BERTH_ATTACKS").is_ok_and(|value| value == what)
 }
 
-/// The attacks that this run makes, of all attacks.
+/// The attacks among `attacks` that this run makes, as `BERTH_ATTACKS` asks for.
 fn chosen(attacks: &[Attack]) -> Vec<Attack> {
     if asked_for("open") {
         return OPEN.to_vec();

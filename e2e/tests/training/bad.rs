@@ -13,7 +13,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-training").await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
-    // The invalid fields of all of Berth's own kinds are tested here, because that test needs an API server and nothing else.
+    // The test of the invalid fields of all of Berth's own kinds runs here, because it needs an API server and nothing else.
     let count = bad_fields::refused(&s.client, &s.namespace).await?;
     println!("{count} bad values of fields are refused with words");
     let plain = "must begin with a lower case letter";

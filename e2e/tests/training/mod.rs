@@ -87,7 +87,7 @@ async fn training_jobs() -> Result<()> {
         places::rack("left"),
         places::rack("right"),
     ];
-    // Programs are built or installed before any wait begins, because that may take minutes.
+    // The programs of object stores are built or installed before any wait begins, because that may take minutes.
     berth_e2e::gcs::program().await?;
     let azurite = berth_e2e::azure::program().await?;
     let stage = Stage::start("training", &pools, ManagerOptions::default()).await?;

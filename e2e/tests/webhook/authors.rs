@@ -70,7 +70,7 @@ pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
     })
     .await?;
     grant(s, "author", "jobs", &json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}])).await?;
-    // The wait lasts until Berth's remembered refusal has expired.
+    // The author is refused until Berth's remembered refusal has expired.
     wait::until(STEP, "the author is accepted", || async {
         let said = told(kinds::apply(&client, &job).await);
         Ok(Seen::when(said == "accepted", || said.clone()))

@@ -42,7 +42,7 @@ fn pod(name: &str, labels: &Value) -> Value {
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}})
 }
 
-/// Ends of the names of the objects that [`parent`] makes.
+/// Last parts of the names of the objects that [`parent`] makes, by kind.
 const PARENTS: [(Kind, &str); 2] = [(DEPLOYMENT, "deployment"), (STATEFUL_SET, "statefulset")];
 
 /// A Deployment or a StatefulSet with one pod that requests more than the quota; the pod template names no queue.
@@ -238,7 +238,7 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     }
     s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
     s.nodes_of("second", 1).await?;
-    // The pod has the label that a template has which Berth has written.
+    // The pod has the label `kueue.x-k8s.io/managed`, as a pod has whose template Berth has written.
     let marked = s.apply(&pod("marked", &json!({QUEUE: "queue", "kueue.x-k8s.io/managed": "true"}))).await?;
     ensure!(!waits(&marked), "the marked pod was stored as {}", marked["spec"]);
     for name in ["eager-pod", "marked-pod"] {

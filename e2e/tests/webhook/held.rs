@@ -103,7 +103,7 @@ fn refused_with(written: kube::Result<DynamicObject>, patch: &Value, words: [&st
     Ok(())
 }
 
-/// Quota of ended pods cannot be taken back: two of a job's three pods have ended, and another job has their quota.
+/// The quota that ended pods gave back cannot be taken again: two of a job's three pods have ended, and another job has their quota.
 async fn given_back(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("waves").endless().spec(&json!({"parallelism": 2, "completions": 3}))).await?;
     s.admitted("waves").await?;

@@ -159,7 +159,7 @@ impl Read {
             }
             Self::Direct(review, to) => {
                 let answer = direct.ask("/convert", review).await?;
-                // A field that the conversion does not write out is still in its old form in the answer.
+                // If the conversion did not write a field out, the answer would still have the field in its old form.
                 let left = if *to == OLDER_QUEUE.api_version { "\"slices\"" } else { "\"domains\"" };
                 let converted = answer.contains("\"status\":\"Success\"") && !answer.contains(left);
                 ensure!(converted, "a Workload is not converted: {}", answer.chars().take(2_000).collect::<String>());

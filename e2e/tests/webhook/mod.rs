@@ -44,7 +44,7 @@ async fn stage(options: Options, manager: ManagerOptions) -> Result<(Stage, u16)
     Ok((Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand)], manager).await?, port))
 }
 
-/// Runs one story on a stage of its own, which is called as the control plane is.
+/// Runs one story on a stage of its own; messages about a failure name the control plane.
 async fn alone<F>(options: Options, manager: ManagerOptions, story: F) -> Result<()>
 where
     F: for<'a> FnOnce(&'a mut Stage, u16) -> BoxFuture<'a, Result<()>>,
@@ -62,7 +62,7 @@ where
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews() -> Result<()> {
     let _turn = QUIET.read().await;
-    // The webhook refuses fields of these two feature gates only if the gates are on.
+    // The webhook refuses the fields of the feature gates ConcurrentAdmission and PriorityBoost only if the gates are on.
     let config = format!("{}featureGates: {{ConcurrentAdmission: true, PriorityBoost: true}}\n", blast::CONFIG);
     let options = ManagerOptions { config: Some(config), ..ManagerOptions::default() };
     let mut served = Options::with_crds("webhook");
