@@ -160,7 +160,7 @@ impl Observer {
         lock(&self.judge).user_edited(uid);
     }
 
-    /// No manager leads from now on, because the test has stopped all of them: actions that Berth must take within a time (Q6, L3, L5) are
+    /// No manager leads from now on, because the test has stopped all managers: actions that Berth must take within a time (invariants Q6, L3, L5) are
     /// not due meanwhile. All other promises hold.
     pub fn nobody_leads(&self) {
         let now = lock(&self.recorded).since_beginning(Instant::now());

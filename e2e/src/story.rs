@@ -79,8 +79,8 @@ pub struct Props {
     _s3: S3,
 }
 
-/// Runs the story from the beginning to the end; the function `say` gets a sentence for each step. The training goes on for as long as the result is
-/// kept.
+/// Runs the story from the beginning to the end; the function `say` gets a sentence for each step. The training of the story goes on for as long as
+/// the caller keeps the returned value.
 ///
 /// # Errors
 /// Fails if a step of the story does not come in time.

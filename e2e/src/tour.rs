@@ -31,7 +31,7 @@ pub async fn define_job_sets(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Runs all steps of the tour; the controller of JobSets runs for as long as the result is kept.
+/// Runs all steps of the tour; the controller of JobSets runs for as long as the caller keeps the returned value.
 ///
 /// # Errors
 /// Fails if a step of the tour does not come in time.

@@ -77,7 +77,7 @@ fn generated(s: &Scenario<'_>, name: &str, tier: &str, priority: &str) -> Value 
         tolerations = json!([{"key": SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
         labels["bastion-tier"] = json!("spot");
     }
-    // The last annotation is for kwok's simulated nodes: the pods run until they are deleted.
+    // The annotation `e2e.berth.dev/outcome` is for kwok's simulated nodes: the pods run until they are deleted.
     let annotations = json!({"axlearn/main-container": name, "tpu-provisioner.cloud.google.com/disable-autoprovisioning": "false",
         "e2e.berth.dev/outcome": "never"});
     let metadata_server = json!({"ip": "169.254.169.254", "hostnames": ["metadata", "metadata.google.internal"]});

@@ -55,7 +55,7 @@ fn kueue(world: &World) -> Kueue<'_> {
     Kueue { client, manager, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
 }
 
-/// Waits until `check` holds for an object in the namespace of this test.
+/// Waits until `check` holds for an object in the namespace `others`.
 async fn is(world: &World, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
     is_in(world, NAMESPACE, kind, name, what, check).await
 }

@@ -165,7 +165,7 @@ async fn each_on_its_own(s: &Scenario<'_>) -> Result<()> {
     run_on(s, PRETRAIN, &["training", "training"]).await?;
     put(s, "more-training.yaml").await?;
     run_on(s, FINETUNE, &["hybrid"]).await?;
-    // The training must run before the next step: until then it has nothing to save, and would get no time to save it.
+    // The training must run before inference takes the hybrid node back: until then it has nothing to save, and would get no time to save it.
     s.object_is(TRAINING_JOB, FINETUNE.1, "running", |job| condition(job, "Running") == "True").await?;
     put(s, "inference.yaml").await?;
     run_on(s, CHAT, &["inference", "inference"]).await?;

@@ -122,7 +122,7 @@ fn rendezvous(pod: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Runs a TrainingJob of each other framework to its end; parameter servers and MPI workers do not end by themselves.
+/// Runs a TrainingJob of each framework other than PyTorch to its end; parameter servers and MPI workers do not end by themselves.
 pub(crate) async fn frameworks(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("frameworks").await?;
     let s = &scenario;

@@ -29,8 +29,8 @@ struct Stored {
     /// True if the stored object runs, false if it waits.
     #[serde(default)]
     runs: bool,
-    /// True if the object ran and is ending: a StatefulSet by its replicas, an object of another kind by its deletion. The pods of such an object
-    /// must take a while to end.
+    /// True if the object ran and is ending: a StatefulSet by its replicas, an object of another kind by its deletion. If a stored object is to be
+    /// ending, its pods must take a while to end.
     #[serde(default)]
     leaves: bool,
     /// Fields that are merged into the valid object of the table.
