@@ -164,7 +164,7 @@ impl AzureClient {
         Ok(())
     }
 
-    /// Whether the server has a blob at the URI `uri`.
+    /// True if the server has a blob at the URI `uri`.
     ///
     /// # Errors
     /// Fails when the server does not say whether the object exists.

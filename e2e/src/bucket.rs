@@ -118,7 +118,7 @@ impl BucketClient {
         }
     }
 
-    /// Whether the bucket has an object at the URI `uri`.
+    /// True if the bucket has an object at the URI `uri`.
     ///
     /// # Errors
     /// Fails when the server does not say whether the object exists.

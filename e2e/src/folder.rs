@@ -53,7 +53,7 @@ impl FolderClient {
         written().with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Whether the folder has a file at the URI `uri`.
+    /// True if the folder has a file at the URI `uri`.
     ///
     /// # Errors
     /// Fails if the URI is outside of the folder.

@@ -103,7 +103,7 @@ impl GcsClient {
         Ok(())
     }
 
-    /// Whether the server has an object at the URI `uri`.
+    /// True if the server has an object at the URI `uri`.
     ///
     /// # Errors
     /// Fails when the server does not say whether the object exists.

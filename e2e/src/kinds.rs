@@ -176,7 +176,7 @@ impl Kind {
         Api::all_with(client.clone(), &self.resource())
     }
 
-    /// Whether the API server serves the kind: kinds of other projects are served only if a test has installed them.
+    /// True if the API server serves the kind: kinds of other projects are served only if a test has installed them.
     ///
     /// # Errors
     /// Fails when the API server does not answer.

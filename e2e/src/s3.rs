@@ -101,7 +101,7 @@ impl S3Client {
         Ok(())
     }
 
-    /// Whether the server has an object at the URI `uri`.
+    /// True if the server has an object at the URI `uri`.
     ///
     /// # Errors
     /// Fails when the server does not say whether the object exists.

@@ -48,7 +48,7 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
     Ok(())
 }
 
-/// Whether the API server calls Berth's webhooks. The function sends a ResourceFlavor that nothing but Berth refuses. A manager is ready when it has
+/// True if the API server calls Berth's webhooks. The function sends a ResourceFlavor that nothing but Berth refuses. A manager is ready when it has
 /// written its certificates into the configurations; the API server reads these later.
 ///
 /// # Errors

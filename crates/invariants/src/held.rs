@@ -1,7 +1,7 @@
 //! Running pods against the quota that their jobs hold.
 //!
 //! - Q6 (excess): the running pods of a queued job or group request no more than its Workloads hold, for each resource of which these have ever held
-//!   quota. Of a job whose Workloads have never held any, but wait for some, each resource counts that their ClusterQueue covers: none of its
+//!   quota. If the Workloads of a job have never held quota, but wait for some, each resource counts that their ClusterQueue covers: none of the job's
 //!   pods may run. An excess ends within the bound, or the ClusterQueue of the job is charged with it: its `flavorsReservation` is then at
 //!   least the sum of its Workloads and of the excess.
 //! - L5 (eviction): quota can be reclaimed. Berth stops the job of a Workload that is evicted and still reserved, or deletes the pods that no controller
