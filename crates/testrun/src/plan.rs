@@ -9,7 +9,7 @@ pub(crate) mod test;
 
 use std::env;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -65,10 +65,23 @@ fn output(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.with_context(|| format!("starting {program}"))?.stdout).trim().to_owned())
 }
 
-/// The command with the lowest scheduling priority.
+/// File in which a kernel that shares the processor by sessions first keeps the priority of a session. There a process's own priority counts only
+/// against processes of its session, so that a clone in another terminal would lose half of the machine to it.
+const SESSION_PRIORITY: &str = "/proc/self/autogroup";
+
+/// The command with the lowest scheduling priority, in a session of its own where the kernel shares the processor by sessions.
 fn in_the_background(command: &Command) -> Command {
-    let mut nice = Command::new("nice");
-    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    let mut nice = if Path::new(SESSION_PRIORITY).exists() {
+        let script = format!("echo 19 > {SESSION_PRIORITY}; exec nice -n 19 \"$@\"");
+        let mut session = Command::new("setsid");
+        session.args(["sh", "-c", &script, "sh"]);
+        session
+    } else {
+        let mut nice = Command::new("nice");
+        nice.args(["-n", "19"]);
+        nice
+    };
+    nice.arg(command.get_program()).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
         nice.current_dir(folder);
     }
@@ -181,4 +194,25 @@ pub(crate) fn programs_of_others(verb: &str, name: &str) -> Result<()> {
     let module = programs::ALL.iter().find(|module| module.name == name);
     let module = module.with_context(|| format!("there is no module {name:?}"))?;
     if verb == "fetch" { module.fetch() } else { module.ensure().map(drop) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_in_the_background_has_lowest_priority_of_process_and_session() {
+        let shown = |command: &mut Command| {
+            let output = command.output().expect("the command runs");
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).expect("text").trim().to_owned()
+        };
+        assert_eq!(shown(&mut in_the_background(&Command::new("nice"))), "19");
+        if Path::new(SESSION_PRIORITY).exists() {
+            let mut read = Command::new("cat");
+            read.arg(SESSION_PRIORITY);
+            let session = shown(&mut in_the_background(&read));
+            assert!(session.ends_with(" nice 19"), "{session}");
+        }
+    }
 }
