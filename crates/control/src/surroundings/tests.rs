@@ -181,8 +181,11 @@ fn labelled(part: &str) -> ObjectMeta {
 fn only_unmanaged_job_set_governs_jobs_by_label() {
     let owner = controller("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "u");
     for (queue, all_managed, wanted) in [(None, false, true), (Some("q"), false, false), (None, true, false)] {
-        let set = json!({"metadata": {"name": "set", "namespace": "n", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        let mut set = json!({"metadata": {"name": "set", "namespace": "n", "uid": "u"},
             "spec": {"replicatedJobs": [{"name": "a-b", "replicas": 1, "template": {}}]}});
+        if let Some(queue) = queue {
+            set["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": queue});
+        }
         let set = SharedJob::from(JobType::JOB_SET.read(&set).expect("a JobSet"));
         let mut all = fresh(all_managed);
         all.observe(&Observation::Job(JobType::JOB_SET, Change::Apply(set)));
