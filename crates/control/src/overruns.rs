@@ -4,6 +4,7 @@
 
 mod jobs;
 pub(crate) mod known;
+mod left;
 pub(crate) mod pods;
 
 use std::collections::BTreeMap;
@@ -114,12 +115,13 @@ impl Context<'_> {
             .is_some_and(|whole| self.quota.overruns.known.get(&whole).is_some_and(Overrun::is_without_quota))
     }
 
-    /// Running pods of a job, a single pod or a group, and their usage beyond quota.
+    /// Running pods of a job, a single pod, a group, or a Workload whose job is gone, and their usage beyond quota.
     fn overrun_of(&self, object: &ObjectKey) -> Option<Found> {
         match object.kind {
             Kind::Pod => self.overrun_of_pod(&(object.namespace.clone(), object.name.clone())),
             Kind::PodGroup => self.overrun_of_group(&(object.namespace.clone(), object.name.clone())),
             Kind::TrainingJob => self.overrun_of_training(object),
+            Kind::Workload => self.overrun_of_left(object),
             kind if kind.is_job() => self.overrun_of_job(object),
             _ => None,
         }

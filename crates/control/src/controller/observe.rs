@@ -239,7 +239,7 @@ impl Control {
             }
             self.quota.shapes.release(&old.shape);
             if self.leads() {
-                self.quota.overruns.note_whole(&self.view, old.whole());
+                self.quota.overruns.note_gone_workload(&self.view, &old);
             }
             self.quota.apply(Delta::RemoveWorkload(old.uid.clone()));
             planning::spare_victims_of(&mut self.quota, &mut self.training.growth, &old.uid);

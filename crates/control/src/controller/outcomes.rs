@@ -72,6 +72,7 @@ impl Control {
                 let pods = left::without_job(&self.context(), &object, pods);
                 if let Some(uid) = self.view.uid_of(&object) {
                     self.remains.note_left(uid, pods, now);
+                    self.quota.overruns.note(object.clone());
                     self.work.touch(object);
                 }
             }
@@ -197,6 +198,7 @@ impl Control {
             Purpose::ProbePods => {
                 if let Some(uid) = self.view.uid_of(object) {
                     self.remains.note_pods_gone(uid);
+                    self.quota.overruns.note(object.clone());
                 }
             }
             Purpose::SuspendJob => {

@@ -3,6 +3,7 @@
 //! answers does not count as left behind.
 
 use berth_api::conditions::{reasons, types};
+use berth_jobs::pods::uid_labels;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
@@ -77,7 +78,7 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
     if let Some(due) = due.filter(|due| *due > now) {
         return Decision::Wait(due);
     }
-    let labels = Kind::jobs().chain([Kind::TrainingJob]).map(Kind::uid_label).collect();
+    let labels = uid_labels().collect();
     let uid = workload.job_uid.clone().unwrap_or_default();
     let question = Question::FindLeftPods { labels, uid };
     Decision::write(Draft::ask(Purpose::FindLeftPods, key(Kind::Workload, &workload.key()), question))

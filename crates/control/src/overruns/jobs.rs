@@ -10,6 +10,7 @@ use berth_jobs::training::role_of_child;
 use berth_jobs::{JobState, PodSetNeeds};
 
 use super::Found;
+use super::left::sets_of_strays;
 use super::pods::place;
 use crate::cache::WorkloadView;
 use crate::cache::job_pods::{Look, OddPod};
@@ -143,8 +144,8 @@ impl<'a> Context<'a> {
                 None => self.charge_itself(found, name, part),
             }
         }
-        for (_, stray) in workload.into_iter().flat_map(|workload| strays_of(self, workload)) {
-            let sum = runs.entry(stray.pod.set.to_string()).or_default();
+        for set in workload.into_iter().flat_map(|workload| sets_of_strays(self, workload)) {
+            let sum = runs.entry(set.to_owned()).or_default();
             *sum = sum.saturating_add(1);
         }
         for (set, left) in self.view.ending_pods.left_of(&object.namespace, uid) {

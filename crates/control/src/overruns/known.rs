@@ -66,9 +66,14 @@ impl Overruns {
 
     /// A pod that no Job answers for is seen anew, or is about to be forgotten: the job beside which it runs is looked at.
     pub(crate) fn note_stray(&mut self, view: &View, name: &Name) {
-        let odd = view.odd_pods.get(name);
-        let whole = odd.and_then(|odd| view.workload_of_odd(&name.0, odd)).and_then(WorkloadView::whole);
-        self.note_whole(view, whole);
+        let workload = view.odd_pods.get(name).and_then(|odd| view.workload_of_odd(&name.0, odd));
+        self.note_holder(view, workload);
+    }
+
+    /// Has the job of a Workload looked at, or the Workload itself if its job is gone.
+    fn note_holder(&mut self, view: &View, workload: Option<&WorkloadView>) {
+        let holder = |workload: &WorkloadView| workload.whole().unwrap_or_else(|| workload_key(workload));
+        self.note_whole(view, workload.map(holder));
     }
 
     /// A queue has come or changed: usage beyond quota may be charged to another one now.
@@ -111,6 +116,11 @@ impl Overruns {
         self.unsure.insert(object.clone());
     }
 
+    /// A Workload is gone.
+    pub(crate) fn note_gone_workload(&mut self, view: &View, old: &WorkloadView) {
+        self.note_holder(view, Some(old));
+    }
+
     /// A Workload was seen after `old`: it may hold other quota now.
     pub(crate) fn note_held(&mut self, view: &View, name: &Name, old: Option<&WorkloadView>) {
         let Some(new) = view.workloads.get(name) else { return };
@@ -122,7 +132,11 @@ impl Overruns {
                 && Arc::ptr_eq(&old.shape, &new.shape)
         });
         if !same {
-            self.note_whole(view, new.whole());
+            self.note_holder(view, Some(new));
+        }
+        if old.is_some_and(|old| old.owner.is_none()) {
+            // It has its job back.
+            self.unsure.insert(workload_key(new));
         }
     }
 
@@ -143,9 +157,11 @@ impl Overruns {
         }
     }
 
-    /// The jobs, pods and groups to look at; they are marked no longer.
-    pub(crate) fn take_unsure(&mut self) -> BTreeSet<ObjectKey> {
-        std::mem::take(&mut self.unsure)
+    /// The jobs, pods and groups to look at, and then the Workloads whose jobs are gone; they are marked no longer.
+    pub(crate) fn take_unsure(&mut self) -> impl Iterator<Item = ObjectKey> + use<> {
+        let unsure = std::mem::take(&mut self.unsure).into_iter();
+        let (workloads, others): (Vec<_>, Vec<_>) = unsure.partition(|object| object.kind == Kind::Workload);
+        others.into_iter().chain(workloads)
     }
 
     /// Takes the usage that was found for a job, pod or group, `None` if it runs nothing beyond quota. `outlives` is true where the pods of the job
@@ -167,6 +183,8 @@ impl Overruns {
         let charge = found.as_ref().and_then(|found| found.charge.clone());
         if before != charge {
             let gone = before.filter(|old| charge.as_ref().is_none_or(|new| new.carrier != old.carrier));
+            // A job that takes its Workload back is charged for it instead.
+            let gone = gone.filter(|old| !self.has_carrier(&old.carrier));
             change.charges.extend(gone.as_ref().map(none));
             change.charges.extend(charge.clone());
         }
@@ -187,6 +205,12 @@ impl Overruns {
         change
     }
 
+    /// Whether usage is charged to that Workload or job.
+    fn has_carrier(&self, uid: &str) -> bool {
+        let mut charged = self.known.values().filter_map(|overrun| overrun.charge.as_ref());
+        charged.any(|charge| charge.carrier == uid) || self.outlived.contains_key(uid)
+    }
+
     /// Asks the engine anew whether the queues that are charged have room, and names the jobs, pods and groups for which that has changed. Costs all
     /// usage beyond quota: nearly always nothing.
     pub(crate) fn look_for_room(&mut self, world: &World) -> Vec<ObjectKey> {
@@ -202,10 +226,18 @@ impl Overruns {
         changed
     }
 
-    /// Ends the charges of jobs that are gone, where no pod of them is left. Nearly always there is none.
+    /// Ends the charges of jobs that are gone, where no pod of them is left, or where these were looked for since and are counted. Nearly always there
+    /// is none.
     pub(crate) fn end_outlived(&mut self, view: &View, remains: &Remains) -> Vec<BeyondSpec> {
-        let has_ended = |uid: &String| view.workloads.by_uid(uid).is_none() || remains.pods_are_gone(uid);
-        self.outlived.extract_if(.., |uid, _| has_ended(uid)).map(|(_, charge)| none(&charge)).collect()
+        let is_seen = |workload: &WorkloadView| workload.owner.is_none() && remains.left.contains_key(&workload.uid);
+        let has_ended = |uid: &String| view.workloads.by_uid(uid).is_none_or(is_seen) || remains.pods_are_gone(uid);
+        let ended: Vec<BeyondSpec> =
+            self.outlived.extract_if(.., |uid, _| has_ended(uid)).map(|(_, charge)| charge).collect();
+        for charge in &ended {
+            // Other pods may run beside its quota still.
+            self.note_holder(view, view.workloads.by_uid(&charge.carrier));
+        }
+        ended.iter().map(none).collect()
     }
 }
 
@@ -213,6 +245,10 @@ impl Overrun {
     pub(super) fn is_without_quota(&self) -> bool {
         self.pods[0] > 0 && self.pods[1] == 0
     }
+}
+
+fn workload_key(workload: &WorkloadView) -> ObjectKey {
+    key(Kind::Workload, &workload.key())
 }
 
 /// The charge of a carrier for which nothing runs any more.

@@ -98,8 +98,8 @@ fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
     let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
     let is_ours = match workload.whole() {
         Some(whole) => whole.kind.is_admitted_with_pods(),
-        // The Workload is of another kind, or has no owner any more.
-        None => owner.is_none() && (odd.witnessed || is_named),
+        // The Workload is of another kind, or has no owner any more: its job was deleted without its pods.
+        None => owner.is_none() && (odd.witnessed || workload.job_uid.is_some()),
     };
     if !is_ours || !odd.witnessed && workload.is(types::FINISHED) {
         return false;

@@ -2,8 +2,8 @@
 //! that quota can take it back. Pods that run beyond it until then are charged to a queue two seconds after his write.
 //!
 //! The tenant may write every field, label, annotation, owner and finalizer of his jobs that the API server lets him write (Kubernetes' role `edit`
-//! and the chart's user role), create jobs that name others as their controllers, take labels off pods of Jobs, and delete what he has, in the
-//! background, in the foreground, or without what it owns. Webhooks are off, also those of JobSets. Left out are pods by themselves, which need the
+//! and the chart's user role), create jobs that name others as their controllers, forge the marks of a start, take labels off pods of Jobs and give
+//! them others, and delete what he has, in the background, in the foreground, or without what it owns. Webhooks are off, also those of JobSets. Left out are pods by themselves, which need the
 //! webhooks, and what `SECURITY.md` calls open.
 
 mod writes;
@@ -152,12 +152,13 @@ impl World {
 
     fn event(&mut self) {
         self.number += 1;
-        let done = match self.dice.below(13) {
+        let done = match self.dice.below(14) {
             0..=2 => self.creates(),
             3..=7 => self.writes(),
             8 => self.deletes(),
             9 => self.ends(),
             11 => self.relabels(),
+            12 => self.remarks(),
             10 => {
                 let name = format!("lender{}", self.number);
                 self.cluster.put(Kind::JOB, job(&name, "lender", "1", true));

@@ -363,6 +363,9 @@ impl Cluster {
             Request::Delete { uid, .. } if self.end_left(uid) && write.key.kind == Kind::Pod => {
                 return Outcome::Applied { resource_version: String::new() };
             }
+            Request::Delete { uid, .. } if self.delete_job_pod(&write.key, uid) => {
+                return Outcome::Applied { resource_version: String::new() };
+            }
             Request::Delete { uid, owned_first } => {
                 return match self.objects.get(&write.key) {
                     Some(object) if object["metadata"]["uid"] == json!(uid) => {

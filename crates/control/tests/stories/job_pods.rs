@@ -3,7 +3,7 @@
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, job};
+use crate::stories::cluster::{Cluster, cluster_queue, is, job};
 use crate::stories::jobsets::{jobset, part, slices, stopped};
 use crate::stories::kept_quota::{contested, name_of, urgent_has_its_turn};
 use crate::stories::training::training;
@@ -131,6 +131,51 @@ fn relabelled_pod_is_charged_until_it_has_ended() {
         cluster.pass(7);
         assert!(cluster.is("next", "Admitted"), "{restarts}: {:?}", cluster.writes);
     }
+}
+
+/// A Job is deleted without its pods a moment after one of them has lost its labels. That pod is stopped like any that no Job counts, and the other one
+/// runs on by the quota, also by a process that comes to lead before or after the deletion.
+#[test]
+fn relabelled_pod_of_orphaned_job_is_charged_and_stopped() {
+    for (before, after) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (mut cluster, pod) = running_in("2");
+        cluster.release_pod(&pod);
+        cluster.mark_pod(&pod, &json!({"finalizers": ["example.com/slow"]}));
+        cluster.settle();
+        if before {
+            cluster.restart();
+            cluster.settle();
+        }
+        cluster.delete_orphaning(&Cluster::key(Kind::JOB, "team", "t"));
+        if after {
+            cluster.restart();
+        }
+        cluster.put(Kind::JOB, job("next", "lq", "1", true));
+        cluster.pass(5);
+        let told = format!("before {before}, after {after}: {:?}", cluster.writes);
+        assert!(!cluster.is("next", "Admitted"), "{told}");
+        assert!(cluster.objects[&pod]["metadata"]["deletionTimestamp"].is_string(), "{told}");
+        cluster.mark_pod(&pod, &json!({"finalizers": []}));
+        cluster.pass(35);
+        assert!(cluster.is("next", "Admitted") && cluster.left_behind.len() == 1, "{told}");
+        let workload = Cluster::key(Kind::Workload, "team", &name_of(&cluster, "job-t-"));
+        assert!(is(&cluster.objects[&workload], "Admitted") && !is(&cluster.objects[&workload], "Finished"), "{told}");
+    }
+}
+
+/// Pods name their Job in two labels. A pod that has kept only the older one is found, too, when its Job is deleted without it.
+#[test]
+fn orphaned_pod_with_only_the_old_label_holds_its_quota() {
+    let (mut cluster, pod) = running();
+    let label = "batch.kubernetes.io/controller-uid";
+    cluster.mark_pod(&pod, &json!({"labels": {label: null}, "ownerReferences": null, "finalizers": []}));
+    cluster.delete_orphaning(&Cluster::key(Kind::JOB, "team", "t"));
+    cluster.left_behind.clear();
+    cluster.pass(30);
+    let workload = name_of(&cluster, "job-t-");
+    assert!(is_there(&cluster, &pod) && cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
+    assert!(!cluster.workload_is(&workload, "Finished"), "{:?}", cluster.writes);
+    assert!(urgent_has_its_turn(&mut cluster, "1") && !is_there(&cluster, &pod), "{:?}", cluster.writes);
 }
 
 /// A Job's controller finds its pods by its name as well as by its uid: one that names it otherwise runs beside the one that comes in its place.

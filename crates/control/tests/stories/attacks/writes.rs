@@ -5,12 +5,14 @@ use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use super::{World, active, holds, of_pod, uid};
-use crate::stories::cluster::{Cluster, job, merge};
+use crate::stories::cluster::{ATTEMPT, Cluster, PART, job, merge};
 use crate::stories::jobsets::slices;
 use crate::stories::training::training;
 
+/// Label of the pods of a JobSet.
+const JOB_SET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
 /// Keys of labels and annotations that a tenant may hope something of.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     labels::QUEUE_NAME,
     labels::PREBUILT_WORKLOAD_NAME,
     labels::PRIORITY_CLASS,
@@ -33,14 +35,15 @@ const KEYS: [&str; 24] = [
     labels::TOLD_WORKERS,
     labels::BEFORE_GROWTH,
     labels::SUSPENDED_WITH_JOB,
-    "jobset.sigs.k8s.io/restart-attempt",
+    ATTEMPT,
+    PART,
     "berth.dev/own-parallelism",
 ];
 
 impl World {
     /// A value that may mean something under some key.
     fn value(&mut self) -> Value {
-        match self.dice.below(9) {
+        match self.dice.below(10) {
             0 | 1 => Value::Null,
             2 => json!(["lq", "other", "missing"][self.dice.below(3)]),
             3 => json!((self.dice.below(5)).to_string()),
@@ -56,6 +59,7 @@ impl World {
                 )
             }
             7 => json!(self.pick(Kind::Workload)),
+            8 => json!("job"),
             _ => json!("high"),
         }
     }
@@ -102,11 +106,21 @@ impl World {
                     && let Some(controller) = self.controller()
                 {
                     made["metadata"]["ownerReferences"] = controller;
+                    if self.dice.below(2) == 0 {
+                        merge(&mut made["metadata"]["labels"], &json!({ATTEMPT: "0", PART: "job"}));
+                    }
                 }
                 if self.dice.below(6) == 0
                     && let Some(workload) = self.pick(Kind::Workload)
                 {
                     made["metadata"]["labels"][labels::PREBUILT_WORKLOAD_NAME] = json!(workload);
+                }
+                if self.dice.below(6) == 0
+                    && let Some(workload) = self.pick(Kind::Workload)
+                {
+                    // The marks of a start by Berth.
+                    made["spec"]["template"]["metadata"] =
+                        json!({"labels": {labels::POD_SET: "main"}, "annotations": {labels::WORKLOAD: workload}});
                 }
                 self.cluster.put(Kind::JOB, made);
                 name
@@ -129,12 +143,16 @@ impl World {
 
     fn change(&mut self, kind: Kind, name: &str) -> Value {
         let suspended = self.cluster.objects[&Cluster::key(kind, "team", name)]["spec"]["suspend"] == json!(true);
-        match self.dice.below(12) {
+        match self.dice.below(14) {
             0 | 1 => json!({"spec": {"suspend": self.dice.below(2) == 0}}),
             2 | 3 => json!({"metadata": {"labels": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}),
             4 => json!({"metadata": {"annotations": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}),
             5 => {
                 json!({"metadata": {"labels": {labels::QUEUE_NAME: ([None, Some("lq"), Some("other")][self.dice.below(3)])}}})
+            }
+            6 if self.dice.below(2) == 0 => {
+                let labels = json!({ATTEMPT: "0", PART: "job"});
+                json!({"metadata": {"ownerReferences": self.controller(), "labels": labels}})
             }
             6 => json!({"metadata": {"ownerReferences": self.controller()}}),
             7 => json!({"metadata": {"finalizers": ([[].as_slice(), &["example.com/hold"]][self.dice.below(2)])}}),
@@ -143,22 +161,38 @@ impl World {
                 let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
                 json!({"spec": {"template": {"spec": {"containers": [container]}}}})
             }
+            _ if kind == Kind::JOB && suspended && self.dice.below(2) == 0 => {
+                json!({"spec": {"template": self.marks()}})
+            }
             _ if kind == Kind::JOB => json!({"spec": {"parallelism": 1 + self.dice.below(5)}}),
             _ if kind == Kind::JOB_SET => self.change_of_set(name, suspended),
             _ => self.change_of_training(),
         }
     }
 
+    /// Marks and selectors of a pod template.
+    fn marks(&mut self) -> Value {
+        let part = ["labels", "annotations"][self.dice.below(2)];
+        let marks = json!({part: {KEYS[self.dice.below(KEYS.len())]: self.value()}});
+        let tier = [json!("reserved"), json!("spot"), Value::Null, self.value()];
+        json!({"metadata": marks, "spec": {"nodeSelector": {"tier": tier[self.dice.below(tier.len())]}}})
+    }
+
     /// A change of a JobSet's spec. Its failure policy may come and go, and not change.
     fn change_of_set(&mut self, name: &str, suspended: bool) -> Value {
         let spec = &self.cluster.objects[&Cluster::key(Kind::JOB_SET, "team", name)]["spec"];
         let (mut jobs, has_policy) = (spec["replicatedJobs"].clone(), spec["failurePolicy"].is_object());
-        match self.dice.below(4) {
+        match self.dice.below(6) {
             0 if has_policy => return json!({"spec": {"failurePolicy": null}}),
             0 => return json!({"spec": {"failurePolicy": {"maxRestarts": self.dice.below(3)}}}),
             _ if !suspended => return json!({"metadata": {"annotations": {"example.com/x": self.value()}}}),
             1 => jobs[0]["replicas"] = json!(1 + self.dice.below(3)),
             2 => jobs[0]["template"]["spec"]["parallelism"] = json!(1 + self.dice.below(3)),
+            3 => merge(&mut jobs[0]["template"]["spec"]["template"], &self.marks()),
+            4 => {
+                let label = json!({"labels": {KEYS[self.dice.below(KEYS.len())]: self.value()}});
+                merge(&mut jobs[0]["template"]["metadata"], &label);
+            }
             _ => {
                 let cpu = (1 + self.dice.below(3)).to_string();
                 jobs[0]["template"]["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] =
@@ -169,9 +203,12 @@ impl World {
     }
 
     fn change_of_training(&mut self) -> Value {
-        match self.dice.below(3) {
+        match self.dice.below(4) {
             0 => json!({"spec": {"resources": {"maxReplicas": 1 + self.dice.below(4)}}}),
             1 => json!({"spec": {"schedulingConfig": {"queue": (["lq", "other"][self.dice.below(2)])}}}),
+            2 => {
+                json!({"spec": {"template": {"metadata": {"labels": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}}})
+            }
             _ => json!({"spec": {"resources": {"replicaResources": {"cpu": (1 + self.dice.below(2)).to_string()}}}}),
         }
     }
@@ -208,20 +245,49 @@ impl World {
         true
     }
 
-    /// A pod of a Job that runs by its own quota loses the labels by which the Job knows it, and the Job makes another one.
+    /// A pod that no Job counts loses or gains a label, or its annotation.
+    pub(super) fn remarks(&mut self) -> String {
+        let Some(name) = self.pick(Kind::JobPod) else { return "nothing".to_owned() };
+        let change = match self.dice.below(4) {
+            0 => json!({"labels": {labels::POD_SET: null}}),
+            1 => json!({"labels": {labels::POD_SET: (["main", "job", "worker"][self.dice.below(3)])}}),
+            2 => json!({"annotations": {labels::WORKLOAD: self.value()}}),
+            _ => {
+                // By none of these labels a controller takes it.
+                let key = ["controller-uid", JOB_SET_UID, labels::TRAINING_JOB_UID][self.dice.below(3)];
+                json!({"labels": {key: self.value()}})
+            }
+        };
+        self.cluster.mark_pod(&Cluster::key(Kind::JobPod, "team", &name), &change);
+        format!("pod {name}: {change}")
+    }
+
+    /// The Workload by whose quota a Job runs, and the labels of its pods beside those of the Job.
+    fn held_by(&self, name: &str) -> Option<(String, Value)> {
+        let key = Cluster::key(Kind::JOB, "team", name);
+        let job = self.cluster.job(name);
+        let governs = self.runs_by((&key, job));
+        let uid = &governs["metadata"]["uid"];
+        let mut all = self.all(Kind::Workload);
+        let held = all.find(|(_, one)| holds(one) && one["metadata"]["ownerReferences"][0]["uid"] == *uid);
+        let labels = match job["metadata"]["ownerReferences"][0]["kind"].as_str() {
+            _ if governs == job => json!({}),
+            Some("TrainingJob") => json!({labels::POD_SET: "worker", labels::TRAINING_JOB_UID: uid}),
+            _ => json!({labels::POD_SET: "job", JOB_SET_UID: uid}),
+        };
+        held.map(|(key, _)| (key.name.clone(), labels))
+    }
+
+    /// A pod of a Job that runs by quota loses the labels by which the Job knows it, and the Job makes another one.
     pub(super) fn relabels(&mut self) -> String {
         let Some(name) = self.pick(Kind::JOB) else { return "nothing".to_owned() };
         let job = self.cluster.job(&name).clone();
-        let workload = self.cluster.workload_of(&name).filter(|workload| holds(workload));
-        let Some(workload) = workload.and_then(|workload| workload["metadata"]["name"].as_str()).map(str::to_owned)
-        else {
-            return "nothing".to_owned();
-        };
+        let Some((workload, labels)) = self.held_by(&name) else { return "nothing".to_owned() };
         if active(&job) == 0 || job["metadata"]["deletionTimestamp"].is_string() {
             return "nothing".to_owned();
         }
         let (pod, cpu) = (format!("{name}-p{}", self.number), of_pod(&job["spec"]["template"]["spec"]).to_string());
-        let pod = self.cluster.put_pod_of(&pod, (&name, &json!({})), &workload, &cpu);
+        let pod = self.cluster.put_pod_of(&pod, (&name, &labels), &workload, &cpu);
         self.cluster.release_pod(&pod);
         format!("a pod of {name} loses its labels")
     }

@@ -5,6 +5,14 @@ use serde_json::{Value, json};
 
 use super::Cluster;
 
+/// Labels in which pods name the uid of their job.
+const UID_LABELS: [&str; 4] = [
+    "batch.kubernetes.io/controller-uid",
+    "controller-uid",
+    "jobset.sigs.k8s.io/jobset-uid",
+    "berth.dev/training-job-uid",
+];
+
 impl Cluster {
     pub(super) fn collect_garbage(&mut self, owner: &Value) {
         let owned: Vec<ObjectKey> = self
@@ -97,7 +105,28 @@ impl Cluster {
         };
         let left =
             self.left_behind.iter().filter(|(of, pod)| of == owner && !pod.job.as_ref().is_some_and(has_stopped));
-        left.map(|(_, pod)| pod.clone()).collect()
+        let left = left.map(|(_, pod)| pod.clone());
+        let named = |pod: &Value| UID_LABELS.iter().any(|label| pod["metadata"]["labels"][label] == json!(owner));
+        let pods = self.objects.iter().filter(|(key, pod)| key.kind == Kind::JobPod && named(pod));
+        let pods = pods.filter(|(_, pod)| pod["metadata"]["ownerReferences"].is_null());
+        let of = |(key, pod): (&ObjectKey, &Value)| LeftPod {
+            name: key.name.clone(),
+            uid: pod["metadata"]["uid"].as_str().unwrap().to_owned(),
+            deleting: pod["metadata"]["deletionTimestamp"].is_string(),
+            job: None,
+        };
+        left.chain(pods.map(of)).collect()
+    }
+
+    /// A pod of a Job that is an object of its own is deleted by its name and uid; false if there is none.
+    pub(super) fn delete_job_pod(&mut self, key: &ObjectKey, uid: &str) -> bool {
+        let pod = Self::key(Kind::JobPod, &key.namespace, &key.name);
+        let is_it = key.kind == Kind::Pod
+            && self.objects.get(&pod).is_some_and(|object| object["metadata"]["uid"] == json!(uid));
+        if is_it {
+            self.delete(&pod);
+        }
+        is_it
     }
 
     /// Pods that were left behind go: the one with that uid, or those of the Job with it.

@@ -1,0 +1,46 @@
+//! Pods that run by or beside the quota of a Workload whose job was deleted without them. No job counts them, so what runs beyond the quota is charged
+//! to the Workload itself. If the job ran beyond its quota as it went, that charge stands until its pods were looked for.
+
+use std::collections::BTreeMap;
+
+use super::Found;
+use crate::cache::WorkloadView;
+use crate::context::Context;
+use crate::pod::job_pods::strays_of;
+use crate::write::ObjectKey;
+
+impl Context<'_> {
+    /// Running pods of a Workload that has lost its job. As long as any pod that it has left may run, these use all of the quota: a look at them shows
+    /// only some.
+    pub(super) fn overrun_of_left(&self, object: &ObjectKey) -> Option<Found> {
+        let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
+        let job = workload.job_uid.as_deref().filter(|_| workload.owner.is_none() && workload.holds_quota())?;
+        if workload.unreadable || self.quota.overruns.outlived.contains_key(&workload.uid) {
+            return None;
+        }
+        let held = self.given_to(workload);
+        let mut runs: BTreeMap<&str, i64> = BTreeMap::new();
+        if !self.remains.pods_are_gone(&workload.uid) {
+            let left = self.remains.left.get(&workload.uid).filter(|_| held.len() == 1);
+            let left = left.map_or(0, |left| i64::try_from(left.pods.len()).unwrap_or(i64::MAX));
+            runs.extend(held.iter().map(|set| (set.name.as_str(), set.count.max(left))));
+        }
+        let ending = self.view.ending_pods.left_of(&workload.namespace, job);
+        for (set, pods) in ending.chain(sets_of_strays(self, workload).map(|set| (set, 1))) {
+            let sum = runs.entry(set).or_default();
+            *sum = sum.saturating_add(pods);
+        }
+        let mut found = Found { carrier: workload.uid.clone(), queue: self.charged_for(workload), ..Found::default() };
+        for set in &workload.shape.pod_sets {
+            found.count(self, &held, set, runs.get(set.name.as_str()).copied().unwrap_or_default());
+        }
+        Some(found)
+    }
+}
+
+/// Names of the pod sets of the pods that run beside a workload. A client may have changed the name in a pod: it counts for the first pod set then.
+pub(super) fn sets_of_strays<'a>(ctx: &'a Context<'a>, workload: &'a WorkloadView) -> impl Iterator<Item = &'a str> {
+    let sets = &workload.shape.pod_sets;
+    let known = |name: &str| sets.iter().find(|set| set.name == name).or_else(|| sets.first());
+    strays_of(ctx, workload).filter_map(move |(_, stray)| known(&stray.pod.set)).map(|set| set.name.as_str())
+}
