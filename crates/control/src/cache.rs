@@ -5,6 +5,7 @@
 mod children;
 pub(crate) mod ending_pods;
 mod identities;
+mod job_phase;
 pub(crate) mod job_pods;
 pub(crate) mod jobs;
 pub(crate) mod pods;
@@ -15,9 +16,11 @@ pub(crate) mod shape;
 pub(crate) mod shed;
 pub(crate) mod slices;
 pub(crate) mod slim;
+pub(crate) mod training_jobs;
 pub(crate) mod training_view;
 pub(crate) mod unlisted;
 mod waits;
+pub(crate) mod workload_phase;
 pub(crate) mod workload_view;
 pub(crate) mod workloads;
 
@@ -25,15 +28,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_api::conditions::types;
 use berth_jobs::JobState;
 use k8s_openapi::api::core::v1::LimitRange;
 
 use crate::cache::ending_pods::EndingPods;
+pub(crate) use crate::cache::job_phase::JobPhase;
 use crate::cache::job_pods::OddPods;
 use crate::cache::pods::{PodBook, SetBook};
 use crate::cache::provisioning_book::ProvisioningBook;
-use crate::cache::training_view::TrainingView;
+use crate::cache::training_jobs::TrainingJobs;
+pub(crate) use crate::cache::workload_phase::WorkloadPhase;
 pub(crate) use crate::cache::workload_view::{Member, Owner, Rare, TierWish, WorkloadView};
 use crate::cache::workloads::Workloads;
 use crate::deltas;
@@ -55,7 +59,7 @@ pub(crate) struct View {
     /// Resources of the API that cannot be listed, and why, by the kind of object that depends on them.
     pub(crate) unlisted: BTreeMap<(Kind, String), String>,
     pub(crate) jobs: jobs::Jobs,
-    pub(crate) training: BTreeMap<Name, TrainingView>,
+    pub(crate) training: TrainingJobs,
     pub(crate) pods: PodBook,
     pub(crate) sets: SetBook,
     pub(crate) workloads: Workloads,
@@ -70,8 +74,6 @@ pub(crate) struct View {
     pub(crate) claims: BTreeMap<String, Claim>,
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
-    /// Workloads, by uid, whose class has another value that they are to take over.
-    pub(crate) repriced: BTreeSet<String>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// Namespaces among them that are being deleted.
     pub(crate) ending: BTreeSet<String>,
@@ -83,12 +85,11 @@ pub(crate) struct View {
 
 impl View {
     /// Puts a workload in place of its older state; returns the old one.
-    pub(crate) fn put_workload(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
-        if self.new_value(&new).is_none() {
-            // The workload has taken the value over: an edit from here on stays.
-            self.repriced.remove(&new.uid);
-        }
-        let job = new.job().filter(|_| new.is(types::FINISHED));
+    pub(crate) fn put_workload(&mut self, mut new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
+        new.takes_class_value = self.workloads.by_uid(&new.uid).is_some_and(|known| known.takes_class_value);
+        // A workload that has taken the value over follows its class no longer: an edit from here on stays.
+        new.takes_class_value = self.new_value(&new).is_some();
+        let job = new.job().filter(|_| new.is_finished());
         let old = self.workloads.put(new);
         if let Some(job) = job {
             self.shed_job(&job);

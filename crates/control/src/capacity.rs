@@ -4,10 +4,13 @@
 //! as out of stock (`stock`) for every job that asks for as much, and the job goes on to its next tier. The order of tiers, the patience and the
 //! back-off are in `rules`.
 
+pub(crate) mod capacity_notes;
 pub(crate) mod climb;
-mod climbers;
+pub(crate) mod climbers;
 pub(crate) mod figures;
+pub(crate) mod lack;
 mod ladder;
+mod loss;
 pub(crate) mod losses;
 mod pauses;
 mod pods;
@@ -32,8 +35,9 @@ use crate::queues::checks::{Check, have_failed};
 use crate::training_job::restarts::told_from;
 use crate::workload::status::{find, since};
 use crate::write::{Kind, ObjectKey};
-pub(crate) use ladder::{Ladder, Pods, StockOuts};
-use losses::Loss;
+pub(crate) use lack::WantedPods;
+pub(crate) use ladder::{Ladder, StockOuts};
+use loss::Loss;
 use reasons::{RECLAIMED, STOCK_OUT};
 use tier_assignment::TierAssignment;
 pub(crate) use tier_assignments::tier_assignments;
@@ -64,8 +68,8 @@ pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timesta
     let conditions = &workload.status.conditions;
     let started = told_from(workload).or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
     let late = started.map(|started| watch::late(ctx, workload, (started, at))).unwrap_or_default();
-    let answer = ctx.capacity.answers.get(&workload.uid);
-    let reclaimed = ctx.capacity.reclaims.loss(&workload.uid);
+    let noted = ctx.notes_of(workload).capacity();
+    let (answer, reclaimed) = (noted.answer(), noted.loss());
     // A workload that ran had its capacity until it lost it.
     let lost = reclaimed.map(Loss::at).or_else(|| watch::lost_at(ctx, workload));
     let times = (lost.or(started).unwrap_or(at), at);

@@ -5,7 +5,8 @@ use berth_jobs::JobState;
 use crate::cache::job_pods::OddPod;
 use crate::cache::{Name, View, WorkloadView};
 use crate::capacity::Ladder;
-use crate::job::remains::Remains;
+use crate::notes::Notes;
+use crate::notes::workload::WorkloadNotes;
 use crate::settings::Settings;
 use crate::state::flight::Flights;
 use crate::state::{Quota, Reports, Session};
@@ -20,7 +21,7 @@ pub(crate) struct Context<'a> {
     pub(crate) view: &'a View,
     pub(crate) quota: &'a Quota,
     pub(crate) flights: &'a Flights,
-    pub(crate) remains: &'a Remains,
+    pub(crate) notes: &'a Notes,
     pub(crate) reports: &'a Reports,
     pub(crate) training: &'a Trainings,
     pub(crate) capacity: &'a Ladder,
@@ -28,6 +29,11 @@ pub(crate) struct Context<'a> {
 
 /// Questions that the view alone answers.
 impl<'a> Context<'a> {
+    /// Notes of control about a Workload.
+    pub(crate) fn notes_of(&self, workload: &WorkloadView) -> &'a WorkloadNotes {
+        self.notes.workloads.of(&workload.uid)
+    }
+
     pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
         self.view.uid_of(object)
     }

@@ -23,18 +23,20 @@ use crate::context::Context;
 use crate::controller::planning::Planning;
 use crate::decision::{Decision, Draft};
 use crate::job::grace;
-use crate::job::remains::Remains;
 use crate::measure::{Figures, Measure, TierMove};
+use crate::notes::Notes;
 use crate::observe::pod_change::PodChange;
 use crate::observe::pods;
 use crate::observe::quota_rules::QuotaRules;
 use crate::settings::Settings;
 use crate::state::flight::Flights;
+use crate::state::plans;
 use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports, Session};
-use crate::training_job::elastic;
 use crate::training_job::trainings::Trainings;
-use crate::workload::explain::{Told, explain};
+use crate::training_job::{elastic, growth};
+use crate::workload::explain::{PendingReport, explain};
+use crate::workload::ration;
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write, cluster_key, key};
 
 /// Result of one step.
@@ -67,7 +69,8 @@ pub struct Control {
     /// Writes under way.
     flights: Flights,
     work: WorkQueue,
-    remains: Remains,
+    /// Notes of control about objects, which no watch shows.
+    notes: Notes,
     reports: Reports,
     training: Trainings,
     capacity: Ladder,
@@ -85,7 +88,7 @@ impl Control {
             quota,
             flights: Flights::default(),
             work: WorkQueue::default(),
-            remains: Remains::default(),
+            notes: Notes::default(),
             reports,
             training: Trainings::default(),
             capacity: Ladder::default(),
@@ -117,7 +120,7 @@ impl Control {
             view: &self.view,
             quota: &self.quota,
             flights: &self.flights,
-            remains: &self.remains,
+            notes: &self.notes,
             reports: &self.reports,
             training: &self.training,
             capacity: &self.capacity,
@@ -132,7 +135,7 @@ impl Control {
             view: &self.view,
             flights: &mut self.flights,
             quota: &mut self.quota,
-            growth: &mut self.training.growth,
+            notes: &mut self.notes,
             work: &mut self.work,
             reports: &mut self.reports,
         }
@@ -178,9 +181,9 @@ impl Control {
         }
         self.session.term = term;
         // Plans of an earlier term that were not written are void: the engine follows the objects again.
-        let planned = self.quota.plans.take();
-        let asked = self.training.growth.begin_term();
-        self.capacity.begin_term();
+        let planned = plans::take_planned(&mut self.notes.workloads);
+        let asked = growth::begin_term(&mut self.notes);
+        self.capacity.begin_term(&mut self.notes.workloads);
         for uid in planned.into_iter().chain(asked) {
             self.unplan(&uid);
         }
@@ -314,7 +317,7 @@ impl Control {
         self.reports.job_events.tell(&self.view, &mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
         if let Some((uid, noted)) = grace::noted(&self.context(), &draft, now) {
-            self.training.saving.note(uid, noted);
+            self.notes.workloads.change(&uid, |notes| notes.save_mut().note(noted));
         }
         if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
             // The end is acted on even if another write is under way then.
@@ -324,7 +327,7 @@ impl Control {
             && let Some((job, added)) =
                 elastic::grown_in_vain(&self.context(), &(origin.namespace.clone(), origin.name.clone()))
         {
-            self.training.growth.note_scaling(job, added);
+            self.notes.jobs.change(&job, |notes| notes.training_mut().note_scaling(added));
         }
         let request = draft.request.pack();
         if let Request::Create(body) | Request::Merge { body, .. } = &request {
@@ -335,11 +338,11 @@ impl Control {
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        if self.quota.plans.under_way() > 0 {
+        if plans::under_way(&self.notes.workloads) > 0 {
             return;
         }
         let mut blocked = Vec::new();
-        while let Some(verdict) = self.reports.ration.next(now, self.session.is_offline) {
+        while let Some(verdict) = self.reports.ration.next(&mut self.notes.workloads, now, self.session.is_offline) {
             let Some(workload) = self.view.workloads.by_uid(&verdict.uid) else { continue };
             if workload.reserved() {
                 continue;
@@ -350,11 +353,11 @@ impl Control {
                 continue;
             }
             let Some(reason) = self.reports.ration.told_as(&verdict) else { continue };
-            let draft = explain(workload, &Told::of(&verdict, reason), now);
+            let draft = explain(workload, &PendingReport::of(&verdict, reason), now);
             self.issue(draft, &object, term, now, step);
         }
         for verdict in blocked {
-            self.reports.ration.put_back(verdict);
+            ration::put_back(&mut self.notes.workloads, verdict);
         }
     }
 
@@ -432,7 +435,7 @@ impl Control {
     ) -> Option<Vec<engine::Eviction>> {
         let evictions = self.quota.world.evictions_for(uid, cluster_queue, needs, usage)?;
         for eviction in &evictions {
-            planning::evict_with_next_step(&self.view, &mut self.quota, &mut self.work, eviction.clone());
+            planning::evict_with_next_step(&self.view, &mut self.notes, &mut self.work, eviction.clone());
         }
         Some(evictions)
     }

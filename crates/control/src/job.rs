@@ -18,9 +18,11 @@ pub(crate) mod overgrown;
 mod owners;
 mod parts;
 pub(crate) mod placement;
+pub(crate) mod pods_notes;
 pub(crate) mod remains;
 mod same;
 pub(crate) mod save_requests;
+pub(crate) mod start_notes;
 pub(crate) mod starts;
 mod stop;
 
@@ -30,7 +32,7 @@ use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAI
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cache::WorkloadView;
+use crate::cache::{JobPhase, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
@@ -44,7 +46,7 @@ use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
 use build::Unbuilt;
-use case::{Case, object};
+use case::{JobCase, object};
 use kept::{Asks, displaced};
 pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
 use overgrown::overgrown;
@@ -59,7 +61,7 @@ const MISSING: &str = "Missing Workload; unable to restore pod templates";
 /// Decides about one job.
 pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     let Some(job) = ctx.view.jobs.get(key) else { return Decision::Done };
-    let case = Case { ctx, key, job, now };
+    let case = JobCase { ctx, key, job, now };
     let owned = ctx.view.workloads_of(&job.uid);
     if owned.iter().any(|workload| ctx.flights.changing(&object(workload))) {
         // A decision on a state that is about to change would be made twice.
@@ -91,7 +93,7 @@ pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Deci
     }
 }
 
-impl Case<'_> {
+impl JobCase<'_> {
     fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
         Notice {
             key: self.key.clone(),
@@ -117,7 +119,7 @@ impl Case<'_> {
     /// The wait before a stop of a job that was stopped a moment ago and that another client has started again: two clients that disagree do not write
     /// against each other without a pause.
     fn stopped_just_now(&self) -> Option<Decision> {
-        self.ctx.remains.may_stop_at(&self.job.uid).filter(|due| *due > self.now).map(Decision::Wait)
+        self.ctx.notes.jobs.of(&self.job.uid).may_stop_at().filter(|due| *due > self.now).map(Decision::Wait)
     }
 
     fn suspend(&self, why: &str) -> Decision {
@@ -180,7 +182,7 @@ impl Case<'_> {
         let surplus = live
             .iter()
             .copied()
-            .find(|workload| same.is_none_or(|same| same.uid != workload.uid) && !workload.is(types::FINISHED));
+            .find(|workload| same.is_none_or(|same| same.uid != workload.uid) && !workload.is_finished());
         match (same, surplus) {
             (Some(_), Some(surplus)) => self.delete(surplus),
             (Some(workload), None) => self.with_workload(workload),
@@ -286,11 +288,11 @@ impl Case<'_> {
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        if workload.is(types::FINISHED) {
+        if workload.is_finished() {
             if has_finalizer(workload) && (self.job.finished.is_some() || workload.deleting) {
                 return Decision::write(remove_finalizer(workload));
             }
-            if self.job.finished.is_none() && !self.job.suspended {
+            if JobPhase::of(self.job) == JobPhase::Running {
                 return self.suspend("Workload is finished");
             }
             return Decision::Done;
@@ -365,7 +367,7 @@ impl Case<'_> {
         }
         // Pods of a job mostly end together. While no workload waits for their quota, the counts are written once for all of them, or never when the
         // job ends with them.
-        let ended = self.ctx.reports.ration.ended_at(&self.job.uid).filter(|_| !self.ctx.session.is_offline);
+        let ended = self.ctx.notes.jobs.of(&self.job.uid).ended_at().filter(|_| !self.ctx.session.is_offline);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
         let waited_for = || given.is_some_and(|queue| self.ctx.quota.world.anyone_waits_beside(queue));
@@ -396,7 +398,7 @@ impl Case<'_> {
         if let Some(decision) = self.parts_unrest(workload) {
             return decision;
         }
-        let again = self.ctx.remains.starts.again(&self.job.uid, "", workload);
+        let again = starts::again(&self.ctx.notes.jobs, &self.job.uid, "", workload);
         if let Some(again) = again.filter(|again| again.due > self.now) {
             return Decision::Wait(again.due);
         }
@@ -443,7 +445,7 @@ impl Case<'_> {
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {
-        if !(workload.is(types::ADMITTED) && workload.reserved()) {
+        if workload.phase != WorkloadPhase::Admitted {
             return self.suspend("Not admitted by cluster queue");
         }
         if let Decision::Write(draft) = self.follow_queue(workload) {

@@ -9,8 +9,9 @@
 //! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
 //!
 //! Rooms: `controller` runs the step, `state` holds the plans, the writes under way and the reports, `cache` holds the observed objects,
-//! `observe` takes observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`, `queues`, `policies` and `provisioning` decide about their objects;
-//! `capacity` follows whether capacity turns up, tier by tier. `offline` runs the same without a cluster.
+//! `notes` holds what control noted about each of them, `observe` takes observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`,
+//! `queues`, `policies` and `provisioning` decide about their objects; `capacity` follows whether capacity turns up, tier by tier. `offline` runs the
+//! same without a cluster.
 //!
 //! Where to start: [`Control`] in `controller.rs` (the step), `job.rs` (what happens to a Job), `workload.rs` (the life of a Workload).
 
@@ -48,6 +49,7 @@ mod job;
 pub mod measure;
 mod moments;
 mod names;
+mod notes;
 mod observe;
 pub mod offline;
 mod overruns;

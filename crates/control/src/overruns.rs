@@ -88,7 +88,7 @@ pub(crate) fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
     let Some(workload) = charge.and_then(|charge| ctx.view.workloads.by_uid(&charge.carrier)) else { return false };
     let owner = workload.owner.as_ref().map(|owner| &owner.uid);
     let is_gone = ctx.uid_of(object).is_none_or(|uid| owner.is_some_and(|owner| *owner != uid));
-    is_gone && !ctx.remains.pods_are_gone(&workload.uid)
+    is_gone && !ctx.notes_of(workload).pods().are_gone()
 }
 
 impl Context<'_> {

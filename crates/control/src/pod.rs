@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;
@@ -35,12 +35,12 @@ use crate::workload::status::{find_true, seconds};
 use crate::workload::stops::{let_go, release, release_as, take_back};
 use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
-pub(crate) use case::{Case, notice};
+pub(crate) use case::{PodCase, notice};
 
 /// Decides about one pod.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(pod) = ctx.view.pods.get(name) else { return Decision::Done };
-    let case = Case { ctx, name, pod, now };
+    let case = PodCase { ctx, name, pod, now };
     let managed = case.managed();
     if !pod.marked {
         return case.mark();
@@ -94,7 +94,7 @@ pub(crate) fn classes_of(pod: &PodState) -> NamedClasses<'_> {
     (pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
 }
 
-impl Case<'_> {
+impl PodCase<'_> {
     fn managed(&self) -> bool {
         let settings = &self.ctx.settings;
         settings.job_kinds.contains(&Kind::Pod)
@@ -106,7 +106,7 @@ impl Case<'_> {
     /// Whether a Workload of the pod's own has to be followed, whatever the pod says now: it holds quota, or waits to be let go.
     fn has_own(&self) -> bool {
         let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
-        owned.any(|workload| match workload.is(types::FINISHED) {
+        owned.any(|workload| match workload.is_finished() {
             true => has_finalizer(workload),
             false => workload.reserved() || (workload.deleting && has_finalizer(workload)),
         })
@@ -188,14 +188,14 @@ impl Case<'_> {
 
     /// Nothing of the pod runs any more: its end is recorded, and then the pod is let go.
     fn over(&self, live: Option<&WorkloadView>) -> Decision {
-        if let Some(workload) = live.filter(|workload| !workload.is(types::FINISHED)) {
+        if let Some(workload) = live.filter(|workload| !workload.is_finished()) {
             let evicted = workload.is(types::EVICTED);
             // A pod of an evicted Workload that was not stopped yet fails by itself, and nothing comes in its place.
             let stopped = evicted && (self.pod.condemned || self.pod.deleting());
             if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !stopped) {
                 return self.finish(workload);
             }
-            if evicted && workload.reserved() {
+            if workload.phase.is_evicting() {
                 // The pod cannot come back: a pod that its user or its owner makes in its place has a Workload of its own.
                 return release_as(workload, false, self.now);
             }
@@ -204,7 +204,7 @@ impl Case<'_> {
             return self.release();
         }
         match live {
-            Some(workload) if workload.is(types::FINISHED) && has_finalizer(workload) => {
+            Some(workload) if workload.is_finished() && has_finalizer(workload) => {
                 Decision::write(remove_finalizer(workload))
             }
             _ => Decision::Done,
@@ -220,10 +220,10 @@ impl Case<'_> {
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
         let evicted = find_true(&workload.status.conditions, types::EVICTED);
-        let admitted = workload.is(types::ADMITTED) && workload.reserved();
+        let admitted = workload.phase == WorkloadPhase::Admitted;
         match (self.pod.gated, evicted) {
-            (true, _) if workload.is(types::FINISHED) => Decision::Done,
-            (false, _) if workload.is(types::FINISHED) => self.stop(reasons::NOT_ADMITTED, "Workload is finished"),
+            (true, _) if workload.is_finished() => Decision::Done,
+            (false, _) if workload.is_finished() => self.stop(reasons::NOT_ADMITTED, "Workload is finished"),
             // The pod has not been started, so that it may be tried again.
             (true, Some(_)) if workload.reserved() => {
                 self.withdraw_start().unwrap_or_else(|| release(workload, self.now))
@@ -287,7 +287,7 @@ impl Case<'_> {
     fn lost(&self) -> Option<&WorkloadView> {
         let name = berth_jobs::workload_name(Kind::Pod.name(), "", &self.name.1, &self.pod.uid);
         let found = lost_by(self.ctx, &(self.name.0.clone(), name), &self.pod.uid)?;
-        (!found.is(types::FINISHED)).then_some(found)
+        (!found.is_finished()).then_some(found)
     }
 
     /// Gives back quota that the pod does not request any more and that nothing of it uses.

@@ -19,7 +19,7 @@ pub(crate) use empty::without_pods;
 use waiting::{WAITING, waits_for_pods};
 
 use crate::cache::pods::Group;
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;
@@ -34,7 +34,7 @@ use crate::workload::{has_finalizer, object_write, remove_finalizer, separate_wr
 use crate::write::{EventType, Kind, Notice, Purpose, Request, key};
 
 /// A pod group to decide about, with the view and the time.
-struct Case<'a> {
+struct PodGroupCase<'a> {
     ctx: &'a Context<'a>,
     name: &'a Name,
     group: &'a Group,
@@ -47,7 +47,7 @@ struct Case<'a> {
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let none = Group::default();
     let (group, set) = (ctx.view.pods.group(name), ctx.view.sets.of_group(name));
-    let case = Case { ctx, name, group: group.unwrap_or(&none), set, now };
+    let case = PodGroupCase { ctx, name, group: group.unwrap_or(&none), set, now };
     if !(case.managed() || case.has_quota()) || (group.is_none() && set.is_none()) {
         return Decision::Done;
     }
@@ -61,7 +61,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-impl<'a> Case<'a> {
+impl<'a> PodGroupCase<'a> {
     fn managed(&self) -> bool {
         self.ctx.settings.job_kinds.contains(&Kind::Pod) && self.ctx.manages(&self.name.0)
     }
@@ -70,7 +70,7 @@ impl<'a> Case<'a> {
     fn has_quota(&self) -> bool {
         let workload = self.ctx.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
         workload.is_some_and(|workload| {
-            let goes = workload.deleting || workload.is(types::FINISHED);
+            let goes = workload.deleting || workload.is_finished();
             workload.holds().is_some() || (goes && has_finalizer(workload))
         })
     }
@@ -130,12 +130,12 @@ impl<'a> Case<'a> {
         let stopped = |pod: &PodState| if ours(pod) { pod.ended() && pod.deleting() } else { !pod.runs() };
         let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
         let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
-        let running = running && !workload.is(types::FINISHED);
+        let running = running && !workload.is_finished();
         if running { Decision::Done } else { let_go(workload, self.now) }
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        if workload.is(types::FINISHED) {
+        if workload.is_finished() {
             return if has_finalizer(workload) {
                 Decision::write(self.let_finished_go(workload))
             } else {
@@ -156,7 +156,7 @@ impl<'a> Case<'a> {
         if let Some(decision) = steps.or_else(|| self.waiting(workload)).or_else(|| self.reclaimable(workload)) {
             return decision;
         }
-        if workload.is(types::EVICTED) && workload.reserved() {
+        if workload.phase.is_evicting() {
             // Its pods are on their way out; the end of the last one brings us back.
             return match self.tally().running > 0 || self.may_be_starting() {
                 false => release(workload, self.now),
@@ -188,7 +188,7 @@ impl<'a> Case<'a> {
         if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none() && self.set.is_none()) {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
-        if !(workload.is(types::ADMITTED) && workload.reserved()) {
+        if workload.phase != WorkloadPhase::Admitted {
             // One pod of the group gets the event for all of them.
             return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
@@ -311,12 +311,12 @@ impl<'a> Case<'a> {
     }
 
     /// A pod of the group with all that a decision about it alone needs.
-    fn member<'b>(&self, name: &'b Name) -> Option<crate::pod::Case<'b>>
+    fn member<'b>(&self, name: &'b Name) -> Option<crate::pod::PodCase<'b>>
     where
         'a: 'b,
     {
         let pod = self.ctx.view.pods.get(name)?;
-        Some(crate::pod::Case { ctx: self.ctx, name, pod, now: self.now })
+        Some(crate::pod::PodCase { ctx: self.ctx, name, pod, now: self.now })
     }
 
     /// Writes the condition that some pods are to be replaced. While it is true the Workload is not admitted again.

@@ -3,6 +3,7 @@
 
 mod doubts;
 pub(crate) mod flight;
+pub(crate) mod plan_notes;
 pub(crate) mod plans;
 mod relations;
 pub(crate) mod strays;
@@ -15,7 +16,6 @@ use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::cache::View;
 use crate::cache::shape::Shapes;
 use crate::job::job_events::JobEvents;
 use crate::measure::Measure;
@@ -26,7 +26,7 @@ use crate::queues::schedule::QueueSchedule;
 use crate::settings::Settings;
 use crate::state::plans::Plans;
 use crate::workload::ration::Ration;
-use crate::write::{Kind, Notice, ObjectKey, Term};
+use crate::write::{Notice, ObjectKey, Term};
 
 /// In what role this process decides.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ pub(crate) struct Quota {
     pub(crate) world: World,
     /// Shapes of pod sets, each of which many Workloads may ask for.
     pub(crate) shapes: Shapes,
-    /// Admissions and evictions that the engine has chosen, and that are not acknowledged yet.
+    /// State about plans as a whole: the admissions and evictions that the engine has chosen are in the records of their workloads.
     pub(crate) plans: Plans,
     /// Pods that were let in without a review, and that are tried for quota.
     pub(crate) trials: Trials,
@@ -101,12 +101,6 @@ impl Quota {
         let _ = self.world.apply(engine::Delta::Forget(uid));
     }
 
-    /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
-    pub(crate) fn drop_plan(&mut self, view: &View, object: &ObjectKey) {
-        let Some(uid) = view.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
-        self.plans.remove(&uid);
-    }
-
     pub(crate) fn plan_again(&mut self) {
         self.plan = true;
     }
@@ -146,11 +140,5 @@ impl Reports {
     /// Notes that a sweep had to wake that many parked workloads.
     pub(crate) fn note_swept(&mut self, found: usize) {
         self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
-    }
-
-    /// A Workload is gone.
-    pub(crate) fn forget_workload(&mut self, object: &ObjectKey, uid: &str) {
-        self.told.remove(object);
-        self.ration.forget(uid);
     }
 }

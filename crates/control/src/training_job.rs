@@ -9,19 +9,23 @@ pub(crate) mod children;
 mod conditions;
 pub(crate) mod elastic;
 pub(crate) mod growth;
+pub(crate) mod listing;
 pub(crate) mod nodes;
 mod restart;
 pub(crate) mod restarts;
 mod run;
+pub(crate) mod save_notes;
 pub(crate) mod saves;
 mod saving;
 mod scale;
+pub(crate) mod scale_notes;
 mod slices;
 mod start;
 pub(crate) mod status;
 mod stop;
 pub(crate) mod stored;
 pub(crate) mod training_figures;
+pub(crate) mod training_notes;
 pub(crate) mod trainings;
 
 use std::collections::BTreeMap;
@@ -35,7 +39,7 @@ use berth_jobs::{Finish, JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::UNMANAGED_NAMESPACE;
@@ -49,7 +53,7 @@ use crate::workload::status::{find, find_true, is_true, since};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, key};
-pub(crate) use case::Case;
+pub(crate) use case::TrainingCase;
 
 /// Message of a TrainingJob whose quota goes back while a finalizer keeps it.
 const GOING: &str = "TrainingJob is being deleted";
@@ -60,7 +64,7 @@ const CLOCKS_DIFFER_SECONDS: i64 = 5;
 /// Decides about one TrainingJob.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(view) = ctx.view.training.get(name) else { return Decision::Done };
-    let case = Case { ctx, name, view, now };
+    let case = TrainingCase { ctx, name, view, now };
     let owned = ctx.view.workloads_of(&view.uid);
     let changing = |workload: &&WorkloadView| ctx.flights.changing(&key(Kind::Workload, &workload.key()));
     if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
@@ -92,7 +96,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-impl<'a> Case<'a> {
+impl<'a> TrainingCase<'a> {
     fn managed(&self) -> bool {
         self.ctx.manages(&self.name.0)
     }
@@ -197,7 +201,7 @@ impl<'a> Case<'a> {
 
     /// Handles a Workload that is being deleted. An end of the job is written before the Workload goes: nothing else remembers it.
     fn ends_or_leaves(&self, workload: &WorkloadView) -> Decision {
-        let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
+        let runs = workload.is(types::ADMITTED) && !workload.is_finished();
         match training_end(&self.states_under(Some(workload))).filter(|_| runs) {
             Some(end) => self.finish(workload, &end),
             None => self.leaving(workload),
@@ -209,17 +213,17 @@ impl<'a> Case<'a> {
         let kind = Kind::TrainingJob.name();
         let name = berth_jobs::workload_name(kind, berth_api::berth::GROUP, &self.name.1, &self.view.uid);
         let found = lost_by(self.ctx, &(self.name.0.clone(), name), &self.view.uid)?;
-        (!found.is(types::FINISHED)).then_some(found)
+        (!found.is_finished()).then_some(found)
     }
 
     /// Follows a job whose namespace is not managed any more: nothing is made for it, and a Workload with quota is followed to its end.
     fn kept(&self, owned: &[&WorkloadView]) -> Decision {
-        let leaves = |workload: &&&WorkloadView| workload.deleting && !workload.is(types::FINISHED);
+        let leaves = |workload: &&&WorkloadView| workload.deleting && !workload.is_finished();
         if let Some(workload) = owned.iter().find(leaves) {
             return self.ends_or_leaves(workload);
         }
         let Some(workload) = self.ctx.view.slice_of(&self.view.uid) else { return Decision::Done };
-        if workload.is(types::FINISHED) {
+        if workload.is_finished() {
             return self.with_workload(workload);
         }
         Decision::first_or_earliest(self.beside(workload, owned), || self.going(workload, UNMANAGED_NAMESPACE))
@@ -249,7 +253,7 @@ impl<'a> Case<'a> {
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
-        if workload.is(types::FINISHED) {
+        if workload.is_finished() {
             if let Some(decision) = self.delete_unfinished("Workload is finished") {
                 return decision;
             }
@@ -266,14 +270,19 @@ impl<'a> Case<'a> {
         if let Some(decision) = self.follow_suspension(workload) {
             return decision;
         }
-        if workload.reserved() && workload.is(types::EVICTED) {
-            return self.stop(workload);
-        }
-        if workload.reserved() && workload.is(types::ADMITTED) {
+        match workload.phase {
+            WorkloadPhase::Evicting { .. } => self.stop(workload),
+            WorkloadPhase::Admitted if workload.may_run() => self.running(workload),
             // An admission that does not fit is evicted; nothing is made for it.
-            return if workload.may_run() { self.running(workload) } else { Decision::Done };
+            WorkloadPhase::Admitted => Decision::Done,
+            WorkloadPhase::Pending
+            | WorkloadPhase::Reserved
+            | WorkloadPhase::Finished
+            | WorkloadPhase::Inactive
+            | WorkloadPhase::Inconsistent => {
+                self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
+            }
         }
-        self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
     }
 
     /// Makes the Workload of a suspended TrainingJob inactive, with a mark that says so. A Workload that others have deactivated stays as they want
@@ -395,7 +404,7 @@ impl<'a> Case<'a> {
     /// Time since when Jobs of it are deleted, and some were, to stop it or to start it again: the earliest of times where nothing shows it.
     fn taken_apart_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let some = self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting));
-        if !some || workload.is(types::FINISHED) {
+        if !some || workload.is_finished() {
             return None;
         }
         if workload.deleting || !workload.reserved() {

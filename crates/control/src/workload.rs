@@ -15,6 +15,7 @@ pub(crate) mod pods_ready;
 pub(crate) mod preempt;
 pub(crate) mod queue_stop;
 pub(crate) mod ration;
+pub(crate) mod reason_notes;
 pub(crate) mod requests;
 pub(crate) mod retention;
 mod running_time;
@@ -58,7 +59,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     if let Some(decision) = crate::workload::orphan::decide(ctx, workload, now) {
         return decision;
     }
-    if workload.is(types::FINISHED) {
+    if workload.is_finished() {
         return retention::finished(ctx, workload, now);
     }
     if workload.deleting {
@@ -68,7 +69,8 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     if workload.unreadable {
         return Decision::Done;
     }
-    if let Some(admission) = ctx.quota.plans.get(&workload.uid) {
+    let notes = ctx.notes_of(workload);
+    if let Some(admission) = notes.plan().admission() {
         let feared = ctx.flights.strays.may_land(&key(Kind::Workload, name));
         let leaves = crate::workload::orphan::standing(ctx, workload) == Standing::Leaving || ctx.is_ending(&name.0);
         if (leaves || unasked(ctx, workload).is_some()) && !feared {
@@ -77,15 +79,13 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         }
         return reserve(ctx, workload, admission, now);
     }
-    if let Some(eviction) = ctx.quota.plans.eviction(&workload.uid)
-        && workload.reserved()
-        && !workload.is(types::EVICTED)
+    if let Some(eviction) = notes.plan().eviction()
+        && workload.phase.keeps_quota()
     {
         return crate::workload::preempt::preempt(ctx, workload, eviction, now);
     }
-    if let Some(asked) = ctx.training.growth.asked_of(&workload.uid)
-        && workload.reserved()
-        && !workload.is(types::EVICTED)
+    if let Some(asked) = notes.scale().gives_up()
+        && workload.phase.keeps_quota()
         && ctx.stands(workload)
         && ctx.surplus_of(workload).is_none()
     {

@@ -1,7 +1,6 @@
 //! Priority classes, and the workloads that take over another value of their class.
 
 use berth_api as api;
-use berth_api::conditions::types;
 use berth_jobs::Priority;
 
 use crate::cache::{Name, View, WorkloadView};
@@ -69,18 +68,20 @@ impl View {
             let asked = named.kind == WORKLOAD_CLASS && class.is_none_or(|class| named.name == class);
             values.get(&named.name).copied().filter(|_| asked)
         };
-        let all = self.workloads.values().filter(|workload| {
+        let mut names = Vec::new();
+        for workload in self.workloads.values_mut() {
             let value = workload.priority_class.as_deref().and_then(value_of);
-            value.is_some_and(|value| value != workload.own_priority) && !workload.is(types::FINISHED)
-        });
-        let (uids, names): (Vec<String>, Vec<Name>) = all.map(|one| (one.uid.clone(), one.key())).unzip();
-        self.repriced.extend(uids);
+            if value.is_some_and(|value| value != workload.own_priority) && !workload.is_finished() {
+                workload.takes_class_value = true;
+                names.push(workload.key());
+            }
+        }
         names
     }
 
     /// The value that a workload takes over from its class, `None` when it keeps its own.
     pub(crate) fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
-        let class = workload.priority_class.as_ref().filter(|_| self.repriced.contains(&workload.uid))?;
+        let class = workload.priority_class.as_ref().filter(|_| workload.takes_class_value)?;
         self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
     }
 }

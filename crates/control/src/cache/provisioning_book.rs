@@ -16,14 +16,14 @@ use crate::write::Kind;
 
 /// The complete pod sets of a Workload: kept while it has quota and waits for its checks.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedCapacity {
     /// Pod sets of the request, as JSON.
     pub(crate) pod_sets: Box<str>,
     /// Parameters that its annotations set.
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
-impl Asked {
+impl AskedCapacity {
     /// The capacity that may have to be asked for, for a Workload; `None` when there is none.
     pub(crate) fn of(
         annotations: &BTreeMap<String, String>,

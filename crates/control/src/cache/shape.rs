@@ -57,7 +57,7 @@ pub(crate) struct Excess {
 type Source = (String, Vec<api::PodSet>, Vec<PodSetDigest>, Vec<u64>);
 
 /// Facts that requests depend on beside the pod sets.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) limits: LimitSummary,
     pub(crate) overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
     pub(crate) rules: RequestRules,
@@ -67,7 +67,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) compares_templates: bool,
 }
 
-impl Surroundings<'_> {
+impl RequestContext<'_> {
     /// Requests of pod sets under these facts.
     pub(crate) fn needs_of(&self, pod_sets: &[api::PodSet]) -> WorkloadNeeds {
         let overhead = |class: &str| self.overheads.get(class);
@@ -94,7 +94,7 @@ pub(crate) struct Shapes {
 
 impl Shapes {
     /// The shape of these pod sets.
-    pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &Surroundings<'_>) -> Arc<Shape> {
+    pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &RequestContext<'_>) -> Arc<Shape> {
         let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
         let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
         let constraints: Vec<u64> = pod_sets.iter().map(|set| around.constraints_of(set)).collect();
@@ -125,7 +125,7 @@ impl Shapes {
     pub(crate) fn renew<'a>(
         &mut self,
         namespace: Option<&str>,
-        around: impl Fn(&str) -> Surroundings<'a>,
+        around: impl Fn(&str) -> RequestContext<'a>,
     ) -> Vec<(Arc<Shape>, Arc<Shape>)> {
         let mut renewed = Vec::new();
         for shape in self.known.values_mut() {
@@ -156,7 +156,7 @@ struct Fixed {
     illegal: Option<String>,
 }
 
-fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &Surroundings<'_>) -> Shape {
+fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &RequestContext<'_>) -> Shape {
     let Fixed { digests, constraints, asks, originals, illegal } = fixed;
     let needs = around.needs_of(reduced);
     let pod_sets = needs.pod_sets.into_iter().zip(constraints).map(deltas::pod_set).collect();

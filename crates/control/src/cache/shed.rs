@@ -1,7 +1,6 @@
 //! Parts of jobs that are not kept. Most jobs of a cluster are over, or not managed here, and the object itself is nearly all the memory that such a
 //! job costs.
 
-use berth_api::conditions::types;
 use berth_jobs::JobState;
 
 use crate::cache::View;
@@ -27,7 +26,7 @@ impl View {
     pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
         let workloads = &self.workloads;
         self.jobs.shed_where(key, |job| {
-            let knows = workloads.owned_by(&job.uid).any(|workload| workload.is(types::FINISHED));
+            let knows = workloads.owned_by(&job.uid).any(|workload| workload.is_finished());
             // A job that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
             let alone = workloads.owned_by(&job.uid).next().is_none()
                 && job.prebuilt_workload.is_none()

@@ -21,7 +21,7 @@ impl View {
             .workloads_of(owner_uid)
             .into_iter()
             // A finished slice shows how its job has ended until the job's status does, also when it is being deleted.
-            .filter(|workload| !workload.deleting || workload.is(types::FINISHED))
+            .filter(|workload| !workload.deleting || workload.is_finished())
             .filter(|workload| !is_replaced(workload))
             .collect();
         let replaces = |new: &WorkloadView, old: &WorkloadView| new.replaces.as_deref() == Some(&old.key());

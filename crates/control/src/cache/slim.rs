@@ -8,9 +8,9 @@ use berth_jobs::{LimitSummary, PodSetNeeds, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::provisioning_book::Asked;
-use crate::cache::shape::{Shapes, Surroundings};
-use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadView};
+use crate::cache::provisioning_book::AskedCapacity;
+use crate::cache::shape::{RequestContext, Shapes};
+use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::deltas;
 use crate::settings::Settings;
@@ -92,6 +92,8 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
         misfit: (!misfits.is_empty()).then(|| api::validation::summary(&misfits)),
     };
     let (namespace, name) = name;
+    let asked = AskedCapacity::of(&annotations, &spec.pod_sets, status.as_ref());
+    let (active, status) = (spec.active.unwrap_or(true), status.unwrap_or_default());
     let mut labels = metadata.labels.unwrap_or_default();
     let job_uid = labels.remove(api::labels::JOB_UID);
     WorkloadView {
@@ -108,7 +110,8 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
         queue: spec.queue_name.unwrap_or_default(),
         tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
         preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
-        active: spec.active.unwrap_or(true),
+        active,
+        phase: WorkloadPhase::of(active, &status),
         priority: priority.effective,
         own_priority: priority.base,
         priority_class: spec.priority_class_ref.map(Box::new),
@@ -116,13 +119,14 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
             .get(api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR)
             .and_then(|key| key.split_once('/'))
             .map(|(namespace, name)| Box::new((namespace.to_owned(), name.to_owned()))),
+        takes_class_value: false,
         max_execution_seconds: spec.maximum_execution_time_seconds,
         unreadable: annotations.contains_key(api::labels::UNREADABLE),
-        asked: Asked::of(&annotations, &spec.pod_sets, status.as_ref()),
+        asked,
         shape,
         reshaped,
         rare: rare.kept(),
-        status: status.unwrap_or_default(),
+        status,
         namespace,
         name,
     }
@@ -173,8 +177,8 @@ pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
 }
 
 /// Facts that the requests of pods in a namespace depend on.
-fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Surroundings<'a> {
-    Surroundings {
+fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
+    RequestContext {
         limits: LimitSummary::of(view.limits_of(namespace)),
         overheads: &view.overheads,
         rules: request_rules(settings),

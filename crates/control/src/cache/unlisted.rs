@@ -1,7 +1,6 @@
 //! Resources that cannot be listed: Berth's role lacks a rule, or a conversion fails. The view cannot show whether an object of such a kind is there
 //! and runs. A Workload of it that holds quota keeps it and is left alone, one that waits has a status that says so, and all other kinds go on.
 
-use berth_api::conditions::types;
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 use serde_json::Value;
 
@@ -79,7 +78,7 @@ impl<'a> Context<'a> {
             Some(whole) if self.is_unlisted(whole.kind) => Some(whole.kind),
             Some(whole) => unlisted_above(self, &whole, self.view.job_of(workload)?),
             // The reference to its job was removed, and the job may be of any kind.
-            None if workload.owner.is_none() && workload.job_uid.is_some() && !workload.is(types::FINISHED) => {
+            None if workload.owner.is_none() && workload.job_uid.is_some() && !workload.is_finished() => {
                 Kind::jobs().chain([Kind::TrainingJob, Kind::Pod]).find(|kind| self.is_unlisted(*kind))
             }
             None => None,

@@ -9,8 +9,9 @@ use berth_jobs::training::{Past, Scale, TrainingEnd};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cache::provisioning_book::Asked;
+use crate::cache::provisioning_book::AskedCapacity;
 use crate::cache::shape::Shape;
+use crate::cache::workload_phase::WorkloadPhase;
 use crate::deltas::Pods;
 use crate::names::Name;
 use crate::workload::status::CLOSED;
@@ -49,6 +50,16 @@ impl TierWish {
     }
 }
 
+/// The part of a Workload's state that decides about the pods of a group, and about the Jobs that a job is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorkloadStage {
+    is_reserved: bool,
+    is_admitted: bool,
+    is_evicted: bool,
+    is_finished: bool,
+    is_deleting: bool,
+}
+
 /// A Workload, slim.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadView {
@@ -71,6 +82,8 @@ pub(crate) struct WorkloadView {
     pub(crate) labels: Option<Box<BTreeMap<String, String>>>,
     pub(crate) queue: String,
     pub(crate) active: bool,
+    /// Its phase, as its status and `spec.active` say.
+    pub(crate) phase: WorkloadPhase,
     /// The capacity tiers that it accepts, where its annotation names them.
     pub(crate) tiers: Option<Box<TierWish>>,
     /// Its preemption scope.
@@ -80,6 +93,8 @@ pub(crate) struct WorkloadView {
     /// `spec.priority`.
     pub(crate) own_priority: i32,
     pub(crate) priority_class: Option<Box<api::PriorityClassRef>>,
+    /// Its class has another value that it is to take over.
+    pub(crate) takes_class_value: bool,
     pub(crate) max_execution_seconds: Option<i32>,
     /// The slice that it is to replace.
     pub(crate) replaces: Option<Box<Name>>,
@@ -91,7 +106,7 @@ pub(crate) struct WorkloadView {
     /// decided about it or its job.
     pub(crate) unreadable: bool,
     /// Capacity that may have to be asked for.
-    pub(crate) asked: Option<Box<Asked>>,
+    pub(crate) asked: Option<Box<AskedCapacity>>,
     /// Fields that hardly any workload has.
     pub(crate) rare: Option<Box<Rare>>,
     pub(crate) status: api::WorkloadStatus,
@@ -138,7 +153,7 @@ impl Rare {
 impl WorkloadView {
     /// Whether a plan that was made for this state says nothing about a later one: it asks for something else, elsewhere, or for nothing.
     pub(crate) fn asks_otherwise(&self, new: &Self) -> bool {
-        let is_over = new.is(types::FINISHED) || new.deleting || new.unreadable || !new.active;
+        let is_over = new.is_finished() || new.deleting || new.unreadable || !new.active;
         let asked = (&self.queue, self.priority, &self.tiers, &self.shape.digests);
         is_over || asked != (&new.queue, new.priority, &new.tiers, &new.shape.digests)
     }
@@ -206,8 +221,14 @@ impl WorkloadView {
     }
 
     /// The part of its state that decides about the pods of a group.
-    pub(crate) fn stage(&self) -> [bool; 5] {
-        [self.reserved(), self.is(types::ADMITTED), self.is(types::EVICTED), self.is(types::FINISHED), self.deleting]
+    pub(crate) fn stage(&self) -> WorkloadStage {
+        WorkloadStage {
+            is_reserved: self.reserved(),
+            is_admitted: self.is(types::ADMITTED),
+            is_evicted: self.is(types::EVICTED),
+            is_finished: self.is_finished(),
+            is_deleting: self.deleting,
+        }
     }
 
     /// The names of its pod sets, and the pods that each has.
@@ -226,6 +247,11 @@ impl WorkloadView {
         self.group.as_ref().is_some_and(|members| members.binary_search_by(|member| (*member.uid).cmp(uid)).is_ok())
     }
 
+    /// Whether it has ended.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.phase == WorkloadPhase::Finished
+    }
+
     /// Whether it has a reservation, finished or not.
     pub(crate) fn reserved(&self) -> bool {
         self.is(types::QUOTA_RESERVED) && self.status.admission.is_some()
@@ -238,7 +264,7 @@ impl WorkloadView {
 
     /// Whether its pods may be started: it is admitted, has quota, and that is for these pods. Running pods are stopped by an eviction.
     pub(crate) fn may_run(&self) -> bool {
-        self.is(types::ADMITTED) && self.reserved() && self.misfit().is_none()
+        self.phase == WorkloadPhase::Admitted && self.misfit().is_none()
     }
 
     /// The TrainingJob that controls it.
@@ -266,7 +292,7 @@ impl WorkloadView {
 
     /// Whether the workload counts in the usage of a ClusterQueue: it has a reservation, and has not finished.
     pub(crate) fn holds_quota(&self) -> bool {
-        self.reserved() && !self.is(types::FINISHED)
+        self.phase.holds_quota()
     }
 
     /// The ClusterQueue whose quota it holds.
@@ -278,12 +304,12 @@ impl WorkloadView {
     /// Whether every index finds another state of the same workload where it finds this one.
     pub(crate) fn indexed_as(&self, other: &Self) -> bool {
         let same = self.uid == other.uid && self.owner == other.owner && self.queue == other.queue;
-        same && self.holds() == other.holds() && self.is(types::FINISHED) == other.is(types::FINISHED)
+        same && self.holds() == other.holds() && self.is_finished() == other.is_finished()
     }
 
     /// Lets go of fields that nothing reads of a finished workload: most workloads that a cluster keeps are finished.
     pub(crate) fn shed(&mut self) {
-        if !self.is(types::FINISHED) {
+        if !self.is_finished() {
             return;
         }
         self.labels = None;

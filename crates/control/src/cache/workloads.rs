@@ -10,7 +10,6 @@ use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
-use berth_api::conditions::types;
 use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -145,7 +144,7 @@ impl Workloads {
             self.reserving.entry(queue.to_owned()).or_default().insert(key.clone());
             self.holding.entry(new.local_queue()).or_default().insert(key.clone());
         }
-        if !new.is(types::FINISHED) {
+        if !new.is_finished() {
             self.members.entry(new.local_queue()).or_default().insert(key);
         }
         self.settle(new);
@@ -187,7 +186,7 @@ impl Workloads {
             remove_from(&mut self.reserving, queue, key);
             remove_from(&mut self.holding, &old.local_queue(), key);
         }
-        if !old.is(types::FINISHED) {
+        if !old.is_finished() {
             remove_from(&mut self.members, &old.local_queue(), key);
         }
         Some(old)

@@ -83,7 +83,7 @@ impl Context<'_> {
 
 /// Evicts a workload that returns to a better tier.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let Some(better) = ctx.capacity.better.get(&workload.uid).filter(|better| better.now) else {
+    let Some(better) = ctx.notes_of(workload).capacity().better_tier().filter(|better| better.now) else {
         return Decision::Done;
     };
     let from: Vec<&str> = ctx.tiers_held(workload).into_iter().map(|tier| tier.as_str()).collect();

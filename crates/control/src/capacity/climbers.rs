@@ -3,7 +3,9 @@
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
+use super::rules::ClimbRules;
 use crate::names::Name;
+use crate::timeline::Timeline;
 
 /// A better tier that a running workload could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,15 @@ pub(crate) struct Climber {
     pub(super) queue: String,
     pub(super) uid: String,
     pub(super) chosen: Timestamp,
+}
+
+/// A look for a workload of one queue that returns to a better tier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PromotionLook<'a> {
+    pub(crate) queue: &'a str,
+    pub(crate) rules: ClimbRules,
+    pub(crate) timeline: &'a Timeline,
+    pub(crate) now: Timestamp,
 }
 
 /// A running workload that may go to a better tier, as far as it is concerned.

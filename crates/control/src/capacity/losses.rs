@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::node::Node;
 use jiff::Timestamp;
 
+use super::loss::Loss;
 use super::tier_assignment::TierAssignment;
 use crate::cache::Name;
+use crate::notes::WorkloadRecords;
 
 /// State about nodes that are being taken away.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaims {
     nodes: BTreeMap<String, Leaving>,
-    /// Losses by the uid of the workload.
-    losses: BTreeMap<String, Loss>,
 }
 
 /// A node that is being taken away.
@@ -25,45 +25,10 @@ struct Leaving {
     asked: bool,
 }
 
-/// Loss of a workload's capacity with a node.
-#[derive(Debug)]
-pub(crate) struct Loss {
-    at: Timestamp,
-    assignment: TierAssignment,
-    node: String,
-    taint: String,
-}
-
-impl Loss {
-    /// Time at which the loss was seen.
-    pub(super) fn at(&self) -> Timestamp {
-        self.at
-    }
-
-    /// Whether the loss concerns the capacity that a pod set was given there.
-    pub(super) fn concerns(&self, assignment: &TierAssignment) -> bool {
-        self.assignment.pod_set == assignment.pod_set && self.assignment.flavor == assignment.flavor
-    }
-
-    pub(super) fn message(&self) -> String {
-        format!("{} takes node {} back: it has the taint {}", self.assignment.name(), self.node, self.taint)
-    }
-}
-
 impl Reclaims {
     /// Names of the nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &String> {
         self.nodes.keys()
-    }
-
-    /// Forgets the loss of a workload that gave up its capacity.
-    pub(crate) fn forget(&mut self, uid: &str) {
-        self.losses.remove(uid);
-    }
-
-    /// The loss of a workload.
-    pub(super) fn loss(&self, uid: &str) -> Option<&Loss> {
-        self.losses.get(uid)
     }
 
     /// Whether the pods of a node are still to be asked for.
@@ -87,6 +52,7 @@ impl Reclaims {
     /// Takes the answer about the pods of a node: the workloads that have pods there lose that capacity. Names the workloads.
     pub(crate) fn note_pods(
         &mut self,
+        workloads: &mut WorkloadRecords,
         node: &str,
         lost: Vec<(Name, String, TierAssignment)>,
         now: Timestamp,
@@ -96,8 +62,8 @@ impl Reclaims {
         let taint = &leaving.taint;
         let mut names = Vec::new();
         for (name, uid, assignment) in lost {
-            let loss = Loss { at: now, assignment, node: node.to_owned(), taint: taint.clone() };
-            self.losses.insert(uid, loss);
+            let loss = Loss::new(assignment, (node, taint), now);
+            workloads.change(&uid, |notes| notes.capacity_mut().note_loss(loss));
             names.push(name);
         }
         names
@@ -150,13 +116,14 @@ mod tests {
             pods: 1,
         };
         let lost = || vec![(("team".to_owned(), "a".to_owned()), "u".to_owned(), assignment.clone())];
-        let mut reclaims = Reclaims::default();
-        assert!(reclaims.note_pods("n", lost(), Timestamp::UNIX_EPOCH).is_empty() && reclaims.loss("u").is_none());
+        let (mut reclaims, mut all) = (Reclaims::default(), WorkloadRecords::default());
+        let loss = |all: &WorkloadRecords| all.of("u").capacity().loss().map(|loss| loss.concerns(&assignment));
+        assert!(reclaims.note_pods(&mut all, "n", lost(), Timestamp::UNIX_EPOCH).is_empty() && loss(&all).is_none());
         reclaims.put("n", Some(&node("1", "ends")), &taints);
         assert!(reclaims.is_unasked("n"));
-        assert_eq!(reclaims.note_pods("n", lost(), Timestamp::UNIX_EPOCH).len(), 1);
-        assert!(!reclaims.is_unasked("n") && reclaims.loss("u").unwrap().concerns(&assignment));
-        reclaims.forget("u");
-        assert!(reclaims.loss("u").is_none());
+        assert_eq!(reclaims.note_pods(&mut all, "n", lost(), Timestamp::UNIX_EPOCH).len(), 1);
+        assert!(!reclaims.is_unasked("n") && loss(&all).unwrap());
+        all.change("u", |notes| notes.capacity_mut().forget_loss());
+        assert!(loss(&all).is_none());
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn decide(
     if let Some(late) = stuck.values().find(|one| signals.unschedulable && due(one) <= now) {
         return leave(workload, late, late.words, now);
     }
-    let last = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= admitted);
+    let last = ctx.notes_of(workload).capacity().answer_since(admitted);
     let refused = stuck.iter().filter(|_| signals.scale_up_failed).find_map(|(role, one)| {
         let said = last.filter(|answer| answer.at >= one.since)?.stuck.iter().find(|pod| pod.pod_set == **role)?;
         Some((one, said.refused.as_deref()?))

@@ -70,6 +70,6 @@ pub(super) fn decide(
     admitted: Timestamp,
     now: Timestamp,
 ) -> Option<Decision> {
-    let loss = ctx.capacity.reclaims.loss(&workload.uid).filter(|loss| loss.at() >= admitted)?;
+    let loss = ctx.notes_of(workload).capacity().loss().filter(|loss| loss.at() >= admitted)?;
     Some(Decision::write(evict(workload, now, (RECLAIMED, ""), &loss.message())))
 }

@@ -4,7 +4,7 @@ use berth_engine::model::Tier;
 
 /// Back-off of a flavor that was out of stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Backoff {
+pub(crate) struct BackoffRules {
     /// The first time, in milliseconds.
     pub(crate) initial_ms: i64,
     /// Factor by which each next time is longer.
@@ -15,7 +15,7 @@ pub(crate) struct Backoff {
     pub(crate) decay_ms: i64,
 }
 
-impl Backoff {
+impl BackoffRules {
     /// The delay after so many failures in a row.
     pub(crate) fn delay_ms(&self, failures: u32) -> i64 {
         let growth = self.factor.max(1).checked_pow(failures.saturating_sub(1)).unwrap_or(i64::MAX);
@@ -90,7 +90,7 @@ pub(crate) struct TierRules {
     /// How long a started job may lack nodes, in milliseconds, by tier in the usual order.
     pub(crate) patience_ms: [i64; 3],
     pub(crate) signals: Signals,
-    pub(crate) backoff: Backoff,
+    pub(crate) backoff: BackoffRules,
     /// Selectors of capacity in jobs give way.
     pub(crate) overrides: bool,
     /// `None` if no job returns to a better tier.
@@ -119,7 +119,7 @@ pub(crate) static USUAL: TierRules = TierRules {
     default_for: Vec::new(),
     patience_ms: [10 * MINUTE_MS; 3],
     signals: Signals { unschedulable: true, scale_up_failed: true, provisioning_failed: true, node_reclaimed: true },
-    backoff: Backoff { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
+    backoff: BackoffRules { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
     overrides: false,
     climb: None,
     max_shares: [None; 3],
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn backoff_delay_grows_by_factor_up_to_maximum() {
-        let backoff = Backoff { initial_ms: 100, factor: 3, max_ms: 1_000, decay_ms: 1 };
+        let backoff = BackoffRules { initial_ms: 100, factor: 3, max_ms: 1_000, decay_ms: 1 };
         let delays: Vec<i64> = [0, 1, 2, 3, 4, 90, u32::MAX].map(|failures| backoff.delay_ms(failures)).to_vec();
         assert_eq!(delays, [100, 100, 300, 900, 1_000, 1_000, 1_000]);
-        assert_eq!(Backoff { factor: 0, ..backoff }.delay_ms(9), 100);
+        assert_eq!(BackoffRules { factor: 0, ..backoff }.delay_ms(9), 100);
     }
 }

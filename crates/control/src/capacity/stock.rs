@@ -10,7 +10,7 @@ use berth_engine::model::Shape;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::rules::Backoff;
+use super::rules::BackoffRules;
 use crate::deltas::quantity;
 use crate::moments::{after, millis};
 use crate::workload::status::seconds;
@@ -50,7 +50,7 @@ impl StockBook {
         shape: Shape,
         pods: i64,
         (started, at): (Timestamp, Timestamp),
-        backoff: Backoff,
+        backoff: BackoffRules,
     ) -> Option<engine::StockOut> {
         self.0.retain(|_, entry| entry.forgotten > started);
         let key = (flavor, shape);
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    const BACKOFF: Backoff = Backoff { initial_ms: 10_000, factor: 2, max_ms: 60_000, decay_ms: 100_000 };
+    const BACKOFF: BackoffRules = BackoffRules { initial_ms: 10_000, factor: 2, max_ms: 60_000, decay_ms: 100_000 };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
@@ -209,7 +209,8 @@ mod tests {
         // By name the first ones ran out first: ten of them are over when the last one runs out, and none is forgotten.
         for (flavor, second) in flavors.iter().zip(0..) {
             let when = (at(second), at(second));
-            book.ran_out(flavor.clone(), Shape::default(), 4, when, Backoff { initial_ms: 60_000, ..BACKOFF }).unwrap();
+            book.ran_out(flavor.clone(), Shape::default(), 4, when, BackoffRules { initial_ms: 60_000, ..BACKOFF })
+                .unwrap();
         }
         let all: BTreeSet<&str> = flavors.iter().map(String::as_str).collect();
         let shown = book.shown(&all, at(69));

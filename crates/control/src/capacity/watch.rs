@@ -6,10 +6,11 @@ use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::cache::{Name, WorkloadView};
-use crate::capacity::ladder::{Answer, Lack, Pods};
+use crate::capacity::capacity_notes::Answer;
+use crate::capacity::lack::{Lack, WantedPods};
 use crate::capacity::pauses::{PAUSE_MS, next_look, next_question};
 pub(crate) use crate::capacity::reasons::{LEAVES_TIER, RECLAIMED, STOCK_OUT, returns_at_once};
-use crate::capacity::rules::{Backoff, TierRules};
+use crate::capacity::rules::{BackoffRules, TierRules};
 use crate::capacity::tier_assignment::TierAssignment;
 use crate::capacity::tier_assignments::tier_assignments;
 use crate::context::Context;
@@ -23,8 +24,8 @@ use crate::write::{Kind, Purpose, Question, StuckPod, key};
 /// Lack of pods of a started workload, with the time since when as far as that was seen; `None` if none are lacking. A TrainingJob lacks pods
 /// where one of its Jobs does.
 fn lacking(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Option<Lack>> {
-    let known = |job: &JobState| ctx.capacity.lacking.get(&job.uid).copied();
-    let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
+    let known = |job: &JobState| ctx.notes.jobs.of(&job.uid).lack();
+    let lacks = |job: &&JobState| WantedPods::of(job) == WantedPods::Lacking;
     if let Some(name) = workload.training_job() {
         let view = ctx.view.training.get(&name)?;
         let roles = workload.shape.digests.iter();
@@ -44,7 +45,7 @@ pub(super) fn lost_at(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Time
 }
 
 /// State of the pods that a started workload lacks.
-struct Look<'a> {
+struct LackingPods<'a> {
     lack: Option<Lack>,
     assignments: Vec<TierAssignment>,
     rules: &'a TierRules,
@@ -53,7 +54,7 @@ struct Look<'a> {
     timeline: &'a Timeline,
 }
 
-impl<'a> Look<'a> {
+impl<'a> LackingPods<'a> {
     /// Looks at a workload that was admitted at that time, `None` if nothing is lacking, or it holds no flavor with a tier.
     fn at(ctx: &'a Context<'a>, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
         let rules = ctx.tier_rules(workload)?;
@@ -64,7 +65,7 @@ impl<'a> Look<'a> {
         }
         let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
         let since = ctx.added_to(workload).map_or(since, |added| added.since.max(since));
-        let last = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= since);
+        let last = ctx.notes_of(workload).capacity().answer_since(since);
         Some(Self { lack, assignments, rules, since, last, timeline: &ctx.view.timeline })
     }
 
@@ -119,7 +120,7 @@ pub(super) fn late(
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
         return super::pods::late(ctx, workload, (admitted, evicted));
     }
-    let look = Look::at(ctx, workload, admitted);
+    let look = LackingPods::at(ctx, workload, admitted);
     let late = look.iter().flat_map(|look| look.nowhere().filter(|(assignment, _)| look.is_late(assignment)));
     late.map(|(assignment, _)| assignment.pod_set.clone()).collect()
 }
@@ -134,7 +135,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestam
         return super::pods::decide(ctx, workload, rules, begun, now);
     }
     // Where nothing is lacking, the job's next change brings the decision back.
-    let Some(look) = Look::at(ctx, workload, begun) else { return Decision::Done };
+    let Some(look) = LackingPods::at(ctx, workload, begun) else { return Decision::Done };
     let Some((assignment, pod)) = look.stuck() else {
         if let Some(next) = look.next().filter(|next| *next > now) {
             return Decision::Wait(next);
@@ -151,7 +152,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestam
 /// Why workers that were added to a TrainingJob are given up again: no node takes them.
 pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     ctx.added_to(workload)?;
-    let look = Look::at(ctx, workload, told_from(workload)?)?;
+    let look = LackingPods::at(ctx, workload, told_from(workload)?)?;
     let (assignment, pod) = look.stuck()?;
     let waited = seconds_between(look.since, look.last?.at);
     Some(in_words(assignment.had_no_nodes(waited), pod))
@@ -159,10 +160,13 @@ pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> 
 
 /// Tier assignment of workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods shows; with the time
 /// since when they lack them, and the back-off.
-pub(crate) fn growth_without_nodes(ctx: &Context<'_>, name: &Name) -> Option<(TierAssignment, Timestamp, Backoff)> {
+pub(crate) fn growth_without_nodes(
+    ctx: &Context<'_>,
+    name: &Name,
+) -> Option<(TierAssignment, Timestamp, BackoffRules)> {
     let workload = ctx.view.workloads.get(name)?;
     let added = ctx.added_to(workload).filter(|added| added.keeps().is_some())?;
-    let look = Look::at(ctx, workload, told_from(workload)?)?;
+    let look = LackingPods::at(ctx, workload, told_from(workload)?)?;
     Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
 }
 
@@ -189,7 +193,7 @@ pub(crate) fn at_timeout(
     if assignments.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
         return None;
     }
-    let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+    let Some(answer) = ctx.notes_of(workload).capacity().answer_since(due) else {
         // Without an answer in time, the pods are not waited for.
         return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(ctx, workload));
     };
@@ -202,7 +206,7 @@ pub(crate) fn at_timeout(
 
 /// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` if its pods are to be asked about.
 pub(crate) fn have_nodes(ctx: &Context<'_>, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
-    let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+    let Some(answer) = ctx.notes_of(workload).capacity().answer_since(due) else {
         // Without an answer in time, the pods are not waited for.
         return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
     };
@@ -236,7 +240,7 @@ pub(crate) fn leave_unwatched(
     (due, now): (Timestamp, Timestamp),
     leaves: impl FnOnce(String) -> Decision,
 ) -> Decision {
-    let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+    let Some(answer) = ctx.notes_of(workload).capacity().answer_since(due) else {
         return find_stuck(ctx, workload);
     };
     let watched = watched_sets(ctx, workload);

@@ -177,7 +177,7 @@ impl Context<'_> {
             });
             objects.entry(key.kind.name()).or_default().insert(path(&place(key)), digest);
         }
-        for (name, job) in &self.view.training {
+        for (name, job) in self.view.training.iter() {
             let digest = json!({"uid": job.uid, "resourceVersion": job.resource_version, "roles": job.roles});
             objects.entry(Kind::TrainingJob.name()).or_default().insert(path(name), digest);
         }

@@ -2,7 +2,6 @@
 
 use berth_api as api;
 use berth_api::berth::{QueuePolicy, TrainingJob};
-use berth_api::conditions::types;
 use berth_api::node::Node;
 use berth_engine::model::Delta;
 use berth_jobs::{JobState, SharedJob, version_of};
@@ -10,18 +9,20 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::cache::training_view::TrainingView;
-use crate::cache::{WorkloadView, slim};
+use crate::cache::{JobPhase, WorkloadView, slim};
 use crate::capacity::losses::NodeNews;
-use crate::capacity::{self, Pods};
+use crate::capacity::{self, WantedPods};
 use crate::controller::{Control, planning};
 use crate::event::{FoundBy, Observation, Unlisted};
-use crate::job::{attempts, starts};
+use crate::job::{attempts, remains, starts};
 use crate::names::Name;
+use crate::notes::job::JobNotes;
 use crate::observe::jobs::{self, JobNews};
 use crate::observe::training_jobs::TrainingNews;
 use crate::observe::{cluster_wide, objects, pods, workloads};
 use crate::provisioning;
-use crate::training_job::{checkpoints, elastic, training_figures};
+use crate::state::plans;
+use crate::training_job::{checkpoints, elastic, growth, saves, training_figures};
 use crate::write::{Kind, ObjectKey, cluster_key, key};
 
 impl Control {
@@ -193,10 +194,12 @@ impl Control {
         }
         let (version, uid) = (new.version(), new.uid.clone());
         let gone = gone.filter(|gone| *gone != uid);
-        self.training.growth.note_training_job(&name, &uid, new.facts.elastic.is_some());
+        if new.facts.elastic.is_none() {
+            growth::note_inelastic(&mut self.notes.jobs, &uid);
+        }
         let news = TrainingNews::of(self.view.training.get(&name), &new);
         self.view.training.insert(name.clone(), new);
-        self.training.saving.note_shown(&self.view, &name);
+        saves::note_shown(&mut self.notes.workloads, &self.view, &name);
         if news.concerns_workloads {
             self.work.mirror_owned_by(&self.view, &uid);
             self.work.touch_owned_by(&self.view, &uid);
@@ -220,9 +223,8 @@ impl Control {
             self.quota.overruns.note(object_key.clone());
         }
         let name = (object_key.namespace.clone(), object_key.name.clone());
-        self.training.forget_training_job(&name, uid);
+        self.notes.jobs.remove(uid);
         self.reports.measures.push(training_figures::forget(&name));
-        self.remains.starts.forget(uid);
         self.reports.told.remove(object_key);
         self.flights.vanished(object_key);
     }
@@ -242,13 +244,10 @@ impl Control {
                 self.quota.overruns.note_gone_workload(&self.view, &old);
             }
             self.quota.apply(Delta::RemoveWorkload(old.uid.clone()));
-            planning::spare_victims_of(&mut self.quota, &mut self.training.growth, &old.uid);
-            self.quota.plans.forget(&old.uid);
-            self.remains.forget_workload(&old.uid);
-            self.training.forget_workload(&self.view, &old, now);
-            self.capacity.forget_workload(&old.uid);
-            self.reports.forget_workload(&object_key, &old.uid);
-            self.view.repriced.remove(&old.uid);
+            planning::spare_victims_of(&mut self.quota, &mut self.notes, &old.uid);
+            self.notes.workloads.remove(&old.uid);
+            self.training.forget_workload(&mut self.notes.jobs, &self.view, &old, now);
+            self.reports.told.remove(&object_key);
             workloads::mark_queues(&mut self.reports.schedule, &old, now);
             self.pod_change().forget_job_pods_of(&old.namespace);
             if old.group.is_some() {
@@ -271,9 +270,8 @@ impl Control {
             Some(old) if old.uid != new.uid => self.drop_workload(&name, now),
             _ => {}
         }
-        self.remains.note_workload(&new);
-        self.training.note_workload(&self.view, &new);
-        self.capacity.note_workload(&new);
+        self.notes.note_workload(&new);
+        self.training.note_workload(&mut self.notes.jobs, &self.view, &new);
         workloads::mark_queues(&mut self.reports.schedule, &new, now);
         let old = self.view.put_workload(new);
         attempts::note_again(&mut self.view, &name);
@@ -286,7 +284,7 @@ impl Control {
         }
         if let Some(old) = old {
             // The old state of a finished Workload is no longer complete, and there is nothing left to count.
-            let counts = self.leads() && !old.is(types::FINISHED);
+            let counts = self.leads() && !old.is_finished();
             if let Some(new) = self.view.workloads.get(&name).filter(|_| counts) {
                 let measures = workloads::measures(&self.context(), &old, new, now);
                 self.reports.measures.extend(measures);
@@ -302,7 +300,7 @@ impl Control {
         if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
             // The Workload asks for something else now, or for nothing, or another writer has changed it: the plan was made for another state.
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
-            self.quota.plans.remove(&uid);
+            plans::drop_admission(&mut self.notes.workloads, &uid);
         }
         if asks_otherwise {
             self.flights.forget_refused_reservation(&object_key);
@@ -352,10 +350,9 @@ impl Control {
             if let Some(owner) = &old.owner {
                 self.work.mirror_waiting_of(&self.view, &owner.uid);
             }
-            self.remains.forget_job(&self.view, object, &old, now);
-            self.training.forget_job(&self.view, object, &old);
-            self.capacity.forget_job(&old.uid);
-            self.reports.ration.forget_ended(&old.uid);
+            self.notes.jobs.remove(&old.uid);
+            starts::note_lost(&mut self.notes.jobs, &self.view, object, &old, now);
+            self.training.forget_job(&mut self.notes.jobs, &self.view, object, &old);
             if self.leads() && (old.pods > 0 || object.kind.is_made_of_jobs()) {
                 self.quota.overruns.note_gone_job(object, &old);
             }
@@ -382,15 +379,15 @@ impl Control {
         if news.appeared {
             self.flights.appeared(&object);
         }
-        let again = self.remains.note_job(&self.view, &object, &job, news.appeared, now);
+        let again = remains::note_job(&mut self.notes.jobs, &self.view, &object, &job, news.appeared, now);
         self.reports.measures.extend(again.filter(|_| self.session.leads()).map(starts::measure));
-        if job.finished.is_some() || job.suspended {
-            self.reports.ration.forget_ended(&job.uid);
+        if JobPhase::of(&job) != JobPhase::Running {
+            self.notes.jobs.change_known(&job.uid, JobNotes::forget_ended);
         } else if news.more_ended {
-            self.reports.ration.note_ended(&job.uid, now);
+            self.notes.jobs.change(&job.uid, |notes| notes.note_ended(now));
         }
         self.note_capacity(&object, &job, news.before, now);
-        self.training.note_job(&object, &job);
+        self.training.note_job(&mut self.notes.jobs, &object, &job);
         if self.leads() {
             self.quota.overruns.note_job(&self.view, &object, &job);
         }
@@ -419,8 +416,8 @@ impl Control {
         }
     }
 
-    fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<Pods>, now: Timestamp) {
-        if self.capacity.note_pods(job, before, now) {
+    fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<WantedPods>, now: Timestamp) {
+        if self.capacity.note_pods(&mut self.notes.jobs, job, before, now) {
             let assignments = capacity::turned_up(&self.context(), object, job);
             let news = self.capacity.note_turned_up(assignments, now);
             self.quota_rules().pass_on_stock(news, now);
@@ -429,7 +426,7 @@ impl Control {
 
     fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
         if let Some(lost) = capacity::stock_outs(&self.context(), workload, at) {
-            self.capacity.forget_pods_of(&workload.uid);
+            self.notes.workloads.change_known(&workload.uid, |notes| notes.capacity_mut().forget_pods());
             let news = self.capacity.note_stock_out(lost);
             self.quota_rules().pass_on_stock(news, now);
         }

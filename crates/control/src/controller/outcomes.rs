@@ -6,18 +6,22 @@ use jiff::Timestamp;
 
 use crate::cache::pods::group_uid;
 use crate::cache::{Name, WorkloadView};
+use crate::capacity::capacity_notes::Answer;
+use crate::capacity::climbers::PromotionLook;
 use crate::capacity::figures::growth_measures;
 use crate::capacity::watch::growth_without_nodes;
 use crate::capacity::{StockOuts, climb, reclaim};
 use crate::controller::{Control, planning};
-use crate::job::left;
+use crate::job::{left, remains};
 use crate::measure::Measure;
+use crate::notes::job::JobNotes;
 use crate::overruns;
 use crate::pod::let_in;
 use crate::state::flight::Flight;
-use crate::training_job::growth::GrowthCandidate;
-use crate::training_job::{elastic, nodes, training_figures};
-use crate::workload::transitions;
+use crate::state::plans;
+use crate::training_job::growth::{self, GrowthCandidate};
+use crate::training_job::{elastic, nodes, saves, training_figures, trainings};
+use crate::workload::{ration, transitions};
 use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose, StuckPod, WriteId, key};
 
 impl Control {
@@ -50,11 +54,12 @@ impl Control {
     }
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
-        if let Some(job) = self.training.note_outcome(&self.view, &object, &flight, &outcome, now) {
+        let notes = &mut self.notes;
+        if let Some(job) = trainings::note_outcome(notes, &self.view, &object, &flight, &outcome, now) {
             self.work.touch(job);
         }
         let is_gone = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone);
-        if is_gone && self.remains.note_sent_off(&self.view, &flight.origin, &object) {
+        if is_gone && remains::note_sent_off(&mut self.notes.workloads, &self.view, &flight.origin, &object) {
             self.work.touch(flight.origin.clone());
         }
         if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
@@ -71,7 +76,7 @@ impl Control {
                 self.flights.succeeded(&object, &flight.origin);
                 let pods = left::without_job(&self.context(), &object, pods);
                 if let Some(uid) = self.view.uid_of(&object) {
-                    self.remains.note_left(uid, pods, now);
+                    self.notes.workloads.change(&uid, |notes| notes.pods_mut().note_left(pods, now));
                     self.quota.overruns.note(object.clone());
                     self.work.touch(object);
                 }
@@ -84,15 +89,15 @@ impl Control {
                 self.flights.succeeded(&object, &object);
                 let name = (object.namespace.clone(), object.name.clone());
                 let counted = nodes::counted(&self.context(), &name, nodes, now);
-                if let Some(view) = self.view.training.get_mut(&name) {
-                    view.counted = counted;
+                if self.view.training.note_counted(&name, counted) {
                     self.work.touch(object);
                 }
             }
             Outcome::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
                 let lost = reclaim::lost_with(&self.context(), &pods);
-                for workload in self.capacity.reclaims.note_pods(&object.name, lost, now) {
+                let workloads = &mut self.notes.workloads;
+                for workload in self.capacity.reclaims.note_pods(workloads, &object.name, lost, now) {
                     self.work.touch(key(Kind::Workload, &workload));
                 }
             }
@@ -108,7 +113,7 @@ impl Control {
             }
             Outcome::Gone => {
                 self.flights.succeeded(&object, &flight.origin);
-                self.quota.drop_plan(&self.view, &object);
+                self.notes.drop_plan(&self.view, &object);
                 let until = self.flights.failed(&object, now, 0);
                 self.work.add_at(object, until);
             }
@@ -142,7 +147,8 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         let known = growth_without_nodes(&self.context(), &name).is_some();
         let Some(workload) = self.view.workloads.get(&name) else { return };
-        self.capacity.note_answer(&workload.uid, stuck, now);
+        let answer = Answer { at: now, stuck };
+        self.notes.workloads.change(&workload.uid, |notes| notes.capacity_mut().note_answer(answer));
         let Some((assignment, since, backoff)) = growth_without_nodes(&self.context(), &name) else { return };
         if !known {
             self.reports.measures.extend(growth_measures(workload, assignment.tier, (since, now)));
@@ -162,7 +168,7 @@ impl Control {
     ) {
         self.flights.succeeded(object, object);
         let name = (object.namespace.clone(), object.name.clone());
-        let news = self.training.saving.note_listing(&self.view, &name, place, found, now);
+        let news = saves::note_listing(&mut self.notes.jobs, &self.view, &name, place, found, now);
         let Some((job, news)) = self.view.training.get(&name).zip(news) else { return };
         if news.fresh > 0 {
             self.reports.measures.push(training_figures::saved(&name, &job.status, news.fresh));
@@ -176,7 +182,7 @@ impl Control {
 
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
-        if self.quota.plans.made() {
+        if self.quota.plans.made(&mut self.notes.workloads) {
             self.quota.plan_again();
         }
         self.note_done(&object, &flight, now);
@@ -191,28 +197,28 @@ impl Control {
     /// Effects of a write that was made, beside those that the watch will show.
     fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.view.uid_of(object)) {
-            self.remains.note_rid_of_pods(uid);
+            self.notes.jobs.change(&uid, JobNotes::note_rid_of_pods);
         }
         self.pod_change().note_sent_job_pod(object, flight.purpose, now);
         match flight.purpose {
             Purpose::ProbePods => {
                 if let Some(uid) = self.view.uid_of(object) {
-                    self.remains.note_pods_gone(uid);
+                    self.notes.workloads.change(&uid, |notes| notes.pods_mut().note_gone());
                     self.quota.overruns.note(object.clone());
                 }
             }
             Purpose::SuspendJob => {
                 if let Some(uid) = self.view.uid_of(object) {
-                    self.remains.note_stopped(uid, now);
+                    self.notes.jobs.change(&uid, |notes| notes.note_stopped(now));
                 }
             }
             Purpose::ProbeSurplus => {
                 let name = (object.namespace.clone(), object.name.clone());
-                self.training.growth.note_shrunk(&self.view, &name, now);
+                growth::note_shrunk(&mut self.notes.workloads, &self.view, &name, now);
             }
             Purpose::SetReclaimable => {
                 if let Some(uid) = self.view.uid_of(&flight.origin) {
-                    self.reports.ration.forget_ended(&uid);
+                    self.notes.jobs.change_known(&uid, JobNotes::forget_ended);
                 }
             }
             Purpose::CreateWorkload => {
@@ -220,13 +226,13 @@ impl Control {
             }
             Purpose::PrepareTraining => {
                 if let Some(uid) = self.view.uid_of(&flight.origin) {
-                    self.training.note_prepared(uid, object.clone());
+                    self.notes.jobs.change(&uid, |notes| notes.training_mut().note_prepared(object.clone()));
                 }
             }
             Purpose::ReserveQuota => {
                 self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.view.uid_of(object) {
-                    self.quota.plans.remove(&uid);
+                    plans::drop_admission(&mut self.notes.workloads, &uid);
                     self.quota.plan_again();
                 }
             }
@@ -243,7 +249,7 @@ impl Control {
             let until = self.flights.suspect(object.clone(), flight.based_on, now);
             self.work.add_at(object, until);
         } else if flight.purpose == Purpose::ReserveQuota {
-            self.quota.drop_plan(&self.view, &object);
+            self.notes.drop_plan(&self.view, &object);
         }
     }
 
@@ -256,11 +262,11 @@ impl Control {
         });
         self.drop_settled_plan(&object);
         if let Some(uid) = self.view.uid_of(&object).filter(|_| flight.purpose == Purpose::Evict)
-            && self.quota.plans.evicts(&uid)
+            && self.notes.workloads.of(&uid).plan().eviction().is_some()
         {
             // The next plan reports at the preemptor that the eviction of its victim was refused.
             self.quota.plan_again();
-            self.quota.plans.refuse_eviction(uid);
+            self.notes.workloads.change(&uid, |notes| notes.plan_mut().refuse_eviction());
         }
         if flight.purpose == Purpose::ReserveQuota {
             let until = self.flights.refused_reservation(&object, now);
@@ -291,7 +297,7 @@ impl Control {
     /// gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.view.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
-        if self.quota.plans.unanswered(&uid) {
+        if self.quota.plans.unanswered(&mut self.notes.workloads, &uid) {
             self.quota.plan_again();
             let what = "does not say whether it has made a change by Berth";
             self.reports.tell_of_write(&self.view, object, false, what, text);
@@ -302,7 +308,7 @@ impl Control {
     /// Drops a planned admission that will not be written, unless an earlier try may still be applied: its reservation stays charged until that is known.
     fn drop_settled_plan(&mut self, object: &ObjectKey) {
         if !self.flights.strays.may_land(object) {
-            self.quota.drop_plan(&self.view, object);
+            self.notes.drop_plan(&self.view, object);
         }
     }
 
@@ -314,13 +320,14 @@ impl Control {
         let reserved = workload.is_some_and(WorkloadView::reserved);
         let leaving = workload.is_some_and(|workload| workload.is(types::EVICTED));
         if leaving || !reserved {
-            self.quota.plans.evicts_no_longer(uid);
+            self.notes.workloads.change_known(uid, |notes| notes.plan_mut().evicts_no_longer());
         }
-        self.training.growth.note_given_up(&self.view, uid);
+        growth::note_given_up(&mut self.notes.workloads, &self.view, uid);
         if let (true, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        let stays = !leaving && !self.quota.plans.evicts(uid) && self.training.growth.asked_of(uid).is_none();
+        let notes = self.notes.workloads.of(uid);
+        let stays = !leaving && notes.plan().eviction().is_none() && notes.scale().gives_up().is_none();
         if !reserved || stays {
             self.quota.take_back(uid.to_owned());
         }
@@ -332,11 +339,14 @@ impl Control {
 
     /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
     pub(super) fn give_plan_up(&mut self, object: &ObjectKey) {
-        if self.quota.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
+        if plans::none_planned(&self.notes.workloads)
+            || self.flights.busy(object)
+            || self.flights.strays.may_land(object)
+        {
             return;
         }
         let Some(uid) = self.view.uid_of(object) else { return };
-        if self.quota.plans.remove(&uid) {
+        if plans::drop_admission(&mut self.notes.workloads, &uid) {
             self.unplan(&uid);
         }
     }
@@ -347,9 +357,10 @@ impl Control {
         let uid = workload.uid.clone();
         if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
             // The reservation was seen: the admission is no longer a plan, whatever became of the answer.
-            self.quota.plans.remove(&uid);
+            plans::drop_admission(&mut self.notes.workloads, &uid);
         }
-        if !self.quota.plans.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
+        let is_planned = self.notes.workloads.of(&uid).plan().admission().is_some();
+        if !is_planned && !self.flights.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
     }
@@ -359,11 +370,11 @@ impl Control {
         for name in self.work.take_stale() {
             let Some(mirrored) = self.context().mirrored(&name) else { continue };
             if mirrored.is_settled {
-                self.reports.ration.forget(&mirrored.uid);
+                ration::forget(&mut self.notes.workloads, &mirrored.uid);
             }
             self.quota.apply(mirrored.delta);
             if mirrored.is_over {
-                planning::spare_victims_of(&mut self.quota, &mut self.training.growth, &mirrored.uid);
+                planning::spare_victims_of(&mut self.quota, &mut self.notes, &mirrored.uid);
             }
         }
     }
@@ -376,7 +387,7 @@ impl Control {
 
     /// Looks for usage beyond quota where that may have changed, and passes it to the engine.
     pub(super) fn look_at_overruns(&mut self, now: Timestamp) {
-        for charge in self.quota.overruns.end_outlived(&self.view, &self.remains) {
+        for charge in self.quota.overruns.end_outlived(&self.view, &self.notes.workloads) {
             self.quota.apply(Delta::Beyond(charge));
         }
         for object in self.quota.overruns.take_unsure() {
@@ -423,7 +434,7 @@ impl Control {
 
     /// Looks, from time to time, for running workloads that could have a better tier.
     pub(super) fn climb(&mut self, now: Timestamp) {
-        if !self.capacity.begin_climb(&self.view, now) {
+        if !self.capacity.begin_climb(&self.notes.workloads, &self.view, now) {
             return;
         }
         for (queue, rules) in climb::climbing(&self.view) {
@@ -433,7 +444,8 @@ impl Control {
             let candidates = climb::candidates(&self.context(), &queue, rules, now);
             let world = &mut self.quota.world;
             let better = |uid: &str| world.better_tier(uid);
-            let chosen = self.capacity.choose((&queue, rules), candidates, better, &self.view.timeline, now);
+            let look = PromotionLook { queue: &queue, rules, timeline: &self.view.timeline, now };
+            let chosen = self.capacity.choose(&mut self.notes.workloads, &look, candidates, better);
             if let Some(name) = chosen {
                 self.work.touch(key(Kind::Workload, &name));
             }
@@ -442,13 +454,13 @@ impl Control {
 
     /// Lets running jobs grow into idle quota, from time to time.
     pub(super) fn grow(&mut self, now: Timestamp) {
-        if !self.training.growth.begin_look(now) {
+        if !self.training.growth.begin_look(&self.view, now) {
             return;
         }
         let candidates = elastic::candidates(&self.context(), now);
         let world = &mut self.quota.world;
         let fits = |job: &GrowthCandidate| world.could_grow(&job.workload, &job.counts, &job.given);
-        for name in self.training.growth.offer(candidates, fits) {
+        for name in growth::offer(&mut self.notes.jobs, candidates, fits) {
             self.work.touch(key(Kind::TrainingJob, &name));
         }
     }
@@ -475,9 +487,12 @@ impl Control {
     /// When the next step is due, whatever is observed.
     pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let work = self.work.next_time();
-        let looks = [self.capacity.wake_at(), self.training.growth.wake_at()];
-        let reports =
-            [self.reports.ration.wake_at(now), self.reports.job_events.wake_at(), self.reports.schedule.wake_at()];
+        let looks = [self.capacity.wake_at(), self.training.growth.wake_at(&self.view)];
+        let reports = [
+            ration::wake_at(&self.notes.workloads, now),
+            self.reports.job_events.wake_at(),
+            self.reports.schedule.wake_at(),
+        ];
         [work].into_iter().chain(looks).chain(reports).flatten().min()
     }
 }

@@ -4,14 +4,16 @@ use berth_api::conditions::types;
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cache::View;
+use crate::cache::{View, WorkloadPhase};
 use crate::measure::Measure;
 use crate::moments::{after, millis};
+use crate::notes::Notes;
 use crate::settings::Settings;
 use crate::state::flight::Flights;
+use crate::state::plans;
 use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports};
-use crate::training_job::growth::Growth;
+use crate::training_job::growth;
 use crate::write::{Kind, key};
 
 /// Where as many admissions are unacknowledged as may be, the next plan waits for room for this part of them, ...
@@ -24,17 +26,17 @@ const ROOM_MS: i64 = 1_000;
 const CREATION_MS: i64 = 250;
 
 /// Takes a victim that the engine has chosen.
-pub(crate) fn evict_with_next_step(view: &View, quota: &mut Quota, work: &mut WorkQueue, eviction: engine::Eviction) {
+pub(crate) fn evict_with_next_step(view: &View, notes: &mut Notes, work: &mut WorkQueue, eviction: engine::Eviction) {
     if let Some(name) = view.workloads.name_of(&eviction.uid) {
         work.add(key(Kind::Workload, &name));
-        quota.plans.evict(eviction);
+        plans::plan_eviction(&mut notes.workloads, eviction);
     }
 }
 
 /// Spares the victims of a workload that does not ask for quota any more, where their eviction was not written yet.
-pub(crate) fn spare_victims_of(quota: &mut Quota, growth: &mut Growth, preemptor: &str) {
-    let mut spared = quota.plans.spare(preemptor);
-    spared.extend(growth.spare(preemptor));
+pub(crate) fn spare_victims_of(quota: &mut Quota, notes: &mut Notes, preemptor: &str) {
+    let mut spared = plans::spare_victims(&mut notes.workloads, preemptor);
+    spared.extend(growth::spare_workers(&mut notes.workloads, preemptor));
     for uid in spared {
         quota.take_back(uid);
     }
@@ -65,7 +67,7 @@ pub(crate) struct Planning<'a> {
     pub(crate) view: &'a View,
     pub(crate) flights: &'a mut Flights,
     pub(crate) quota: &'a mut Quota,
-    pub(crate) growth: &'a mut Growth,
+    pub(crate) notes: &'a mut Notes,
     pub(crate) work: &'a mut WorkQueue,
     pub(crate) reports: &'a mut Reports,
 }
@@ -92,7 +94,7 @@ impl Planning<'_> {
     /// Takes a reason to wait, which is reported when it is due.
     fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
-            self.reports.ration.take(verdict, workload, now, self.is_offline);
+            self.reports.ration.take(&mut self.notes.workloads, verdict, workload, now, self.is_offline);
         }
     }
 
@@ -123,7 +125,7 @@ impl Planning<'_> {
 
     /// Asks the engine for a plan where one is wanted, and takes it in. True where the figures of queues may have changed by it.
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
-        let free = self.settings.max_unacknowledged.saturating_sub(self.quota.plans.under_way());
+        let free = self.settings.max_unacknowledged.saturating_sub(plans::under_way(&self.notes.workloads));
         if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) || self.waits_for_creations(now) {
             return false;
         }
@@ -156,15 +158,16 @@ impl Planning<'_> {
             });
         }
         for admission in plan.admissions {
-            self.reports.ration.admitted(&admission.uid, now);
+            self.reports.ration.admitted(&mut self.notes.workloads, &admission.uid, now);
             if let Some(name) = self.view.workloads.name_of(&admission.uid) {
                 self.work.add(key(Kind::Workload, &name));
-                self.quota.plans.insert(admission);
+                plans::plan_admission(&mut self.notes.workloads, admission);
             }
         }
         for eviction in plan.evictions {
             if let Some(pods) = eviction.gives_up {
-                if let Some(job) = self.growth.ask_for_workers(self.view, eviction, pods) {
+                let asked = growth::ask_for_workers(&mut self.notes.workloads, self.view, eviction, pods);
+                if let Some(job) = asked {
                     self.work.touch(key(Kind::TrainingJob, &job));
                 }
                 continue;
@@ -175,10 +178,10 @@ impl Planning<'_> {
                 labels: vec![("preempting_cluster_queue", queue.to_owned()), ("reason", eviction.reason.to_owned())],
                 by: 1,
             });
-            evict_with_next_step(self.view, self.quota, self.work, eviction);
+            evict_with_next_step(self.view, self.notes, self.work, eviction);
         }
         for verdict in plan.verdicts {
-            let verdict = self.quota.plans.told_of_failures(verdict);
+            let verdict = plans::told_of_failures(&self.notes.workloads, verdict);
             self.tell(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
@@ -193,12 +196,7 @@ impl Planning<'_> {
     /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads.all_reserving();
-        self.quota.plans.under_way() > 0
-            || admitted.any(|workload| {
-                workload.is(types::ADMITTED)
-                    && !workload.is(types::PODS_READY)
-                    && !workload.is(types::EVICTED)
-                    && !workload.is(types::FINISHED)
-            })
+        plans::under_way(&self.notes.workloads) > 0
+            || admitted.any(|workload| workload.phase == WorkloadPhase::Admitted && !workload.is(types::PODS_READY))
     }
 }

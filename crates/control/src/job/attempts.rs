@@ -2,7 +2,6 @@
 //! come after the quota of their pods went back. Pods that run again are charged again.
 
 use berth_api::ReclaimablePod;
-use berth_api::conditions::types;
 use berth_jobs::JobState;
 
 use crate::cache::{Name, Rare, View, WorkloadView};
@@ -59,7 +58,7 @@ pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<Recla
 /// Pods whose quota went back and that run again, by pod set.
 fn again_of(view: &View, workload: &WorkloadView) -> Vec<ReclaimablePod> {
     let given_back = &workload.status.reclaimable_pods;
-    if given_back.is_empty() || workload.is(types::FINISHED) {
+    if given_back.is_empty() || workload.is_finished() {
         return Vec::new();
     }
     let whole = workload.job().filter(|key| key.kind.is_made_of_jobs());

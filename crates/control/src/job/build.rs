@@ -5,7 +5,7 @@ use berth_api as api;
 use berth_api::conditions::event_reasons;
 use berth_jobs::{Priority, too_large, workload_name};
 
-use super::Case;
+use super::JobCase;
 use crate::decision::{Decision, Draft};
 use crate::policies::no_class;
 use crate::write::{EventType, Kind, Notice, Purpose, Question, key};
@@ -20,7 +20,7 @@ pub(super) enum Unbuilt {
     Lean,
 }
 
-impl Case<'_> {
+impl JobCase<'_> {
     /// Asks for the complete job, to make a Workload of it; only a few such reads are under way at a time.
     pub(super) fn read(&self) -> Decision {
         let info = self.job.kind.info();

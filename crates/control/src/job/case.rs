@@ -9,7 +9,7 @@ use crate::write::{Kind, ObjectKey, key};
 
 /// A job to decide about, with the view and the time.
 #[derive(Clone, Copy)]
-pub(super) struct Case<'a> {
+pub(super) struct JobCase<'a> {
     pub(super) ctx: &'a Context<'a>,
     pub(super) key: &'a ObjectKey,
     pub(super) job: &'a JobState,

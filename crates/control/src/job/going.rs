@@ -3,7 +3,7 @@
 
 use berth_api::conditions::{reasons, types};
 
-use super::Case;
+use super::JobCase;
 use crate::cache::WorkloadView;
 use crate::decision::{Decision, Draft};
 use crate::job::left;
@@ -12,7 +12,7 @@ use crate::workload::status::find;
 use crate::workload::stops::release_for_good;
 use crate::write::{EventType, Kind, Purpose};
 
-impl Case<'_> {
+impl JobCase<'_> {
     /// Whether the job goes because its namespace does: it has quota, or its pods run. The end of a finished job is handled as usual.
     pub(super) fn ends_with_namespace(&self, owned: &[&WorkloadView]) -> bool {
         let holds = |workload: &&WorkloadView| workload.holds_quota();
@@ -56,7 +56,7 @@ impl Case<'_> {
     /// The job's Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where a finalizer keeps the job, no
     /// other controller stops these pods.
     fn going_with(&self, workload: &WorkloadView) -> Decision {
-        if self.job.finished.is_some() || self.ctx.remains.job_is_rid_of_pods(&self.job.uid) {
+        if self.job.finished.is_some() || self.ctx.notes.jobs.of(&self.job.uid).is_rid_of_pods() {
             return Decision::Done;
         }
         if !self.job.suspended {
@@ -79,7 +79,7 @@ impl Case<'_> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
         }
-        if self.key.kind != Kind::JOB || !self.job.active || self.ctx.remains.job_is_rid_of_pods(&self.job.uid) {
+        if self.key.kind != Kind::JOB || !self.job.active || self.ctx.notes.jobs.of(&self.job.uid).is_rid_of_pods() {
             return None;
         }
         let draft = Draft::delete_owned_first(Purpose::DeleteChild, self.key.clone(), &self.job.uid);
@@ -89,12 +89,12 @@ impl Case<'_> {
     /// The next wait or probe until nothing of the job runs, `None` when nothing does. The controller does not write the end of a stop of such a job,
     /// so its pods are probed.
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
-        let gone = self.ctx.remains.pods_are_gone(&workload.uid);
+        let gone = self.ctx.notes_of(workload).pods().are_gone();
         if self.job.leaves_pods && workload.is(types::ADMITTED) {
             // The garbage collector lets the pods go before the job, whose status does not count them any more.
             return (!gone).then(|| left::of_leaving(self.ctx, workload, self.now));
         }
-        let known = gone || self.ctx.remains.job_is_at_rest(&self.job.uid);
+        let known = gone || self.ctx.notes.jobs.of(&self.job.uid).is_at_rest();
         let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
         (!known && !never_ran).then(|| probe_pods(self.ctx, workload))
     }

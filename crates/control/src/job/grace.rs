@@ -12,9 +12,9 @@ use crate::capacity::reasons::CLIMBED_BACK;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::altered::runs_beyond_quota;
-use crate::job::save_requests::{Asked, Before, LastSave, Noted, Told};
+use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest};
 use crate::moments::{after, after_seconds, millis_between};
-use crate::training_job::saves::is_shown;
+use crate::training_job::saves::{is_shown, last_save};
 use crate::workload::status::{cut, find_true, seconds};
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, key};
 
@@ -54,7 +54,7 @@ impl Grace {
 
     /// The next step during the grace period: the job's pods are notified once, then waited for.
     pub(crate) fn wait(&self, ctx: &Context<'_>, workload: &WorkloadView, notice: Notice) -> Decision {
-        if ctx.training.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
+        if ctx.notes_of(workload).save().notified().is_some_and(|told| told.pods) {
             return Decision::Wait(self.until);
         }
         let names = [labels::STOP_AT, labels::STOP_REASON];
@@ -85,7 +85,7 @@ pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<
         return None;
     }
     let workload = ctx.view.workloads.get(&(draft.key.namespace.clone(), draft.key.name.clone()))?;
-    let told = Told { pods: false, user: is_shown(ctx.view, workload) };
+    let told = Recipients { pods: false, user: is_shown(ctx.view, workload) };
     let noted = match (draft.purpose, &draft.request) {
         (Purpose::Evict, _) => Noted::Evicted(Before { at: now, save: ctx.last_save(workload) }),
         (Purpose::NotifyPods, _) => Noted::Notified(told),
@@ -93,7 +93,7 @@ pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<
             let until = after(now, ctx.grace_ms(workload).unwrap_or(GRACE_MS));
             let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
             let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
-            Noted::Asked(Asked { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false })
+            Noted::Asked(SaveRequest { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false })
         }
         _ => return None,
     };
@@ -108,19 +108,19 @@ impl<'a> Context<'a> {
         }
         let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
         if purpose == Purpose::AskToSave {
-            return self.training.saving.asked.get(&workload.uid).map(|asked| self.end_of(asked));
+            return self.notes_of(workload).save().asked().map(|asked| self.end_of(asked));
         }
         Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
     }
 
     /// End of the grace period that a request gives.
-    fn end_of(&self, asked: &Asked) -> Timestamp {
+    fn end_of(&self, asked: &SaveRequest) -> Timestamp {
         self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
     }
 
     /// The request that still stands.
-    fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&'a Asked> {
-        let asked = self.training.saving.asked.get(&workload.uid)?;
+    fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&'a SaveRequest> {
+        let asked = self.notes_of(workload).save().asked()?;
         (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
     }
 
@@ -131,8 +131,8 @@ impl<'a> Context<'a> {
     }
 
     /// Grace period of the last request to save, also if it is over.
-    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &'a Asked)> {
-        let asked = self.training.saving.asked.get(&workload.uid)?;
+    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &'a SaveRequest)> {
+        let asked = self.notes_of(workload).save().asked()?;
         let (reason, why) = &asked.why;
         Some((self.grace_to_scale(workload, (asked.at, self.end_of(asked)), (reason.as_str(), why.as_str())), asked))
     }
@@ -175,7 +175,7 @@ impl<'a> Context<'a> {
     pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
         let asked = evicted.last_transition_time.0;
-        let answers = |save: LastSave| match self.training.saving.before.get(&workload.uid) {
+        let answers = |save: LastSave| match self.notes_of(workload).save().before() {
             // A job returns to a better tier because it has saved.
             _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
             Some(before) => before.precedes(save, asked),
@@ -195,6 +195,6 @@ impl<'a> Context<'a> {
     }
 
     fn last_save(&self, workload: &WorkloadView) -> Option<LastSave> {
-        self.training.saving.last_save(self.view, workload)
+        last_save(&self.notes.jobs, self.view, workload)
     }
 }

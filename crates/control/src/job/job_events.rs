@@ -20,12 +20,12 @@ const FEW: usize = 1024;
 
 /// The last event of a job.
 #[derive(Debug)]
-struct Told {
+struct SentEvent {
     reason: Box<str>,
     at: Timestamp,
 }
 
-impl Told {
+impl SentEvent {
     fn due(&self) -> Timestamp {
         self.at.checked_add(PAUSE).unwrap_or(Timestamp::MAX)
     }
@@ -34,7 +34,7 @@ impl Told {
 /// Last events of jobs, by the uid of their Workload.
 #[derive(Debug, Default)]
 pub(crate) struct JobEvents {
-    told: FxHashMap<Box<str>, Told>,
+    told: FxHashMap<Box<str>, SentEvent>,
     /// Workloads whose reason is another one by now, with the time from which an event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
     /// Number of workloads that were left when others were forgotten last.
@@ -67,7 +67,7 @@ impl JobEvents {
             self.told.retain(|_, told| told.due() > at);
             self.left = self.told.len();
         }
-        self.told.insert(uid.into(), Told { reason: reason.into(), at });
+        self.told.insert(uid.into(), SentEvent { reason: reason.into(), at });
     }
 
     /// A workload whose job may get an event now, if its reason is another one still.
@@ -128,7 +128,7 @@ impl JobEvents {
 /// Why a workload waits, as its status says; `None` when it does not wait or has no reason.
 fn reason_of(workload: &WorkloadView) -> Option<(&str, &str)> {
     let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
-    let waits = told.status == "False" && workload.active && !workload.deleting && !workload.is(types::FINISHED);
+    let waits = told.status == "False" && workload.active && !workload.deleting && !workload.is_finished();
     waits.then_some((told.reason.as_str(), told.message.as_str()))
 }
 

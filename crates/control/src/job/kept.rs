@@ -7,7 +7,7 @@ use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use super::owners::RunsWith;
-use super::{Case, object};
+use super::{JobCase, object};
 use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
@@ -33,7 +33,7 @@ pub(super) enum Asks<'a> {
     Unmanaged(&'static str),
 }
 
-impl<'a> Case<'a> {
+impl<'a> JobCase<'a> {
     pub(super) fn asks(&self) -> Asks<'a> {
         if !self.ctx.settings.job_kinds.contains(&self.key.kind) {
             return Asks::Unmanaged("its job is of a kind that is not managed (integrations.frameworks)");
@@ -71,7 +71,7 @@ impl<'a> Case<'a> {
         let ended = self.job.finished.is_some();
         let stays = |workload: &WorkloadView| {
             let leaves = workload.deleting && has_finalizer(workload);
-            match workload.is(types::FINISHED) {
+            match workload.is_finished() {
                 true => leaves || (ended && has_finalizer(workload)),
                 false => leaves || ended || workload.reserved(),
             }
@@ -88,7 +88,7 @@ impl<'a> Case<'a> {
         if self.job.deleting {
             return self.going(&[workload]);
         }
-        if workload.is(types::FINISHED) {
+        if workload.is_finished() {
             return Decision::write(remove_finalizer(workload));
         }
         if let Some(end) = &self.job.finished {
@@ -139,7 +139,7 @@ impl<'a> Case<'a> {
         }
         if lost_by(self.ctx, &found.key(), &self.job.uid).is_some() {
             // The owner reference was removed. A Workload that has ended because it seemed left behind makes room.
-            return Some(match (found.is(types::FINISHED), found.deleting) {
+            return Some(match (found.is_finished(), found.deleting) {
                 (true, false) => self.delete(found),
                 _ => Decision::Done,
             });
@@ -154,12 +154,12 @@ impl<'a> Case<'a> {
 
 /// A Workload that holds nothing any more, of a job that names another one in its place.
 pub(super) fn displaced<'w>(owned: &[&'w WorkloadView], named: &WorkloadView) -> Option<&'w WorkloadView> {
-    let mut idle = owned.iter().filter(|workload| !workload.deleting && !workload.is(types::FINISHED));
+    let mut idle = owned.iter().filter(|workload| !workload.deleting && !workload.is_finished());
     idle.find(|workload| workload.uid != named.uid).copied()
 }
 
 /// Why a job does not request quota through a Workload that it controls, in words for the user; `None` if it does.
 pub(crate) fn unasked(ctx: &Context<'_>, key: &ObjectKey, job: &JobState, workload: &WorkloadView) -> Option<String> {
-    let case = Case { ctx, key, job, now: Timestamp::UNIX_EPOCH };
+    let case = JobCase { ctx, key, job, now: Timestamp::UNIX_EPOCH };
     case.unasked(workload, &case.asks())
 }

@@ -28,7 +28,7 @@ pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) 
     if !ours || workload.is(types::EVICTED) || workload.deleting {
         return Decision::Done;
     }
-    if ctx.remains.left.contains_key(&workload.uid) {
+    if ctx.notes_of(workload).pods().left().is_some() {
         let message =
             "its job was deleted and its pods were left: they hold its quota until they have ended".to_owned();
         let said = (reasons::OWNER_NOT_FOUND, message);
@@ -41,7 +41,8 @@ pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) 
 
 /// Asks from time to time whether pods are left.
 fn look_again(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
-    ask_after(workload, ctx.remains.left.get(&workload.uid).map(|left| after(left.at, LOOK_MS)), now)
+    let left = ctx.notes_of(workload).pods().left();
+    ask_after(workload, left.map(|left| after(left.at, LOOK_MS)), now)
 }
 
 /// The wait until no pod runs, as in [`watch`], for a workload whose job is being deleted and lets its pods go before it.
@@ -54,7 +55,7 @@ pub(crate) fn of_leaving(ctx: &Context<'_>, workload: &WorkloadView, now: Timest
 
 /// The next step for a workload that has to give its quota back: its remaining pods are stopped.
 pub(crate) fn stop(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let known = ctx.remains.left.get(&workload.uid);
+    let known = ctx.notes_of(workload).pods().left();
     let next = known.and_then(|left| left.pods.iter().find_map(|pod| send_off(ctx, &workload.namespace, pod)));
     next.unwrap_or_else(|| ask_after(workload, known.map(|left| after(left.at, CHASE_MS)), now))
 }
@@ -63,7 +64,7 @@ pub(crate) fn stop(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -
 fn send_off(ctx: &Context<'_>, namespace: &str, pod: &LeftPod) -> Option<Decision> {
     let object = |kind: Kind, name: &str| key(kind, &(namespace.to_owned(), name.to_owned()));
     let draft = match &pod.job {
-        Some((_, uid)) if ctx.remains.job_is_rid_of_pods(uid) => return None,
+        Some((_, uid)) if ctx.notes.jobs.of(uid).is_rid_of_pods() => return None,
         Some((name, uid)) => Draft::delete_owned_first(Purpose::DeleteChild, object(Kind::JOB, name), uid),
         None if pod.deleting => return None,
         None => Draft::delete(Purpose::DeletePod, object(Kind::Pod, &pod.name), &pod.uid),

@@ -3,12 +3,12 @@
 
 use berth_api::conditions::own_reasons;
 
-use super::Case;
+use super::JobCase;
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::write::{EventType, Notice};
 
-impl Case<'_> {
+impl JobCase<'_> {
     /// A suspended job that names another queue than its Workload gives its quota back, and follows to that queue. `None` if it names the
     /// same one.
     pub(super) fn moved(&self, workload: &WorkloadView) -> Option<Decision> {

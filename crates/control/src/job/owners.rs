@@ -5,8 +5,8 @@ use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::{JobState, Part};
 use jiff::Timestamp;
 
-use super::Case;
-use crate::cache::WorkloadView;
+use super::JobCase;
+use crate::cache::{JobPhase, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
@@ -37,7 +37,7 @@ pub(super) enum RunsWith<'a> {
     Unlisted,
 }
 
-impl<'a> Case<'a> {
+impl<'a> JobCase<'a> {
     /// The object with which the job runs. Costs one look at its controller, as the view has it.
     pub(super) fn runs_with(&self) -> RunsWith<'a> {
         let view = &self.ctx.view;
@@ -67,11 +67,11 @@ impl<'a> Case<'a> {
 
     /// Decides about a Job of a JobSet: the Job runs only while the JobSet does, and only as the JobSet was admitted.
     pub(super) fn below(&self, (name, set): Named<'_>) -> Decision {
-        if self.job.suspended || self.job.finished.is_some() {
+        if JobPhase::of(self.job) != JobPhase::Running {
             return Decision::Done;
         }
         let owned = self.ctx.view.workloads_of(&set.uid);
-        let newest = owned.iter().rev().find(|workload| !workload.is(types::FINISHED)).copied();
+        let newest = owned.iter().rev().find(|workload| !workload.is_finished()).copied();
         let is_over = set.finished.is_some();
         match newest.filter(|_| !is_over) {
             Some(workload) if workload.unreadable => return Decision::Done,
@@ -97,7 +97,7 @@ impl<'a> Case<'a> {
     /// Decides about a Job that runs under the quota of its JobSet. The JobSet is evicted if the Job is no true part of it: its controller would
     /// start this Job again if the Job alone were stopped.
     fn as_admitted(&self, (name, set): Named<'_>, workload: &WorkloadView) -> Decision {
-        if !workload.reserved() || workload.is(types::EVICTED) {
+        if workload.phase != WorkloadPhase::Admitted {
             return Decision::Done;
         }
         let words = alteration(self.ctx, (name, set), (self.key, self.job), workload);
@@ -112,14 +112,13 @@ impl<'a> Case<'a> {
             return None;
         }
         let owned = self.ctx.view.workloads_of(&set.uid);
-        let runs =
-            |workload: &&&WorkloadView| workload.is(types::ADMITTED) && workload.reserved() && !workload.unreadable;
-        let workload = owned.iter().rev().find(|workload| !workload.is(types::FINISHED)).filter(runs)?;
-        (!workload.is(types::EVICTED)).then(|| self.evict_whole((name, set), workload, "has lost its own quota"))
+        let newest = owned.iter().rev().find(|workload| !workload.is_finished())?;
+        let runs = newest.phase == WorkloadPhase::Admitted && !newest.unreadable;
+        runs.then(|| self.evict_whole((name, set), newest, "has lost its own quota"))
     }
 
     fn evict_whole(&self, (name, set): Named<'_>, workload: &WorkloadView, words: &str) -> Decision {
-        let case = Case { key: name, job: set, ..*self };
+        let case = JobCase { key: name, job: set, ..*self };
         end_run(self.ctx, workload, self.now, |next| {
             let then = match next {
                 Next::After(delay) => format!("Tried again after {delay}s"),
@@ -144,7 +143,7 @@ impl<'a> Case<'a> {
 
     /// A part of a JobSet that is not managed is not stopped, and uses no quota: a Workload that it got before holds none for it any more.
     pub(super) fn left_alone(&self, (name, set): Named<'_>, owned: &[&WorkloadView]) -> Decision {
-        let left = owned.iter().find(|workload| has_finalizer(workload) || !workload.is(types::FINISHED));
+        let left = owned.iter().find(|workload| has_finalizer(workload) || !workload.is_finished());
         match left {
             Some(workload) if workload.deleting && has_finalizer(workload) => {
                 return Decision::write(remove_finalizer(workload));

@@ -5,7 +5,7 @@ use berth_api::conditions::types;
 use berth_jobs::{JobState, Placement};
 use serde_json::Value;
 
-use super::Case;
+use super::JobCase;
 use super::owners::Named;
 use crate::cache::WorkloadView;
 use crate::decision::{Decision, Draft};
@@ -16,7 +16,7 @@ use crate::write::{Purpose, Subresource};
 /// Seconds within which the watch shows all Jobs of a JobSet, if the JobSet has as many Jobs as its status says.
 const UNSEEN_PARTS_SECONDS: i64 = 3;
 
-impl Case<'_> {
+impl JobCase<'_> {
     /// Jobs that name this job as their controller, where it is made of Jobs: true parts, and Jobs that only claim to be parts.
     fn parts(&self) -> impl Iterator<Item = Named<'_>> {
         let made = self.key.kind.is_made_of_jobs();
@@ -38,7 +38,7 @@ impl Case<'_> {
     /// A Job that is being deleted and that a finalizer keeps is stopped by no controller: its pods are made to go before it.
     pub(super) fn drive_out_part(&self) -> Option<Decision> {
         let stays = |part: &JobState| part.deleting && part.active && part.finished.is_none();
-        let rid = |part: &JobState| self.ctx.remains.job_is_rid_of_pods(&part.uid);
+        let rid = |part: &JobState| self.ctx.notes.jobs.of(&part.uid).is_rid_of_pods();
         let (key, part) = self.parts().find(|(_, part)| stays(part) && !rid(part))?;
         Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
     }

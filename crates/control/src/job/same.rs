@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use berth_api::conditions::types;
 use berth_jobs::Standing;
 
-use super::{Case, Unbuilt};
+use super::{JobCase, Unbuilt};
 use crate::cache::WorkloadView;
 
-impl Case<'_> {
+impl JobCase<'_> {
     /// Whether a Workload still says what the job asks for.
     pub(super) fn same(&self, workload: &WorkloadView) -> bool {
         // A job that is over can no longer change, and the view may have let its template go (`View::shed_job`).
-        if workload.is(types::FINISHED) || self.job.finished.is_some() {
+        if workload.is_finished() || self.job.finished.is_some() {
             return true;
         }
         if workload.max_execution_seconds != self.job.max_execution_seconds {

@@ -6,7 +6,7 @@ use crate::workload::status::seconds;
 
 /// Recipients that know of a request to save. The request stands from the first try on: pods may know of it, whatever became of that try.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Recipients {
     /// The pods know, or cannot be notified.
     pub(crate) pods: bool,
     /// The status of the job has said so.
@@ -15,17 +15,17 @@ pub(crate) struct Told {
 
 /// A request to a running job to save its work before some of its workers go.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct SaveRequest {
     pub(super) at: Timestamp,
     pub(super) until: Timestamp,
     /// Reason and message of the request, as the pods get them.
     pub(super) why: (String, String),
-    pub(crate) told: Told,
+    pub(crate) told: Recipients,
     /// The workers have gone.
     pub(crate) over: bool,
 }
 
-impl Asked {
+impl SaveRequest {
     /// Ends the request when the workers go: the next loss of workers gets a request of its own.
     pub(crate) fn end(&mut self, now: Timestamp) {
         self.until = self.until.min(now);
@@ -60,7 +60,7 @@ impl Before {
 pub(crate) enum Noted {
     Evicted(Before),
     /// The pods are notified that they are to stop.
-    Notified(Told),
+    Notified(Recipients),
     /// The pods are asked to save before some of them go.
-    Asked(Asked),
+    Asked(SaveRequest),
 }

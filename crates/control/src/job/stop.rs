@@ -2,7 +2,7 @@
 
 use berth_api::conditions::{reasons, training_types, types};
 
-use super::Case;
+use super::JobCase;
 use super::owners::{Named, alteration, part_of};
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
@@ -18,7 +18,7 @@ const UNSEEN_START_SECONDS: i64 = 3;
 /// Time in seconds for the controller of a job that is made of Jobs to report that it has stopped. A Job in its way may keep it from any report.
 const SILENT_SECONDS: i64 = 5;
 
-impl Case<'_> {
+impl JobCase<'_> {
     /// Stops an evicted job: suspends it, gives the user's template back, and releases the quota when the pods are gone.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         if !self.job.suspended {
@@ -76,7 +76,7 @@ impl Case<'_> {
         if self.job.active {
             return self.silence(workload);
         }
-        let known = self.ctx.remains.job_is_at_rest(&self.job.uid) || self.ctx.remains.pods_are_gone(&workload.uid);
+        let known = self.ctx.notes.jobs.of(&self.job.uid).is_at_rest() || self.ctx.notes_of(workload).pods().are_gone();
         if known || !workload.reserved() {
             return None;
         }
@@ -108,7 +108,7 @@ impl Case<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        (!self.ctx.remains.pods_are_gone(&workload.uid)).then(|| probe_pods(self.ctx, workload))
+        (!self.ctx.notes_of(workload).pods().are_gone()).then(|| probe_pods(self.ctx, workload))
     }
 
     /// The write after which no start with a lost answer can be applied any more, `None` when there is no such start. A job that looks as if it had

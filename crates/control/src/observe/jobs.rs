@@ -5,7 +5,8 @@ use berth_jobs::{JobState, Part};
 
 use crate::cache::View;
 use crate::cache::jobs::asks_alike;
-use crate::capacity::Pods;
+use crate::cache::workload_view::WorkloadStage;
+use crate::capacity::WantedPods;
 use crate::job::attempts;
 use crate::names::Name;
 use crate::state::work_queue::WorkQueue;
@@ -42,7 +43,7 @@ pub(crate) struct JobNews {
     /// Another job controls it than before.
     pub(crate) changes_hands: bool,
     /// Its pods before, where it was known.
-    pub(crate) before: Option<Pods>,
+    pub(crate) before: Option<WantedPods>,
     /// More of its pods have ended for good.
     pub(crate) more_ended: bool,
     /// Its own Workloads are passed to the engine: it has saved, or has a field that Berth does not act on.
@@ -74,7 +75,7 @@ impl JobNews {
         Self {
             appeared: old.is_none(),
             changes_hands: old.is_some_and(|old| old.owner != job.owner),
-            before: old.map(Pods::of),
+            before: old.map(WantedPods::of),
             more_ended: old.is_some_and(|old| old.reclaimable != job.reclaimable),
             mirrors_its_own: saved || job.unsupported.is_some(),
             moved: moved.then(|| std::iter::once(job.uid.clone()).chain(owner.clone())).into_iter().flatten().collect(),
@@ -86,7 +87,7 @@ impl JobNews {
 }
 
 /// The Workload of a job that is made of Jobs was seen: the Jobs are looked at when it has come to another stage.
-pub(crate) fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before: Option<[bool; 5]>) {
+pub(crate) fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads.get(name).filter(|new| before != Some(new.stage())) else { return };
     if let Some(owner) = workload.owner.as_ref().map(|owner| owner.uid.clone()) {
         work.touch_jobs_below(view, &name.0, &owner);

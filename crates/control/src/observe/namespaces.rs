@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::conditions::types;
 use berth_engine::model as engine;
 use k8s_openapi::api::core::v1::Namespace;
 
@@ -53,7 +52,7 @@ impl QuotaRules<'_> {
         if namespaces.is_empty() {
             return;
         }
-        let open = self.view.workloads.values().filter(|workload| !workload.is(types::FINISHED));
+        let open = self.view.workloads.values().filter(|workload| !workload.is_finished());
         let there = open.filter(|workload| namespaces.contains(&workload.namespace));
         let mut names: Vec<Name> = there.map(WorkloadView::key).collect();
         names.sort_unstable();

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 
 use crate::cache::pods::{group_of, group_uid};
 use crate::cache::slim::request_rules;
+use crate::cache::workload_view::WorkloadStage;
 use crate::cache::{View, WorkloadView};
 use crate::context::Context;
 use crate::names::Name;
@@ -194,7 +195,7 @@ pub(crate) fn touch_crowded(view: &mut View, work: &mut WorkQueue) {
 }
 
 /// The Workload of a group was seen: its pods are looked at when it has come to another stage.
-pub(crate) fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, before: Option<[bool; 5]>) {
+pub(crate) fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads.get(name).filter(|workload| workload.group.is_some()) else { return };
     let moved = before != Some(workload.stage());
     let Some(group) = view.pods.group(name) else { return };

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::conditions::types;
 use berth_engine::model as engine;
 use berth_engine::model::Amount;
 use berth_jobs::training::role_of_child;
@@ -94,7 +93,7 @@ impl<'a> Context<'a> {
         uid: &str,
         asked: Option<Option<&str>>,
     ) -> Option<(Found, Option<&'a WorkloadView>)> {
-        let live = || self.view.workloads.owned_by(uid).filter(|workload| !workload.is(types::FINISHED));
+        let live = || self.view.workloads.owned_by(uid).filter(|workload| !workload.is_finished());
         if live().any(|workload| workload.unreadable) {
             // The quota of such a Workload is unknown.
             return None;

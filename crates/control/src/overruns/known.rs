@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::cache::jobs::asks_alike;
 use crate::cache::{Name, View, WorkloadView};
-use crate::job::remains::Remains;
+use crate::notes::WorkloadRecords;
 use crate::write::{Kind, ObjectKey, key};
 
 /// All usage beyond quota that is known.
@@ -228,9 +228,11 @@ impl Overruns {
 
     /// Ends the charges of jobs that are gone, where no pod of them is left, or where these were looked for since and are counted. Nearly always there
     /// is none.
-    pub(crate) fn end_outlived(&mut self, view: &View, remains: &Remains) -> Vec<BeyondSpec> {
-        let is_seen = |workload: &WorkloadView| workload.owner.is_none() && remains.left.contains_key(&workload.uid);
-        let has_ended = |uid: &String| view.workloads.by_uid(uid).is_none_or(is_seen) || remains.pods_are_gone(uid);
+    pub(crate) fn end_outlived(&mut self, view: &View, workloads: &WorkloadRecords) -> Vec<BeyondSpec> {
+        let is_seen =
+            |workload: &WorkloadView| workload.owner.is_none() && workloads.of(&workload.uid).pods().left().is_some();
+        let has_ended =
+            |uid: &String| view.workloads.by_uid(uid).is_none_or(is_seen) || workloads.of(uid).pods().are_gone();
         let ended: Vec<BeyondSpec> =
             self.outlived.extract_if(.., |uid, _| has_ended(uid)).map(|(_, charge)| charge).collect();
         for charge in &ended {
@@ -321,7 +323,7 @@ mod tests {
         let mut overruns = Overruns::default();
         overruns.take(&object(), usage(1, 0), false, at(0));
         assert!(overruns.take(&object(), None, true, at(1)).charges.is_empty());
-        let mut ended = || overruns.end_outlived(&View::default(), &Remains::default());
+        let mut ended = || overruns.end_outlived(&View::default(), &WorkloadRecords::default());
         assert_eq!((ended(), ended()), (vec![none(&charge(1))], Vec::new()));
     }
 }

@@ -20,9 +20,10 @@ impl Context<'_> {
         }
         let held = self.given_to(workload);
         let mut runs: BTreeMap<&str, i64> = BTreeMap::new();
-        if !self.remains.pods_are_gone(&workload.uid) {
-            let left = self.remains.left.get(&workload.uid).filter(|_| held.len() == 1);
-            let left = left.map_or(0, |left| i64::try_from(left.pods.len()).unwrap_or(i64::MAX));
+        let pods = self.notes_of(workload).pods();
+        if !pods.are_gone() {
+            let left = pods.left().filter(|_| held.len() == 1);
+            let left = left.map_or(0, |left| i64::try_from(left.count()).unwrap_or(i64::MAX));
             runs.extend(held.iter().map(|set| (set.name.as_str(), set.count.max(left))));
         }
         let ending = self.view.ending_pods.left_of(&workload.namespace, job);

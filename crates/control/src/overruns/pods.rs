@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::conditions::types;
 use berth_engine::model as engine;
 use berth_engine::model::Amount;
 use berth_jobs::pods::PodState;
@@ -57,7 +56,7 @@ fn may_overrun(view: &View, reclaims: bool, name: &Name, pod: &PodState, group: 
 impl Context<'_> {
     pub(super) fn overrun_of_pod(&self, name: &Name) -> Option<Found> {
         let pod = self.view.pods.get(name).filter(|pod| pod.runs() && pod.group.is_none())?;
-        let live = || self.view.workloads.owned_by(&pod.uid).filter(|workload| !workload.is(types::FINISHED));
+        let live = || self.view.workloads.owned_by(&pod.uid).filter(|workload| !workload.is_finished());
         let workload = live().find(|workload| workload.holds_quota()).or_else(|| live().next());
         let mut found = self.found_of(name, pod, workload, &pod.uid)?;
         let set = workload.and_then(|workload| workload.shape.pod_sets.first());
@@ -70,7 +69,7 @@ impl Context<'_> {
             return None;
         }
         let workload = self.view.workloads.get(group).filter(|workload| workload.group.is_some());
-        let workload = workload.filter(|workload| !workload.is(types::FINISHED));
+        let workload = workload.filter(|workload| !workload.is_finished());
         let mut roles: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
         let mut found = None;
         for (name, pod) in self.view.pods.members(group).filter(|(_, pod)| pod.runs()) {

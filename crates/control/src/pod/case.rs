@@ -9,7 +9,7 @@ use crate::write::{EventType, Notice, ObjectKey};
 
 /// A pod to decide about, with the view and the time.
 #[derive(Clone, Copy)]
-pub(crate) struct Case<'a> {
+pub(crate) struct PodCase<'a> {
     pub(crate) ctx: &'a Context<'a>,
     pub(crate) name: &'a Name,
     pub(crate) pod: &'a PodState,

@@ -2,12 +2,12 @@
 //! of the first sort: that pod gets the reason in its status and is deleted, and until it is gone no quota of its Workload goes back. For a pod of
 //! the second sort the Workload is evicted like a victim where its queue has no room.
 
-use berth_api::conditions::{own_reasons, reasons, types};
+use berth_api::conditions::{own_reasons, reasons};
 use berth_jobs::pods::{POD_REPORTER, condemnation};
 use jiff::Timestamp;
 
 use crate::cache::job_pods::{Look, OddPod};
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::altered::evict_and_pause;
@@ -26,7 +26,7 @@ const CHASE_MS: i64 = 5_000;
 const WATCHED_MS: i64 = 30_000;
 
 /// An odd pod to decide about, with the view and the time.
-struct Case<'a> {
+struct JobPodCase<'a> {
     ctx: &'a Context<'a>,
     name: &'a Name,
     odd: &'a OddPod,
@@ -36,7 +36,7 @@ struct Case<'a> {
 /// Decides about one odd pod.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(odd) = ctx.view.odd_pods.get(name) else { return Decision::Done };
-    let case = Case { ctx, name, odd, now };
+    let case = JobPodCase { ctx, name, odd, now };
     let Some(workload) = ctx.workload_of_odd(&name.0, odd).filter(|_| !odd.has_ended()) else {
         return Decision::Done;
     };
@@ -69,11 +69,11 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     }
     // A finalizer may keep a job whose pods were let go: its status knows nothing of them, and the job may even end.
     let mut let_go = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
-    if let_go.next().is_some() && !ctx.remains.pods_are_gone(&workload.uid) {
+    if let_go.next().is_some() && !ctx.notes_of(workload).pods().are_gone() {
         return left::of_leaving(ctx, workload, now);
     }
     // A job at rest does not know of pods whose Job was deleted before them. Where another slice has taken over, that one waits for them.
-    let has_left = ctx.view.ending_pods.has_left(workload) && !ctx.remains.pods_are_gone(&workload.uid);
+    let has_left = ctx.view.ending_pods.has_left(workload) && !ctx.notes_of(workload).pods().are_gone();
     let owner = workload.owner.as_ref().filter(|_| has_left);
     if owner.is_some_and(|owner| ctx.view.slice_of(&owner.uid).is_none_or(|slice| slice.uid == workload.uid)) {
         return probe_pods(ctx, workload);
@@ -101,7 +101,7 @@ fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
         // The Workload is of another kind, or has no owner any more: its job was deleted without its pods.
         None => owner.is_none() && (odd.witnessed || workload.job_uid.is_some()),
     };
-    if !is_ours || !odd.witnessed && workload.is(types::FINISHED) {
+    if !is_ours || !odd.witnessed && workload.is_finished() {
         return false;
     }
     // A Job that goes alone is made again by the job of which it is a part, and its pods with it.
@@ -110,7 +110,7 @@ fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
     !(odd.watched && is_named && is_left() && goes())
 }
 
-impl Case<'_> {
+impl JobPodCase<'_> {
     fn key(&self) -> ObjectKey {
         key(Kind::JobPod, self.name)
     }
@@ -121,9 +121,8 @@ impl Case<'_> {
 
     /// Decides about a pod for which its Job answers. The pod may have been resized: one look for each change of its spec shows that.
     fn changed(&self, workload: &WorkloadView) -> Decision {
-        let runs = workload.reserved() && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
-        let over = workload.is(types::FINISHED) || workload.deleting || workload.unreadable;
-        if !self.odd.pod.is_changed() || !runs || over {
+        let runs = workload.phase == WorkloadPhase::Admitted && !workload.deleting && !workload.unreadable;
+        if !self.odd.pod.is_changed() || !runs {
             return Decision::Done;
         }
         let asks = match &self.odd.look {

@@ -4,11 +4,11 @@
 use berth_api::conditions::types;
 use berth_jobs::pods::PodState;
 
-use super::Case;
+use super::PodCase;
 use crate::cache::WorkloadView;
 
 /// Whether a group still needs a pod that is being deleted and has ended.
-pub(crate) fn is_needed(case: &Case<'_>, workload: &WorkloadView) -> bool {
+pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let (ctx, pod, name) = (case.ctx, case.pod, workload.key());
     let Some(group) = ctx.view.pods.group(&name).filter(|_| !ctx.is_ending(&name.0)) else { return false };
     let staying = group.tally.staying;

@@ -12,13 +12,13 @@ use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::placement::placements;
-use crate::pod::Case;
+use crate::pod::PodCase;
 use crate::write::{EventType, Kind, Purpose, Request, Subresource, key};
 
 /// Message to a pod that got no quota in time.
 const NO_ROOM: &str = "The pod was created while Berth did not answer, and its queue had no quota for it";
 
-impl Case<'_> {
+impl PodCase<'_> {
     /// Whether the pod runs without a review, and may get quota still.
     pub(super) fn is_tried(&self) -> bool {
         self.pod.is_let_in() && !self.ctx.trial_is_over(self.name, self.pod, self.now)

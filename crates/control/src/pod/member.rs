@@ -4,16 +4,16 @@ use berth_api::conditions::{own_reasons, reasons, types};
 use berth_api::labels::ROLE_HASH;
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 
-use super::Case;
+use super::PodCase;
 use super::kept::is_needed;
 use super::right::{of_no_role, one_too_many};
-use crate::cache::WorkloadView;
+use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::decision::Decision;
 use crate::workload::status::find_true;
 use crate::write::EventType;
 
 /// Decides about one pod of a group. Decisions that take a look at the other pods are the group's.
-pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
+pub(super) fn decide(case: &PodCase<'_>, group: &str) -> Decision {
     let pod = case.pod;
     let leaves = pod.ended() || pod.deleting();
     if pod.held && leaves && pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
@@ -37,7 +37,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
     if pod.held && pod.deleting() && pod.ended() && !is_needed(case, workload) {
         return case.release();
     }
-    if workload.is(types::FINISHED) {
+    if workload.is_finished() {
         return match (pod.runs(), pod.deleting()) {
             // Its quota is free: a group that ended before all its pods did (a start that failed, say) keeps none of them.
             (true, false) => case.stop(reasons::NOT_ADMITTED, "Workload is finished"),
@@ -52,7 +52,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         return Decision::Done;
     }
     let evicted = find_true(&workload.status.conditions, types::EVICTED);
-    let admitted = workload.is(types::ADMITTED) && workload.reserved();
+    let admitted = workload.phase == WorkloadPhase::Admitted;
     match (pod.gated, evicted) {
         (false, Some(condition)) => case.evict(&condition.reason, &condition.message),
         (false, None) if !admitted && case.is_tried() => Decision::Done,
@@ -70,7 +70,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
 }
 
 /// The event about a pod that waits for good, because a Workload gets no other pod sets. Kueue sends none.
-fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+fn unknown_role(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let text = format!(
         "{}: it does not start; make it anew with the annotation {ROLE_HASH} of one of these, or delete the Workload and make all pods of the \
          group anew",
@@ -81,7 +81,7 @@ fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
 
 /// The event about a pod of a group that is one too many. Such a pod is deleted, unless a controller would make it again: then it waits as long as
 /// others run.
-fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+fn without_place(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let Some(group) = case.ctx.view.pods.group(&workload.key()) else { return Decision::Done };
     let role = group.tally.role(case.pod.role());
     let (of_set, size) = (case.pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK), workload.size(case.pod.role()));
@@ -103,7 +103,7 @@ fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
 }
 
 /// The Workload goes, and with it the pods that it was made of; pods of the next group of that name wait.
-fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+fn leaving(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let owned = workload.is_owned_by(&case.pod.uid);
     if case.pod.ended() {
         return match (owned, case.pod.deleting()) {
@@ -122,13 +122,13 @@ fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
 
 /// Whether the pod is one of the admitted ones, and fewer pods run than were admitted: a pod that runs in another role has the quota of this one
 /// until it has ended.
-fn may_start(case: &Case<'_>, workload: &WorkloadView) -> bool {
+fn may_start(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
     let running = case.ctx.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
     running < size && case.is_admitted(workload)
 }
 
-impl Case<'_> {
+impl PodCase<'_> {
     /// Whether the pod is one of the pods of its role that were admitted, and not one too many.
     pub(super) fn is_admitted(&self, workload: &WorkloadView) -> bool {
         let (name, role) = (workload.key(), self.pod.role());

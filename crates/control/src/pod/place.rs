@@ -8,7 +8,7 @@ use berth_api::conditions::reasons;
 use berth_api::labels::HOSTNAME;
 use berth_jobs::pods::{PodState, place};
 
-use super::Case;
+use super::PodCase;
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::workload;
@@ -17,7 +17,7 @@ use crate::write::{Purpose, Request, Subresource};
 /// Reason of the eviction of a workload that has no place for its pod: Kueue's reason where it finds no other node.
 const NO_PLACE: &str = reasons::NODE_FAILURES;
 
-impl Case<'_> {
+impl PodCase<'_> {
     /// Ends the start that Kueue had begun.
     pub(super) fn place(&self, workload: &WorkloadView) -> Decision {
         let role = self.pod.role();

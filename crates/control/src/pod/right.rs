@@ -6,14 +6,14 @@ use berth_engine::model::Amount;
 use berth_jobs::PodSetNeeds;
 use berth_jobs::pods::PodState;
 
-use super::Case;
+use super::PodCase;
 use crate::cache::WorkloadView;
 use crate::cache::shape::Excess;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
 
-impl Case<'_> {
+impl PodCase<'_> {
     /// Stops a pod of a group that runs without a place, or asks for more than its place gives; `None` if it runs as it was admitted. Its place
     /// waits for another pod.
     pub(super) fn without_right(&self, workload: &WorkloadView) -> Option<Decision> {

@@ -8,14 +8,14 @@ use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workl
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::Case;
+use super::PodGroupCase;
 use crate::decision::Decision;
 use crate::pod::classes_of;
 use crate::policies::no_class;
 use crate::workload::names::create;
 use crate::write::{EventType, Kind, key};
 
-impl Case<'_> {
+impl PodGroupCase<'_> {
     pub(super) fn without_workload(&self) -> Decision {
         if self.ctx.is_ending(&self.name.0) {
             // Nothing starts in a namespace that is being deleted.

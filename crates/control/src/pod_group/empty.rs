@@ -1,7 +1,7 @@
 //! A group without a pod, whose Workload the controllers of its pods keep: they may make pods again, and the Workload has its place in the queue
 //! then. Quota that nothing uses goes back.
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::reasons;
 use jiff::Timestamp;
 
 use super::waiting::{WAITING, waits_for_pods};
@@ -21,12 +21,12 @@ pub(crate) fn without_pods(workload: &WorkloadView, now: Timestamp) -> Option<De
         // The Workload goes with its last pod.
         return Some(Decision::Done);
     }
-    if workload.is(types::FINISHED) || !workload.reserved() {
+    if !workload.holds_quota() {
         // The pods of a prebuilt Workload have yet to be made.
         return None;
     }
     let conditions = &workload.status.conditions;
-    if workload.is(types::EVICTED) {
+    if workload.phase.is_evicting() {
         return Some(release(workload, now));
     }
     let Some(waits) = find_true(conditions, WAITING) else {

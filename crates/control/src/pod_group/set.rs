@@ -8,7 +8,7 @@ use berth_jobs::Priority;
 use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
 use serde_json::Value;
 
-use super::Case;
+use super::PodGroupCase;
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::policies::{NamedClasses, no_class};
@@ -19,7 +19,7 @@ use crate::workload::status::find;
 use crate::workload::{ON_HOLD, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, key};
 
-impl Case<'_> {
+impl PodGroupCase<'_> {
     pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {
         if !self.wants_workload(set) {
             return Decision::Done;
@@ -129,7 +129,7 @@ impl Case<'_> {
         }
         let rescaled = is_rescaled(workload, set);
         let runs = || self.tally().running > 0 || self.may_be_starting();
-        if rescaled && workload.reserved() && !workload.is(types::EVICTED) && !runs() {
+        if rescaled && workload.phase.keeps_quota() && !runs() {
             // The StatefulSet was at zero, and is back before its quota was given to others.
             let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
             return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {

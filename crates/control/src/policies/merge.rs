@@ -14,26 +14,26 @@ use berth_api::berth::{
 use super::rules::{Claim, Lost, Policy, Rules, fields, milliseconds, selector};
 
 /// A value with the policy that sets it.
-type Said<T> = Option<(T, Arc<str>)>;
+type PolicyValue<T> = Option<(T, Arc<str>)>;
 
 /// Fields of several policies together.
 #[derive(Default)]
 struct Joined {
-    max_jobs: Said<i32>,
-    max_gpus: Said<i32>,
-    min_priority: Said<i32>,
-    max_priority: Said<i32>,
-    borrowing: Said<i32>,
-    min_difference: Said<i32>,
-    protected: Said<String>,
-    max_victims: Said<i32>,
-    max_evicted: Said<i32>,
-    grace: Said<String>,
+    max_jobs: PolicyValue<i32>,
+    max_gpus: PolicyValue<i32>,
+    min_priority: PolicyValue<i32>,
+    max_priority: PolicyValue<i32>,
+    borrowing: PolicyValue<i32>,
+    min_difference: PolicyValue<i32>,
+    protected: PolicyValue<String>,
+    max_victims: PolicyValue<i32>,
+    max_evicted: PolicyValue<i32>,
+    grace: PolicyValue<String>,
     /// Without its shares, which are limits.
-    tiers: Said<CapacityTiers>,
-    shares: [Said<i32>; 3],
-    classes: Said<PriorityFromLabel>,
-    bonus: Said<WaitingTimeBonus>,
+    tiers: PolicyValue<CapacityTiers>,
+    shares: [PolicyValue<i32>; 3],
+    classes: PolicyValue<PriorityFromLabel>,
+    bonus: PolicyValue<WaitingTimeBonus>,
 }
 
 /// A policy that is added to those before it.
@@ -51,7 +51,7 @@ impl Younger<'_> {
     fn limit<T: Clone + Display, K: PartialOrd>(
         &mut self,
         field: &str,
-        known: &mut Said<T>,
+        known: &mut PolicyValue<T>,
         new: Option<&T>,
         strictness: impl Fn(&T) -> K,
     ) {
@@ -72,7 +72,7 @@ impl Younger<'_> {
     }
 
     /// Adds any other field: the value of the older policy counts.
-    fn rest<T: Clone + PartialEq>(&mut self, field: &str, known: &mut Said<T>, new: Option<&T>) {
+    fn rest<T: Clone + PartialEq>(&mut self, field: &str, known: &mut PolicyValue<T>, new: Option<&T>) {
         let Some(new) = new else { return };
         let Some((value, other)) = &*known else {
             *known = Some((new.clone(), Arc::clone(self.name)));
@@ -124,7 +124,7 @@ impl Joined {
 
     /// The policy that sets each of the fields that messages name.
     fn sources(&self) -> BTreeMap<&'static str, Arc<str>> {
-        fn source<T>(said: &Said<T>) -> Option<&Arc<str>> {
+        fn source<T>(said: &PolicyValue<T>) -> Option<&Arc<str>> {
             said.as_ref().map(|(_, policy)| policy)
         }
         let all = [
@@ -139,7 +139,7 @@ impl Joined {
     }
 
     fn rules(self) -> Rules {
-        fn value<T>(said: Said<T>) -> Option<T> {
+        fn value<T>(said: PolicyValue<T>) -> Option<T> {
             said.map(|(value, _)| value)
         }
         let sources = self.sources();

@@ -12,7 +12,7 @@ use berth_api::validation::{summary, validate_label_selector};
 use berth_engine::model as engine;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::capacity::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
+use crate::capacity::rules::{BackoffRules, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::deltas;
 
 /// Fields of a QueuePolicy that messages name.
@@ -180,12 +180,12 @@ fn tiers_for(told: &DefaultFor) -> TiersFor {
     TiersFor { label: told.label.clone(), values: told.values.clone(), tiers: tiers_of(&told.tiers) }
 }
 
-fn backoff(told: &StockBackoff) -> Backoff {
+fn backoff(told: &StockBackoff) -> BackoffRules {
     let usual = USUAL.backoff;
     let (initial, max) = (milliseconds(told.initial.as_ref()), milliseconds(told.max.as_ref()));
     // A default gives way to a value that is set. No schema lets in two set values that contradict each other.
     let initial_ms = initial.unwrap_or(max.map_or(usual.initial_ms, |max| max.min(usual.initial_ms)));
-    Backoff {
+    BackoffRules {
         initial_ms,
         factor: told.factor.map_or(usual.factor, i64::from),
         max_ms: max.unwrap_or(usual.max_ms).max(initial_ms),

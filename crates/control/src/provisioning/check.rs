@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
 
-use crate::cache::provisioning_book::{Asked, TemplateView};
+use crate::cache::provisioning_book::{AskedCapacity, TemplateView};
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::tier_assignments;
 use crate::context::Context;
@@ -42,7 +42,7 @@ fn request_of(workload: &WorkloadView, state: &api::AdmissionCheckState) -> Stri
 }
 
 /// A check of a workload.
-struct Case<'a> {
+struct CheckCase<'a> {
     ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
     state: &'a api::AdmissionCheckState,
@@ -58,11 +58,11 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     workload.status.admission_checks.iter().find_map(|state| {
         let check = ctx.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
         let name = (workload.namespace.clone(), request_of(workload, state));
-        Case { ctx, workload, state, name, now }.step(check)
+        CheckCase { ctx, workload, state, name, now }.step(check)
     })
 }
 
-impl Case<'_> {
+impl CheckCase<'_> {
     fn step(&self, check: &Check) -> Option<Decision> {
         let book = &self.ctx.view.provisioning;
         let request = book.requests.get(&self.name).map(Box::as_ref);
@@ -147,7 +147,7 @@ impl Case<'_> {
 
     fn pods(
         &self,
-        asked: &Asked,
+        asked: &AskedCapacity,
         config: &api::ProvisioningRequestConfigSpec,
     ) -> Result<Vec<RequestedPods>, (bool, String)> {
         let told = |error: PlacementError| (error.passes(), error.to_string());
@@ -304,10 +304,10 @@ pub(crate) fn request(ctx: &Context<'_>, name: &Name) -> Decision {
 }
 
 fn is_needed(ctx: &Context<'_>, workload: &WorkloadView, request: &str) -> bool {
-    if workload.is(types::FINISHED) {
+    if workload.is_finished() {
         return false;
     }
-    let leaving = workload.is(types::EVICTED) || !workload.reserved() || !workload.active;
+    let leaving = !workload.phase.keeps_quota() || !workload.active;
     if leaving && ctx.settings.cleanup_provisioning_requests {
         return false;
     }

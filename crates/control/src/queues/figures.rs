@@ -14,6 +14,7 @@ use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::measure::{Figures, Gauge, Labels};
 use crate::queues;
+use crate::state::plans::planned;
 use crate::workload::blocked::may_queue;
 
 pub(crate) use gone::Gone;
@@ -85,7 +86,7 @@ impl<'a> Context<'a> {
         );
         let refused = u32::try_from(self.quota.world.refused_victims()).unwrap_or(u32::MAX);
         gauges.put("berth_victims_refused", Vec::new(), f64::from(refused));
-        gauges.count("berth_unacknowledged_admissions", Vec::new(), self.quota.plans.len());
+        gauges.count("berth_unacknowledged_admissions", Vec::new(), planned(&self.notes.workloads));
         Figures { gauges: gauges.0 }
     }
 
@@ -93,7 +94,7 @@ impl<'a> Context<'a> {
     fn finished(&self) -> (BTreeMap<&'a str, usize>, Locally<'a>) {
         let mut finished = BTreeMap::new();
         let mut locally = BTreeMap::new();
-        for workload in self.view.workloads.values().filter(|workload| workload.is(types::FINISHED)) {
+        for workload in self.view.workloads.values().filter(|workload| workload.is_finished()) {
             let queue = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             if let Some(queue) = queue {
                 let count: &mut usize = finished.entry(queue).or_default();

@@ -1,9 +1,10 @@
 //! Writes that are noted as unresolved: their answers were lost, or a leader before may have sent them.
 
 use berth_api::conditions::types;
+use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::View;
+use crate::cache::{JobPhase, View};
 use crate::state::flight::{Flight, Flights};
 use crate::write::{Kind, ObjectKey, Purpose, key};
 
@@ -41,8 +42,9 @@ impl Flights {
                 }
                 _ => {
                     // A job is started only from such a state.
-                    let job = view.job_of(workload).filter(|job| job.is_suspended() && job.may_change_template);
-                    if let Some(job) = job.filter(|job| job.finished.is_none()) {
+                    let is_startable =
+                        |job: &&JobState| JobPhase::of(job) == JobPhase::Suspended && job.may_change_template;
+                    if let Some(job) = view.job_of(workload).filter(is_startable) {
                         self.strays.doubt(whole, job.version);
                     }
                 }

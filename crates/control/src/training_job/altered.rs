@@ -9,8 +9,8 @@ use berth_jobs::training::WORKER;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Case, status};
-use crate::cache::WorkloadView;
+use super::{TrainingCase, status};
+use crate::cache::{JobPhase, WorkloadView};
 use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
 use crate::moments::after_seconds;
@@ -43,7 +43,7 @@ struct Alteration<'a> {
     words: String,
 }
 
-impl<'a> Case<'a> {
+impl<'a> TrainingCase<'a> {
     /// The next step about Jobs that a client has changed, or created under the names of the job's own Jobs.
     pub(super) fn undo_alterations(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.take_back_jobs() {
@@ -86,7 +86,8 @@ impl<'a> Case<'a> {
     pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let roles = self.roles();
         let jobs = roles.iter().filter_map(|role| self.child(role));
-        let newest = jobs.filter(|job| job.suspended && job.finished.is_none()).map(|job| job.created).max()?;
+        let is_stopped = |job: &&JobState| matches!(JobPhase::of(job), JobPhase::Stopping | JobPhase::Suspended);
+        let newest = jobs.filter(is_stopped).map(|job| job.created).max()?;
         let made = Timestamp::from_millisecond(newest).ok()?;
         let goes_on = made.as_second().saturating_sub(begun_at(workload)?.as_second());
         let until = after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS));
@@ -136,7 +137,7 @@ impl<'a> Case<'a> {
     /// less are left alone, as those of groups are: they use no quota of other workloads, and a policy that changes each Job on creation may have
     /// made them so.
     fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
-        let goes = |job: &JobState| job.deleting && self.ctx.remains.job_is_rid_of_pods(&job.uid);
+        let goes = |job: &JobState| job.deleting && self.ctx.notes.jobs.of(&job.uid).is_rid_of_pods();
         let job = self.child(&role).filter(|job| job.finished.is_none() && !goes(job))?;
         if job.suspended {
             return Some(Alteration { role, job, words: String::new() });

@@ -14,7 +14,9 @@ use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
 use crate::moments::after;
 use crate::state::work_queue::WorkQueue;
-use crate::training_job::saves::{Book, place_of};
+use crate::training_job::growth::resumes_from;
+use crate::training_job::listing::Listing;
+use crate::training_job::saves::{listing_of, place_of, saved_of};
 use crate::workload::status::{find_true, seconds, since};
 use crate::write::{Checkpoint, CheckpointPlace, Kind, key};
 
@@ -59,13 +61,13 @@ impl<'a> Context<'a> {
     }
 
     /// The listing of the place where the checkpoints of a TrainingJob are now.
-    pub(crate) fn book_of(&self, name: &Name, view: &TrainingView) -> Option<&'a Book> {
-        self.training.saving.book_of(self.view, name, view)
+    pub(crate) fn listing_of(&self, name: &Name, view: &TrainingView) -> Option<&'a Listing> {
+        listing_of(&self.notes.jobs, self.view, name, view)
     }
 
     /// The last checkpoint of a TrainingJob: as its store shows it, as its status remembers it, or as it says itself.
     pub(crate) fn saved_of(&self, name: &Name, view: &TrainingView) -> Option<Saved> {
-        self.training.saving.saved_of(self.view, name, view)
+        saved_of(&self.notes.jobs, self.view, name, view)
     }
 
     /// Whether the store was listed after the run began, or the start has waited long enough for that.
@@ -75,16 +77,16 @@ impl<'a> Context<'a> {
         view: &TrainingView,
         (begun, now): (Timestamp, Timestamp),
     ) -> bool {
-        let looked = self.book_of(name, view).and_then(|book| book.at);
+        let looked = self.listing_of(name, view).and_then(|listing| listing.at);
         looked.is_some_and(|at| at >= begun) || now >= patience_ends(begun)
     }
 
     /// Time of the next listing of a job's checkpoints, `None` when nothing is to be expected there.
     pub(crate) fn next_look(&self, name: &Name, view: &TrainingView, now: Timestamp) -> Option<Timestamp> {
-        let book = self.book_of(name, view);
-        let at = book.and_then(|book| book.at);
-        let paused = |ms: i64| book.map_or(now, |book| after(book.tried, ms));
-        let not_before = |due: Timestamp| match book.and_then(|book| book.fault.as_ref()) {
+        let listing = self.listing_of(name, view);
+        let at = listing.and_then(|listing| listing.at);
+        let paused = |ms: i64| listing.map_or(now, |listing| after(listing.tried, ms));
+        let not_before = |due: Timestamp| match listing.and_then(|listing| listing.fault.as_ref()) {
             Some(_) => due.max(paused(LOOK_AGAIN_MS)),
             None => due,
         };
@@ -99,7 +101,7 @@ impl<'a> Context<'a> {
         if workload.is(types::EVICTED) {
             return self.grace_of(workload).filter(|grace| grace.lasts(now)).map(|_| paused(LOOK_IN_GRACE_MS));
         }
-        let begun = self.training.growth.resumes_from(workload)?;
+        let begun = resumes_from(&self.notes.workloads, workload)?;
         if at.is_none_or(|at| at < begun) {
             return Some(not_before(now));
         }

@@ -25,7 +25,7 @@ pub(crate) const PATIENCE_SECONDS: i64 = 30;
 
 /// Running jobs that could have more workers, in the order in which these are offered.
 pub(crate) fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandidate> {
-    let jobs = ctx.training.growth.jobs.iter();
+    let jobs = ctx.view.training.elastic();
     let mut found: Vec<_> = jobs.filter_map(|name| ctx.could_want(name, now)).collect();
     found.sort_by(|(one, a), (other, b)| (one, &a.name).cmp(&(other, &b.name)));
     found.into_iter().map(|(_, candidate)| candidate).collect()
@@ -53,7 +53,7 @@ impl<'a> Context<'a> {
 
     /// Whether another slice of an elastic job has taken the place of this one, which is not finished yet.
     pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
-        !self.training.growth.jobs.is_empty() && workload.training_job().is_some() && !stands(self.view, workload)
+        self.view.training.has_elastic() && workload.training_job().is_some() && !stands(self.view, workload)
     }
 
     /// Workers that were added last to the run of a Workload and have not been ready yet. A worker that fails later is left to the backoff limit;
@@ -65,10 +65,10 @@ impl<'a> Context<'a> {
         let settled = if run.by_restart() {
             self.was_up(workload)
         } else {
-            self.training.growth.settled.get(&job.uid) == Some(&Some(last.at))
+            self.notes.jobs.of(&job.uid).has_settled_since(last.at)
         };
         let role = job.role.as_deref().filter(|role| !settled && !role.is_up())?;
-        let lack = self.capacity.lacking.get(&job.uid);
+        let lack = self.notes.jobs.of(&job.uid).lack();
         let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
         Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
     }
@@ -109,13 +109,13 @@ impl<'a> Context<'a> {
         let have = granted(workload);
         let (_, most) = run.bounds;
         let due = run.due(admitted, run.rules.up_cooldown_seconds);
-        let waits = self.training.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
-        let alone =
-            self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
+        let waits = self.notes.jobs.of(&view.uid).training().waits_to_grow(now);
+        let alone = self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is_finished());
         let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
         let saves = !run.by_restart() || view.facts.saves;
         let may = have < most && due <= now && !waits && alone && all_up && saves;
-        let asked = self.training.growth.gives_up.contains_key(&workload.uid) || self.quota.plans.evicts(&workload.uid);
+        let notes = self.notes_of(workload);
+        let asked = notes.scale().gives_up().is_some() || notes.plan().eviction().is_some();
         let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
         let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
         may.then(|| {
@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
             let given = given.iter().find(|given| given.name == set.name).map_or(set.count, |given| given.count);
             if set.name == WORKER { i64::from(workers) } else { given }
         };
-        let idle = self.training.growth.idle.get(&view.uid).copied().unwrap_or(now);
+        let idle = self.notes.jobs.of(&view.uid).training().idle_since().unwrap_or(now);
         GrowthCandidate {
             name: name.clone(),
             job: view.uid.clone(),

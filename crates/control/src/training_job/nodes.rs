@@ -7,15 +7,15 @@ use berth_api::conditions::types;
 use berth_jobs::training::{RoleState, WORKER};
 use jiff::Timestamp;
 
-use super::Case;
+use super::TrainingCase;
 use crate::cache::training_view::{Counted, Crew};
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::status::since;
 use crate::write::{Kind, Purpose, Question, key};
 
-impl Case<'_> {
+impl TrainingCase<'_> {
     /// Number of nodes of an admitted workload, `None` while it is not known.
     pub(super) fn nodes(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {
         // Pods that all have gone meanwhile do not show where they ran.
@@ -25,8 +25,7 @@ impl Case<'_> {
     /// The next step towards the number of nodes, `None` when it is known or cannot be yet.
     pub(super) fn count_nodes(&self) -> Option<Decision> {
         let workload = self.ctx.view.slice_of(&self.view.uid)?;
-        let admitted = workload.is(types::ADMITTED) && workload.reserved();
-        if !admitted || workload.is(types::EVICTED) || workload.is(types::FINISHED) {
+        if workload.phase != WorkloadPhase::Admitted {
             return None;
         }
         let states = self.states();
@@ -65,7 +64,7 @@ fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option
 /// The count of the nodes of a TrainingJob from an answer about its pods, `None` if the answer is about no run any more.
 pub(crate) fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timestamp) -> Option<Counted> {
     let view = ctx.view.training.get(name)?;
-    let states = Case { ctx, name, view, now }.states();
+    let states = TrainingCase { ctx, name, view, now }.states();
     let crew = ctx.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states))?;
     Some(Counted { crew, nodes: i32::try_from(nodes).unwrap_or(i32::MAX) })
 }

@@ -7,13 +7,14 @@ use berth_jobs::JobState;
 use berth_jobs::training::{Rescale, Scale, WORKER};
 use jiff::Timestamp;
 
-use super::Case;
+use super::TrainingCase;
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::training_job::elastic::{granted, granted_to};
+use crate::training_job::growth::resumes_from;
 use crate::training_job::restarts::{noted, told_from, told_workers};
 
-impl Case<'_> {
+impl TrainingCase<'_> {
     /// The next step of a restart that was noted, `None` when the usual start goes on from here, or has.
     pub(super) fn restarting(&self, workload: &WorkloadView) -> Option<Decision> {
         let scale = noted(workload)?;
@@ -42,7 +43,7 @@ impl Case<'_> {
         let roles = self.roles();
         let mut there = roles.iter().filter_map(|role| self.child(role)).filter(|job| !job.deleting);
         let made = there.any(|job| self.was_told(job, scale));
-        let known = self.ctx.training.growth.shrunk.get(&workload.uid).is_some_and(|(with, _)| *with == scale.workers);
+        let known = self.ctx.notes_of(workload).scale().has_shrunk_to(scale.workers);
         let waits = !made && !known && self.gone_since(workload).is_none();
         waits.then(|| self.pods_left())
     }
@@ -77,7 +78,7 @@ impl Case<'_> {
         }
         let made = self.roles().iter().filter_map(|role| self.child(role)).map(|job| job.created).min();
         let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
-        let gone = self.ctx.training.growth.resumes_from(workload);
+        let gone = resumes_from(&self.ctx.notes.workloads, workload);
         Some([made, gone].into_iter().flatten().fold(begun, Timestamp::max))
     }
 

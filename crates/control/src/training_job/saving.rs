@@ -6,11 +6,12 @@ use berth_jobs::training::Saved;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
-use super::Case;
+use super::TrainingCase;
 use super::conditions::Words;
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::training_job::checkpoints::{patience_ends, shown};
+use crate::training_job::growth::resumes_from;
 use crate::workload::status::seconds;
 
 /// Condition of a job that has not saved for longer than its interval.
@@ -18,7 +19,7 @@ const OVERDUE: &str = training_types::CHECKPOINT_OVERDUE;
 /// Condition of a job whose store cannot be read.
 const UNAVAILABLE: &str = training_types::CHECKPOINT_STORE_UNAVAILABLE;
 
-impl Case<'_> {
+impl TrainingCase<'_> {
     /// Why the store of the job cannot be used at all.
     pub(super) fn missing_store(&self) -> Option<String> {
         self.ctx.missing_store(self.view)
@@ -27,7 +28,7 @@ impl Case<'_> {
     /// The wait of a start until it is known where the job goes on, `None` when it is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
-        let begun = self.ctx.training.growth.resumes_from(workload)?;
+        let begun = resumes_from(&self.ctx.notes.workloads, workload)?;
         if self.missing_store().is_some() {
             // When the store answers again, Berth decides about this TrainingJob again.
             return Some(Decision::Done);
@@ -39,9 +40,9 @@ impl Case<'_> {
     /// Conditions about the saving interval, kept or missed, and about the store, readable or not. Each is shown once it was true.
     pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
         let due = self.ctx.save_due(self.name, self.view).filter(|_| is_up);
-        let book = self.ctx.book_of(self.name, self.view);
+        let listing = self.ctx.listing_of(self.name, self.view);
         let looked = match self.view.facts.store {
-            Some(_) => book.and_then(|book| book.at),
+            Some(_) => listing.and_then(|listing| listing.at),
             None => Some(self.now),
         };
         let interval = self.view.facts.interval_seconds.unwrap_or_default();
@@ -53,7 +54,7 @@ impl Case<'_> {
             Some(_) => (false, own_reasons::INTERVAL_KEPT.to_owned(), format!("saves at least every {interval}s")),
             None => (false, own_reasons::NOT_RUNNING.to_owned(), "The job does not run".to_owned()),
         };
-        let fault = match book.and_then(|book| book.fault.clone()) {
+        let fault = match listing.and_then(|listing| listing.fault.clone()) {
             Some(fault) => (true, own_reasons::REQUEST_FAILED.to_owned(), fault),
             None => (false, own_reasons::AVAILABLE.to_owned(), "The store answers".to_owned()),
         };
@@ -63,11 +64,11 @@ impl Case<'_> {
     /// Checkpoints of the job for its status, based on the status before.
     pub(super) fn checkpoint_status(&self, old: Option<CheckpointStatus>) -> Option<CheckpointStatus> {
         let mut new = old.unwrap_or_default();
-        let book = self.ctx.book_of(self.name, self.view).filter(|book| book.at.is_some());
-        match (self.ctx.place_of(self.name, self.view), book) {
-            (Some(place), Some(book)) => {
-                let newest = book.listed.iter().rev();
-                new.count = i32::try_from(book.listed.len()).ok();
+        let listing = self.ctx.listing_of(self.name, self.view).filter(|listing| listing.at.is_some());
+        match (self.ctx.place_of(self.name, self.view), listing) {
+            (Some(place), Some(listing)) => {
+                let newest = listing.listed.iter().rev();
+                new.count = i32::try_from(listing.listed.len()).ok();
                 new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
             }
             (Some(place), None) => {
@@ -78,8 +79,8 @@ impl Case<'_> {
             }
             (None, _) => {}
         }
-        if let Some(begun) = self.ctx.training.saving.begun.get(&self.view.uid) {
-            new.resumed_from.clone_from(begun);
+        if let Some(begun) = self.ctx.notes.jobs.of(&self.view.uid).training().begun_from() {
+            new.resumed_from = begun.cloned();
         }
         let last = self.ctx.saved_of(self.name, self.view);
         let listed = new.checkpoints.first().cloned();

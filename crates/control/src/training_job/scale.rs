@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-use super::Case;
+use super::TrainingCase;
 use super::conditions::{CHECKPOINT_REQUESTED, Words};
 use crate::cache::WorkloadView;
 use crate::capacity::watch::no_nodes_for_added;
@@ -31,13 +31,13 @@ const MANAGER: &str = "berth-elastic";
 /// Milliseconds until another look at Jobs whose statuses count more pods than are left.
 const LOOK_MS: i64 = 1_000;
 
-impl Case<'_> {
+impl TrainingCase<'_> {
     /// Decides about the slices beside the one that stands for the job; a [`Decision::Wait`] leaves the job itself to be decided about.
     pub(super) fn beside(&self, current: &WorkloadView, owned: &[&WorkloadView]) -> Option<Decision> {
         let mut wait = None;
         for other in owned.iter().filter(|other| other.uid != current.uid) {
             let takes_over = current.replaces.as_deref() == Some(&other.key()) && current.is(types::ADMITTED);
-            let decision = if other.is(types::FINISHED) {
+            let decision = if other.is_finished() {
                 (is_replaced(other) && has_finalizer(other)).then(|| Decision::write(remove_finalizer(other)))
             } else if takes_over {
                 Some(self.replaced(other, current))
@@ -62,7 +62,7 @@ impl Case<'_> {
     /// Time until which a new slice may wait to replace the one that stands for the job, `None` when it is not wanted.
     fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
         let run = run_under(self.ctx.view, current)?;
-        let asked = self.ctx.training.growth.gives_up.contains_key(&current.uid);
+        let asked = self.ctx.notes_of(current).scale().gives_up().is_some();
         let size = new.size(WORKER);
         let fits = new.replaces.as_deref() == Some(&current.key())
             && size > granted(current)
@@ -125,7 +125,7 @@ impl Case<'_> {
         run: &Run<'_>,
         states: &BTreeMap<String, RoleState>,
     ) -> Option<Decision> {
-        let asked = self.ctx.training.growth.gives_up.get(&workload.uid)?;
+        let asked = self.ctx.notes_of(workload).scale().gives_up()?;
         let (have, keeps) = (granted(workload), asked.keeps.max(run.bounds.0));
         if keeps >= have {
             return None;
@@ -187,9 +187,9 @@ impl Case<'_> {
 
     /// The new slice, when there is idle quota for one.
     fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
-        let workers = *self.ctx.training.growth.wanted.get(&self.view.uid)?;
+        let workers = self.ctx.notes.jobs.of(&self.view.uid).training().wanted()?;
         let alone = self.ctx.view.workloads_of(&self.view.uid);
-        let alone = alone.iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
+        let alone = alone.iter().all(|one| one.uid == workload.uid || one.is_finished());
         if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
             return None;
         }
@@ -284,8 +284,7 @@ impl Case<'_> {
         if counted > most {
             return Some(Decision::Wait(after(self.now, LOOK_MS)));
         }
-        let known = self.ctx.training.growth.shrunk.get(&workload.uid);
-        if known.is_some_and(|(with, _)| *with == workers) {
+        if self.ctx.notes_of(workload).scale().has_shrunk_to(workers) {
             return None;
         }
         if let Some(until) = self.creation_until() {

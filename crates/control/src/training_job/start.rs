@@ -8,7 +8,7 @@ use berth_jobs::PlacementError;
 use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, RunError, Saved, children};
 use jiff::Timestamp;
 
-use super::{Case, status};
+use super::{TrainingCase, status};
 use crate::cache::WorkloadView;
 use crate::capacity::reasons::SPEC_CHANGED;
 use crate::capacity::watch::{at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
@@ -16,6 +16,7 @@ use crate::decision::{Decision, Draft};
 use crate::job::altered::next_pause;
 use crate::job::overgrown::overgrown;
 use crate::job::placement::placements;
+use crate::job::starts;
 use crate::moments::after_seconds;
 use crate::training_job::elastic::{granted, run_under};
 use crate::training_job::restarts::{runs_on, scaled, told_from};
@@ -32,7 +33,7 @@ const NAME_TAKEN_SECONDS: i64 = 10;
 /// Pause in seconds between two looks at a gang that has its nodes and is late.
 const NODES_SECONDS: i64 = 30;
 
-impl Case<'_> {
+impl TrainingCase<'_> {
     /// Decides about an admitted job: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
         let overgrown = overgrown(self.ctx, &key(Kind::TrainingJob, self.name), workload, self.now);
@@ -109,7 +110,7 @@ impl Case<'_> {
             Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
             Err(error) => return self.never_starts(workload, &error.to_string()),
         };
-        let prepared = self.ctx.training.prepared.get(&self.view.uid);
+        let notes = self.ctx.notes.jobs.of(&self.view.uid).training();
         for child in all {
             let name = (self.name.0.clone(), child.name.clone());
             let object = match child.kind {
@@ -118,7 +119,7 @@ impl Case<'_> {
                 ChildKind::Job => key(Kind::JOB, &name),
             };
             let there = match child.kind {
-                ChildKind::Service | ChildKind::ConfigMap => prepared.is_some_and(|known| known.contains(&object)),
+                ChildKind::Service | ChildKind::ConfigMap => notes.is_prepared(&object),
                 ChildKind::Job => match self.ctx.view.jobs.get(&object) {
                     Some(job) if self.is_ours(job) && !job.deleting => true,
                     Some(_) => return self.name_taken(),
@@ -128,7 +129,7 @@ impl Case<'_> {
             if there {
                 continue;
             }
-            let again = self.ctx.remains.starts.again(&self.view.uid, &object.name, workload);
+            let again = starts::again(&self.ctx.notes.jobs, &self.view.uid, &object.name, workload);
             let again = again.filter(|_| child.kind == ChildKind::Job);
             if let Some(again) = again.filter(|again| again.due > self.now) {
                 return Decision::Wait(again.due);

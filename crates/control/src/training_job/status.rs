@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::json;
 
-use super::Case;
+use super::TrainingCase;
 pub(crate) use super::conditions::{
     CHECKPOINT_REQUESTED, ELASTIC, JOB_GONE, MAX_WAIT_TIME_EXCEEDED, REQUESTED, SCHEDULING_TIMEOUT, STORE_NOT_FOUND,
     Words,
 };
-use crate::cache::WorkloadView;
 use crate::cache::training_view::{TrainingView, has_ended};
+use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::capacity::reasons::{RECLAIMED, STOCK_OUT};
 use crate::context::Context;
 use crate::decision::Draft;
@@ -34,7 +34,7 @@ const EVENT_LIMIT: usize = 1_024;
 pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (object.namespace.clone(), object.name.clone());
     let view = ctx.view.training.get(&name)?;
-    let case = Case { ctx, name: &name, view, now };
+    let case = TrainingCase { ctx, name: &name, view, now };
     // In a namespace that is not managed any more the status is written while a Workload stands for the job: nothing else remembers its end.
     let followed = case.managed() || ctx.view.slice_of(&view.uid).is_some();
     if view.deleting || !followed { None } else { draft(&case, |_| true) }
@@ -42,20 +42,20 @@ pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> O
 
 /// A status write if the phase, or a request to save or its answer, has changed: it is made at once, before the answer stops the
 /// job.
-pub(super) fn told_at_once(case: &Case<'_>) -> Option<Draft> {
+pub(super) fn told_at_once(case: &TrainingCase<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| new.phase != old.phase || request_to_save(new) != request_to_save(old))
 }
 
 /// A status write if the status lacks the result of a request to save: nothing else remembers it after the quota is
 /// free.
-pub(super) fn answer_told(case: &Case<'_>) -> Option<Draft> {
+pub(super) fn answer_told(case: &TrainingCase<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| request_to_save(new) != request_to_save(old))
 }
 
 /// A status write if the status does not say that the gang's time has ended: the job may be admitted to its next tier at once.
-pub(super) fn timeout_told(case: &Case<'_>) -> Option<Draft> {
+pub(super) fn timeout_told(case: &TrainingCase<'_>) -> Option<Draft> {
     let late = |status: &TrainingJobStatus| is_true(&status.conditions, SCHEDULING_TIMEOUT);
     draft(case, |new| late(new) && !late(&case.view.status))
 }
@@ -66,7 +66,7 @@ fn request_to_save(status: &TrainingJobStatus) -> Option<(&str, &str)> {
     Some((told.status.as_str(), told.reason.as_str()))
 }
 
-fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
+fn draft(case: &TrainingCase<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
     let view = case.view;
     let workload = case.ctx.view.slice_of(&view.uid);
     let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
@@ -94,7 +94,7 @@ fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option
 }
 
 struct Telling<'a> {
-    case: &'a Case<'a>,
+    case: &'a TrainingCase<'a>,
     workload: Option<&'a WorkloadView>,
     states: BTreeMap<String, RoleState>,
 }
@@ -116,12 +116,7 @@ impl Telling<'_> {
     }
 
     fn admitted(&self) -> Option<&WorkloadView> {
-        self.workload.filter(|workload| {
-            workload.is(types::ADMITTED)
-                && workload.reserved()
-                && !workload.is(types::EVICTED)
-                && !workload.is(types::FINISHED)
-        })
+        self.workload.filter(|workload| workload.phase == WorkloadPhase::Admitted)
     }
 
     fn is_up(&self) -> bool {
@@ -193,8 +188,8 @@ impl Telling<'_> {
             self.set_once_true(status, kind, words);
         }
         let request = self.checkpoint_request(status);
-        let notified = &self.case.ctx.training.saving.notified;
-        if self.workload.is_some_and(|workload| notified.contains_key(&workload.uid)) {
+        let is_notified = |workload: &WorkloadView| self.case.ctx.notes_of(workload).save().notified().is_some();
+        if self.workload.is_some_and(is_notified) {
             // The job may have saved before there was a status to say that it is to.
             self.set(status, CHECKPOINT_REQUESTED, request);
         } else {
@@ -250,13 +245,13 @@ impl Telling<'_> {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
         let holds = self.workload.is_some_and(WorkloadView::reserved);
-        let ended = self.workload.is_some_and(|workload| workload.is(types::FINISHED));
+        let ended = self.workload.is_some_and(|workload| workload.is_finished());
         let ctx = self.case.ctx;
-        let notified = self.workload.and_then(|workload| ctx.training.saving.notified.get(&workload.uid));
+        let notified = self.workload.and_then(|workload| ctx.notes_of(workload).save().notified());
         let told = asked || notified.is_some();
         let to_stop = self.workload.filter(|_| told).and_then(|workload| ctx.grace_of(workload));
         let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| ctx.last_request(workload));
-        let known = to_shrink.as_ref().map(|(_, request)| request.told).or(notified.copied());
+        let known = to_shrink.as_ref().map(|(_, request)| request.told).or(notified);
         let shown = asked || ended || known.is_none_or(|told| told.user);
         if let (Some((_, request)), Some(before)) = (&to_shrink, before)
             && request.over
@@ -285,7 +280,7 @@ impl Telling<'_> {
     fn queued(&self, phase: &str) -> Words {
         let waits = phase == phases::QUEUED;
         let told = self.workload.and_then(|workload| find(&workload.status.conditions, types::QUOTA_RESERVED));
-        let stops = self.workload.is_some_and(|workload| workload.reserved() && workload.is(types::EVICTED));
+        let stops = self.workload.is_some_and(|workload| workload.phase.is_evicting());
         match told.filter(|condition| waits && condition.status == "False") {
             Some(condition) => (true, condition.reason.clone(), condition.message.clone()),
             // Its quota is in use until then.

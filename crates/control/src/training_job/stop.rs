@@ -1,8 +1,8 @@
 //! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. Its spec keeps all that the next start needs;
 //! there is nothing to restore.
 
-use super::{Case, has_finalizer, status};
-use crate::cache::WorkloadView;
+use super::{TrainingCase, has_finalizer, status};
+use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::decision::{Decision, Draft};
 use crate::job::grace::Grace;
 use crate::job::left;
@@ -23,7 +23,7 @@ enum Order {
     PodsFirst,
 }
 
-impl Case<'_> {
+impl TrainingCase<'_> {
     /// Stops an evicted job: nothing of it may run when its quota goes back.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         if let Some(decision) = self.halt(workload) {
@@ -45,25 +45,24 @@ impl Case<'_> {
     /// Follows a job for which nothing is made any more, because a finalizer keeps it while it is deleted, or its namespace is not managed now. Quota
     /// that nothing of it uses goes back, as does that of a run which has to leave, has ended, or lacks a Job.
     pub(super) fn going(&self, workload: &WorkloadView, message: &str) -> Decision {
-        if !workload.reserved() || workload.is(types::FINISHED) {
+        if !workload.holds_quota() {
             return Decision::Done;
         }
         let states = self.states();
         if let Some(end) = training_end(&states) {
             return self.finish(workload, &end);
         }
-        let evicted = workload.is(types::EVICTED);
-        if !evicted && workload.is(types::ADMITTED) && !self.lacks_jobs(&states) {
+        if workload.phase == WorkloadPhase::Admitted && !self.lacks_jobs(&states) {
             return Decision::Done;
         }
-        let next = if evicted { self.halt(workload) } else { self.clear_away(workload, message) };
+        let next = if workload.phase.is_evicting() { self.halt(workload) } else { self.clear_away(workload, message) };
         next.unwrap_or_else(|| release_for_good(workload, message, self.now))
     }
 
     /// Stops a job whose namespace is being deleted: the TrainingJob itself goes only after all pods there. Its Jobs would keep pods that failed
     /// until others came in their places: they are deleted, and the quota goes with the last pod.
     pub(super) fn ending(&self, workload: &WorkloadView) -> Decision {
-        if workload.is(types::FINISHED) {
+        if workload.is_finished() {
             return self.with_workload(workload);
         }
         if let Some(end) = training_end(&self.states()) {
@@ -83,7 +82,7 @@ impl Case<'_> {
         }
         let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.as_str());
         let message = message.unwrap_or_default();
-        let knew = self.ctx.training.saving.notified.get(&workload.uid);
+        let knew = self.ctx.notes_of(workload).save().notified();
         let why = self.ctx.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
         let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
         self.clear_away(workload, &why)
@@ -128,7 +127,7 @@ impl Case<'_> {
         self.delete_where(why, |_| true)
     }
 
-    /// As [`Case::delete_children`], for Jobs that are not over: the others keep their logs.
+    /// As [`TrainingCase::delete_children`], for Jobs that are not over: the others keep their logs.
     pub(super) fn delete_unfinished(&self, why: &str) -> Option<Decision> {
         self.delete_where(why, |job| job.finished.is_none())
     }
@@ -161,7 +160,7 @@ impl Case<'_> {
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             // A finalizer may keep the Job for ever, and its pods run as long as it is there: they go before it.
             let kept = job.deleting && known.contains(object);
-            if job.deleting && (!kept || self.ctx.remains.job_is_rid_of_pods(&job.uid)) {
+            if job.deleting && (!kept || self.ctx.notes.jobs.of(&job.uid).is_rid_of_pods()) {
                 // The pods of such a Job are probed.
                 continue;
             }
@@ -185,7 +184,7 @@ impl Case<'_> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
         }
-        if self.ctx.remains.pods_are_gone(&workload.uid) {
+        if self.ctx.notes_of(workload).pods().are_gone() {
             return None;
         }
         if self.view.leaves_pods && workload.is(types::ADMITTED) {

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::cache::Name;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
+use crate::training_job::saves::surplus;
 use crate::write::{Kind, Purpose, Question, Request, key};
 
 /// Decides about the checkpoints of one TrainingJob.
@@ -12,8 +13,8 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     let Some(view) = ctx.view.training.get(name).filter(|view| !view.deleting) else { return Decision::Done };
     let Some(place) = ctx.place_of(name, view) else { return Decision::Done };
     let object = key(Kind::Checkpoints, name);
-    if let Some(book) = ctx.book_of(name, view).filter(|book| book.fault.is_none()) {
-        let ids = ctx.training.saving.surplus(view, book);
+    if let Some(listing) = ctx.listing_of(name, view).filter(|listing| listing.fault.is_none()) {
+        let ids = surplus(&ctx.notes.jobs, view, listing);
         if !ids.is_empty() {
             let request = Request::DeleteCheckpoints { place, ids };
             return Decision::write(Draft::of_any_version(Purpose::DeleteCheckpoints, object, request));

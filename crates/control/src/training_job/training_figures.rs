@@ -62,7 +62,7 @@ impl Context<'_> {
         }
         let preempted = find(&new.status.conditions, types::PREEMPTED).filter(|_| became(types::PREEMPTED));
         if let Some(preempted) = preempted {
-            let path = self.quota.plans.eviction(&new.uid).map(|eviction| eviction.preemptor_path.as_str());
+            let path = self.notes_of(new).plan().eviction().map(|eviction| eviction.preemptor_path.as_str());
             let by = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
             measures.push(count(
                 "training_job_preemptions",
@@ -98,7 +98,7 @@ impl Context<'_> {
     fn waiting_trainings(&self) -> BTreeMap<(String, String), usize> {
         let mut waiting = BTreeMap::new();
         for job in self.view.training.values() {
-            let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| !workload.is(types::FINISHED)) else {
+            let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| !workload.is_finished()) else {
                 continue;
             };
             let class = workload.priority_class.as_ref().map(|class| class.name.clone());

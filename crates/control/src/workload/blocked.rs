@@ -3,7 +3,7 @@
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model::Blocked;
 
-use crate::cache::WorkloadView;
+use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job;
@@ -104,7 +104,7 @@ pub(crate) fn unasked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Stri
 
 /// Sends an event once about quota that a workload keeps although its job does not request it any more.
 pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decision> {
-    if workload.is(types::EVICTED) || !workload.is(types::ADMITTED) {
+    if workload.phase != WorkloadPhase::Admitted {
         return None;
     }
     let why = unasked(ctx, workload)?;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use crate::cache::WorkloadView;
+use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::queues::checks::concerning;
@@ -119,7 +119,7 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
 
 /// Sends a job that waits with its quota the messages of its pending checks; `notice` makes the event.
 pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
-    let waits = workload.reserved() && !workload.is(types::ADMITTED);
+    let waits = workload.phase == WorkloadPhase::Reserved;
     let speak =
         |check: &&api::AdmissionCheckState| waits && check.state == check_states::PENDING && !check.message.is_empty();
     let said = workload.status.admission_checks.iter().filter(speak);

@@ -12,7 +12,7 @@ use crate::workload::{notice, status_write};
 use crate::write::{EventType, Purpose, SCHEDULER};
 
 /// Why a workload waits, as its status says it.
-pub(crate) struct Told<'a> {
+pub(crate) struct PendingReport<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
     pub(crate) leading: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Told<'a> {
     pub(crate) is_gated: bool,
 }
 
-impl<'a> Told<'a> {
+impl<'a> PendingReport<'a> {
     /// A verdict of the engine with the reason under which it is reported.
     pub(crate) fn of(verdict: &'a engine::Verdict, reason: &'a str) -> Self {
         let is_gated = verdict.reason == engine::PendingReason::AdmissionGated;
@@ -29,7 +29,7 @@ impl<'a> Told<'a> {
 }
 
 /// The write that explains why a workload waits.
-pub(crate) fn explain(workload: &WorkloadView, told: &Told<'_>, now: Timestamp) -> Draft {
+pub(crate) fn explain(workload: &WorkloadView, told: &PendingReport<'_>, now: Timestamp) -> Draft {
     let purpose = if told.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
     let mut draft = status_write(workload, purpose, now, |edit| {
         edit.pending(told.reason, told.message);

@@ -24,7 +24,7 @@ const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 /// Decides about a workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of the job is
 /// left: until then its quota is in use (invariant L4). Without one, it is finished.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    if !workload.is(types::FINISHED) && ctx.unlisted_owner(workload).is_some() {
+    if !workload.is_finished() && ctx.unlisted_owner(workload).is_some() {
         // The view cannot show whether anything of the workload runs. A workload that waits has a status that says so.
         return (workload.reserved() || workload.deleting).then_some(Decision::Done);
     }
@@ -46,7 +46,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         // The collector takes a Workload with the last of its pods. A Workload that never had a pod stays, unless another object owns it.
         let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
         if holds && !owned && !ctx.session.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
-            return workload.is(types::EVICTED).then(|| release(workload, now));
+            return workload.phase.is_evicting().then(|| release(workload, now));
         }
         return if kind == Kind::PodGroup { without_pods(workload, now) } else { Some(Decision::Done) };
     }
@@ -55,15 +55,15 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         // Garbage collection takes these Jobs; before that they may make pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !ctx.remains.job_is_rid_of_pods(&part.uid)) {
+    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !ctx.notes.jobs.of(&part.uid).is_rid_of_pods()) {
         // A finalizer keeps this Job, and its pods run as long as it is there: they are made to go before it.
         return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
     if !workload.deleting || !(holds || has_finalizer(workload)) {
         return Some(Decision::Done);
     }
-    let ran = (holds && workload.is(types::ADMITTED)) || ctx.has_overrun(workload);
-    if ran && !ctx.remains.pods_are_gone(&workload.uid) {
+    let ran = workload.phase.was_admitted() || ctx.has_overrun(workload);
+    if ran && !ctx.notes_of(workload).pods().are_gone() {
         let come = since(&workload.status.conditions, types::ADMITTED, "True")
             .map(|at| ctx.view.timeline.after(at, PODS_COME_MS));
         if let Some(come) = come.filter(|come| *come > now) {
@@ -78,13 +78,13 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
 /// A workload without a controller. Where its job is there, the reference was removed, and the job takes the workload back.
 fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let holds = workload.holds_quota();
-    let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is(types::FINISHED)) else {
-        let left_behind = workload.is(types::FINISHED) && workload.job_uid.is_some();
+    let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is_finished()) else {
+        let left_behind = workload.is_finished() && workload.job_uid.is_some();
         if workload.deleting || left_behind {
             return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
         }
         // No controller has made anything of it that would have to stop. Offline, the caller decides when an evicted workload leaves.
-        return (holds && workload.is(types::EVICTED) && !ctx.session.is_offline).then(|| release(workload, now));
+        return (workload.phase.is_evicting() && !ctx.session.is_offline).then(|| release(workload, now));
     };
     if let Some(decision) = taken_back(ctx, workload, job) {
         return Some(decision);
@@ -93,7 +93,7 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
     if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if holds && workload.is(types::ADMITTED) && !ctx.remains.pods_are_gone(&workload.uid) {
+    if workload.phase.was_admitted() && !ctx.notes_of(workload).pods().are_gone() {
         // Pods that run hold its quota, and can be stopped like any others.
         let leaves = workload.deleting || workload.is(types::EVICTED);
         return leaves.then(|| left::stop(ctx, workload, now));
@@ -131,7 +131,7 @@ fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Opt
     if !workload.reserved() {
         return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
     }
-    if workload.is(types::FINISHED) {
+    if workload.is_finished() {
         return None;
     }
     let (event_type, holds) = if workload.deleting {

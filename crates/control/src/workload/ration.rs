@@ -1,16 +1,14 @@
 //! Rate limit for pending reasons. A reason is written when its code changes, or when its text or the requests differ and the old text is a minute
 //! old. Heads come first, admissions before all reasons, and reasons never faster than a steady rate.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use berth_api::conditions::types;
 use berth_engine::model::{PendingReason, Verdict};
 use jiff::{SignedDuration, Timestamp};
-use rustc_hash::FxHashMap;
 
 use crate::cache::WorkloadView;
+use crate::notes::WorkloadRecords;
 use crate::workload::older_reasons;
+use crate::workload::reason_notes::{ReasonNotes, ReasonPlace};
 use crate::workload::requests::requests_of;
 use crate::workload::status::requests_differ;
 
@@ -24,31 +22,15 @@ const BUSY_MS: i64 = 1_000;
 /// Tokens per write: one comes per millisecond and write per second.
 const WRITE: i64 = 1_000;
 
-/// The reasons that are still to be written, and the state of the rate limit.
+/// State of the rate limit. The reasons that are still to be written are in the records of their workloads, which are queued by them.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
-    verdicts: FxHashMap<Arc<str>, (Verdict, Place)>,
-    /// Time at which the last text of a workload was written.
-    written: FxHashMap<Arc<str>, Timestamp>,
-    /// Waiting to be written: (not leading, uid).
-    queue: BTreeSet<(bool, Arc<str>)>,
-    /// Texts that differ but are young, by the time at which they are written.
-    later: BTreeSet<(Timestamp, Arc<str>)>,
     /// Tokens, in thousandths of a write.
     tokens: i64,
     filled_at: Option<Timestamp>,
     admitted_at: Option<Timestamp>,
-    /// Time at which the first pods of a job ended that its Workload does not know of yet, by the job's uid.
-    ended: FxHashMap<Box<str>, Timestamp>,
     /// Kueue's older reasons are written.
     says_older: bool,
-}
-
-/// Where a verdict waits: in the queue, leading or not, or until its older text is old enough.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    Queue(bool),
-    Later(Timestamp),
 }
 
 /// Value of a verdict: worth a write now, later or never.
@@ -95,66 +77,40 @@ impl Ration {
         Self { says_older, ..Self::default() }
     }
 
-    /// Time at which the first pods of a job ended that its Workload does not know of yet, as far as that was seen.
-    pub(crate) fn ended_at(&self, job: &str) -> Option<Timestamp> {
-        self.ended.get(job).copied()
-    }
-
-    /// More pods of a job have ended.
-    pub(crate) fn note_ended(&mut self, job: &str, now: Timestamp) {
-        self.ended.entry(job.into()).or_insert(now);
-    }
-
-    /// Forgets the ended pods of a job: its Workload knows of them, or the job itself has ended.
-    pub(crate) fn forget_ended(&mut self, job: &str) {
-        self.ended.remove(job);
-    }
-
     /// The reason under which a verdict is written, `None` if it is not.
     pub(crate) fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
         if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
     }
 
     /// Takes a new verdict; it replaces the older one of the workload. `unpaced` lets no text grow old first.
-    pub(crate) fn take(&mut self, verdict: Verdict, workload: &WorkloadView, now: Timestamp, unpaced: bool) {
-        if self.verdicts.get(&verdict.uid).is_some_and(|(known, _)| *known == verdict) {
+    pub(crate) fn take(
+        &self,
+        workloads: &mut WorkloadRecords,
+        verdict: Verdict,
+        workload: &WorkloadView,
+        now: Timestamp,
+        unpaced: bool,
+    ) {
+        let known = workloads.of(&verdict.uid).reason();
+        if known.next() == Some(&verdict) {
             return;
         }
         let Some(reason) = self.told_as(&verdict) else { return };
-        self.drop_verdict(&verdict.uid);
-        let place = match worth(&verdict, reason, workload, self.written.get(&verdict.uid).copied(), now) {
-            Worth::At(due) if !unpaced => {
-                self.later.insert((due, verdict.uid.clone()));
-                Place::Later(due)
-            }
-            Worth::Now | Worth::At(_) => {
-                self.queue.insert((!verdict.leading, verdict.uid.clone()));
-                Place::Queue(!verdict.leading)
-            }
-            Worth::Never => return,
+        let place = match worth(&verdict, reason, workload, known.written(), now) {
+            Worth::At(due) if !unpaced => Some(ReasonPlace::Later(due)),
+            Worth::Now | Worth::At(_) => Some(ReasonPlace::Queue(!verdict.leading)),
+            Worth::Never => None,
         };
-        self.verdicts.insert(verdict.uid.clone(), (verdict, place));
+        let uid = verdict.uid.clone();
+        let next = place.map(|place| (verdict, place));
+        workloads.change(&uid, |notes| notes.reason_mut().wait(next));
     }
 
     /// An admission was decided.
-    pub(crate) fn admitted(&mut self, uid: &str, now: Timestamp) {
+    pub(crate) fn admitted(&mut self, workloads: &mut WorkloadRecords, uid: &str, now: Timestamp) {
         self.refill(now);
         self.admitted_at = Some(now);
-        self.forget(uid);
-    }
-
-    /// The workload is no longer pending.
-    pub(crate) fn forget(&mut self, uid: &str) {
-        self.drop_verdict(uid);
-        self.written.remove(uid);
-    }
-
-    fn drop_verdict(&mut self, uid: &str) {
-        match self.verdicts.remove_entry(uid) {
-            Some((uid, (_, Place::Queue(last)))) => drop(self.queue.remove(&(last, uid))),
-            Some((uid, (_, Place::Later(at)))) => drop(self.later.remove(&(at, uid))),
-            None => {}
-        }
+        forget(workloads, uid);
     }
 
     fn refill(&mut self, now: Timestamp) {
@@ -172,37 +128,44 @@ impl Ration {
     }
 
     /// The next verdict to write, if the rate allows one.
-    pub(crate) fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<Verdict> {
+    pub(crate) fn next(&mut self, workloads: &mut WorkloadRecords, now: Timestamp, unpaced: bool) -> Option<Verdict> {
         self.refill(now);
-        while let Some((due, uid)) = self.later.first().cloned() {
-            if due > now {
-                break;
-            }
-            self.later.pop_first();
-            if let Some((_, place)) = self.verdicts.get_mut(&uid) {
-                *place = Place::Queue(true);
-            }
-            self.queue.insert((true, uid));
+        while let Some((_, uid)) = workloads.first_queued_from(LATER).filter(|(place, _)| is_due(*place, now)) {
+            workloads.change(&uid, |notes| notes.reason_mut().move_to(ReasonPlace::Queue(true)));
         }
         if self.tokens < WRITE && !unpaced {
             return None;
         }
-        let (_, uid) = self.queue.pop_first()?;
+        let (_, uid) = workloads.first_queued().filter(|(place, _)| matches!(place, ReasonPlace::Queue(_)))?;
         self.tokens = self.tokens.saturating_sub(WRITE);
-        self.written.insert(uid.clone(), now);
-        self.verdicts.remove(&uid).map(|(verdict, _)| verdict)
+        workloads.change(&uid, |notes| notes.reason_mut().write(now))
     }
+}
 
-    /// Puts a verdict back that could not be written now.
-    pub(crate) fn put_back(&mut self, verdict: Verdict) {
-        self.queue.insert((true, verdict.uid.clone()));
-        self.verdicts.insert(verdict.uid.clone(), (verdict, Place::Queue(true)));
-    }
+/// The first place behind the queue.
+const LATER: ReasonPlace = ReasonPlace::Later(Timestamp::MIN);
 
-    /// Time of the next look.
-    pub(crate) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let soon = now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok();
-        if self.queue.is_empty() { self.later.first().map(|(due, _)| *due) } else { soon }
+/// Whether a text has become old enough for the queue.
+fn is_due(place: ReasonPlace, now: Timestamp) -> bool {
+    matches!(place, ReasonPlace::Later(due) if due <= now)
+}
+
+/// Puts a verdict back that could not be written now.
+pub(crate) fn put_back(workloads: &mut WorkloadRecords, verdict: Verdict) {
+    let uid = verdict.uid.clone();
+    workloads.change(&uid, |notes| notes.reason_mut().wait(Some((verdict, ReasonPlace::Queue(true)))));
+}
+
+/// The workload is no longer pending.
+pub(crate) fn forget(workloads: &mut WorkloadRecords, uid: &str) {
+    workloads.change_known(uid, |notes| *notes.reason_mut() = ReasonNotes::default());
+}
+
+/// Time of the next look.
+pub(crate) fn wake_at(workloads: &WorkloadRecords, now: Timestamp) -> Option<Timestamp> {
+    match workloads.first_queued()?.0 {
+        ReasonPlace::Queue(_) => now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok(),
+        ReasonPlace::Later(due) => Some(due),
     }
 }
 
@@ -220,23 +183,18 @@ mod tests {
 
     /// Reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
     fn written(admissions: usize) -> i64 {
-        let mut ration = Ration::default();
+        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
         let mut count = 0;
         for step in 0..1_000 {
             let now = Timestamp::from_millisecond(1_700_000_000_000 + i64::try_from(step).unwrap() * 10).unwrap();
             if step % admissions == 0 {
-                ration.admitted("other", now);
+                ration.admitted(&mut all, "other", now);
             }
             for index in 0..3 {
-                ration.queue.insert((true, format!("{step}-{index}").into()));
+                let uid = format!("{step}-{index}");
+                put_back(&mut all, verdict(&uid, PendingReason::ExceedsMaxQuota, "never", false));
             }
-            while !ration.queue.is_empty() {
-                let left = ration.queue.len();
-                // A uid without a verdict is taken from the queue all the same.
-                let _ = ration.next(now, false);
-                if ration.queue.len() == left {
-                    break;
-                }
+            while ration.next(&mut all, now, false).is_some() {
                 count += 1;
             }
         }
@@ -275,65 +233,83 @@ mod tests {
     #[test]
     fn pending_reason_that_changed_is_written_at_once() {
         let workload = told("1 more needed");
-        let mut ration = Ration::default();
-        ration.take(verdict("u", PendingReason::ExceedsMaxQuota, "1 more needed", false), &workload, at(1), false);
-        let next = ration.next(at(1), false);
+        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
+        ration.take(
+            &mut all,
+            verdict("u", PendingReason::ExceedsMaxQuota, "1 more needed", false),
+            &workload,
+            at(1),
+            false,
+        );
+        let next = ration.next(&mut all, at(1), false);
         assert_eq!(next.map(|verdict| verdict.reason), Some(PendingReason::ExceedsMaxQuota));
         // A message that the status has already is not written again, however old it is.
-        ration.take(verdict("u", PendingReason::WaitingForQuota, "1 more needed", true), &workload, at(600), false);
-        assert_eq!((ration.next(at(600), false), ration.wake_at(at(600))), (None, None));
+        ration.take(
+            &mut all,
+            verdict("u", PendingReason::WaitingForQuota, "1 more needed", true),
+            &workload,
+            at(600),
+            false,
+        );
+        assert_eq!((ration.next(&mut all, at(600), false), wake_at(&all, at(600))), (None, None));
     }
 
     #[test]
     fn changed_pending_message_waits_until_old_one_is_minute_old() {
         let workload = told("1 more needed");
-        let mut ration = Ration::default();
+        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
         let waits = |message: &str| verdict("u", PendingReason::WaitingForQuota, message, true);
-        ration.take(waits("2 more needed"), &workload, at(10), false);
-        ration.take(waits("3 more needed"), &workload, at(20), false);
-        assert_eq!((ration.next(at(59), false), ration.wake_at(at(59))), (None, Some(at(60))));
-        assert_eq!(ration.next(at(60), false), Some(waits("3 more needed")), "the last of them");
-        assert_eq!(ration.next(at(60), false), None, "and no other");
+        ration.take(&mut all, waits("2 more needed"), &workload, at(10), false);
+        ration.take(&mut all, waits("3 more needed"), &workload, at(20), false);
+        assert_eq!((ration.next(&mut all, at(59), false), wake_at(&all, at(59))), (None, Some(at(60))));
+        assert_eq!(ration.next(&mut all, at(60), false), Some(waits("3 more needed")), "the last of them");
+        assert_eq!(ration.next(&mut all, at(60), false), None, "and no other");
 
         // The minute of the next begins when this one was written.
         let workload = told("3 more needed");
-        ration.take(waits("4 more needed"), &workload, at(61), false);
-        assert_eq!((ration.next(at(119), false), ration.wake_at(at(119))), (None, Some(at(120))));
+        ration.take(&mut all, waits("4 more needed"), &workload, at(61), false);
+        assert_eq!((ration.next(&mut all, at(119), false), wake_at(&all, at(119))), (None, Some(at(120))));
         // Meanwhile the message is again the one that the status has.
-        ration.take(waits("3 more needed"), &workload, at(119), false);
-        assert_eq!((ration.next(at(120), false), ration.wake_at(at(120))), (None, None));
+        ration.take(&mut all, waits("3 more needed"), &workload, at(119), false);
+        assert_eq!((ration.next(&mut all, at(120), false), wake_at(&all, at(120))), (None, None));
         // No text grows old where nothing is paced.
-        ration.take(waits("5 more needed"), &workload, at(119), true);
-        assert_eq!(ration.next(at(119), true), Some(waits("5 more needed")));
+        ration.take(&mut all, waits("5 more needed"), &workload, at(119), true);
+        assert_eq!(ration.next(&mut all, at(119), true), Some(waits("5 more needed")));
     }
 
     #[test]
     fn equal_workload_gets_numbers_of_its_class_only_once() {
         let workload = told("1 more needed");
-        let mut ration = Ration::default();
+        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
         let equal = |reason, message: &str| verdict("u", reason, message, false);
-        ration.take(equal(PendingReason::WaitingForQuota, "2 more needed"), &workload, at(600), false);
-        assert_eq!((ration.next(at(600), false), ration.wake_at(at(600))), (None, None));
+        ration.take(&mut all, equal(PendingReason::WaitingForQuota, "2 more needed"), &workload, at(600), false);
+        assert_eq!((ration.next(&mut all, at(600), false), wake_at(&all, at(600))), (None, None));
         let other = equal(PendingReason::ExceedsMaxQuota, "2 more needed");
-        ration.take(other.clone(), &workload, at(601), false);
-        assert_eq!(ration.next(at(601), false), Some(other), "another reason is told");
+        ration.take(&mut all, other.clone(), &workload, at(601), false);
+        assert_eq!(ration.next(&mut all, at(601), false), Some(other), "another reason is told");
         // The message about a queue is no number.
         let workload = told_as("Misconfigured", "LocalQueue a doesn't exist");
         let queue = equal(PendingReason::Misconfigured, "ClusterQueue q doesn't exist");
-        ration.take(queue.clone(), &workload, at(700), false);
-        assert_eq!(ration.next(at(700), false), Some(queue));
+        ration.take(&mut all, queue.clone(), &workload, at(700), false);
+        assert_eq!(ration.next(&mut all, at(700), false), Some(queue));
     }
 
     #[test]
     fn queue_heads_get_pending_reasons_before_other_equals() {
         let workload = told("1 more needed");
-        let mut ration = Ration::default();
+        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
         for (uid, leading) in [("a", false), ("b", false), ("c", true), ("d", false), ("e", true)] {
-            ration.take(verdict(uid, PendingReason::ExceedsMaxQuota, "never", leading), &workload, at(1), false);
+            ration.take(
+                &mut all,
+                verdict(uid, PendingReason::ExceedsMaxQuota, "never", leading),
+                &workload,
+                at(1),
+                false,
+            );
         }
         // A verdict of its own makes a follower a head.
-        ration.take(verdict("d", PendingReason::NoMatchingFlavor, "none", true), &workload, at(1), false);
-        let written = std::iter::from_fn(|| ration.next(at(1), false));
+        ration.take(&mut all, verdict("d", PendingReason::NoMatchingFlavor, "none", true), &workload, at(1), false);
+        let written = std::iter::from_fn(|| ration.next(&mut all, at(1), false));
         let order: Vec<String> = written.map(|verdict| verdict.uid.to_string()).collect();
         assert_eq!(order, ["c", "d", "e", "a", "b"]);
     }

@@ -3,7 +3,7 @@
 use berth_api::conditions::{own_reasons, reasons, types};
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
+use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::capacity::watch::returns_at_once;
 use crate::context::Context;
 use crate::decision::Decision;
@@ -48,7 +48,7 @@ pub(crate) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp
 
 /// Contradicts the condition `Admitted` of a Workload that holds no quota: nothing runs on it.
 pub(crate) fn unadmitted(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let wrong = ctx.settings.refuse_invalid && workload.is(types::ADMITTED) && !workload.reserved();
+    let wrong = ctx.settings.refuse_invalid && workload.phase == WorkloadPhase::Inconsistent;
     wrong.then(|| Decision::write(status_write(workload, Purpose::ExplainPending, now, |edit| edit.not_admitted())))
 }
 

@@ -13,7 +13,7 @@ use crate::deltas;
 use crate::moments::millis;
 use crate::training_job::elastic::admitted_before;
 use crate::workload::blocked;
-use crate::workload::explain::{Told, explain};
+use crate::workload::explain::{PendingReport, explain};
 use crate::workload::older_reasons;
 use crate::workload::status::{find, since};
 use crate::write::{Kind, key};
@@ -32,7 +32,7 @@ impl Context<'_> {
         let workload = self.view.workloads.by_uid(uid)?;
         let named = reason.map_or("", engine::PendingReason::as_str);
         let reason = if self.settings.observe_unadmitted { named } else { older_reasons::of_cycle(reason) };
-        let mut draft = explain(workload, &Told { reason, message, leading: true, is_gated }, now);
+        let mut draft = explain(workload, &PendingReport { reason, message, leading: true, is_gated }, now);
         self.say_older_reasons(&mut draft);
         Some(draft)
     }
@@ -153,12 +153,12 @@ impl Context<'_> {
     pub(crate) fn mirrored(&self, name: &Name) -> Option<Mirrored> {
         let workload = self.view.workloads.get(name)?;
         let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
-        let is_planned = self.quota.plans.contains(&workload.uid);
+        let is_planned = self.notes_of(workload).plan().admission().is_some();
         if is_planned || (self.flights.busy(&key(Kind::Workload, name)) && holds()) {
             return None;
         }
         let waits = workload.active && !workload.deleting;
-        let is_over = workload.is(types::FINISHED) || (!workload.reserved() && !waits);
+        let is_over = workload.is_finished() || (!workload.reserved() && !waits);
         let uid = workload.uid.clone();
         let delta = match is_over {
             true => engine::Delta::RemoveWorkload(uid.clone()),

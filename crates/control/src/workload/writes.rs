@@ -2,7 +2,7 @@
 
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
-use berth_api::conditions::{event_reasons, own_reasons, types};
+use berth_api::conditions::{event_reasons, own_reasons};
 use berth_jobs::PlacementError;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -113,7 +113,7 @@ pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource
 /// Removes Berth's finalizer from a Workload.
 pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
     let rest = workload.rare.as_ref().map_or(&[][..], |rare| &rare.finalizers);
-    let idle = workload.is(types::FINISHED) && !workload.deleting;
+    let idle = workload.is_finished() && !workload.deleting;
     let purpose = if idle { Purpose::LetFinishedGo } else { Purpose::RemoveFinalizer };
     object_write(workload, purpose, json!({"metadata": {"finalizers": rest}}))
 }

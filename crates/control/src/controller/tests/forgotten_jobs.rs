@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::controller::Control;
 use crate::event::{Change, JobType, Observation};
+use crate::notes::job::JobNotes;
 use crate::settings::Settings;
 use crate::write::{Kind, ObjectKey};
 
@@ -27,10 +28,12 @@ fn see(control: &mut Control, uid: &str, status: &Value, gone: bool) {
 
 /// Number of entries that are remembered of jobs, by their uids and names.
 fn remembered(control: &Control) -> usize {
-    let known = |uid: &&str| control.remains.job_is_at_rest(uid) || control.remains.job_is_rid_of_pods(uid);
-    let stopped = ["one", "two"].iter().filter(|uid| known(uid)).count() + control.remains.starts.0.len();
-    let by_uid = stopped + control.capacity.lacking.len();
-    let settled = control.training.growth.settled.len();
+    let notes = ["one", "two", "t-1"].map(|uid| control.notes.jobs.of(uid));
+    let count = |known: fn(&JobNotes) -> bool| notes.iter().filter(|notes| known(notes)).count();
+    let stopped =
+        count(|notes| notes.is_at_rest() || notes.is_rid_of_pods()) + count(|notes| !notes.starts().is_empty());
+    let by_uid = stopped + count(|notes| notes.lack().is_some());
+    let settled = count(JobNotes::has_settled);
     control.reports.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
 }
 
@@ -40,7 +43,7 @@ fn lives(control: &mut Control, uid: &str) {
     see(control, uid, &json!({"startTime": start, "active": 2, "ready": 2}), false);
     see(control, uid, &json!({"startTime": start, "active": 1, "ready": 1, "succeeded": 1}), false);
     let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "t-worker".into() };
-    control.remains.note_at_rest(uid.to_owned());
+    control.notes.jobs.change(uid, JobNotes::note_at_rest);
     control.reports.told.entry(object).or_default().insert("Reason".into(), "text".into());
     assert!(remembered(control) > 4, "{control:?}");
 }
@@ -51,15 +54,16 @@ fn replaced_or_deleted_job_leaves_no_state_in_control() {
     lives(&mut control, "one");
     // Another Job has its name.
     see(&mut control, "two", &json!({}), false);
-    assert!(!control.remains.job_is_at_rest("one") && !control.remains.job_is_rid_of_pods("one"));
-    assert!(!control.capacity.lacking.contains_key("one") && !control.training.growth.settled.contains_key("one"));
+    let one = control.notes.jobs.of("one");
+    assert!(!one.is_at_rest() && !one.is_rid_of_pods());
+    assert!(one.lack().is_none() && !one.has_settled());
     assert!(control.reports.told.is_empty(), "{:?}", control.reports.told);
-    assert!(control.reports.ration.ended_at("one").is_none());
+    assert!(control.notes.jobs.of("one").ended_at().is_none());
     lives(&mut control, "two");
     see(&mut control, "two", &json!({}), true);
     assert_eq!(remembered(&control), 0, "{control:?}");
     assert!(
-        control.reports.ration.ended_at("two").is_none()
+        control.notes.jobs.of("two").ended_at().is_none()
             && control.view.jobs.controlled_by("team", "t-1").next().is_none()
     );
 }

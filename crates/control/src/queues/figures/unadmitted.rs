@@ -28,7 +28,7 @@ impl Context<'_> {
     pub(super) fn unadmitted_gauges(&self, gauges: &mut Gauges) {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         let live = self.view.workloads.values().filter(|workload| !workload.deleting);
-        for workload in live.filter(|workload| !workload.is(types::ADMITTED) && !workload.is(types::FINISHED)) {
+        for workload in live.filter(|workload| !workload.is(types::ADMITTED) && !workload.is_finished()) {
             let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             let local = (workload.namespace.as_str(), workload.queue.as_str());
             let count = counts.entry((local, given, why(workload))).or_default();

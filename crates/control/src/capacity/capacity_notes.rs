@@ -1,0 +1,73 @@
+//! Notes about the capacity of one Workload.
+
+use jiff::Timestamp;
+
+use super::climbers::Better;
+use super::loss::Loss;
+use crate::write::StuckPod;
+
+/// Pods that no node takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) at: Timestamp,
+    pub(crate) stuck: Vec<StuckPod>,
+}
+
+/// Notes about the capacity of one Workload.
+#[derive(Debug, Default)]
+pub(crate) struct CapacityNotes {
+    /// The last answer about the pods of the started Workload.
+    answer: Option<Box<Answer>>,
+    /// The capacity that was lost with a node.
+    loss: Option<Box<Loss>>,
+    /// The better tier that the running Workload could have.
+    better_tier: Option<Box<Better>>,
+}
+
+impl CapacityNotes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.answer.is_none() && self.loss.is_none() && self.better_tier.is_none()
+    }
+
+    /// The last answer about the pods, if it is not older than that.
+    pub(crate) fn answer_since(&self, time: Timestamp) -> Option<&Answer> {
+        self.answer().filter(|answer| answer.at >= time)
+    }
+
+    /// The last answer about the pods.
+    pub(crate) fn answer(&self) -> Option<&Answer> {
+        self.answer.as_deref()
+    }
+
+    /// Takes an answer about pods that no node takes.
+    pub(crate) fn note_answer(&mut self, answer: Answer) {
+        self.answer = Some(Box::new(answer));
+    }
+
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.loss.as_deref()
+    }
+
+    pub(crate) fn note_loss(&mut self, loss: Loss) {
+        self.loss = Some(Box::new(loss));
+    }
+
+    /// The Workload has given up its capacity.
+    pub(crate) fn forget_loss(&mut self) {
+        self.loss = None;
+    }
+
+    /// Forgets what was seen of the pods: the Workload was evicted for it.
+    pub(crate) fn forget_pods(&mut self) {
+        self.answer = None;
+        self.loss = None;
+    }
+
+    pub(crate) fn better_tier(&self) -> Option<&Better> {
+        self.better_tier.as_deref()
+    }
+
+    pub(crate) fn note_better_tier(&mut self, better: Option<Better>) {
+        self.better_tier = better.map(Box::new);
+    }
+}

@@ -1,0 +1,35 @@
+//! Pods that a started job should have, and does not.
+
+use berth_jobs::JobState;
+use jiff::Timestamp;
+
+use crate::cache::JobPhase;
+
+/// Time since when a started job lacks pods, as far as that was seen: not before the first look at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lack {
+    pub(crate) since: Timestamp,
+    /// The job had all of them before.
+    pub(crate) had: bool,
+}
+
+/// State of the pods that a job should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WantedPods {
+    /// The job does not run.
+    NotWanted,
+    /// The job runs, and some pods are not ready.
+    Lacking,
+    /// All pods are ready, or have succeeded.
+    Ready,
+}
+
+impl WantedPods {
+    pub(crate) fn of(job: &JobState) -> Self {
+        match JobPhase::of(job) {
+            JobPhase::Stopping | JobPhase::Suspended | JobPhase::Finished => Self::NotWanted,
+            JobPhase::Running if job.ready => Self::Ready,
+            JobPhase::Running => Self::Lacking,
+        }
+    }
+}

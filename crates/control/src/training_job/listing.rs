@@ -1,0 +1,72 @@
+//! A listing of the checkpoints of one TrainingJob in its store.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::write::{Checkpoint, CheckpointPlace};
+
+/// A listing of one job's checkpoints.
+#[derive(Clone, Debug)]
+pub(crate) struct Listing {
+    /// The place that was listed. The listing says nothing of another place, should the job or its store be edited.
+    place: CheckpointPlace,
+    /// Complete checkpoints, oldest first.
+    pub(crate) listed: Vec<Checkpoint>,
+    /// Time of the last successful listing.
+    pub(crate) at: Option<Timestamp>,
+    /// Time of the last listing, successful or not.
+    pub(crate) tried: Timestamp,
+    /// Why the last listing failed.
+    pub(crate) fault: Option<String>,
+}
+
+/// Result of a listing compared with the one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ListingNews {
+    /// Number of checkpoints that appeared since an earlier listing.
+    pub(crate) fresh: usize,
+    pub(crate) changed: bool,
+}
+
+impl Listing {
+    /// The listing of a place that was not listed yet.
+    pub(super) fn unseen(place: &CheckpointPlace, now: Timestamp) -> Self {
+        Self { place: place.clone(), listed: Vec::new(), at: None, tried: now, fault: None }
+    }
+
+    pub(super) fn is_of(&self, place: &CheckpointPlace) -> bool {
+        self.place == *place
+    }
+
+    /// Takes the result of a listing of its place.
+    pub(super) fn take(&mut self, found: Result<Vec<Checkpoint>, String>, now: Timestamp) -> ListingNews {
+        self.tried = now;
+        match found {
+            Ok(listed) => self.take_checkpoints(listed, now),
+            Err(fault) => {
+                self.fault = Some(fault);
+                ListingNews::default()
+            }
+        }
+    }
+
+    fn take_checkpoints(&mut self, mut listed: Vec<Checkpoint>, now: Timestamp) -> ListingNews {
+        let mut fresh = 0;
+        listed.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        if self.at.is_some() {
+            let known: BTreeSet<&String> = self.listed.iter().map(|checkpoint| &checkpoint.id).collect();
+            fresh = listed.iter().filter(|checkpoint| !known.contains(&checkpoint.id)).count();
+        }
+        self.at = Some(now);
+        self.fault = None;
+        let changed = self.listed != listed;
+        self.listed = listed;
+        ListingNews { fresh, changed }
+    }
+
+    /// Forgets deleted checkpoints.
+    pub(super) fn drop_all(&mut self, gone: &[String]) {
+        self.listed.retain(|checkpoint| !gone.contains(&checkpoint.id));
+    }
+}

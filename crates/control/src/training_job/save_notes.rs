@@ -1,0 +1,90 @@
+//! Notes about the requests to save that the job of one Workload got.
+
+use jiff::Timestamp;
+
+use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest};
+
+/// Notes about the requests to save of one Workload.
+#[derive(Debug, Default)]
+pub(crate) struct SaveNotes {
+    /// The recipients of the request to stop, from the first try on.
+    notified: Option<Recipients>,
+    /// The last save of the job when this process evicted the Workload. It outlives the quota, because the status may lag behind.
+    before: Option<Box<Before>>,
+    /// The request to save before workers go, from the first try on.
+    asked: Option<Box<SaveRequest>>,
+}
+
+impl SaveNotes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.notified.is_none() && self.before.is_none() && self.asked.is_none()
+    }
+
+    /// Recipients that know that the job is to stop; `None` before the first try to notify the pods.
+    pub(crate) fn notified(&self) -> Option<Recipients> {
+        self.notified
+    }
+
+    /// The job's saves at the eviction of the Workload.
+    pub(crate) fn before(&self) -> Option<&Before> {
+        self.before.as_deref()
+    }
+
+    /// The last request to save before workers go, also if it is over.
+    pub(crate) fn asked(&self) -> Option<&SaveRequest> {
+        self.asked.as_deref()
+    }
+
+    /// Notes a write that asks the job to save, or evicts the Workload.
+    pub(crate) fn note(&mut self, noted: Noted) {
+        match noted {
+            Noted::Evicted(before) => self.before = Some(Box::new(before)),
+            Noted::Notified(told) => drop(self.notified.get_or_insert(told)),
+            Noted::Asked(asked) => self.asked = Some(Box::new(asked)),
+        }
+    }
+
+    /// The pods know that they are to stop, or cannot be notified.
+    pub(crate) fn note_notified(&mut self) {
+        if let Some(told) = &mut self.notified {
+            told.pods = true;
+        }
+    }
+
+    /// The pods know that they are to save before workers go, or cannot be asked.
+    pub(crate) fn note_asked(&mut self) {
+        if let Some(asked) = &mut self.asked {
+            asked.told.pods = true;
+        }
+    }
+
+    /// The status of the job shows the request to save.
+    pub(crate) fn note_shown(&mut self) {
+        if let Some(told) = &mut self.notified {
+            told.user = true;
+        }
+        if let Some(asked) = &mut self.asked {
+            asked.told.user = true;
+        }
+    }
+
+    /// Keeps the last save of the job at the time when the eviction was stored.
+    pub(crate) fn note_evicted(&mut self, save: Option<LastSave>) {
+        if let Some(before) = &mut self.before {
+            before.save = save;
+        }
+    }
+
+    /// Ends the request to save before workers go: they have gone.
+    pub(crate) fn end_request(&mut self, now: Timestamp) {
+        if let Some(asked) = &mut self.asked {
+            asked.end(now);
+        }
+    }
+
+    /// Forgets the requests of a Workload that has lost its quota.
+    pub(crate) fn forget_requests(&mut self) {
+        self.notified = None;
+        self.asked = None;
+    }
+}

@@ -1,0 +1,177 @@
+//! Notes about one TrainingJob.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::moments::after_seconds;
+use crate::training_job::listing::{Listing, ListingNews};
+use crate::write::{Checkpoint, CheckpointPlace, ObjectKey};
+
+/// Longest pause in seconds after failed scale-ups, where the job's own is not longer.
+const LONGEST_PAUSE_SECONDS: i64 = 3_600;
+
+/// Notes about one TrainingJob.
+#[derive(Debug)]
+pub(crate) struct TrainingNotes {
+    /// Time since when quota is seen idle into which it could grow.
+    idle_since: Option<Timestamp>,
+    /// Number of workers that it needs: its new slice does not exist yet.
+    wanted: Option<i32>,
+    /// Failed scale-ups since the last successful one.
+    failed: Option<FailedScaleUps>,
+    /// Number of workers to which it had grown whose scale-up is being taken back.
+    taken_back: Option<i32>,
+    /// Last listing of its checkpoints.
+    listing: Option<Box<Listing>>,
+    begun: Option<Begun>,
+    /// Objects that were applied for its present run.
+    prepared: BTreeSet<ObjectKey>,
+}
+
+/// Failed scale-ups in a row.
+#[derive(Clone, Copy, Debug)]
+struct FailedScaleUps {
+    times: u32,
+    /// Number of workers that the last one was to bring the job to.
+    workers: i32,
+    /// Time before which the job is not looked at again.
+    not_before: Timestamp,
+}
+
+/// Begin of the present run.
+#[derive(Debug)]
+struct Begun {
+    /// Id of the checkpoint from which the run began, `None` for none.
+    checkpoint: Option<String>,
+}
+
+/// The notes about a job of which nothing is noted.
+pub(crate) static NONE: TrainingNotes = TrainingNotes::NONE;
+
+impl Default for TrainingNotes {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl TrainingNotes {
+    const NONE: Self = Self {
+        idle_since: None,
+        wanted: None,
+        failed: None,
+        taken_back: None,
+        listing: None,
+        begun: None,
+        prepared: BTreeSet::new(),
+    };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.idle_since.is_none()
+            && self.wanted.is_none()
+            && self.failed.is_none()
+            && self.taken_back.is_none()
+            && self.listing.is_none()
+            && self.begun.is_none()
+            && self.prepared.is_empty()
+    }
+
+    /// Time since when quota is seen idle into which it could grow.
+    pub(crate) fn idle_since(&self) -> Option<Timestamp> {
+        self.idle_since
+    }
+
+    pub(crate) fn note_idle(&mut self, since: Option<Timestamp>) {
+        self.idle_since = since;
+    }
+
+    /// Number of workers that it needs: its new slice does not exist yet.
+    pub(crate) fn wanted(&self) -> Option<i32> {
+        self.wanted
+    }
+
+    pub(crate) fn want(&mut self, workers: Option<i32>) {
+        self.wanted = workers;
+    }
+
+    /// Whether the job is not to grow yet, because its last scale-up failed.
+    pub(crate) fn waits_to_grow(&self, now: Timestamp) -> bool {
+        self.failed.is_some_and(|failed| failed.not_before > now)
+    }
+
+    /// Notes that the job did not come to have so many workers. Each such try in a row doubles the `pause` before the next one, in seconds, because
+    /// adding pods and taking them away again interrupts the training.
+    pub(crate) fn note_failed_scale_up(&mut self, workers: i32, pause: i64, now: Timestamp) {
+        let times = self.failed.map_or(0, |failed| failed.times);
+        let doubled = pause.max(1).saturating_mul(1 << times.min(12));
+        let pause = doubled.min(LONGEST_PAUSE_SECONDS.max(pause));
+        let not_before = after_seconds(now, pause);
+        self.failed = Some(FailedScaleUps { times: times.saturating_add(1), workers, not_before });
+    }
+
+    /// All of so many workers are ready: a failed scale-up to no more of them is forgotten.
+    pub(crate) fn note_ready_workers(&mut self, workers: i32) {
+        if self.failed.is_some_and(|failed| failed.workers <= workers) {
+            self.failed = None;
+        }
+    }
+
+    /// Notes that the number of workers is about to change. A scale-up to `added` workers, which were never all ready, has failed by that.
+    pub(crate) fn note_scaling(&mut self, added: Option<i32>) {
+        self.taken_back = added;
+    }
+
+    /// The number of workers was changed: gives the number of a scale-up that was taken back by that.
+    pub(crate) fn note_scaled(&mut self) -> Option<i32> {
+        self.taken_back.take()
+    }
+
+    /// The last listing of its checkpoints.
+    pub(crate) fn listing(&self) -> Option<&Listing> {
+        self.listing.as_deref()
+    }
+
+    /// Takes the result of a listing of a place. An earlier listing of another place says nothing of this one.
+    pub(crate) fn take_listing(
+        &mut self,
+        place: &CheckpointPlace,
+        found: Result<Vec<Checkpoint>, String>,
+        now: Timestamp,
+    ) -> ListingNews {
+        let known = self.listing.take().filter(|known| known.is_of(place));
+        let listing = self.listing.insert(known.unwrap_or_else(|| Box::new(Listing::unseen(place, now))));
+        listing.take(found, now)
+    }
+
+    /// Forgets deleted checkpoints.
+    pub(crate) fn drop_checkpoints(&mut self, gone: &[String]) {
+        if let Some(listing) = &mut self.listing {
+            listing.drop_all(gone);
+        }
+    }
+
+    /// Id of the checkpoint from which the present run began, `Some(None)` for a run from nothing, `None` for a run of which this process has not
+    /// seen the begin.
+    pub(crate) fn begun_from(&self) -> Option<Option<&String>> {
+        self.begun.as_ref().map(|begun| begun.checkpoint.as_ref())
+    }
+
+    /// A run begins from the checkpoint with that id.
+    pub(crate) fn note_begin(&mut self, checkpoint: Option<String>) {
+        self.begun = Some(Begun { checkpoint });
+    }
+
+    /// Whether an object was applied for the present run.
+    pub(crate) fn is_prepared(&self, object: &ObjectKey) -> bool {
+        self.prepared.contains(object)
+    }
+
+    pub(crate) fn note_prepared(&mut self, object: ObjectKey) {
+        self.prepared.insert(object);
+    }
+
+    /// The objects are to be applied anew before the next Job is made.
+    pub(crate) fn forget_prepared(&mut self) {
+        self.prepared.clear();
+    }
+}
