@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::kinds::{self, text};
 
-/// One change of one object.
+/// A change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Revision of the store; orders changes of all kinds.
@@ -20,7 +20,7 @@ pub struct Change {
     /// Time of the change, counted from any moment that is the same for all changes of a history.
     pub at: Duration,
     /// True when some states of this time are missing: a watch had to list again, and shows only the objects that were left at the end.
-    /// Such a change adds to the state, and nothing is judged by it.
+    /// A blind change adds to the state, and nothing is judged by it.
     pub blind: bool,
 }
 

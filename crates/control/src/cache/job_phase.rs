@@ -5,13 +5,13 @@ use berth_jobs::JobState;
 /// Phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobPhase {
-    /// It is not suspended: its controller starts its pods, or has started them.
+    /// The job is not suspended: its controller starts its pods, or has started them.
     Running,
-    /// It is suspended, and its templates are not yet as the user wrote them.
+    /// The job is suspended, and its templates are not yet as the user wrote them.
     Stopping,
-    /// It is suspended, and its templates are as the user wrote them.
+    /// The job is suspended, and its templates are as the user wrote them.
     Suspended,
-    /// It has ended.
+    /// The job has ended.
     Finished,
 }
 

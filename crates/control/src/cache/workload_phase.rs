@@ -6,22 +6,22 @@ use berth_api::conditions::{is_true, types};
 /// Phase of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkloadPhase {
-    /// It waits for quota, or for what keeps it out of its queue.
+    /// The Workload waits for quota, or for the end of a state that keeps it out of its queue.
     Pending,
-    /// It holds quota, and waits for its admission checks.
+    /// The Workload holds quota, and waits for its admission checks.
     Reserved,
-    /// It holds quota, and its pods may run.
+    /// The Workload holds quota, and its pods may run.
     Admitted,
-    /// It is evicted, and holds its quota until nothing of it runs.
+    /// The Workload is evicted, and holds its quota until none of its pods runs.
     Evicting {
-        /// Its pods may have been started.
+        /// True if the pods of the Workload may have been started.
         was_admitted: bool,
     },
-    /// It has ended. It may have kept its admission, and holds no quota.
+    /// The Workload has ended. A finished Workload may have kept its admission, and holds no quota.
     Finished,
-    /// It is deactivated, and holds no quota.
+    /// The Workload is deactivated, and holds no quota.
     Inactive,
-    /// It is admitted without a reservation.
+    /// The Workload is admitted without a reservation of quota.
     Inconsistent,
 }
 
@@ -55,17 +55,17 @@ impl WorkloadPhase {
         }
     }
 
-    /// Whether it holds quota that it is not about to give back.
+    /// Whether the Workload holds quota that it is not about to give back.
     pub(crate) fn keeps_quota(self) -> bool {
         matches!(self, Self::Reserved | Self::Admitted)
     }
 
-    /// Whether it holds quota by which its pods may have been started.
+    /// Whether the Workload holds quota by which its pods may have been started.
     pub(crate) fn was_admitted(self) -> bool {
         matches!(self, Self::Admitted | Self::Evicting { was_admitted: true })
     }
 
-    /// Whether it is evicted and still holds its quota.
+    /// Whether the Workload is evicted and still holds its quota.
     pub(crate) fn is_evicting(self) -> bool {
         matches!(self, Self::Evicting { .. })
     }

@@ -151,12 +151,12 @@ impl JobNotes {
         self.training.as_deref().unwrap_or(&training_notes::NONE)
     }
 
-    /// The same to be changed, where anything is noted.
+    /// The notes that only a TrainingJob has, to be changed; `None` if there are none.
     pub(crate) fn known_training_mut(&mut self) -> Option<&mut TrainingNotes> {
         self.training.as_deref_mut()
     }
 
-    /// The same to be added to.
+    /// The notes that only a TrainingJob has, to be added to.
     pub(crate) fn training_mut(&mut self) -> &mut TrainingNotes {
         self.training.get_or_insert_default()
     }

@@ -49,7 +49,7 @@ impl WorkloadNotes {
         self.pods = PodsNotes::default();
     }
 
-    /// Its planned admission and eviction.
+    /// The planned admission and eviction of the Workload.
     pub(crate) fn plan(&self) -> &PlanNotes {
         &self.plan
     }
@@ -58,7 +58,7 @@ impl WorkloadNotes {
         &mut self.plan
     }
 
-    /// The change of the number of its workers.
+    /// The change of the number of workers of the Workload.
     pub(crate) fn scale(&self) -> &ScaleNotes {
         &self.scale
     }
@@ -67,7 +67,7 @@ impl WorkloadNotes {
         &mut self.scale
     }
 
-    /// The requests to save that its job got.
+    /// The requests to save that the job of the Workload got.
     pub(crate) fn save(&self) -> &SaveNotes {
         &self.save
     }
@@ -94,7 +94,7 @@ impl WorkloadNotes {
         &mut self.pods
     }
 
-    /// The reason why it waits.
+    /// The reason why the Workload waits.
     pub(crate) fn reason(&self) -> &ReasonNotes {
         &self.reason
     }

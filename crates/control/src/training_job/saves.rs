@@ -51,7 +51,7 @@ pub(crate) fn note_listing(
 /// Forgets the deleted checkpoints of a TrainingJob; false where the TrainingJob is not known any more.
 pub(crate) fn note_deleted(jobs: &mut JobRecords, view: &View, name: &Name, place: Option<&CheckpointPlace>) -> bool {
     let Some(job) = view.training.get(name) else { return false };
-    // These ids are those of the request: only a listing changes them, and a job has one request at a time.
+    // The surplus is what the request deleted: only a listing changes the surplus, and a job has one request at a time.
     let listing = jobs.of(&job.uid).training().listing();
     let listing = listing.filter(|listing| place.is_some_and(|place| listing.is_of(place)));
     if let Some(gone) = listing.map(|listing| surplus(jobs, job, listing)) {

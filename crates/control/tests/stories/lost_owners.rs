@@ -102,7 +102,7 @@ fn workload_kept_by_foreign_finalizer_holds_no_quota() {
     }
 }
 
-/// The same with kinds that run through Jobs.
+/// A Workload of a JobSet or TrainingJob is kept by a finalizer of another controller after its job or it itself was deleted.
 #[test]
 fn workload_of_jobset_or_training_job_kept_by_foreign_finalizer_holds_no_quota() {
     let cases = [(true, false), (true, true), (false, false), (false, true)];

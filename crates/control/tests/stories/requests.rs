@@ -168,7 +168,7 @@ fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     assert_eq!(usage["cpu"], json!("1500m"));
 }
 
-/// The same with kinds that run through Jobs: none of these is made or started before.
+/// A JobSet or TrainingJob waits for its RuntimeClass: none of its Jobs is made or started before.
 #[test]
 fn jobset_and_training_job_wait_for_missing_runtime_class_whose_overhead_is_charged() {
     let mut set = job_set("t");

@@ -402,7 +402,7 @@ fn job_naming_part_of_queueless_job_set_gives_its_quota_back() {
     }
 }
 
-/// The same with a JobSet that runs by its queue: the JobSet's controller would start the evicted Job each time that Berth stops it, and the Job's
+/// A Job below a JobSet that runs by its queue: the JobSet's controller would start the evicted Job each time that Berth stops it, and the Job's
 /// quota would never come back.
 #[test]
 fn evicted_job_that_running_job_set_would_start_again_evicts_it() {

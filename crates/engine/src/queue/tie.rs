@@ -20,7 +20,7 @@ impl TieRule {
         if by_lot { Self::Lot(0) } else { Self::Uid }
     }
 
-    /// The same rule with the salt that a text gives.
+    /// This rule with the salt that `text` gives.
     pub(crate) fn salted(self, text: &str) -> Self {
         match self {
             Self::Uid => Self::Uid,

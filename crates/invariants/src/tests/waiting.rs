@@ -85,7 +85,7 @@ fn q6_usage_of_waiting_job_may_be_charged_to_its_queue() {
 
 #[test]
 fn q6_jobs_without_a_workload_are_free() {
-    // It names no queue; its namespace forces none.
+    // A job that names no queue, in a namespace that forces none.
     let mut story = begun();
     let mut unlabelled = job("j", false, kinds::USER, json!({}));
     unlabelled["metadata"]["labels"] = json!({});
@@ -93,20 +93,20 @@ fn q6_jobs_without_a_workload_are_free() {
     story.see(POD, runs("p", "j", "3"));
     story.wait(600);
     assert_eq!(broken(&mut story), NONE);
-    // It names a queue in a namespace that is not managed.
+    // A job that names a queue in a namespace that is not managed.
     let mut story = begun();
     story.see(JOB, job("j", false, kinds::USER, json!({})));
     story.see(POD, runs("p", "j", "3"));
     story.wait(600);
     assert_eq!(broken(&mut story), NONE);
-    // Its Workload goes, because its namespace is not managed any more.
+    // A job whose Workload goes, because the job's namespace is not managed any more.
     let mut story = let_loose();
     story.see(POD, runs("p", "j", "3"));
     story.wait(5);
     story.change(WORKLOAD, workload("w", "j", WAITING, "2"), true);
     story.wait(600);
     assert_eq!(broken(&mut story), NONE);
-    // It came into a queue while it ran.
+    // A job that came into a queue while it ran.
     let mut story = begun();
     let mut unlabelled = job("j", false, kinds::USER, json!({}));
     unlabelled["metadata"]["labels"] = json!({});
