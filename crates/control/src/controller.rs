@@ -37,7 +37,7 @@ use crate::training_job::trainings::Trainings;
 use crate::training_job::{elastic, growth};
 use crate::workload::explain::{PendingReport, explain};
 use crate::workload::ration;
-use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write, cluster_key, key};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write, cluster_key};
 
 /// Result of one step.
 #[derive(Clone, Debug, Default)]
@@ -347,7 +347,7 @@ impl Control {
             if workload.reserved() {
                 continue;
             }
-            let object = key(Kind::Workload, &workload.key());
+            let object = workload.object_key();
             if self.flights.busy(&object) {
                 blocked.push(verdict);
                 continue;

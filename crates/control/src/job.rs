@@ -46,7 +46,7 @@ use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
 use build::Unbuilt;
-use case::{JobCase, object};
+use case::JobCase;
 use kept::{Asks, displaced};
 pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
 use overgrown::overgrown;
@@ -63,7 +63,7 @@ pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Deci
     let Some(job) = ctx.view.jobs.get(key) else { return Decision::Done };
     let case = JobCase { ctx, key, job, now };
     let owned = ctx.view.workloads_of(&job.uid);
-    if owned.iter().any(|workload| ctx.flights.changing(&object(workload))) {
+    if owned.iter().any(|workload| ctx.flights.changing(&workload.object_key())) {
         // A decision on a state that is about to change would be made twice.
         return Decision::Done;
     }
@@ -194,7 +194,7 @@ impl JobCase<'_> {
     fn delete(&self, workload: &WorkloadView) -> Decision {
         let message = format!("Deleted not matching Workload: {}/{}", workload.namespace, workload.name);
         let notice = self.notice(EventType::Normal, event_reasons::DELETED_WORKLOAD, message);
-        let draft = Draft::delete(Purpose::DeleteWorkload, object(workload), &workload.uid);
+        let draft = Draft::delete(Purpose::DeleteWorkload, workload.object_key(), &workload.uid);
         Decision::write(draft.telling(notice))
     }
 

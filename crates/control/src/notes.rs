@@ -10,6 +10,7 @@ use crate::cache::{View, WorkloadView};
 use crate::notes::job::JobNotes;
 use crate::notes::records::Records;
 use crate::notes::workload::WorkloadNotes;
+use crate::state::plans;
 use crate::write::{Kind, ObjectKey};
 
 /// Records of Workloads, by uid.
@@ -45,6 +46,6 @@ impl Notes {
     /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
     pub(crate) fn drop_plan(&mut self, view: &View, object: &ObjectKey) {
         let Some(uid) = view.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
-        self.workloads.change_known(&uid, |notes| notes.plan_mut().drop_admission());
+        plans::drop_admission(&mut self.workloads, &uid);
     }
 }

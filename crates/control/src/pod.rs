@@ -116,7 +116,7 @@ impl PodCase<'_> {
     fn without_own(&self) -> Option<Decision> {
         let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
         let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
-        let object = key(Kind::Workload, &own.key());
+        let object = own.object_key();
         Some(if self.ctx.flights.busy(&object) {
             Decision::Done
         } else if own.deleting {
@@ -157,7 +157,7 @@ impl PodCase<'_> {
     /// Decides about a pod by itself.
     fn single(&self) -> Decision {
         let owned = self.ctx.view.workloads_of(&self.pod.uid);
-        let busy = |workload: &&WorkloadView| self.ctx.flights.busy(&key(Kind::Workload, &workload.key()));
+        let busy = |workload: &&WorkloadView| self.ctx.flights.busy(&workload.object_key());
         if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
             return Decision::Done;
         }

@@ -66,7 +66,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     let Some(view) = ctx.view.training.get(name) else { return Decision::Done };
     let case = TrainingCase { ctx, name, view, now };
     let owned = ctx.view.workloads_of(&view.uid);
-    let changing = |workload: &&WorkloadView| ctx.flights.changing(&key(Kind::Workload, &workload.key()));
+    let changing = |workload: &&WorkloadView| ctx.flights.changing(&workload.object_key());
     if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }

@@ -17,7 +17,7 @@ const REPLICA_SET: Kind = Kind { api_version: "apps/v1", kind: "ReplicaSet", plu
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 /// Annotation of pods that wait because of what makes them.
 const PARENT: &str = "kueue.x-k8s.io/pod-suspending-parent";
-/// How often the tenant tries what a controller undoes.
+/// Number of times that the tenant makes a change which a controller undoes.
 const ROUNDS: usize = 5;
 /// Pause between two of these tries.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -47,6 +47,11 @@ fn in_template(metadata: &Value) -> Value {
     json!({"spec": {"template": {"metadata": metadata}}})
 }
 
+/// Metadata that takes the queue and Berth's marks out of a template.
+fn without_queue() -> Value {
+    json!({"labels": {QUEUE: null, MANAGED: null}, "annotations": {PARENT: null}})
+}
+
 /// The names of the pods of a Deployment, running ones first.
 async fn pods_of(t: &Tenant<'_>, name: &str) -> Result<Vec<String>> {
     let mut pods = POD.list(&t.s.client, &t.s.namespace).await?;
@@ -61,7 +66,15 @@ async fn replica_sets(t: &Tenant<'_>) -> Result<Vec<String>> {
     Ok(sets.iter().map(|set| text(set, "/metadata/name").to_owned()).collect())
 }
 
-/// One pod of the Deployment goes, so that another one is made by the template as it is now.
+/// Changes the metadata of the template of each ReplicaSet, over which no review goes.
+async fn patch_replica_sets(t: &Tenant<'_>, metadata: &Value) -> Result<()> {
+    for set in replica_sets(t).await? {
+        t.patch(REPLICA_SET, &set, &in_template(metadata)).await?;
+    }
+    Ok(())
+}
+
+/// Deletes a pod of the Deployment, so that another pod is made by the template as it is now.
 async fn one_is_made_anew(t: &Tenant<'_>) -> Result<()> {
     if let Some(pod) = pods_of(t, "d").await?.first() {
         POD.delete(&t.client, &t.s.namespace, pod).await?;
@@ -69,11 +82,10 @@ async fn one_is_made_anew(t: &Tenant<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Its template names no queue any more while its pods run; then the Deployment itself does not.
+/// The template of the Deployment names no queue any more while its pods run; then the Deployment itself does not.
 pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
-        let nothing = json!({"labels": {QUEUE: null, MANAGED: null}, "annotations": {PARENT: null}});
-        t.patch(DEPLOYMENT, "d", &in_template(&nothing)).await?;
+        t.patch(DEPLOYMENT, "d", &in_template(&without_queue())).await?;
         t.patch(DEPLOYMENT, "d", &json!({"metadata": {"labels": {QUEUE: null}}})).await?;
         one_is_made_anew(t).await?;
         t.scale(DEPLOYMENT, "d", 4).await.map(drop)
@@ -81,7 +93,7 @@ pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()
     .boxed()
 }
 
-/// Its template, its pods and the Deployment itself name another queue while its pods run.
+/// The Deployment, its template and its pods name another queue while the pods run.
 pub(crate) fn names_another_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let other = json!({"labels": {QUEUE: "none"}});
@@ -98,11 +110,8 @@ pub(crate) fn names_another_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result
 /// The template of its ReplicaSet, over which no review goes, says nothing of queues any more, and its pods are made anew.
 pub(crate) fn its_replica_set_forgets_the_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
-        let nothing = json!({"labels": {QUEUE: null, MANAGED: null}, "annotations": {PARENT: null}});
         for _ in 0..ROUNDS {
-            for set in replica_sets(t).await? {
-                t.patch(REPLICA_SET, &set, &in_template(&nothing)).await?;
-            }
+            patch_replica_sets(t, &without_queue()).await?;
             one_is_made_anew(t).await?;
             tokio::time::sleep(PAUSE).await;
         }
@@ -111,7 +120,7 @@ pub(crate) fn its_replica_set_forgets_the_queue<'a>(t: &'a Tenant<'_>) -> BoxFut
     .boxed()
 }
 
-/// Its pods lose the labels by which they are queued, and those by which its ReplicaSet knows them: it makes others.
+/// Pods of the Deployment lose the labels by which they are queued, and those by which the ReplicaSet knows them: the ReplicaSet makes others.
 pub(crate) fn pods_are_relabelled<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for _ in 0..ROUNDS {
@@ -138,7 +147,7 @@ async fn orphan(t: &Tenant<'_>, (kind, name): (Kind, &str), owned: Kind) -> Resu
     .await
 }
 
-/// It is deleted, its ReplicaSet and its pods are left behind, and another one comes.
+/// The Deployment is deleted, its ReplicaSet and its pods are left behind, and another Deployment comes.
 pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         orphan(t, (DEPLOYMENT, "d"), REPLICA_SET).await?;
@@ -150,14 +159,14 @@ pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// It gets more replicas, by its scale and by its spec, and its new pods are un-gated by hand.
+/// The Deployment gets more replicas, by its scale and by its spec, and its new pods are un-gated by hand.
 pub(crate) fn grows_and_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.scale(DEPLOYMENT, "d", 4).await?;
         t.patch(DEPLOYMENT, "d", &json!({"spec": {"replicas": 6}})).await?;
         for _ in 0..ROUNDS {
             for pod in pods_of(t, "d").await? {
-                // It may go between the two.
+                // The pod may go between the list and the patch.
                 let _ = t.patch(POD, &pod, &json!({"spec": {"schedulingGates": null}})).await;
             }
             tokio::time::sleep(PAUSE).await;
@@ -174,13 +183,11 @@ pub(crate) fn forges_the_parent<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<(
         for parent in ["statefulset", "somebody"] {
             let forged = json!({"annotations": {PARENT: parent}});
             for pod in pods_of(t, "d").await? {
-                // Its controller may replace it between the two.
+                // The pod's controller may replace the pod between the list and the patch.
                 let _ = t.patch(POD, &pod, &json!({"metadata": forged})).await;
             }
             t.patch(DEPLOYMENT, "d", &in_template(&forged)).await?;
-            for set in replica_sets(t).await? {
-                t.patch(REPLICA_SET, &set, &in_template(&forged)).await?;
-            }
+            patch_replica_sets(t, &forged).await?;
             one_is_made_anew(t).await?;
             let mut own = deployment(t, parent, 1)["spec"]["template"].take();
             own["apiVersion"] = json!("v1");

@@ -15,7 +15,7 @@ use crate::cache::workload_phase::WorkloadPhase;
 use crate::deltas::Pods;
 use crate::names::Name;
 use crate::workload::status::CLOSED;
-use crate::write::{Kind, ObjectKey};
+use crate::write::{Kind, ObjectKey, key};
 
 /// The controlling owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) struct WorkloadView {
     pub(crate) labels: Option<Box<BTreeMap<String, String>>>,
     pub(crate) queue: String,
     pub(crate) active: bool,
-    /// Its phase, as its status and `spec.active` say.
+    /// Phase of the Workload, as its status and `spec.active` show it.
     pub(crate) phase: WorkloadPhase,
     /// The capacity tiers that it accepts, where its annotation names them.
     pub(crate) tiers: Option<Box<TierWish>>,
@@ -93,7 +93,7 @@ pub(crate) struct WorkloadView {
     /// `spec.priority`.
     pub(crate) own_priority: i32,
     pub(crate) priority_class: Option<Box<api::PriorityClassRef>>,
-    /// Its class has another value that it is to take over.
+    /// The priority class of the Workload has another value, which the Workload is to take over.
     pub(crate) takes_class_value: bool,
     pub(crate) max_execution_seconds: Option<i32>,
     /// The slice that it is to replace.
@@ -210,6 +210,11 @@ impl WorkloadView {
 
     pub(crate) fn key(&self) -> Name {
         (self.namespace.clone(), self.name.clone())
+    }
+
+    /// The key of the Workload among all objects.
+    pub(crate) fn object_key(&self) -> ObjectKey {
+        key(Kind::Workload, &self.key())
     }
 
     /// Why it may not be admitted at all: a field that Berth does not act on, or one that is not legal.

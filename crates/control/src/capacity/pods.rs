@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::moments::{after, seconds_between};
 use crate::workload::evict;
-use crate::write::{Kind, Purpose, Question, StuckPod, key};
+use crate::write::{Kind, Purpose, Question, StuckPod};
 
 /// A pod that no node takes.
 struct Stuck<'a> {
@@ -70,7 +70,7 @@ pub(super) fn decide(
             (one.pod.uid.to_string(), pod)
         };
         let question = Question::AskAutoscalers { pods: stuck.iter().map(known).collect() };
-        let object = key(Kind::Workload, &workload.key());
+        let object = workload.object_key();
         return Decision::write(Draft::ask(Purpose::FindStuckPods, object, question));
     }
     Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))

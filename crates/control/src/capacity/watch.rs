@@ -19,7 +19,7 @@ use crate::moments::{after_seconds, seconds_between};
 use crate::timeline::Timeline;
 use crate::training_job::restarts::told_from;
 use crate::workload::evict;
-use crate::write::{Kind, Purpose, Question, StuckPod, key};
+use crate::write::{Purpose, Question, StuckPod};
 
 /// Lack of pods of a started workload, with the time since when as far as that was seen; `None` if none are lacking. A TrainingJob lacks pods
 /// where one of its Jobs does.
@@ -173,7 +173,7 @@ pub(crate) fn growth_without_nodes(
 /// Asks which pods no node takes.
 pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
     let question = Question::FindStuckPods { pods: ctx.training.children.pods_of(workload) };
-    Decision::write(Draft::ask(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), question))
+    Decision::write(Draft::ask(Purpose::FindStuckPods, workload.object_key(), question))
 }
 
 /// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.

@@ -3,9 +3,8 @@
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::write::{Kind, ObjectKey, key};
+use crate::write::ObjectKey;
 
 /// A job to decide about, with the view and the time.
 #[derive(Clone, Copy)]
@@ -14,8 +13,4 @@ pub(super) struct JobCase<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) job: &'a JobState,
     pub(super) now: Timestamp,
-}
-
-pub(super) fn object(workload: &WorkloadView) -> ObjectKey {
-    key(Kind::Workload, &workload.key())
 }

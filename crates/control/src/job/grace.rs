@@ -16,7 +16,7 @@ use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest
 use crate::moments::{after, after_seconds, millis_between};
 use crate::training_job::saves::{is_shown, last_save};
 use crate::workload::status::{cut, find_true, seconds};
-use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, key};
+use crate::write::{Notice, ObjectKey, Purpose, Request};
 
 /// Grace period of a TrainingJob where no policy sets one, in milliseconds.
 const GRACE_MS: i64 = 30_000;
@@ -74,7 +74,7 @@ impl Grace {
             (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
         let request = Request::AnnotatePods { pods: ctx.training.children.pods_of(workload), annotations: told };
-        let draft = Draft::of_any_version(purpose, key(Kind::Workload, &workload.key()), request);
+        let draft = Draft::of_any_version(purpose, workload.object_key(), request);
         Decision::write(draft.telling(notice))
     }
 }

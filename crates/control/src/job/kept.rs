@@ -6,8 +6,8 @@ use berth_api::conditions::types;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
+use super::JobCase;
 use super::owners::RunsWith;
-use super::{JobCase, object};
 use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
@@ -134,7 +134,7 @@ impl<'a> JobCase<'a> {
         let info = self.job.kind.info();
         let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
         let found = self.ctx.view.workloads.get(&(self.key.namespace.clone(), name))?;
-        if self.ctx.flights.changing(&object(found)) || found.unreadable {
+        if self.ctx.flights.changing(&found.object_key()) || found.unreadable {
             return Some(Decision::Done);
         }
         if lost_by(self.ctx, &found.key(), &self.job.uid).is_some() {

@@ -32,7 +32,7 @@ pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) 
         let message =
             "its job was deleted and its pods were left: they hold its quota until they have ended".to_owned();
         let said = (reasons::OWNER_NOT_FOUND, message);
-        if ctx.is_untold(&key(Kind::Workload, &workload.key()), &said) {
+        if ctx.is_untold(&workload.object_key(), &said) {
             return Decision::tell(notice(workload, EventType::Warning, said.0, said.1, REPORTER));
         }
     }
@@ -82,7 +82,7 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
     let labels = uid_labels().collect();
     let uid = workload.job_uid.clone().unwrap_or_default();
     let question = Question::FindLeftPods { labels, uid };
-    Decision::write(Draft::ask(Purpose::FindLeftPods, key(Kind::Workload, &workload.key()), question))
+    Decision::write(Draft::ask(Purpose::FindLeftPods, workload.object_key(), question))
 }
 
 /// The pods among the found ones for which no job answers any more.

@@ -72,7 +72,7 @@ impl Overruns {
 
     /// Has the job of a Workload looked at, or the Workload itself if its job is gone.
     fn note_holder(&mut self, view: &View, workload: Option<&WorkloadView>) {
-        let holder = |workload: &WorkloadView| workload.whole().unwrap_or_else(|| workload_key(workload));
+        let holder = |workload: &WorkloadView| workload.whole().unwrap_or_else(|| workload.object_key());
         self.note_whole(view, workload.map(holder));
     }
 
@@ -135,8 +135,8 @@ impl Overruns {
             self.note_holder(view, Some(new));
         }
         if old.is_some_and(|old| old.owner.is_none()) {
-            // It has its job back.
-            self.unsure.insert(workload_key(new));
+            // The Workload has its job back.
+            self.unsure.insert(new.object_key());
         }
     }
 
@@ -247,10 +247,6 @@ impl Overrun {
     pub(super) fn is_without_quota(&self) -> bool {
         self.pods[0] > 0 && self.pods[1] == 0
     }
-}
-
-fn workload_key(workload: &WorkloadView) -> ObjectKey {
-    key(Kind::Workload, &workload.key())
 }
 
 /// The charge of a carrier for which nothing runs any more.

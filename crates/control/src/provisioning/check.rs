@@ -189,7 +189,7 @@ impl CheckCase<'_> {
     /// same.
     fn in_the_way(&self, next: &Decision) -> Option<Decision> {
         let Decision::Write(draft) = next else { return None };
-        let refusal = self.ctx.flights.refusal(&key(Kind::Workload, &self.workload.key()));
+        let refusal = self.ctx.flights.refusal(&self.workload.object_key());
         let (object, words) = refusal.filter(|(object, _)| *object == draft.key)?;
         self.told(check_states::PENDING, &format!("{object} {words}"))
     }

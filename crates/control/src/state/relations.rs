@@ -57,7 +57,7 @@ impl WorkQueue {
 
     /// Marks the Workloads that an owner controls.
     pub(crate) fn touch_owned_by(&mut self, view: &View, uid: &str) {
-        self.extend(view.workloads.owned_by(uid).map(|workload| key(Kind::Workload, &workload.key())));
+        self.extend(view.workloads.owned_by(uid).map(|workload| workload.object_key()));
     }
 
     /// Marks the Jobs of a namespace that name this uid as their controller's.
@@ -79,7 +79,7 @@ impl WorkQueue {
 
     /// Marks the members of a LocalQueue, and the LocalQueue.
     pub(crate) fn touch_local_members(&mut self, view: &View, local: &Name) {
-        self.extend(view.workloads.members(local).map(|workload| key(Kind::Workload, &workload.key())));
+        self.extend(view.workloads.members(local).map(|workload| workload.object_key()));
         self.touch(key(Kind::LocalQueue, local));
     }
 
@@ -88,7 +88,7 @@ impl WorkQueue {
         for local in view.feeding(cluster_queue) {
             self.touch_local_members(view, local);
         }
-        self.extend(view.workloads.reserving(cluster_queue).map(|workload| key(Kind::Workload, &workload.key())));
+        self.extend(view.workloads.reserving(cluster_queue).map(|workload| workload.object_key()));
     }
 
     /// Passes everything that depends on the policy of a ClusterQueue to the engine again, and marks it.
@@ -103,7 +103,7 @@ impl WorkQueue {
         for workload in view.workloads.members(local) {
             self.mirror(workload.key());
             // Its job, too, follows the policy in its priority.
-            self.touch_related(view, &key(Kind::Workload, &workload.key()));
+            self.touch_related(view, &workload.object_key());
         }
     }
 

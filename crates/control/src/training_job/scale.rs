@@ -291,7 +291,7 @@ impl TrainingCase<'_> {
             return Some(Decision::Wait(until));
         }
         let (pods, most) = (self.ctx.training.children.pods_of(workload), usize::try_from(most).unwrap_or(0));
-        let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
+        let (object, question) = (workload.object_key(), Question::ProbePods { pods, most });
         Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
     }
 
@@ -310,7 +310,7 @@ impl TrainingCase<'_> {
         let words = format!("{workers} of {} workers are left, and their quota{then}", granted(workload));
         Draft {
             purpose: Purpose::LowerCount,
-            key: key(Kind::Workload, &workload.key()),
+            key: workload.object_key(),
             request: Request::Apply { manager: MANAGER, subresource: Subresource::None, body },
             based_on: workload.version(),
             notices: vec![self.notice(EventType::Normal, own_reasons::SCALED_DOWN, words)],
@@ -370,6 +370,6 @@ fn pods_with(run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> i32 {
 pub(super) fn discard(slice: &WorkloadView) -> Decision {
     let message = "The workload slice is out of sync with its parent job".to_owned();
     let told: Notice = notice(slice, EventType::Normal, event_reasons::DELETED, message, REPORTER);
-    let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &slice.key()), &slice.uid);
+    let draft = Draft::delete(Purpose::DeleteWorkload, slice.object_key(), &slice.uid);
     Decision::write(draft.telling(told))
 }

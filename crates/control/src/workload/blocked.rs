@@ -13,7 +13,7 @@ use crate::workload::orphan::{Standing, parts_of, standing};
 use crate::workload::status::find;
 use crate::workload::stops::{WayBack, way_back};
 use crate::workload::writes::{REPORTER, notice};
-use crate::write::{EventType, Kind, ObjectKey, key};
+use crate::write::{EventType, Kind, ObjectKey};
 
 /// Reason of a workload that waits because its owner wants nothing to run at present.
 pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
@@ -110,7 +110,7 @@ pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decisio
     let why = unasked(ctx, workload)?;
     let message = format!("{why}: what runs keeps its quota and runs on, and once it is evicted it does not come back");
     let said = (NOT_MANAGED, message);
-    let is_new = ctx.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    let is_new = ctx.is_untold(&workload.object_key(), &said);
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn unreadable_usage(ctx: &Context<'_>, workload: &WorkloadView) -> Op
         text.0
     );
     let said = (UNREADABLE_USAGE, message);
-    let is_new = ctx.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    let is_new = ctx.is_untold(&workload.object_key(), &said);
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, UNREADABLE_USAGE, said.1, REPORTER)))
 }
 

@@ -79,7 +79,7 @@ fn in_the_way(
     what: &str,
     warning: impl FnOnce(String) -> Notice,
 ) -> Decision {
-    let object = key(Kind::Workload, &other.key());
+    let object = other.object_key();
     // A Workload that goes with its owner is gone in a moment.
     if other.deleting || standing(ctx, other) != Standing::There {
         return Decision::WaitFor(object);

@@ -14,7 +14,7 @@ pub(crate) use crate::workload::owner::{Standing, lost_by, parts_of, standing};
 use crate::workload::status::since;
 use crate::workload::stops::{let_go, release};
 use crate::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
-use crate::write::{EventType, Kind, Purpose, Question, key};
+use crate::write::{EventType, Kind, Purpose, Question};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
@@ -147,7 +147,7 @@ fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Opt
     };
     let message = format!("its owner, {} {:?}, is of a kind that Berth does not know: {holds}", owner.kind, owner.name);
     let said = (STRANGER, message);
-    let is_new = ctx.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    let is_new = ctx.is_untold(&workload.object_key(), &said);
     is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
 }
 
@@ -171,5 +171,5 @@ impl Context<'_> {
 /// Asks whether pods of a workload's job are left.
 pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
     let question = Question::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
-    Decision::write(Draft::ask(Purpose::ProbePods, key(Kind::Workload, &workload.key()), question))
+    Decision::write(Draft::ask(Purpose::ProbePods, workload.object_key(), question))
 }

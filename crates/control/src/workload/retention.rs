@@ -11,7 +11,7 @@ use crate::moments::after_seconds;
 use crate::workload::blocked::unasked;
 use crate::workload::status::{find, since};
 use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
-use crate::write::{EventType, Kind, Notice, Purpose, key};
+use crate::write::{EventType, Kind, Notice, Purpose};
 
 /// Pause in seconds between two looks at a finished Workload whose TrainingJob does not show its end yet; a change of the TrainingJob is seen at
 /// once.
@@ -39,7 +39,7 @@ pub(crate) fn finished(ctx: &Context<'_>, workload: &WorkloadView, now: Timestam
     }
     let message = "Deleted finished workload due to elapsed retention".to_owned();
     let told = notice(workload, EventType::Normal, event_reasons::DELETED, message, REPORTER);
-    let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid);
+    let draft = Draft::delete(Purpose::DeleteWorkload, workload.object_key(), &workload.uid);
     Decision::write(draft.telling(told))
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timesta
     Decision::write(if job.kind == Kind::PodGroup {
         // A group is no object: its pods go with its Workload.
         let told = tell("Deleted deactivated workload due to elapsed retention");
-        Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid).telling(told)
+        Draft::delete(Purpose::DeleteWorkload, workload.object_key(), &workload.uid).telling(told)
     } else {
         let (key, uid, reporter) = (job.clone(), owner.uid.clone(), job.kind.reporter());
         let told = tell("Deleted job: deactivation retention period expired");

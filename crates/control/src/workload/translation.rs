@@ -98,10 +98,7 @@ impl Context<'_> {
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
             // Growth takes what is idle, and so do pods that were let in: they may be gone before their victims are.
-            preempts: match replaces.is_some()
-                || runs
-                || self.flights.was_refused_quota(&key(Kind::Workload, &workload.key()))
-            {
+            preempts: match replaces.is_some() || runs || self.flights.was_refused_quota(&workload.object_key()) {
                 true => engine::Preempts::Nobody,
                 false => workload.preempts,
             },
@@ -131,7 +128,7 @@ impl Context<'_> {
             .as_ref()
             .and_then(|state| state.requeue_at.as_ref())
             .map(|time| millis(time.0));
-        let failed = self.flights.backing_off(&key(Kind::Workload, &workload.key()), workload.created).map(millis);
+        let failed = self.flights.backing_off(&workload.object_key(), workload.created).map(millis);
         requeue.max(failed)
     }
 }

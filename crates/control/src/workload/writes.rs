@@ -13,8 +13,7 @@ use crate::decision::{Decision, Draft};
 use crate::moments::after_seconds;
 use crate::workload::status::{ADMISSION_MANAGER, Edit, admission_body, seconds};
 pub(crate) use crate::write::WORKLOADS as REPORTER;
-use crate::write::key;
-use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+use crate::write::{EventType, Notice, Purpose, Request, Subresource};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
@@ -30,7 +29,7 @@ pub(crate) fn notice(
     reporter: &'static str,
 ) -> Notice {
     Notice {
-        key: key(Kind::Workload, &workload.key()),
+        key: workload.object_key(),
         uid: workload.uid.clone(),
         event_type,
         reason: reason.to_owned(),
@@ -55,7 +54,7 @@ pub(crate) fn status_write(
     change(&mut Edit { status: &mut status, generation: workload.generation, now });
     Draft {
         purpose,
-        key: key(Kind::Workload, &workload.key()),
+        key: workload.object_key(),
         request: Request::Apply {
             manager: ADMISSION_MANAGER,
             subresource: Subresource::Status,
@@ -79,7 +78,7 @@ pub(crate) fn separate_write(
     });
     Decision::write(Draft {
         purpose,
-        key: key(Kind::Workload, &workload.key()),
+        key: workload.object_key(),
         request: Request::Apply { manager, subresource: Subresource::Status, body },
         based_on: workload.version(),
         notices: Vec::new(),
@@ -103,7 +102,7 @@ pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource
     }
     Draft {
         purpose,
-        key: key(Kind::Workload, &workload.key()),
+        key: workload.object_key(),
         request: Request::Merge { manager: "kueue", subresource, body },
         based_on: workload.version(),
         notices: Vec::new(),
