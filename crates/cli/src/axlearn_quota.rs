@@ -1,7 +1,7 @@
-//! `berth import axlearn-quota`: AxLearn's quota file becomes flavors by tier, a cohort with a ClusterQueue for each project, LocalQueues,
-//! and RoleBindings for the members.
+//! `berth import axlearn-quota` turns AxLearn's quota file into flavors by tier, a cohort with a ClusterQueue for each project, LocalQueues, and RoleBindings
+//! for the members of projects.
 //!
-//! Where to start reading: [`convert`], then `quota_file.rs` for what is read and `shares.rs` for how fractions become quota.
+//! The conversion starts in [`convert`]; `quota_file.rs` reads the file, and `shares.rs` turns fractions into quota.
 
 mod kinds;
 mod members;
@@ -26,31 +26,31 @@ use serde_json::{Map, Value, json};
 use shares::{shares, weights};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// API group of roles and their bindings.
+/// API group of the RoleBindings that the import writes.
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// The role of users of queues, as the chart makes it.
+/// The ClusterRole for users of queues that Berth's chart creates; the RoleBindings of the import refer to this role.
 const ROLE: &str = "kueue-batch-user-role";
 
-/// The objects made of a quota file.
+/// The Kubernetes objects that the import makes of a quota file.
 #[derive(Debug)]
 struct Converted {
     objects: Vec<Value>,
-    /// Parts that could not be taken over, one sentence each.
+    /// Parts of the quota file that the import could not convert, one sentence each.
     warnings: Vec<String>,
 }
 
-/// Amounts of a type by tier.
+/// Amounts of one AxLearn resource type by tier.
 struct Pool<'f> {
-    /// AxLearn's name.
+    /// AxLearn's name of the resource type.
     name: &'f str,
-    /// Name of its family, the beginning of the names of its flavors.
+    /// Name of the machine family, with which the names of the flavors of this type begin.
     family: String,
     kind: ResourceKind,
-    /// By tier, in the resource; a tier that does not name the type has none of it.
+    /// Amount of the type by tier, in units of the Kubernetes resource. A tier of the file that does not name the type has no entry here.
     totals: BTreeMap<CapacityTier, i128>,
 }
 
-/// Reads, converts, writes; parts that could not be taken over are named on the standard error as well.
+/// Reads the quota file, converts the file, and writes the manifests. Parts that cannot be converted are also named as warnings on the standard error.
 pub(crate) fn run(flags: &AxlearnQuotaFlags) -> anyhow::Result<()> {
     let (name, text) = generated::source(&flags.file)?;
     let converted = convert(flags, &text).map_err(|fault| anyhow!("{}: {fault}", flags.file.display()))?;
@@ -66,7 +66,7 @@ fn manifests(name: &str, converted: Converted) -> anyhow::Result<String> {
     generated::documents(&comments, converted.objects)
 }
 
-/// The objects of a quota file.
+/// Converts the text of a quota file into Kubernetes objects.
 fn convert(flags: &AxlearnQuotaFlags, text: &str) -> Result<Converted, String> {
     if let Some(wrong) = subdomain(&flags.cohort) {
         return Err(format!("--cohort {:?}: the name {wrong}", flags.cohort));
@@ -107,11 +107,11 @@ fn convert(flags: &AxlearnQuotaFlags, text: &str) -> Result<Converted, String> {
     Ok(Converted { objects, warnings })
 }
 
-/// The capacity tier of each tier of the file, and warnings about it.
+/// The capacity tier of each tier of the quota file, and warnings about tiers of the file that get the same capacity tier.
 fn tiers(flags: &AxlearnQuotaFlags, file: &QuotaFile) -> Result<(Vec<CapacityTier>, Vec<String>), String> {
     let count = file.tiers.len();
     let words: Vec<&str> = match (flags.tiers.as_slice(), count) {
-        // The bastion's own rule: tier 0 runs in the reservation, and everything else on spot.
+        // The default follows AxLearn's bastion: its tier 0 runs in the reservation, and all other tiers run on spot nodes.
         ([], 1) => vec!["reserved"],
         ([], 2) => vec!["reserved", "spot"],
         (words, _) => words.iter().map(String::as_str).collect(),
@@ -136,7 +136,7 @@ fn tiers(flags: &AxlearnQuotaFlags, file: &QuotaFile) -> Result<(Vec<CapacityTie
     Ok((tiers, told))
 }
 
-/// The types of which there is an amount, with totals in the resource that pods ask for.
+/// The resource types for which the quota file has an amount, with totals in the unit of the Kubernetes resource that pods request.
 fn pools<'f>(flags: &AxlearnQuotaFlags, file: &'f QuotaFile, tiers: &[CapacityTier]) -> Result<Vec<Pool<'f>>, String> {
     let told = kinds::told(&flags.types)?;
     let names: BTreeSet<&String> = file.tiers.iter().flat_map(BTreeMap::keys).collect();
@@ -175,14 +175,14 @@ fn pools<'f>(flags: &AxlearnQuotaFlags, file: &'f QuotaFile, tiers: &[CapacityTi
     Ok(pools)
 }
 
-/// Fractions of types without an amount.
+/// Warnings about fractions of a resource type that `total_resources` does not name.
 fn without_total(projects: &[Project], pools: &[Pool<'_>]) -> Vec<String> {
     let named = projects.iter().flat_map(|project| project.fractions.keys().map(move |kind| (kind, &project.name)));
     let lost = named.filter(|(kind, _)| !pools.iter().any(|pool| pool.name == kind.as_str()));
     lost.map(|(kind, project)| format!("project_resources.{project}.{kind}: total_resources has no {kind}")).collect()
 }
 
-/// Quotas by project, and totals of which no project has a fraction.
+/// Quotas by project, and the amounts of resource types of which no project has a fraction.
 fn quotas(projects: &[Project], pools: &[Pool<'_>]) -> (Vec<Quotas>, Quotas) {
     let amount = |amount: i128| made(AmountOr::Amount(amount.to_string()));
     let mut by_project = vec![Quotas::new(); projects.len()];
@@ -204,7 +204,7 @@ fn quotas(projects: &[Project], pools: &[Pool<'_>]) -> (Vec<Quotas>, Quotas) {
     (by_project, rest)
 }
 
-/// The quota as a table of `berth flavors`.
+/// The converted quota as a capacity table, the input of `berth flavors`.
 fn table(
     flags: &AxlearnQuotaFlags,
     pools: &[Pool<'_>],
@@ -247,7 +247,7 @@ fn table(
             topology_name: None,
             resources: vec![pool.kind.resource.clone()],
             reservation,
-            // AxLearn's jobs are JobSets.
+            // AxLearn's jobs are JobSets, which cannot be given a required node affinity.
             node_affinity: Some(false),
             tiers: cells,
         });
@@ -275,14 +275,14 @@ fn table(
     })
 }
 
-/// The reservation of a type: its own, else the one for all types.
+/// The name of the reservation of a resource type: the option for this type wins over the option for all types.
 fn reservation(options: &[String], kind: &str) -> Option<String> {
     let own = options.iter().filter_map(|option| option.split_once('=')).rfind(|(name, _)| *name == kind);
     let all = || options.iter().rfind(|option| !option.contains('=')).cloned();
     own.map(|(_, reservation)| reservation.to_owned()).or_else(all)
 }
 
-/// The toleration of the taint on nodes with devices: its key is the name of the resource.
+/// The toleration for the taint of nodes with accelerators: the taint's key is the name of the resource.
 fn toleration(resource: &str) -> Option<Toleration> {
     resource.contains('/').then(|| Toleration {
         key: Some(resource.to_owned()),
@@ -292,7 +292,8 @@ fn toleration(resource: &str) -> Option<Toleration> {
     })
 }
 
-/// As in AxLearn, idle quota of others is used without limit, and taken back by eviction.
+/// The spec of a project's ClusterQueue. As in AxLearn, a project borrows idle quota without limit, and the owner of the quota takes the quota back by
+/// preemption.
 fn queue_spec(cohort: &str, namespace: &str) -> Map<String, Value> {
     let selector = json!({"matchLabels": { labels::NAMESPACE_NAME: namespace }});
     let preemption = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});

@@ -1,4 +1,4 @@
-//! `berth decide`: the decisions of Berth about the objects in some manifests, by the same control that runs in a cluster.
+//! `berth decide`: Berth's decisions about the objects in manifests, made by the control code that also runs in a cluster.
 
 mod account;
 #[cfg(test)]
@@ -32,17 +32,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// A workload with its decision.
+/// A Workload with the decision about its admission.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Decision {
     workload: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<String>,
-    /// `Job`, `JobSet`, `TrainingJob`, `Pod`, `PodGroup`, `Deployment` or `StatefulSet`.
+    /// Kind of the Workload's job: `Job`, `JobSet`, `TrainingJob`, `Pod`, `PodGroup`, `Deployment` or `StatefulSet`.
     #[serde(skip_serializing_if = "Option::is_none")]
     job_kind: Option<&'static str>,
-    /// `admitted`, `reserved`, `evicted`, `pending` or `finished`.
+    /// The decision: `admitted`, `reserved`, `evicted`, `pending` or `finished`.
     decision: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     cluster_queue: String,
@@ -52,10 +52,10 @@ struct Decision {
     reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
-    /// The preemptor (uid) that its condition names.
+    /// Uid of the preemptor that the Workload's condition names.
     #[serde(skip)]
     preempted_for: Option<String>,
-    /// The engine's account, but for finished workloads.
+    /// The engine's account of the Workload; finished Workloads have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<account::Account>,
 }
@@ -67,7 +67,7 @@ struct PodSet {
     flavors: BTreeMap<String, String>,
 }
 
-/// A queue that admits nothing: its condition `Active`.
+/// A queue that admits no Workload, with the reason and message of its condition `Active`.
 #[derive(Debug, Serialize)]
 struct Inactive {
     queue: String,
@@ -75,27 +75,27 @@ struct Inactive {
     message: String,
 }
 
-/// All that the command prints.
+/// The answer that `berth decide` prints.
 #[derive(Debug, Serialize)]
 struct Answer {
     decisions: Vec<Decision>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     inactive: Vec<Inactive>,
-    /// Objects that the API server or a webhook would refuse, with the field.
+    /// Objects that the API server or a webhook would refuse, with the field at fault.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     invalid: Vec<String>,
-    /// Fields that the objects' kinds do not have.
+    /// Fields of the manifests that the objects' kinds do not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
-    /// Objects that the manifests leave out and the decisions assume.
+    /// Objects that the decisions assume although no manifest has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     assumed: Vec<String>,
-    /// Objects that take no part, with the reason.
+    /// Objects that decisions do not depend on, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ignored: Vec<String>,
 }
 
-/// Reads, decides, prints. The exit code is 1 where the flags are strict and something is wrong with the manifests.
+/// Reads manifests, decides, and prints the answer. With `--strict`, the exit code is 1 if something is wrong with the manifests.
 pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<ExitCode> {
     let config = match &flags.config {
         Some(path) => std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
@@ -112,14 +112,14 @@ pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<ExitCode> {
     Ok(if flags.strict && answer.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The latest time at which an object was created; the epoch when no object has one.
+/// The latest creation time of all manifests; the epoch if no object has a creation time.
 fn latest(manifests: &[Manifest]) -> Timestamp {
     let created = |manifest: &Manifest| text(&manifest.object, "/metadata/creationTimestamp").parse().ok();
     manifests.iter().filter_map(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 impl Answer {
-    /// Whether something is wrong with the manifests: with an object, a field or a queue. A job that waits is not.
+    /// Whether an object, a field or a queue of the manifests is at fault. A job that waits for quota is no fault.
     fn is_wrong(&self) -> bool {
         !self.invalid.is_empty() || !self.unknown.is_empty() || !self.inactive.is_empty()
     }
@@ -147,7 +147,7 @@ fn answered(manifests: &[Manifest], config: &str, cards: Cards, now: Timestamp) 
     let given = Given { home: "kueue-system".to_owned(), cards, ..Given::default() };
     let loaded = berth_configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
-    // No write is ever under way here.
+    // The limit on unacknowledged writes is off, because a write of `berth decide` is applied at once.
     settings.max_unacknowledged = usize::MAX;
     let managed = settings.managed_namespaces.clone();
     let Sorted { objects, unknown, mut ignored } = manifests::sorted(manifests, &settings.job_kinds)?;
@@ -167,10 +167,10 @@ fn answered(manifests: &[Manifest], config: &str, cards: Cards, now: Timestamp) 
     Ok(Answer { decisions, inactive, invalid, unknown, assumed, ignored })
 }
 
-/// Hands over all objects but those that are admitted through pods. Objects on which decisions depend come before jobs.
+/// Gives all objects to the control, except the kinds that are admitted through pods. Objects on which decisions depend come before jobs.
 fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -> anyhow::Result<()> {
     for namespace in absent {
-        // Without it the jobs of the namespace are not managed, and it matches no selector: in no cluster could they be stored.
+        // A namespace without this label matches no selector, and its jobs would not be managed.
         let labels = json!({ NAME_LABEL: namespace });
         let object = json!({"kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
         offline.put(&object).map_err(|error| anyhow!("Namespace {namespace}: {error}"))?;
@@ -188,8 +188,8 @@ fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -
     manifests::refused(&faults)
 }
 
-/// The assumption about namespaces that the manifests leave out. Every cluster has the namespace default, so that only its labels may
-/// matter.
+/// The assumption about namespaces that the manifests use but do not have. Every cluster has the namespace `default`, so `default` is only named if a selector
+/// could match other labels of it.
 fn assumed(offline: &mut Offline, managed: &Selector, mut absent: BTreeSet<String>) -> Option<String> {
     let by_label = |selector: &Selector| selector.0.iter().any(|requirement| requirement.key != NAME_LABEL);
     let queues: Vec<String> = keys(offline, &[Kind::ClusterQueue]).into_iter().map(|key| key.name).collect();
@@ -212,7 +212,7 @@ fn keys(offline: &Offline, kinds: &[Kind]) -> Vec<ObjectKey> {
     offline.objects().keys().filter(|key| kinds.contains(&key.kind)).cloned().collect()
 }
 
-/// Queues that admit nothing, with the message of their condition.
+/// Queues that admit no Workload, with the message of their condition `Active`.
 fn inactive(offline: &mut Offline) -> Vec<Inactive> {
     let queues = keys(offline, &[Kind::ClusterQueue, Kind::LocalQueue]);
     let world = offline.control().world();
@@ -228,7 +228,7 @@ fn inactive(offline: &mut Offline) -> Vec<Inactive> {
     queues.into_iter().filter_map(of).collect()
 }
 
-/// The kind of that name, if its objects get a Workload here.
+/// The kind of this name, if objects of the kind get a Workload in `berth decide`.
 fn job_kind(name: &str) -> Option<Kind> {
     let others = [Kind::TrainingJob, Kind::Pod, Kind::Deployment, Kind::StatefulSet];
     Kind::jobs().chain(others).find(|kind| kind.name() == name)
@@ -246,7 +246,7 @@ fn decisions(offline: &mut Offline, pods: &Pods) -> Vec<Decision> {
         if decision.of_many().is_none_or(|of_many| accounted.insert(of_many)) {
             decision.account = account::of(offline, &uid, &names, decision.preempted_for.take());
         }
-        // A workload that no cycle has come to has no status yet.
+        // A Workload that no scheduling cycle has tried has no reason in its status yet.
         if decision.reason.is_empty()
             && let Some(verdict) = offline.control().world().explain(&uid, now)
         {
@@ -258,8 +258,8 @@ fn decisions(offline: &mut Offline, pods: &Pods) -> Vec<Decision> {
 }
 
 impl Decision {
-    /// Text that is equal for pods of a Deployment with the same decision, of which only the first has an account; `None` where pods are
-    /// not alike.
+    /// Text that is equal for pods of a Deployment with equal decisions, of which only the first one has an account; `None` for other job kinds, and for a pod
+    /// with a preemptor.
     fn of_many(&self) -> Option<String> {
         let alike = matches!(self.job_kind, Some("Deployment" | "StatefulSet")) && self.preempted_for.is_none();
         let Self { job_kind, job, decision, cluster_queue, pod_sets, reason, .. } = self;
@@ -267,7 +267,7 @@ impl Decision {
     }
 }
 
-/// The job of a Workload: for a pod that was made for a Deployment, the Deployment.
+/// The job of a Workload. For a pod that stands for a replica of a Deployment, the job is the Deployment.
 fn job_of(object: &Value, pods: &Pods) -> Option<(Kind, String)> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let known = |owner: &Value| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name")));

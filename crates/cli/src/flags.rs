@@ -1,4 +1,4 @@
-//! The flags of the commands that need no cluster.
+//! Flags of the commands that need no cluster.
 
 use crate::capacity::clouds::Cloud;
 use berth_configuration::CardFlags;

@@ -1,5 +1,5 @@
-//! Manifests that Berth writes for others to apply: documents with sorted keys under a comment. The same input gives the same bytes, so
-//! that a repository shows only real changes.
+//! Manifests that Berth writes for users to apply: YAML documents with sorted keys after a comment. Equal input gives equal bytes, so that the history of a
+//! repository shows only real changes.
 
 use anyhow::{Context, anyhow};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-/// The name of a file in messages, and its content; `-` is the standard input.
+/// The name of an input file for messages, and the file's content; the path `-` is the standard input.
 ///
 /// # Errors
 /// The file cannot be read, or is no text.
@@ -18,7 +18,7 @@ pub(crate) fn source(path: &Path) -> anyhow::Result<(String, String)> {
         return Ok(("the standard input".to_owned(), text));
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    // Without its folder: the same file gives the same bytes wherever it lies.
+    // The name leaves out the folder, so that the output does not depend on the file's location.
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     Ok((name, text))
 }
@@ -26,7 +26,7 @@ pub(crate) fn source(path: &Path) -> anyhow::Result<(String, String)> {
 /// Writes a text to a file, or to the standard output.
 ///
 /// # Errors
-/// If the output cannot be written.
+/// The output cannot be written.
 pub(crate) fn deliver(text: &str, output: Option<&Path>) -> anyhow::Result<()> {
     match output {
         Some(path) => std::fs::write(path, text).with_context(|| format!("writing {}", path.display())),
@@ -34,10 +34,10 @@ pub(crate) fn deliver(text: &str, output: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// The objects as YAML documents, after comments of one line each.
+/// Objects as YAML documents, after comments of one line each.
 ///
 /// # Errors
-/// An object that YAML cannot hold.
+/// An object cannot be written as YAML.
 pub(crate) fn documents(comments: &[String], objects: Vec<Value>) -> anyhow::Result<String> {
     let mut text = String::new();
     for comment in comments {
@@ -48,7 +48,7 @@ pub(crate) fn documents(comments: &[String], objects: Vec<Value>) -> anyhow::Res
         if index > 0 {
             text.push_str("---\n");
         }
-        // A long annotation stays on its line, as people would write it.
+        // A long annotation stays on one line, as people would write the annotation.
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
         let document = serde_saphyr::to_string_with_options(&sorted(object), options);
         text.push_str(&document.map_err(|error| anyhow!("{error}"))?);
@@ -56,13 +56,13 @@ pub(crate) fn documents(comments: &[String], objects: Vec<Value>) -> anyhow::Res
     Ok(text)
 }
 
-/// Removes characters that would end a comment: texts come from other people's files.
+/// Replaces control characters and line separators by spaces: text from the user's file cannot end the comment.
 fn one_line(comment: &str) -> String {
     let ends = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     comment.chars().map(|c| if ends(c) { ' ' } else { c }).collect()
 }
 
-/// A value with the keys of every map in order, independent of the kind of map that serde_json was built with.
+/// A JSON value with the keys of every map in order, whichever map type serde_json was built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,7 +1,7 @@
-//! The commands of Berth that need no cluster: decisions about manifests, and manifests that are made of other files.
+//! The commands of Berth that need no cluster: `berth decide`, `berth flavors` and `berth import`.
 //!
-//! The library never talks to a cluster. Where to start reading: [`Command`], then `decide.rs` for `berth decide`, `capacity.rs` for
-//! `berth flavors` and `axlearn_quota.rs` for `berth import`.
+//! The library never connects to a cluster. [`Command`] lists the commands; `decide.rs` implements `berth decide`, `capacity.rs` `berth flavors`, and
+//! `axlearn_quota.rs` `berth import`.
 
 mod axlearn_quota;
 mod capacity;
@@ -30,7 +30,7 @@ impl Command {
     /// Runs the command to its end.
     ///
     /// # Errors
-    /// One message for the user: the file or flag that is at fault, and the fault.
+    /// The error is one message for the user that names the file or flag at fault.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Decide(flags) => decide::run(flags),
@@ -42,7 +42,7 @@ impl Command {
     }
 }
 
-/// A command line of one of the commands.
+/// A test's command line with one of the commands.
 #[cfg(test)]
 #[derive(Debug, clap::Parser)]
 pub(crate) struct Line {

@@ -1,9 +1,9 @@
-//! AxLearn's types of resources in Kubernetes: a resource, node labels, and the number of AxLearn's units in one of it.
+//! AxLearn's resource types in Kubernetes: the resource, the node labels, and the number of AxLearn's units in one unit of the resource.
 
 use std::collections::BTreeMap;
 
-/// TPUs by AxLearn's name for their version, with the label of their nodes on GKE and their cores per chip. AxLearn counts in the unit of
-/// an instance type's last number (`v4-8`, `v5litepod-16`), which is cores for some and chips for others.
+/// AxLearn's names of TPU versions, each with its node label value on GKE and the number of AxLearn's units per chip. AxLearn's unit is the unit of the last
+/// number of an instance type (`v4-8`, `v5litepod-16`): cores for some versions, and chips for others.
 const TPUS: [(&str, &str, i128); 5] = [
     ("v4", "tpu-v4-podslice", 2),
     ("v5p", "tpu-v5p-slice", 2),
@@ -11,29 +11,29 @@ const TPUS: [(&str, &str, i128); 5] = [
     ("v5litepod", "tpu-v5-lite-podslice", 1),
     ("v6e", "tpu-v6e-slice", 1),
 ];
-/// The label of nodes with TPUs.
+/// The GKE label of nodes with TPUs, whose value is the TPU version.
 const TPU_LABEL: &str = "cloud.google.com/gke-tpu-accelerator";
-/// Most units in one of a resource.
+/// Largest number of AxLearn's units that one unit of a Kubernetes resource may stand for.
 const MOST_UNITS: i128 = 1000;
-/// How `--type` is written.
+/// The allowed form of the flag `--type`, for error messages.
 const FORM: &str = "allowed is TYPE=RESOURCE[:UNITS][,LABEL=VALUE...], such as \
                     h100=nvidia.com/gpu,cloud.google.com/gke-accelerator=nvidia-h100-80gb";
 
-/// A type in Kubernetes.
+/// The Kubernetes resource and nodes for one AxLearn resource type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceKind {
-    /// The resource that pods ask for.
+    /// Name of the Kubernetes resource that pods request.
     pub(crate) resource: String,
-    /// Number of AxLearn's units in one of the resource.
+    /// Number of AxLearn's units in one unit of the resource.
     pub(crate) units: i128,
-    /// Labels of its nodes.
+    /// Labels of the nodes that have the resource.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// Types that `--type` defines, by name.
+/// Resource types that the flags `--type` define, by name.
 ///
 /// # Errors
-/// The option, and its form.
+/// The error names the malformed flag and the allowed form.
 pub(crate) fn told(options: &[String]) -> Result<BTreeMap<String, ResourceKind>, String> {
     let mut told = BTreeMap::new();
     for option in options {
@@ -59,7 +59,7 @@ pub(crate) fn told(options: &[String]) -> Result<BTreeMap<String, ResourceKind>,
     Ok(told)
 }
 
-/// A type that `--type` need not define.
+/// The built-in definition of a TPU type, which needs no `--type` flag.
 pub(crate) fn known(name: &str) -> Option<ResourceKind> {
     let (_, label, units) = TPUS.into_iter().find(|(known, ..)| *known == name)?;
     Some(ResourceKind {
@@ -69,7 +69,7 @@ pub(crate) fn known(name: &str) -> Option<ResourceKind> {
     })
 }
 
-/// Error for an unknown type, with the form of `--type`.
+/// Error for an unknown resource type, with the form of the flag `--type`.
 pub(crate) fn unknown(name: &str) -> String {
     let names = TPUS.map(|(name, ..)| name).join(", ");
     format!("the type {name:?} is not known ({names} are); say what it is by --type: {FORM}")

@@ -1,4 +1,4 @@
-//! Projects with the names that they get in Kubernetes.
+//! Projects of AxLearn with the names that they get in Kubernetes.
 
 use super::members::user_ids;
 use super::quota_file::QuotaFile;
@@ -6,32 +6,32 @@ use super::shares::Decimal;
 use crate::flags::AxlearnQuotaFlags;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stands for the name of a project in options.
+/// Placeholder for the name of a project in the flags `--namespace` and `--local-queue`.
 const PROJECT: &str = "{project}";
-/// Stands for a user id in an option.
+/// Placeholder for a user id in the flag `--user`.
 const USER: &str = "{user}";
-/// Characters that the name of a project may have, so that names made of it are not too long.
+/// Longest name of a project, in characters, so that the names built from it are not too long for Kubernetes.
 const MOST_CHARACTERS: usize = 40;
 
-/// A project.
+/// An AxLearn project with its Kubernetes names, fractions and users.
 #[derive(Debug)]
 pub(crate) struct Project {
-    /// Name of its ClusterQueue, from which the other names are made.
+    /// Name of the project's ClusterQueue, from which the project's other names are built.
     pub(crate) name: String,
-    /// Namespace of the project.
+    /// Namespace of the project's LocalQueue.
     pub(crate) namespace: String,
-    /// LocalQueue of the project.
+    /// Name of the project's LocalQueue.
     pub(crate) local_queue: String,
-    /// Fractions of the project, by type of resource.
+    /// Fractions of the total that the project gets, by resource type.
     pub(crate) fractions: BTreeMap<String, Decimal>,
-    /// Users, as RBAC calls them.
+    /// Members of the project, by their user names in RBAC.
     pub(crate) users: BTreeSet<String>,
 }
 
-/// The projects of a file by name, and warnings about them.
+/// The projects of a quota file by name, and warnings about them.
 ///
 /// # Errors
-/// Names that cannot be, or that two projects would share.
+/// The error names a project whose name is not allowed in Kubernetes, or two projects that would share a name.
 pub(crate) fn projects(file: &QuotaFile, flags: &AxlearnQuotaFlags) -> Result<(Vec<Project>, Vec<String>), String> {
     if !flags.user.contains(USER) {
         return Err(format!("--user {:?}: it must hold {USER}, the user id of the file", flags.user));
@@ -40,7 +40,7 @@ pub(crate) fn projects(file: &QuotaFile, flags: &AxlearnQuotaFlags) -> Result<(V
     for table in [file.projects.keys().collect::<Vec<_>>(), file.members.keys().collect()] {
         let mut seen: BTreeMap<String, &String> = BTreeMap::new();
         for id in table {
-            // AxLearn compares project ids in lower case.
+            // AxLearn compares project ids in lower case, so two ids that differ in case only are an error.
             if let Some(other) = seen.insert(id.to_lowercase(), id) {
                 return Err(format!("the projects {other:?} and {id:?} differ in case only"));
             }
@@ -78,7 +78,7 @@ pub(crate) fn projects(file: &QuotaFile, flags: &AxlearnQuotaFlags) -> Result<(V
     Ok((projects, warnings))
 }
 
-/// Checks that each project has a LocalQueue of its own.
+/// Refuses flags that give two projects one LocalQueue.
 fn check_doors(projects: &[Project]) -> Result<(), String> {
     let mut doors = BTreeSet::new();
     for Project { namespace, local_queue, .. } in projects {
@@ -92,7 +92,7 @@ fn check_doors(projects: &[Project]) -> Result<(), String> {
     Ok(())
 }
 
-/// A project without anything but its names.
+/// A project with its Kubernetes names, and without fractions and users.
 fn named(id: &str, flags: &AxlearnQuotaFlags) -> Result<Project, String> {
     let name = name_of(id)?;
     let [namespace, local_queue] =
@@ -112,10 +112,10 @@ fn named(id: &str, flags: &AxlearnQuotaFlags) -> Result<Project, String> {
     Ok(Project { name, namespace: namespace?, local_queue: local_queue?, fractions, users })
 }
 
-/// An id as a name of Kubernetes: lower case, and `-` for what no name may hold.
+/// A project id as a Kubernetes name: in lower case, with `-` in place of characters that names cannot have.
 ///
 /// # Errors
-/// If the id has no character that a name may have, or is too long.
+/// The id has no character that a name may have, or is too long.
 pub(crate) fn name_of(id: &str) -> Result<String, String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = id.chars().map(plain).collect();

@@ -5,49 +5,49 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use toml_edit::{Document, Item, Key, TableLike, Value};
 
-/// Keys that AxLearn reads.
+/// Top-level keys of the quota file that AxLearn reads.
 const KEYS: [&str; 4] = ["toml-schema", "total_resources", "project_resources", "project_membership"];
-/// Tiers that a file may have; with this and the two limits below, no sum overflows.
+/// Largest number of tiers in a quota file; within this and the next two limits, no sum of amounts overflows.
 const MOST_TIERS: usize = 64;
-/// Projects that a file may have.
+/// Largest number of projects in a quota file.
 const MOST_PROJECTS: usize = 1000;
-/// Most of a type that a tier may have.
+/// Largest amount of a resource type in one tier, in AxLearn's unit.
 const MOST_OF_A_TYPE: i128 = 1_000_000_000_000;
 
-/// Content of a quota file.
+/// Content of an AxLearn quota file.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaFile {
-    /// How much there is by type, tier by tier, best first.
+    /// Amounts by resource type in each tier, best tier first.
     pub(crate) tiers: Vec<BTreeMap<String, Total>>,
-    /// Fractions by project and type.
+    /// Fractions of the total by project and resource type.
     pub(crate) projects: BTreeMap<String, BTreeMap<String, Decimal>>,
-    /// Expressions of user ids by project.
+    /// Regular expressions of members' user ids by project.
     pub(crate) members: BTreeMap<String, Vec<String>>,
-    /// Keys that AxLearn does not read, as sentences.
+    /// Warnings about keys of the file that AxLearn does not read.
     pub(crate) unknown: Vec<String>,
 }
 
-/// Amount of a type in a tier.
+/// Amount of a resource type in a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Total {
-    /// In AxLearn's unit: cores or chips, by type.
+    /// The amount in AxLearn's unit: cores or chips, by resource type.
     pub(crate) amount: i128,
-    /// Line of the total in the file.
+    /// Line of the quota file that has the amount.
     pub(crate) line: usize,
 }
 
-/// The text, for places in it.
+/// The text of the quota file, for line numbers in error messages.
 #[derive(Clone, Copy)]
 struct Source<'t>(&'t str);
 
 impl Source<'_> {
-    /// The line of a place, from 1.
+    /// The line number, from 1, of a byte range in the quota file.
     fn line(self, span: Option<Range<usize>>) -> usize {
         let before = self.0.get(..span.map_or(0, |span| span.start)).unwrap_or_default();
         before.matches('\n').count() + 1
     }
 
-    /// An error about a value: line, field, value, and the allowed values.
+    /// An error about a value of the quota file, with the line, the field, the value and the allowed values.
     fn fault(self, item: &Item, path: &str, allowed: &str) -> String {
         let found = match item.as_value() {
             Some(Value::InlineTable(_)) => "a table",
@@ -59,7 +59,7 @@ impl Source<'_> {
         format!("line {}: {path} is {found}; {allowed}", self.line(item.span()))
     }
 
-    /// A value as it is written.
+    /// A value of the quota file as its text is written there.
     fn written(&self, value: &Value) -> &str {
         value.span().and_then(|span| self.0.get(span)).unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl Source<'_> {
 /// Reads a quota file.
 ///
 /// # Errors
-/// One sentence with the line and the field, the value and what is allowed.
+/// The error is one sentence with the line and the field, the value and what is allowed.
 pub(crate) fn read(text: &str) -> Result<QuotaFile, String> {
     let source = Source(text);
     let document = Document::parse(text)
@@ -116,12 +116,12 @@ pub(crate) fn read(text: &str) -> Result<QuotaFile, String> {
     Ok(file)
 }
 
-/// A table in either of its forms.
+/// The table at a field of the quota file, written as a TOML section or inline.
 fn table<'i>(source: Source<'_>, item: &'i Item, path: &str) -> Result<&'i dyn TableLike, String> {
     item.as_table_like().ok_or_else(|| source.fault(item, path, "a table is needed"))
 }
 
-/// One table, a list of tables, or several tables of the same name.
+/// Amounts by tier. `total_resources` may be one table, a list of tables, or several tables of that name.
 fn tiers(source: Source<'_>, item: &Item) -> Result<Vec<BTreeMap<String, Total>>, String> {
     let path = "total_resources";
     let allowed = "a table of whole numbers by type is needed, or a list of such tables, best tier first";
@@ -148,7 +148,7 @@ fn tiers(source: Source<'_>, item: &Item) -> Result<Vec<BTreeMap<String, Total>>
 fn total(source: Source<'_>, item: &Item, tier: usize, kind: &str) -> Result<(String, Total), String> {
     let amount = match item.as_value() {
         Some(Value::Integer(number)) => Some(i128::from(*number.value())),
-        // Below 2^53 a float without a fraction is exact.
+        // Floats below 2^53 without a fractional part are exact integers.
         Some(Value::Float(number)) if number.value().fract() == 0.0 && number.value().abs() <= 1e12 => {
             Some(*number.value() as i128)
         }
@@ -161,7 +161,7 @@ fn total(source: Source<'_>, item: &Item, tier: usize, kind: &str) -> Result<(St
     Ok((kind.to_owned(), Total { amount, line: source.line(item.span()) }))
 }
 
-/// A fraction as it is written: the float of it would be another number.
+/// A project's fraction with its decimal digits as written; parsing the text as a float would change the number.
 fn fraction(source: Source<'_>, item: &Item) -> Result<Decimal, String> {
     match item.as_value() {
         Some(Value::Integer(number)) => Decimal::read(&number.value().to_string()),

@@ -1,11 +1,11 @@
-//! Fractions of integers, exactly: the parts add up to the total.
+//! Exact division of integer totals by fractions: the parts add up to the total.
 
-/// Digits after the point that a fraction may have; a float of 64 bits prints no more.
+/// Largest number of digits after the decimal point of a fraction; a 64-bit float prints no more.
 const MOST_PLACES: i64 = 18;
-/// Digits before the point that a fraction may have.
+/// Largest number of digits before the decimal point of a fraction.
 const MOST_BEFORE: i64 = 3;
 
-/// A number as it is written: `digits` divided by ten to the power of `places`.
+/// A decimal number as written: `digits` divided by ten to the power of `places`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decimal {
     digits: i128,
@@ -13,10 +13,10 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number of TOML that is not negative: `0.6`, `1`, `1_0.5`, `6e-1`.
+    /// Reads a nonnegative number of TOML: `0.6`, `1`, `1_0.5`, `6e-1`.
     ///
     /// # Errors
-    /// The allowed form.
+    /// The error text states the allowed form of the number.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
@@ -37,7 +37,7 @@ impl Decimal {
         if digits.is_empty() {
             return Ok(Self { digits: 0, places: 0 });
         }
-        // Where the point stands, counted from the last digit to the left.
+        // Number of digits after the decimal point, negative if the exponent adds zeros.
         let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX).saturating_sub(exponent);
         let length = i64::try_from(digits.len()).unwrap_or(i64::MAX);
         if places > MOST_PLACES || length.saturating_sub(places) > MOST_BEFORE {
@@ -46,21 +46,21 @@ impl Decimal {
         let digits: i128 = digits.parse().map_err(|_| refused())?;
         match u32::try_from(places) {
             Ok(places) => Ok(Self { digits, places }),
-            // Zeros that the exponent stands for: less than three, as was checked.
+            // Zeros that the exponent stands for; the check above allows fewer than three.
             Err(_) => Ok(Self { digits: (places..0).fold(digits, |digits, _| digits * 10), places: 0 }),
         }
     }
 }
 
-/// Integers in the same proportions.
+/// Fractions as integer weights in equal proportions.
 pub(crate) fn weights(fractions: &[Decimal]) -> Vec<i128> {
     let places = fractions.iter().map(|fraction| fraction.places).max().unwrap_or(0);
     fractions.iter().map(|fraction| fraction.digits * 10_i128.pow(places - fraction.places)).collect()
 }
 
-/// Divides the total of each tier among projects by their weights: the parts by tier, then by project. Each part is the exact share rounded
-/// down or up, and the parts of a tier add up to its total. The remainder of rounding down goes, one by one, to the projects that are
-/// furthest below their share of all tiers so far; of equal projects the first one gets it. Without any weight all parts are zero.
+/// Divides the total of each tier among projects by their weights. The result has the parts by tier, then by project. Each part is the exact share rounded down
+/// or up, and the parts of a tier add up to the tier's total. The remainder of rounding down goes, one unit at a time, to the project that is furthest below
+/// its share of all tiers so far; of equal projects the first one gets the unit. All parts are zero if all weights are zero.
 ///
 /// Totals up to 10^12, 64 tiers, 1000 projects and weights below 10^21 do not overflow.
 pub(crate) fn shares(totals: &[i128], weights: &[i128]) -> Vec<Vec<i128>> {
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(shares(&[5], &[0, 0]), [[0, 0]]);
     }
 
-    /// Over many files: every tier adds up, and every part is its share rounded down or up.
+    /// In random quota files, the parts of every tier add up to its total, and every part is the exact share rounded down or up.
     #[test]
     fn quota_shares_add_up_exactly_in_every_tier() {
         let mut state = 1_u64;

@@ -4,7 +4,7 @@ use crate::{Command, Line};
 use clap::Parser;
 use std::path::Path;
 
-/// Two types in two tiers, and two projects.
+/// A quota file with two resource types in two tiers, and two projects.
 const QUOTA: &str = "[toml-schema]
 version = \"1\"
 
@@ -42,7 +42,7 @@ fn at<'v>(object: &'v Value, path: &str) -> &'v str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Every object as `Kind namespace/name`.
+/// The converted objects, each as `Kind namespace/name`.
 fn listed(converted: &Converted) -> Vec<String> {
     let name = |object| match (at(object, "/metadata/namespace"), at(object, "/metadata/name")) {
         ("", name) => format!("{} {name}", at(object, "/kind")),
@@ -51,7 +51,7 @@ fn listed(converted: &Converted) -> Vec<String> {
     converted.objects.iter().map(name).collect()
 }
 
-/// Quotas of the object of that kind and name, as `flavor amount`.
+/// Quotas of the converted object of this kind and name, as `flavor amount`.
 fn quotas(converted: &Converted, kind: &str, name: &str) -> Vec<String> {
     let is = |object: &&Value| at(object, "/kind") == kind && at(object, "/metadata/name") == name;
     let object = converted.objects.iter().find(is).unwrap();
@@ -61,7 +61,7 @@ fn quotas(converted: &Converted, kind: &str, name: &str) -> Vec<String> {
     flavors.map(|flavor| format!("{} {}", at(&flavor, "/name"), at(&flavor, "/resources/0/nominalQuota"))).collect()
 }
 
-/// The example in the repository is the output for its quota file. `UPDATE=1` writes it.
+/// The queues.yaml of examples/import-axlearn equals the output for its quota file. `UPDATE=1` rewrites queues.yaml.
 #[test]
 fn axlearn_example_equals_the_output_for_its_quota_file() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/import-axlearn");
@@ -80,7 +80,8 @@ fn axlearn_example_equals_the_output_for_its_quota_file() {
 #[test]
 fn axlearn_fractions_become_quota_in_units_of_pod_requests() {
     let made = converted(QUOTA, "--reservation r").unwrap();
-    // 1024 and 16 cores of v4 are 512 and 8 chips: 307.2 and 204.8, then 4.8 and 3.2. After 307 and 205 the first is behind.
+    // 1024 and 16 cores of v4 are 512 and 8 chips. The exact shares are 307.2 and 204.8 chips, then 4.8 and 3.2. Rounding to 307 and 205 puts the first project
+    // behind its share.
     assert_eq!(
         quotas(&made, "ClusterQueue", "team-a"),
         ["v4-reserved 307", "v5litepod-reserved 3", "v4-spot 5"],
@@ -108,7 +109,7 @@ fn axlearn_fractions_become_quota_in_units_of_pod_requests() {
     assert_eq!(subjects.iter().map(|subject| at(subject, "/name")).collect::<Vec<_>>(), ["bob", "eve"]);
 }
 
-/// AxLearn's reading of such files: fractions of any sum, projects without a fraction or without members, types without a total.
+/// As in AxLearn, fractions may have any sum, projects may lack fractions or members, and types may lack a total.
 #[test]
 fn quota_file_is_read_as_axlearn_does_with_warnings() {
     let text = "[toml-schema]\nversion = \"1\"\n[total_resources]\nv6e = 16\nv4 = 8.0\n[project_resources]\nTeam_1 = {v6e = 0.8}\n\
@@ -165,7 +166,7 @@ fn import_options_set_tiers_types_reservations_and_names() {
     assert_eq!(value, Some("owned"), "it needs no reservation");
 }
 
-/// Line or field, value, and what is allowed.
+/// Each error message names the line or the field, the value, and what is allowed.
 #[test]
 fn quota_file_or_option_fault_names_place_value_and_allowed() {
     let reserved = "--reservation r";

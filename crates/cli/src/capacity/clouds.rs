@@ -1,13 +1,13 @@
-//! The tiers of the clouds: labels and taints of their nodes, as docs/capacity has them and examples/capacity-tiers uses them.
+//! The tiers of each cloud: the labels and taints of their nodes, as docs/capacity documents them and examples/capacity-tiers uses them.
 
 use super::table::{Taint, Toleration};
 use berth_api::CapacityTier::{self, OnDemand, Reserved, Spot};
 use std::collections::BTreeMap;
 
-/// Placeholder for the name of a reservation.
+/// Placeholder for the name of a reservation in node labels, taints and tolerations.
 pub(crate) const RESERVATION: &str = "{reservation}";
 
-/// Cloud or owner of the nodes.
+/// The cloud that provides the nodes, or the owner of bare-metal nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Cloud {
     /// Node pools on GKE, of TPUs or GPUs.
@@ -22,26 +22,26 @@ pub(crate) enum Cloud {
     BareMetal,
 }
 
-/// Labels and taints of the nodes of a tier, and scheduling fields of their pods.
+/// Labels and taints of the nodes of a tier, and scheduling fields of the pods of the tier.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Nodes {
-    /// Labels of the nodes.
+    /// Labels of the tier's nodes.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Taints of the nodes.
+    /// Taints of the tier's nodes.
     pub(crate) taints: Vec<Taint>,
-    /// Tolerations of their pods.
+    /// Tolerations of the tier's pods.
     pub(crate) tolerations: Vec<Toleration>,
-    /// Labels of nodes that their pods avoid.
+    /// Labels of nodes that the tier's pods avoid.
     pub(crate) forbidden: Vec<String>,
 }
 
 impl Nodes {
-    /// Nodes with a label.
+    /// Nodes with one label and no taints.
     fn labelled(key: &str, value: &str) -> Self {
         Self { labels: BTreeMap::from([(key.to_owned(), value.to_owned())]), ..Self::default() }
     }
 
-    /// Nodes with a label and a taint of the same key and value, which their pods tolerate.
+    /// Nodes with a label and a taint of equal key and value; the pods tolerate the taint.
     fn tainted(key: &str, value: &str) -> Self {
         let (owned, effect) = (|text: &str| Some(text.to_owned()), "NoSchedule");
         Self {
@@ -57,22 +57,22 @@ impl Nodes {
         }
     }
 
-    /// These nodes, for flavors that forbid nodes with one of these labels.
+    /// The nodes of a tier whose pods avoid nodes with one of these labels.
     fn avoiding(self, labels: &[&str]) -> Self {
         Self { forbidden: labels.iter().map(|label| (*label).to_owned()).collect(), ..self }
     }
 
-    /// Whether they are those of a reservation that has a name.
+    /// Whether a label of the tier's nodes contains the placeholder for a reservation's name.
     pub(crate) fn are_of_a_named_reservation(&self) -> bool {
         self.labels.values().any(|value| value.contains(RESERVATION))
     }
 }
 
 impl Cloud {
-    /// All clouds.
+    /// All clouds with a preset of tiers.
     const ALL: [Self; 5] = [Self::Gke, Self::Eks, Self::Karpenter, Self::Aks, Self::BareMetal];
 
-    /// The word for it in files and flags.
+    /// The word for the cloud in capacity tables and flags.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Gke => "gke",
@@ -83,20 +83,20 @@ impl Cloud {
         }
     }
 
-    /// The cloud of a word.
+    /// The cloud that a word of a capacity table names.
     ///
     /// # Errors
-    /// Names the word and what is allowed.
+    /// The error names the word and the allowed words.
     pub(crate) fn named(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|cloud| cloud.as_str() == word);
         let allowed = Self::ALL.map(Self::as_str).join(", ");
         found.ok_or_else(|| format!("{word:?} is no cloud that is known; allowed are {allowed}"))
     }
 
-    /// Tiers of the cloud, best first. `capacity_label` is the label by which the owner of the nodes marks tiers.
+    /// Tiers of the cloud, best first. `capacity_label` is the node label in which the owner of the nodes stores the tier.
     ///
     /// # Errors
-    /// If the label is missing for nodes that only their owner labels, or is given for a cloud that sets its own labels.
+    /// The label is missing for nodes that only their owner labels, or is given for a cloud that sets its own labels.
     pub(crate) fn tiers(self, capacity_label: Option<&str>) -> Result<Vec<(CapacityTier, Nodes)>, String> {
         if capacity_label.is_some() && !matches!(self, Self::Aks | Self::BareMetal) {
             return Err(format!("{} labels its nodes itself; it is for aks and bare-metal only", self.as_str()));
@@ -107,7 +107,7 @@ impl Cloud {
                 let on_demand = Nodes::labelled("cloud.google.com/gke-provisioning", "standard");
                 vec![
                     (Reserved, Nodes::tainted(reservation, RESERVATION).avoiding(&[spot])),
-                    // Nodes of a reservation have this label, too.
+                    // Nodes of a GKE reservation have the label of on-demand nodes, too, so on-demand pods avoid the reservation label.
                     (OnDemand, on_demand.avoiding(&[reservation, spot])),
                     (Spot, Nodes::tainted(spot, "true").avoiding(&[reservation])),
                 ]

@@ -1,4 +1,4 @@
-//! Families times tiers: a ResourceFlavor for each cell that is offered.
+//! Machine families times tiers: a ResourceFlavor for each family in each tier in which the table offers the family.
 
 use super::clouds::{Cloud, Nodes, RESERVATION};
 use super::table::{Cell, Family, Table, Toleration, fault};
@@ -8,27 +8,27 @@ use berth_jobs::parse_forbidden;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of labels of a ResourceFlavor, and likewise of taints and of tolerations.
+/// Largest number of labels of a ResourceFlavor; the limit for taints and the limit for tolerations are equal to it.
 const MOST: usize = 8;
 
-/// A table with the names of its flavors.
+/// A capacity table with the ResourceFlavors made of it.
 #[derive(Debug)]
 pub(crate) struct Capacity<'t> {
-    /// The table.
+    /// The capacity table from which the flavors are made.
     pub(crate) table: &'t Table,
-    /// Tiers of the family, best first.
+    /// Tiers of the table, best first, with the nodes of each tier.
     pub(crate) tiers: Vec<(CapacityTier, Nodes)>,
-    /// The flavors, families first.
+    /// The ResourceFlavors in the order of families, then tiers.
     pub(crate) flavors: Vec<Value>,
-    /// Names of the flavors by index of the family and tier; a cell that is not offered has none.
+    /// Names of the flavors by index of the family and tier; a family that a tier does not offer has no entry.
     names: BTreeMap<(usize, CapacityTier), String>,
 }
 
 impl<'t> Capacity<'t> {
-    /// Makes the flavors of a table.
+    /// Makes the ResourceFlavors of a capacity table.
     ///
     /// # Errors
-    /// One sentence with the line and the field, the value and what is allowed.
+    /// The error is one sentence with the line and the field, the value and what is allowed.
     pub(crate) fn of(table: &'t Table) -> Result<Self, String> {
         if table.families.is_empty() {
             return Err("families: there is none; at least one is needed".to_owned());
@@ -62,13 +62,13 @@ impl<'t> Capacity<'t> {
         Ok(capacity)
     }
 
-    /// Name of the flavor of a family, by its index, in a tier; none when it is not offered.
+    /// Name of the flavor of a family, given by its index, in a tier; none if the table does not offer the family in this tier.
     pub(crate) fn flavor_name(&self, family: usize, tier: CapacityTier) -> Option<&str> {
         self.names.get(&(family, tier)).map(String::as_str)
     }
 }
 
-/// The rows of the table over the preset of its cloud.
+/// The tiers of a table: fields of the table's rows replace fields of the cloud's preset.
 fn tiers(table: &Table) -> Result<Vec<(CapacityTier, Nodes)>, String> {
     let label = table.capacity_label.as_ref();
     let preset = match (&table.cloud, label) {
@@ -133,7 +133,7 @@ fn check_family(family: &Family, tiers: &[(CapacityTier, Nodes)]) -> Result<(), 
     }
 }
 
-/// The flavor of a cell, and its name.
+/// The ResourceFlavor of a family in a tier, and the flavor's name.
 fn flavor(family: &Family, tier: CapacityTier, nodes: &Nodes, cell: Option<&Cell>) -> Result<(String, Value), String> {
     let plain = Cell::default();
     let cell = cell.unwrap_or(&plain);
@@ -188,7 +188,7 @@ fn flavor(family: &Family, tier: CapacityTier, nodes: &Nodes, cell: Option<&Cell
     Ok((name, made))
 }
 
-/// The nodes with the name of the reservation filled in.
+/// Node labels and taints of a tier with the name of the reservation filled in.
 fn of_reservation(nodes: &Nodes, tier: CapacityTier, reservation: Option<&str>) -> Result<Nodes, String> {
     let fill = |text: &String| match reservation {
         _ if !text.contains(RESERVATION) => Ok(text.clone()),
@@ -215,7 +215,7 @@ fn of_reservation(nodes: &Nodes, tier: CapacityTier, reservation: Option<&str>) 
     })
 }
 
-/// All of them in this order, none twice.
+/// The elements of three lists in order, without duplicates.
 fn joined<T: Clone + PartialEq>(lists: [&Vec<T>; 3]) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for item in lists.into_iter().flatten() {
@@ -226,7 +226,7 @@ fn joined<T: Clone + PartialEq>(lists: [&Vec<T>; 3]) -> Vec<T> {
     all
 }
 
-/// Errors that the schema of a ResourceFlavor would give for a toleration.
+/// The first error that the schema of a ResourceFlavor would report for a toleration.
 fn toleration_fault(toleration: &Toleration) -> Option<String> {
     let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
     let exists = toleration.operator.as_deref() == Some("Exists");
@@ -243,7 +243,7 @@ fn toleration_fault(toleration: &Toleration) -> Option<String> {
     None
 }
 
-/// Forbidden labels can be read, and none of them is selected.
+/// Checks that each forbidden label is well formed, and that `nodeLabels` selects none of them.
 fn check_forbidden(forbidden: &[String], selected: &BTreeMap<String, String>) -> Result<(), String> {
     for entry in forbidden {
         let (key, value) = entry.split_once('=').map_or((entry.as_str(), None), |(key, value)| (key, Some(value)));
@@ -258,7 +258,7 @@ fn check_forbidden(forbidden: &[String], selected: &BTreeMap<String, String>) ->
     parse_forbidden(&forbidden.join(",")).map(drop).map_err(|what| format!("forbiddenNodeLabels: {what}"))
 }
 
-/// Checks that the API server would take a flavor.
+/// Checks that the API server would accept a ResourceFlavor.
 fn check(flavor: &Value) -> Result<(), String> {
     let flavor: ResourceFlavor = serde_json::from_value(flavor.clone()).map_err(|error| error.to_string())?;
     let topology = flavor.spec.topology_name.as_deref();

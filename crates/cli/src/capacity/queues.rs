@@ -1,4 +1,4 @@
-//! Quotas by family and tier become the resource groups of ClusterQueues.
+//! The resource groups of ClusterQueues, made of quotas by machine family and tier.
 
 use super::flavors::Capacity;
 use super::table::{AmountOr, Family, Limits, Queue, Quota, Quotas, fault};
@@ -9,23 +9,23 @@ use serde_json::{Map, Value, json};
 use serde_saphyr::Location;
 use std::collections::BTreeSet;
 
-/// Flavors and resources that a resource group may have, of each.
+/// Largest number of flavors, and of resources, of a resource group.
 const MOST_IN_GROUP: usize = 64;
-/// Resource groups that a queue may have.
+/// Largest number of resource groups of a ClusterQueue.
 const MOST_GROUPS: usize = 16;
 
-/// Families that cover the same resources.
+/// A resource group: machine families that have equal resources.
 struct Group<'t> {
-    /// Resources, in the order of the first family.
+    /// Resources of the group, in the order of its first family.
     resources: &'t [String],
-    /// Indices of the families.
+    /// Indices of the group's machine families in the table.
     families: Vec<usize>,
 }
 
-/// The ClusterQueues of a table.
+/// The ClusterQueues of a capacity table.
 ///
 /// # Errors
-/// One sentence with the line and the field, the value and what is allowed.
+/// The error is one sentence with the line and the field, the value and what is allowed.
 pub(crate) fn cluster_queues(capacity: &Capacity<'_>) -> Result<Vec<Value>, String> {
     let mut names = BTreeSet::new();
     let mut made = Vec::new();
@@ -64,10 +64,10 @@ fn cluster_queue(capacity: &Capacity<'_>, queue: &Queue, path: &str) -> Result<V
     Ok(made)
 }
 
-/// The resource groups of quotas: families of the same resources share one, and its flavors are ordered by tier, then family.
+/// The resource groups of a ClusterQueue's quotas. Families with equal resources share a resource group, whose flavors are ordered by tier, then by family.
 ///
 /// # Errors
-/// One sentence with the line and the field, the value and what is allowed.
+/// The error is one sentence with the line and the field, the value and what is allowed.
 pub(crate) fn resource_groups(
     capacity: &Capacity<'_>,
     quotas: &Quotas,
@@ -110,7 +110,7 @@ pub(crate) fn resource_groups(
     Ok(made)
 }
 
-/// Checks that every family and tier that quotas name exists.
+/// Checks that every family and tier that quotas name exists in the table.
 fn check_names(capacity: &Capacity<'_>, quotas: &Quotas, place: &Location, path: &str) -> Result<(), String> {
     let families: Vec<&str> = capacity.table.families.iter().map(|family| family.name.value.as_str()).collect();
     let known: Vec<&str> = capacity.tiers.iter().map(|(tier, _)| tier.as_str()).collect();
@@ -127,7 +127,7 @@ fn check_names(capacity: &Capacity<'_>, quotas: &Quotas, place: &Location, path:
     Ok(())
 }
 
-/// The families of the quotas by resource group.
+/// The machine families for which a queue has quotas, grouped into resource groups.
 fn groups<'t>(capacity: &Capacity<'t>, quotas: &Quotas) -> Result<Vec<Group<'t>>, String> {
     let mut groups: Vec<Group<'t>> = Vec::new();
     for (index, family) in capacity.table.families.iter().enumerate() {
@@ -157,7 +157,7 @@ fn groups<'t>(capacity: &Capacity<'t>, quotas: &Quotas) -> Result<Vec<Group<'t>>
     Ok(groups)
 }
 
-/// The quotas of one flavor, in the order of its group.
+/// The quotas of one flavor, in the order of its group's resources.
 fn resources(group: &Group<'_>, family: &Family, quota: &Quota) -> Result<Vec<Value>, String> {
     let listed = family.resources.join(", ");
     let by_name = match quota {
@@ -196,7 +196,7 @@ fn resource_quota(resource: &str, quota: &AmountOr<Limits>) -> Result<Value, Str
     Ok(Value::Object(made))
 }
 
-/// Checks that the API server would take a queue, with all of its fields.
+/// Checks that the API server would accept a ClusterQueue and know all its fields.
 fn check(queue: &Value) -> Result<(), String> {
     if let offline::Manifest::Read { unknown } = examine(queue)?
         && !unknown.is_empty()

@@ -1,4 +1,4 @@
-//! The table as a file: `config.berth.dev/v1alpha1`, kind `CapacityTable`. An unknown key is an error with its line.
+//! The file format of a capacity table: `config.berth.dev/v1alpha1`, kind `CapacityTable`. An unknown key is an error that names its line.
 
 use berth_configuration::document::{self, Header, Marked};
 use serde::de::value::MapAccessDeserializer;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The version that is read.
+/// The only `apiVersion` of a capacity table.
 const API_VERSION: &str = "config.berth.dev/v1alpha1";
-/// The kind that is read.
+/// The only `kind` of a capacity table.
 const KIND: &str = "CapacityTable";
 
-/// Families of machines, the tiers in which each is offered, and the quotas of ClusterQueues.
+/// A capacity table: families of machines, the tiers in which each family is offered, and the quotas of ClusterQueues.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Table {
@@ -23,114 +23,114 @@ pub(crate) struct Table {
     pub(crate) _api_version: Option<String>,
     #[serde(rename = "kind")]
     pub(crate) _kind: Option<String>,
-    /// Cloud or owner of the nodes: fields that tiers leave out come from the preset of that cloud.
+    /// Cloud or owner of the nodes; the preset of this cloud supplies fields that the table's tiers leave out.
     pub(crate) cloud: Marked<String>,
-    /// Node label that holds the tier where the cloud has none: `aks` (default `capacity`) and `bare-metal` (required).
+    /// Node label that holds the tier on clouds without a label of their own: `aks` (default `capacity`) and `bare-metal` (required).
     pub(crate) capacity_label: Marked<String>,
-    /// The tiers, best first; all that the cloud's preset has when absent.
+    /// The tiers, best first; by default all tiers of the cloud's preset.
     pub(crate) tiers: Vec<TierRow>,
-    /// The families, in the order in which they are tried within a tier.
+    /// The machine families, in the order in which their flavors are tried within a tier.
     pub(crate) families: Vec<Family>,
-    /// The ClusterQueues.
+    /// The ClusterQueues to write.
     pub(crate) cluster_queues: Vec<Queue>,
 }
 
-/// A tier. A field that is given replaces that of the cloud's preset; one that is absent keeps it. `{reservation}` in a value is
-/// the name of the family's reservation.
+/// A tier of the table. A field that is given replaces the field of the cloud's preset, and an absent field keeps the preset. `{reservation}` in a value stands
+/// for the name of the family's reservation.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TierRow {
-    /// `reserved`, `on-demand` or `spot`.
+    /// Name of the tier: `reserved`, `on-demand` or `spot`.
     pub(crate) name: Spanned<String>,
-    /// Labels of its nodes.
+    /// Labels of the tier's nodes.
     pub(crate) node_labels: Option<BTreeMap<String, String>>,
-    /// Taints of its nodes.
+    /// Taints of the tier's nodes.
     pub(crate) node_taints: Option<Vec<Taint>>,
-    /// Tolerations that its pods get.
+    /// Tolerations that the tier's pods get.
     pub(crate) tolerations: Option<Vec<Toleration>>,
-    /// Labels of nodes that its pods must avoid: `key` or `key=value`.
+    /// Labels of nodes that the tier's pods must avoid: `key` or `key=value`.
     pub(crate) forbidden_node_labels: Option<Vec<String>>,
 }
 
-/// A family of machines.
+/// A family of machines, such as one GPU model.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Family {
-    /// Beginning of the names of its flavors.
+    /// Name of the family, with which the names of its flavors begin.
     pub(crate) name: Spanned<String>,
-    /// Labels that its nodes have in every tier.
+    /// Labels that the family's nodes have in every tier.
     #[serde(default)]
     pub(crate) node_labels: BTreeMap<String, String>,
-    /// Taints that its nodes have in every tier.
+    /// Taints that the family's nodes have in every tier.
     #[serde(default)]
     pub(crate) node_taints: Vec<Taint>,
-    /// Tolerations that its pods get in every tier.
+    /// Tolerations that the family's pods get in every tier.
     #[serde(default)]
     pub(crate) tolerations: Vec<Toleration>,
-    /// Topology of its nodes.
+    /// Name of the Topology of the family's nodes.
     pub(crate) topology_name: Option<String>,
-    /// Resources of which there is quota.
+    /// Resources for which the family has quota.
     pub(crate) resources: Vec<String>,
-    /// Name of its reservation.
+    /// Name of the family's reservation.
     pub(crate) reservation: Option<String>,
-    /// `false` leaves forbidden labels out, since they take a required node affinity, which a JobSet cannot be given.
+    /// `false` leaves forbidden labels out of the family's flavors: forbidden labels need a required node affinity, which a JobSet cannot be given.
     pub(crate) node_affinity: Option<bool>,
-    /// Exceptions in single tiers.
+    /// Exceptions of the family by tier.
     #[serde(default)]
     pub(crate) tiers: BTreeMap<String, Spanned<Cell>>,
 }
 
-/// Exceptions of a family in one tier.
+/// Exceptions of a machine family in one tier.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Cell {
-    /// `false`: the family is not offered in this tier.
+    /// `false` means that the family is not offered in this tier.
     pub(crate) offered: Option<bool>,
-    /// Name of the flavor; `FAMILY-TIER` when absent.
+    /// Name of the flavor; the default is `FAMILY-TIER`.
     pub(crate) name: Option<String>,
-    /// Name of the reservation.
+    /// Name of the family's reservation in this tier.
     pub(crate) reservation: Option<String>,
-    /// Labels that win over those of family and tier.
+    /// Node labels that replace labels of the family and the tier.
     pub(crate) node_labels: BTreeMap<String, String>,
-    /// Further taints.
+    /// Node taints beside the taints of the family and the tier.
     pub(crate) node_taints: Vec<Taint>,
-    /// Further tolerations.
+    /// Tolerations beside the tolerations of the family and the tier.
     pub(crate) tolerations: Vec<Toleration>,
-    /// In place of the tier's.
+    /// Forbidden node labels in place of the forbidden labels of the tier.
     pub(crate) forbidden_node_labels: Option<Vec<String>>,
 }
 
-/// Quotas of one queue by family and tier.
+/// Quotas of one ClusterQueue by family and tier.
 pub(crate) type Quotas = BTreeMap<String, BTreeMap<String, Spanned<Quota>>>;
-/// Quota of a family in a tier: of its only resource, or by resource.
+/// Quota of a family in a tier: the amount of the family's only resource, or amounts by resource.
 pub(crate) type Quota = AmountOr<BTreeMap<String, AmountOr<Limits>>>;
 
-/// A ClusterQueue of the table.
+/// A ClusterQueue of the capacity table.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Queue {
-    /// Its name.
+    /// Name of the ClusterQueue.
     pub(crate) name: Spanned<String>,
     /// Labels of the ClusterQueue.
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
-    /// Everything of its spec but the resource groups, as Kueue has it.
+    /// The spec of the ClusterQueue without its resource groups, in Kueue's format.
     #[serde(default)]
     pub(crate) spec: Map<String, Value>,
-    /// Quotas of the ClusterQueue. The queue lacks a family and tier without an entry.
+    /// Quotas of the ClusterQueue. The ClusterQueue does not get the flavor of a family and tier without an entry.
     #[serde(default)]
     pub(crate) quotas: Quotas,
 }
 
-/// Quota of a resource with its limits.
+/// Quota of a resource with its borrowing and lending limits.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Limits {
-    /// The queue's nominal quota, as a quantity.
+    /// The ClusterQueue's nominal quota, as a quantity.
     pub(crate) nominal_quota: String,
-    /// Most that it may borrow.
+    /// Largest amount that the ClusterQueue may borrow.
     pub(crate) borrowing_limit: Option<String>,
-    /// Most that it lends.
+    /// Largest amount that the ClusterQueue lends.
     pub(crate) lending_limit: Option<String>,
 }
 
@@ -151,29 +151,29 @@ pub(crate) struct Taint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Toleration {
-    /// Key of the taint; absent tolerates all.
+    /// Key of the tolerated taint; an absent key tolerates all taints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
-    /// `Equal` or `Exists`.
+    /// Operator of the toleration: `Equal` or `Exists`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) operator: Option<String>,
-    /// Value of the taint.
+    /// Value of the tolerated taint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<String>,
-    /// Effect of the taint; absent tolerates all.
+    /// Effect of the tolerated taint; an absent effect tolerates all effects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effect: Option<String>,
-    /// How long a taint that evicts is tolerated.
+    /// Seconds for which a pod tolerates a taint that evicts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) toleration_seconds: Option<i64>,
 }
 
-/// An amount as a quantity, or a map in the same place.
+/// An amount as a quantity, or a map in place of the amount.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AmountOr<M> {
-    /// The amount.
+    /// An amount as a quantity.
     Amount(String),
-    /// The map.
+    /// A map in place of an amount.
     Map(M),
 }
 
@@ -211,10 +211,10 @@ impl<'de, M: Deserialize<'de>> Deserialize<'de> for AmountOr<M> {
     }
 }
 
-/// Reads a table.
+/// Reads a capacity table.
 ///
 /// # Errors
-/// One sentence with the line or the field, the value and what is allowed.
+/// The error is one sentence with the line or the field, the value and what is allowed.
 pub(crate) fn read(text: &str) -> Result<Table, String> {
     let header: Header = document::parse(text)?;
     let (version, kind) = (header.api_version.unwrap_or_default(), header.kind.unwrap_or_default());
@@ -224,16 +224,16 @@ pub(crate) fn read(text: &str) -> Result<Table, String> {
     document::parse(text)
 }
 
-/// An error with its line and field.
+/// An error about a field of the table, with its line.
 pub(crate) fn fault(place: &Location, path: &str, what: impl fmt::Display) -> String {
     match place.line() {
-        // The value was made, and not read from a file.
+        // A value that the program made, instead of reading it from a file, has no line.
         0 => format!("{path}: {what}"),
         line => format!("line {line}: {path}: {what}"),
     }
 }
 
-/// A value that no file has.
+/// A value that the program made, without a line in a file.
 pub(crate) fn made<T>(value: T) -> Spanned<T> {
     Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
 }

@@ -2,7 +2,7 @@ use super::*;
 use berth_api::{ClusterQueue, ResourceFlavor};
 use std::path::{Path, PathBuf};
 
-/// Two tiers, two families, of which one has a hole, and a queue.
+/// A capacity table with two tiers, a ClusterQueue, and two families; one tier does not offer one of the families.
 const TABLE: &str = "apiVersion: config.berth.dev/v1alpha1
 kind: CapacityTable
 cloud: gke
@@ -49,13 +49,13 @@ fn found<'v>(objects: &'v [Value], name: &str) -> &'v Value {
     objects.iter().find(|object| at(object, "/metadata/name") == name).unwrap()
 }
 
-/// Flavors of the first group of the queue, in order.
+/// Names of the flavors in the first resource group of a ClusterQueue, in order.
 fn order(queue: &Value) -> Vec<&str> {
     let flavors = queue.pointer("/spec/resourceGroups/0/flavors").and_then(Value::as_array).unwrap();
     flavors.iter().map(|flavor| at(flavor, "/name")).collect()
 }
 
-/// The example in the repository is the output for its table. `UPDATE=1` writes it.
+/// The queues.yaml of examples/capacity-table equals the output for its table. `UPDATE=1` rewrites queues.yaml.
 #[test]
 fn capacity_table_example_equals_the_output_for_its_table() {
     let folder = examples("capacity-table");
@@ -69,7 +69,7 @@ fn capacity_table_example_equals_the_output_for_its_table() {
     assert_eq!(made, std::fs::read_to_string(&path).unwrap());
 }
 
-/// A family and a cloud's name give the flavors and the queue that are written out in examples/capacity-tiers.
+/// A one-family table for each cloud gives the flavors and the ClusterQueue that examples/capacity-tiers spells out.
 #[test]
 fn cloud_presets_generate_the_flavors_and_queues_of_the_examples() {
     let gpu = "tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}], resources: [nvidia.com/gpu]";
@@ -102,12 +102,12 @@ fn cloud_presets_generate_the_flavors_and_queues_of_the_examples() {
         let made = made.unwrap_or_else(|fault| panic!("{file}: {fault}"));
         let text = std::fs::read_to_string(examples("capacity-tiers").join(format!("{file}.yaml"))).unwrap();
         let mut written: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-        // The machines' cpu and memory are no family in tiers.
+        // The resource flavor for cpu and memory of the machines has no tiers, so the table does not generate this flavor.
         let host = format!("{name}-host");
         written.retain(|object| at(object, "/kind") != "WorkloadPriorityClass" && at(object, "/metadata/name") != host);
         assert_eq!(written.len(), made.len() + 1, "{file}: and its policy");
         for (made, written) in made.iter().zip(&written) {
-            // Read back, since 64 and "64" are one quantity.
+            // Objects are compared after decoding, since 64 and "64" are equal quantities.
             match at(written, "/kind") {
                 "ResourceFlavor" => {
                     let read = |value: &Value| serde_json::from_value::<ResourceFlavor>(value.clone()).unwrap();
@@ -178,7 +178,7 @@ fn tier_row_replaces_cloud_preset_field_by_field() {
     assert_eq!(at(&made[0], "/spec/nodeLabels/eks.amazonaws.com~1capacityType"), "ON_DEMAND");
 }
 
-/// Line or field, value, and what is allowed.
+/// Each error message names the line or the field, the value, and what is allowed.
 #[test]
 fn capacity_table_fault_names_line_field_value_and_allowed() {
     let nine: String = (0..9).map(|n| format!("a{n}: b, ")).collect();
@@ -315,7 +315,7 @@ fn capacity_table_fault_names_line_field_value_and_allowed() {
     assert!(objects("").is_err() && objects("[]").is_err() && objects("a: [").is_err());
 }
 
-/// Kueue's bounds are reported before the API server reports them.
+/// Kueue's limits on resource groups are reported before the API server would refuse the ClusterQueue.
 #[test]
 fn capacity_table_beyond_resource_group_limits_is_refused() {
     let families: String = (0..22).map(|n| format!("- {{name: f{n}, resources: [gpu], reservation: r}}\n")).collect();

@@ -1,4 +1,4 @@
-//! The engine's account of a workload, as `berth decide` shows it: in full as YAML, in short as text.
+//! The engine's account of a Workload, as `berth decide` shows it: in full as YAML, and in short as text.
 
 use berth_control::offline::Offline;
 use berth_engine::{Account as Full, Amount, CellAccount, Millis, Unblock};
@@ -7,30 +7,30 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Holders that are named one by one.
+/// Largest number of quota holders that the YAML output names.
 const NAMED: usize = 20;
-/// Holders that the text names.
+/// Largest number of quota holders that the text output names.
 const TOLD: usize = 3;
 
-/// The engine's account of a workload that waits or holds quota, per flavor and resource.
+/// The engine's account of a Workload that waits or holds quota, by flavor and resource.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Account {
-    /// Workloads of its queue that go before it.
+    /// Number of Workloads of the queue that are tried before this Workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_before: Option<String>,
-    /// How it could be admitted now, looking at quota alone: `Fit`, `Preempt` or `NoFit`.
+    /// Assignment mode of the Workload now, from quota alone: `Fit`, `Preempt` or `NoFit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
-    /// Condition for an attempt to admit it at all, as in `unblock`.
+    /// Event that must happen before the engine tries to admit the Workload, with the names of `unblock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     obstacle: Option<&'static str>,
-    /// The workload that `obstacle` is about.
+    /// The Workload that `obstacle` is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<String>,
-    /// The workload for which it was evicted.
+    /// The preemptor for which the Workload was evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     evicted_for: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,18 +43,18 @@ struct Cell {
     pod_set: String,
     flavor: String,
     resource: String,
-    /// Number of pods that this entry is about, if it is not about all pods.
+    /// Number of pods that this entry covers, if the entry does not cover all pods of the pod set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pods: Option<i64>,
-    /// Number of all its pods, in the same case.
+    /// Number of all pods of the pod set, if the entry does not cover all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     all_pods: Option<i64>,
     asked: String,
-    /// Amount that earlier pod sets of the workload take of it first.
+    /// Amount that earlier pod sets of the Workload take from this flavor and resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<String>,
     free: String,
-    /// Usage beyond the quota.
+    /// Usage of the flavor and resource beyond the quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     debt: Option<String>,
     unused: String,
@@ -62,9 +62,9 @@ struct Cell {
     maximum: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     mismatch: Option<String>,
-    /// Event that would help, as docs/decide.md lists them: for example `Nothing`, when nothing is in the way, or `Release`.
+    /// Event that would help the Workload, as docs/decide.md lists events: for example `Release`, or `Nothing` if no event is needed.
     unblock: &'static str,
-    /// Amount that has to be released, or by which the quota has to be raised.
+    /// Amount that holders have to release, or by which the quota has to be raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     lacking: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -83,7 +83,7 @@ struct Holder {
     right: &'static str,
 }
 
-/// The account of a workload; `names` are workloads by uid, `before` is the workload for which it was evicted before this run.
+/// The account of a Workload. `names` has Workloads by uid, and `before` is the preemptor for which this Workload was evicted before the run.
 pub(super) fn of(
     offline: &mut Offline,
     uid: &str,
@@ -109,12 +109,12 @@ pub(super) fn of(
     })
 }
 
-/// Text of a limit, and of the free part of it.
+/// Text of a quota limit, or of the free amount within a quota limit.
 fn limit(resource: &str, amount: Amount) -> String {
     if amount.is_unlimited() { "unlimited".to_owned() } else { berth_quantity::format(resource, amount) }
 }
 
-/// The name of an event, and the amount that it is about.
+/// The name of the event that would help the Workload, and the amount that has to be released or raised.
 const fn named(unblock: &Unblock) -> (&'static str, Option<Amount>) {
     match unblock {
         Unblock::Nothing => ("Nothing", None),
@@ -169,7 +169,7 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
 }
 
 impl Account {
-    /// One line per flavor and resource: for a workload that holds quota only those that it holds (`held` by pod set), else all.
+    /// One line of text per flavor and resource. A Workload that holds quota has lines only for the flavors in `held` (by pod set, then resource).
     pub(super) fn lines(&self, held: &BTreeMap<String, BTreeMap<String, String>>, out: &mut String) {
         let has = |cell: &Cell| held.get(&cell.pod_set).and_then(|set| set.get(&cell.resource)) == Some(&cell.flavor);
         for cell in self.flavors.iter().filter(|cell| held.is_empty() || has(cell)) {

@@ -1,4 +1,4 @@
-//! Output of `berth flavors` and `berth import` is read back and decided on: jobs get the intended capacity.
+//! Manifests that `berth flavors` and `berth import` write give jobs the intended capacity in `berth decide`.
 
 use super::*;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
-/// The decisions on manifests.
+/// The decisions of `berth decide` on manifests.
 fn decided(manifests: &[Manifest]) -> Value {
     let told = answer(manifests, "", Cards::default(), latest(manifests), Output::Yaml).unwrap();
     serde_saphyr::from_str(&told).unwrap()
 }
 
-/// Decision, queue and flavors of a job.
+/// The decision about a job, with its queue and flavors.
 fn outcome(decided: &Value, job: &str) -> (String, String, Value) {
     let all = decided.get("decisions").and_then(Value::as_array).unwrap();
     let found = all.iter().find(|decision| text(decision, "/job") == job).unwrap();
@@ -25,7 +25,7 @@ fn admitted(queue: &str, resource: &str, flavor: &str) -> (String, String, Value
     ("admitted".to_owned(), queue.to_owned(), json!({ resource: flavor }))
 }
 
-/// The flavors and queues of a table, with the jobs of its example.
+/// The flavors and queues made of the example capacity table, with the jobs of the example.
 fn table(change: impl Fn(&str) -> String) -> Vec<Manifest> {
     let read = |file: &str| std::fs::read_to_string(example("capacity-table").join(file)).unwrap();
     let made = crate::capacity::manifests("capacity.yaml", &read("table/capacity.yaml")).unwrap();

@@ -10,30 +10,29 @@ use berth_jobs::pods::group_name;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The pods of a group.
+/// The pods of a pod group.
 #[derive(Debug, Default)]
 struct Group<'a> {
     members: Vec<&'a ObjectKey>,
-    /// Number of its pods that have not failed.
+    /// Number of pods of the group that have not failed.
     there: usize,
-    /// Intended number of pods of the group, as the first of its pods declares.
+    /// Intended size of the pod group, as the first of its pods declares.
     total: Option<usize>,
 }
 
-/// Facts about jobs and pods without a Workload.
+/// Facts that explain why a job or pod has no Workload.
 struct Without<'a> {
     pods: &'a Pods,
-    /// The last warning about each object, which its user would read in an event.
+    /// The last warning event about each object.
     warnings: BTreeMap<&'a ObjectKey, &'a Notice>,
     groups: BTreeMap<(String, String), Group<'a>>,
 }
 
-/// A line for each job without a decision. Parts of a job of the manifests have no line of their own, and the pods of a group have one line
-/// together.
+/// A line for each job without a decision. Jobs that another job of the manifests owns have no line, and the pods of a group share one line.
 pub(super) fn lines(offline: &Offline, objects: &[Manifest], pods: &Pods, decisions: &[Decision]) -> Vec<String> {
     let jobs = decisions.iter().filter_map(|decision| decision.job_kind.zip(decision.job.as_deref()));
     let decided: BTreeSet<(&str, &str)> = jobs.collect();
-    // The Workload of a group has its name; a Workload of another job with that name does not count.
+    // The Workload of a pod group is called like the group. Workloads of other job kinds with that name do not count.
     let of_groups = [Kind::PodGroup.name(), Kind::StatefulSet.name()];
     let groups = decisions.iter().filter(|decision| decision.job_kind.is_some_and(|kind| of_groups.contains(&kind)));
     let groups: BTreeSet<&str> = groups.map(|decision| decision.workload.as_str()).collect();
@@ -63,7 +62,7 @@ pub(super) fn lines(offline: &Offline, objects: &[Manifest], pods: &Pods, decisi
     lines
 }
 
-/// The group that a pod names, or the pods of a Deployment or StatefulSet.
+/// The name of the pod group that a pod names, or that the pod template of a Deployment or StatefulSet names.
 fn group_of(key: &ObjectKey, object: &Value) -> Option<String> {
     let path = match key.kind {
         Kind::Pod => "/metadata",
@@ -74,7 +73,7 @@ fn group_of(key: &ObjectKey, object: &Value) -> Option<String> {
     group_name(&metadata).map(str::to_owned)
 }
 
-/// Whether another job of the manifests owns it.
+/// Whether another job of the manifests owns this object.
 fn is_part(object: &Value, given: &BTreeSet<String>) -> bool {
     let namespace = text(object, "/metadata/namespace");
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -102,7 +101,7 @@ impl<'a> Without<'a> {
         self.warnings.get(key).map(|notice| format!("{}: {}", notice.reason, notice.message))
     }
 
-    /// Why a job or a pod has no Workload.
+    /// The reason why a job or a pod has no Workload.
     fn why(&self, key: &ObjectKey, object: &Value) -> String {
         if let Some(why) = self.pods.why_left(key) {
             return why.to_owned();
@@ -126,7 +125,7 @@ impl<'a> Without<'a> {
         why.to_owned()
     }
 
-    /// Why the pods of a group have none.
+    /// The reason why the pods of a pod group have no Workload.
     fn why_no_group(&self, namespace: &str, name: &str) -> String {
         let none = Group::default();
         let group = self.groups.get(&(namespace.to_owned(), name.to_owned())).unwrap_or(&none);

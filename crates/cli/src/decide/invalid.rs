@@ -1,5 +1,5 @@
-//! Invalid objects: errors that the API server or the webhook would give for Cohorts and ResourceFlavors, which have no condition for them,
-//! names that lead nowhere or in a circle, and objects that are given twice.
+//! Invalid objects of the manifests: errors of Cohorts and ResourceFlavors that the API server or the webhook would report and that no condition shows, names
+//! of absent objects, cycles of Cohorts, and duplicate objects.
 
 use super::manifests::{Manifest, named, text};
 use berth_api::labels::FORBIDDEN_NODE_LABELS;
@@ -12,24 +12,24 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names that a line lists.
+/// Largest number of names that a message lists.
 const LISTED: usize = 20;
-/// Most labels, taints and tolerations of a flavor, by its schema.
+/// Largest number of labels, of taints and of tolerations of a ResourceFlavor, from its schema.
 const OF_FLAVOR: usize = 8;
-/// Most resource groups, by the schema.
+/// Largest number of resource groups of a ClusterQueue or Cohort, from the schema.
 const GROUPS: usize = 16;
-/// Most resources or flavors of a group, by the schema.
+/// Largest number of resources, and of flavors, of a resource group, from the schema.
 const OF_GROUP: usize = 64;
 
-/// Objects against which each object is checked.
+/// Objects of the manifests that the checked object can refer to.
 struct Others<'a> {
     objects: &'a BTreeMap<ObjectKey, Value>,
     flavors: BTreeSet<&'a str>,
-    /// Parents that Cohorts name, by Cohort.
+    /// Name of the parent of each Cohort.
     parents: BTreeMap<&'a str, &'a str>,
 }
 
-/// Errors, a line each: object, field, value and the allowed values. Objects come in the order of the manifests.
+/// Errors of invalid objects, one line each, with the object, the field, the value and the allowed values. Lines follow the order of the manifests.
 pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
     let others = Others::of(offline);
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
         let left = left.entry(object.clone()).or_default();
         *left = left.saturating_sub(1);
         if *left > 0 {
-            // A later manifest of the object replaces this one.
+            // An object that a later manifest describes again is not checked here, because the later manifest replaces the object.
             continue;
         }
         let faults = others.faults(&manifest.object, times.get(&object).copied().unwrap_or_default());
@@ -52,8 +52,7 @@ pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
     lines
 }
 
-/// The assumption about parents that Cohorts name and no manifest describes: Kueue and Berth take them for Cohorts without quota of their
-/// own.
+/// The assumption about parents of Cohorts that no manifest describes: Kueue and Berth treat such a parent as a Cohort without quota of its own.
 pub(super) fn assumed_cohorts(offline: &Offline) -> Vec<String> {
     let others = Others::of(offline);
     let absent: BTreeSet<&str> =
@@ -86,7 +85,7 @@ impl<'a> Others<'a> {
         self.objects.contains_key(&Self::key(kind, name))
     }
 
-    /// An object without a namespace, in the version in which it would be stored.
+    /// A cluster-scoped object, in the stored version.
     fn get<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
         serde_json::from_value(self.objects.get(&Self::key(kind, name))?.clone()).ok()
     }
@@ -117,7 +116,7 @@ impl<'a> Others<'a> {
                     self.groups(&cohort.spec.resource_groups, &mut faults);
                 }
             }
-            // All other errors in it are the reason why it is inactive.
+            // All other errors of a ClusterQueue are part of its inactive reason.
             "ClusterQueue" => {
                 if let Some(queue) = self.get::<ClusterQueue>(Kind::ClusterQueue, &name) {
                     faults.extend(above("spec.cohortName", queue.spec.cohort_name.as_deref().unwrap_or_default()));
@@ -129,11 +128,11 @@ impl<'a> Others<'a> {
         faults
     }
 
-    /// The path from a Cohort through its parents back to the Cohort, if there is one.
+    /// The cycle of parents that contains this Cohort, if there is one.
     fn cycle(&self, name: &str) -> Option<String> {
         let mut way = vec![name];
         let mut at = name;
-        // A Cohort that is only below a cycle never returns to itself, so the walk is bounded.
+        // A Cohort that leads into a cycle without being in the cycle is never reached again, so the number of steps is bounded.
         for _ in 0..self.parents.len() {
             at = self.parents.get(at)?;
             way.push(at);
@@ -144,7 +143,7 @@ impl<'a> Others<'a> {
         None
     }
 
-    /// Errors of the schema about resource groups, and flavors that do not exist.
+    /// Schema errors about resource groups, and errors about flavors that do not exist.
     fn groups(&self, groups: &[ResourceGroup], faults: &mut Vec<FieldError>) {
         let path = "spec.resourceGroups";
         faults.extend(count(path, groups.len(), 0, GROUPS));
@@ -166,7 +165,7 @@ impl<'a> Others<'a> {
     }
 }
 
-/// Errors of a flavor by itself.
+/// Errors of a ResourceFlavor that need no other object.
 fn flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     let spec = &flavor.spec;
     let mut faults = validate_resource_flavor(flavor);
@@ -186,7 +185,7 @@ fn flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     faults
 }
 
-/// Checks the name of the parent Cohort, which may be empty.
+/// Error about the name of a parent Cohort; an empty name is allowed.
 fn above(path: &str, name: &str) -> Option<FieldError> {
     if name.is_empty() { None } else { illegal_name(path, name) }
 }
@@ -200,7 +199,7 @@ fn count(path: &str, found: usize, least: usize, most: usize) -> Option<FieldErr
     (!(least..=most).contains(&found)).then(|| FieldError::new(path, found.to_string(), message))
 }
 
-/// The first of some names, and how many more there are.
+/// The first names of a list, and the number of the other names.
 fn listed(names: &[&str], between: &str) -> String {
     let first: Vec<&str> = names.iter().copied().take(LISTED).collect();
     match names.len().saturating_sub(LISTED) {

@@ -1,4 +1,4 @@
-//! Manifests: from files and folders to objects as the API server would store them.
+//! Manifests: from files and folders to objects in the form in which the API server would store them.
 
 use super::places::{Place, Source};
 use anyhow::{Context, anyhow, bail};
@@ -12,33 +12,33 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// File name extensions of manifests in a folder, as for kubectl.
+/// File name extensions of manifests in a folder, equal to those of kubectl.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
-/// Kinds beside jobs that decisions depend on and that have a namespace.
+/// Namespaced kinds, beside the kinds of jobs, on which decisions depend.
 const NAMESPACED: [&str; 7] =
     ["Deployment", "LimitRange", "LocalQueue", "Pod", "StatefulSet", "TrainingJob", "Workload"];
-/// The label that every namespace has.
+/// The label with the namespace's name, which the API server gives to every namespace.
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// An object, with its file and line.
+/// An object of the manifests, with its file and line.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
     pub(super) place: Place,
     pub(super) object: Value,
 }
 
-/// Manifests sorted by their use.
+/// Manifests, sorted by their use for decisions.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
-    /// Objects that are decided on or that decisions depend on, as the API server would store them.
+    /// Objects on which decisions depend, in the form in which the API server would store them.
     pub(super) objects: Vec<Manifest>,
-    /// Fields that the API server would drop.
+    /// Messages about fields that the API server would drop.
     pub(super) unknown: Vec<String>,
-    /// Objects that no decision depends on.
+    /// Objects on which no decision depends, with the reason.
     pub(super) ignored: Vec<String>,
 }
 
-/// The manifests of files and folders; `-` is the standard input.
+/// The manifests of files and folders; the path `-` is the standard input.
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
     let mut manifests = Vec::new();
     for path in paths {
@@ -49,7 +49,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
     Ok(manifests)
 }
 
-/// The file itself, or the manifests that lie in a folder, but none of the folders in it.
+/// A file as given, or the manifests in a folder without its subfolders.
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -78,7 +78,7 @@ fn content(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// The objects of a text of several documents; lists are taken apart.
+/// The objects of a text with YAML documents; each item of a List is an object.
 pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(content).map_err(|error| anyhow!("{file}: {error}"))?;
     let source = Source::new(file, content);
@@ -109,17 +109,17 @@ pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>
     Ok(objects)
 }
 
-/// A text under a path, empty when there is none.
+/// The text at a JSON pointer of an object, or an empty text.
 pub(super) fn text(object: &Value, path: &str) -> String {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Kind, namespace and name, as people read them.
+/// The kind, namespace and name of an object, as messages show them.
 pub(super) fn named(object: &Value) -> String {
     shown(&text(object, "/kind"), &text(object, "/metadata/namespace"), &text(object, "/metadata/name"))
 }
 
-/// How messages name an object, by its kind, namespace and name.
+/// The form in which messages show an object's kind, namespace and name.
 pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
     match (namespace.is_empty(), name.is_empty()) {
         (_, true) => kind.to_owned(),
@@ -128,17 +128,17 @@ pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
     }
 }
 
-/// Separates objects that matter to decisions, where these kinds are managed, from others.
+/// Separates objects that matter to decisions, with `managed` as the managed job kinds, from other objects.
 ///
 /// # Errors
-/// All objects that cannot be read: without them, the answer would be about another cluster.
+/// The error lists all objects that cannot be decoded. Decisions without these objects would be about another cluster.
 pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow::Result<Sorted> {
     let mut sorted = Sorted::default();
     let mut faults = Vec::new();
     let mut taken: BTreeSet<String> =
         manifests.iter().map(|manifest| text(&manifest.object, "/metadata/name")).collect();
     for manifest in manifests {
-        // Without the pod integration, nothing is made of kinds that are admitted through pods.
+        // Without the pod integration, Berth makes no Workload for Pods, Deployments and StatefulSets.
         if let Some(integration) = integration(&manifest.object).filter(|_| !managed.contains(&Kind::Pod)) {
             let why = format!("the configuration does not name the integration {integration}");
             sorted.ignored.push(format!("{}: {why}", named(&manifest.object)));
@@ -179,13 +179,13 @@ fn integration(object: &Value) -> Option<&'static str> {
 }
 
 impl Manifest {
-    /// A fault of the manifest with its place. The text begins with the field at fault, where there is one.
+    /// Text about a fault of the manifest, with file and line. The given fault begins with the path of the field, if there is one.
     pub(super) fn fault(&self, fault: &str) -> String {
         let path = fault.split(": ").next().filter(|path| !path.contains(' ')).unwrap_or_default();
         format!("{}: {}: {fault}", self.place.of(path), named(&self.object))
     }
 
-    /// Message about a field that its kind does not have.
+    /// Message about a field that the object's kind does not have.
     fn dropped(&self, path: &str) -> String {
         let (version, kind) = (text(&self.object, "/apiVersion"), text(&self.object, "/kind"));
         let hint = Version::of(&version).and_then(|version| renamed_field(&kind, version, path));
@@ -194,7 +194,7 @@ impl Manifest {
     }
 }
 
-/// All faults as one error.
+/// All faults of the manifests as one error.
 pub(super) fn refused(faults: &[String]) -> anyhow::Result<()> {
     match faults {
         [] => Ok(()),
@@ -203,8 +203,8 @@ pub(super) fn refused(faults: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// An object as the API server would store it: in a namespace, where its kind has one, a namespace with its own label, and with
-/// a name for which only a beginning was given. Numbers end such names, so that the same input gives the same bytes.
+/// An object as the API server would store it: namespaced kinds get a namespace, a Namespace gets the label with its name, and `generateName` gets a number
+/// appended, so that equal input gives equal output.
 fn placed(mut object: Value, taken: &mut BTreeSet<String>) -> Value {
     let (kind, name) = (text(&object, "/kind"), text(&object, "/metadata/name"));
     let beginning = text(&object, "/metadata/generateName");
@@ -226,7 +226,7 @@ fn placed(mut object: Value, taken: &mut BTreeSet<String>) -> Value {
     object
 }
 
-/// Namespaces of objects that are no objects themselves.
+/// Namespaces that objects are in and that no manifest describes.
 pub(super) fn absent_namespaces(objects: &[Manifest]) -> BTreeSet<String> {
     let objects: Vec<&Value> = objects.iter().map(|manifest| &manifest.object).collect();
     let namespaces = objects.iter().filter(|object| text(object, "/kind") == "Namespace");

@@ -1,10 +1,10 @@
-//! Lines of objects and their fields in the text of a file: read only when a message needs one.
+//! Line numbers of objects and fields in a manifest file; the text is parsed only when a message needs a line.
 
 use berth_configuration::lines::Node;
 use serde_saphyr::Spanned;
 use std::sync::{Arc, OnceLock};
 
-/// The text of a file.
+/// The text of a manifest file.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) file: String,
@@ -18,12 +18,12 @@ impl Source {
     }
 
     fn documents(&self) -> &[Spanned<Node>] {
-        // A text that cannot be read once more has no lines.
+        // A text that fails to parse here gives no line numbers.
         self.documents.get_or_init(|| serde_saphyr::from_multiple(&self.content).unwrap_or_default())
     }
 }
 
-/// An object in a file: in which document, and where that is a list, which item.
+/// The position of an object in a file: the index of its document, and the index of its item if the document is a List.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) source: Arc<Source>,
@@ -32,7 +32,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// File and line of a field, as `file:line`; of the enclosing field where the text does not have it.
+    /// File and line of a field as `file:line`. A field that the text lacks has the line of its enclosing field.
     pub(super) fn of(&self, path: &str) -> String {
         let file = &self.source.file;
         let Some(document) = self.source.documents().get(self.document) else { return file.clone() };
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// The names and numbers of a path, as `spec.resourceGroups[0].flavors[1].name` or `metadata.labels[example.com/a]`.
+/// The names and indices in a field path such as `spec.resourceGroups[0].flavors[1].name` or `metadata.labels[example.com/a]`.
 fn steps(path: &str) -> Vec<String> {
     let mut steps = vec![String::new()];
     let mut is_within = false;
@@ -101,7 +101,7 @@ kind: Job
             (0, Some(1), "spec.resourceGroups[0].flavors[1].name", 16),
             (0, Some(1), "metadata.labels[example.com/a]", 10),
             (0, Some(0), "metadata.name", 5),
-            // A missing field has the line of the enclosing one.
+            // A missing field has the line of its enclosing field.
             (0, Some(1), "spec.resourceGroups[0].flavors[7].name", 15),
             (0, Some(1), "", 6),
             (1, None, "kind", 18),

@@ -1,4 +1,4 @@
-//! Pods, and Deployments and StatefulSets through their pods: created as in a cluster, with the outcome of each.
+//! Pods, Deployments and StatefulSets in `berth decide`: the objects and their pods are created as in a cluster, and the outcome of each creation is kept.
 
 use super::manifests::{Manifest, named, refused, text};
 use berth_control::offline::{Creation, Offline};
@@ -6,8 +6,7 @@ use berth_control::write::{Kind, ObjectKey};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kinds in the order in which they are handed over: a pod takes fields of its StatefulSet, and a Deployment gets the pods that it
-/// lacks.
+/// The kinds in the order in which objects are created: a StatefulSet sets fields of its pods, and a Deployment gets the pods that are missing.
 const KINDS: [Kind; 3] = [Kind::StatefulSet, Kind::Pod, Kind::Deployment];
 
 /// Outcome of the creation of pods.
@@ -15,30 +14,30 @@ const KINDS: [Kind; 3] = [Kind::StatefulSet, Kind::Pod, Kind::Deployment];
 pub(super) struct Pods {
     /// Errors of the objects that the webhook refuses.
     pub(super) invalid: Vec<String>,
-    /// Deployments that were taken for smaller ones.
+    /// Messages about Deployments that get fewer pods than their replicas.
     pub(super) assumed: Vec<String>,
-    /// Deployments, and StatefulSets that are no groups, by their pods.
+    /// Owners of pods by pod: Deployments, and StatefulSets that are no pod groups.
     parents: BTreeMap<ObjectKey, ObjectKey>,
-    /// The first pod of each parent.
+    /// The first pod of each Deployment and StatefulSet.
     firsts: BTreeMap<ObjectKey, ObjectKey>,
     refused: BTreeSet<ObjectKey>,
-    /// Pods and parents that Berth leaves alone, with the reason.
+    /// Pods, Deployments and StatefulSets that Berth does not manage, with the reason.
     left: BTreeMap<ObjectKey, String>,
 }
 
-/// The kind of an object, if it is one of these.
+/// The kind of an object, if the object is a Pod, Deployment or StatefulSet.
 pub(super) fn kind(object: &Value) -> Option<Kind> {
     let name = text(object, "/kind");
     KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
 impl Pods {
-    /// Creates the pods.
+    /// Creates the pods, Deployments and StatefulSets of the manifests.
     pub(super) fn create(offline: &mut Offline, objects: &[Manifest]) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let mut faults = Vec::new();
         let places = objects.iter().enumerate();
-        // An object that is given twice counts in its last form.
+        // Only the last manifest of a duplicate object counts.
         let last: BTreeMap<String, usize> = places.clone().map(|(at, given)| (named(&given.object), at)).collect();
         for wanted in KINDS {
             for (at, manifest) in places.clone() {
@@ -83,22 +82,22 @@ impl Pods {
         }
     }
 
-    /// The Deployment or StatefulSet that a pod stands for.
+    /// The Deployment or StatefulSet to which a pod belongs.
     pub(super) fn parent(&self, pod: &ObjectKey) -> Option<&ObjectKey> {
         self.parents.get(pod)
     }
 
-    /// The first of the pods that stand for it.
+    /// The first pod of a Deployment or StatefulSet.
     pub(super) fn first(&self, parent: &ObjectKey) -> Option<&ObjectKey> {
         self.firsts.get(parent)
     }
 
-    /// Why Berth leaves it alone, if it does.
+    /// The reason why Berth does not manage an object, if there is one.
     pub(super) fn why_left(&self, key: &ObjectKey) -> Option<&str> {
         self.left.get(key).map(String::as_str)
     }
 
-    /// Whether the webhook refuses it.
+    /// Whether the webhook refuses the object.
     pub(super) fn is_refused(&self, key: &ObjectKey) -> bool {
         self.refused.contains(key)
     }

@@ -1,10 +1,10 @@
-//! Pods, groups of pods, Deployments and StatefulSets.
+//! Tests of `berth decide` for pods, pod groups, Deployments and StatefulSets.
 
 use super::tests::{QUEUES, given, lines, with_frameworks};
 use super::*;
 use berth_control::settings::Settings;
 
-/// Names every kind that is admitted through pods.
+/// Configuration value that enables every kind that is admitted through pods.
 const ALL: &str = "[batch/job, pod, deployment, statefulset]";
 
 fn said_with(integrations: &str, content: &str) -> String {
@@ -16,12 +16,12 @@ fn said_with(integrations: &str, content: &str) -> String {
     got
 }
 
-/// The output for objects beside [`QUEUES`], where every kind is managed.
+/// The text output of `berth decide` for these objects and [`QUEUES`], with every job kind managed.
 fn said(objects: &str) -> String {
     said_with(ALL, &format!("{QUEUES}{objects}"))
 }
 
-/// The lines with the decisions on workloads.
+/// The output lines with decisions on Workloads.
 fn outcomes(told: &str) -> Vec<&str> {
     let words = ["inactive: ", "invalid: ", "unknown: ", "assumed: ", "ignored: "];
     told.lines().filter(|line| !line.starts_with(' ') && !words.iter().any(|word| line.starts_with(word))).collect()
@@ -33,19 +33,19 @@ fn template(cpu: u32) -> String {
     format!("{{containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}")
 }
 
-/// A pod with that beside its name.
+/// The manifest of a pod with this metadata beside its name.
 fn pod(name: &str, metadata: &str, cpu: u32) -> String {
     format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, {metadata}}}, spec: {}}}\n", template(cpu))
 }
 
-/// A pod of a group with that size.
+/// The manifest of a pod in a pod group of this size.
 fn member(name: &str, group: &str, size: &str, cpu: u32) -> String {
     let labels = format!("labels: {{kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/pod-group-name: {group}}}");
     let notes = format!("annotations: {{kueue.x-k8s.io/pod-group-total-count: '{size}'}}");
     pod(name, &format!("{labels}, {notes}"), cpu)
 }
 
-/// A Deployment or StatefulSet with that beside its name.
+/// The manifest of a Deployment or StatefulSet with this metadata beside its name.
 fn parent(kind: &str, name: &str, metadata: &str, replicas: u32, cpu: u32) -> String {
     let template = format!("{{metadata: {{labels: {{app: web}}}}, spec: {}}}", template(cpu));
     let spec = format!("{{replicas: {replicas}, selector: {{matchLabels: {{app: web}}}}, template: {template}}}");
@@ -82,7 +82,7 @@ fn incomplete_or_inconsistent_pod_group_is_ignored_with_the_reason() {
     let told = said(&(member("a", "training", "3", 1) + &member("b", "training", "3", 1) + &pod("c", QUEUE, 1)));
     assert_eq!(lines(&told, "ignored"), ["PodGroup default/training: 2 of 3 pods are there"]);
     assert_eq!(outcomes(&told).len(), 1, "{told}");
-    // A pod that cannot belong to the group gives another message.
+    // A pod with another queue than its group causes another message than an incomplete group.
     let other = member("b", "training", "2", 1).replace("queue-name: all", "queue-name: other");
     let told = said(&(member("a", "training", "2", 1) + &other));
     let why =
@@ -127,7 +127,7 @@ fn deployment_replicas_beyond_5000_are_left_out_with_a_note() {
     let pods = Pods::create(&mut offline, &objects).unwrap();
     assert_eq!(pods.assumed, ["Deployment web: it has no replicas beyond 5000; it asks for 1 more"]);
     assert_eq!(keys(&offline, &[Kind::Pod]).len(), 5_000);
-    // The limit is for all Deployments together, with at least one pod for each.
+    // The limit on created pods covers all Deployments together, with at least one pod for each.
     let many: String = ["a", "b", "c", "d"].map(|name| parent("Deployment", name, QUEUE, 4_999, 1)).concat();
     let pods = Pods::create(&mut offline, &given(&many)).unwrap();
     assert_eq!(pods.assumed, ["Deployment d: it has no replicas beyond 3; it asks for 4996 more"]);
@@ -135,7 +135,7 @@ fn deployment_replicas_beyond_5000_are_left_out_with_a_note() {
     assert_eq!(pods.assumed, ["Deployment e: it has no replicas beyond 1; it asks for 4998 more"]);
 }
 
-/// Manifests as of a cluster whose objects were written to a file.
+/// The manifests are an export of a cluster, in which the Deployment's pods exist.
 #[test]
 fn existing_pods_of_a_deployment_count_as_its_replicas() {
     let queued = "kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/managed: 'true'";
@@ -154,7 +154,7 @@ fn existing_pods_of_a_deployment_count_as_its_replicas() {
     assert_eq!(lines(&told, "ignored"), [""; 0]);
 }
 
-/// No kubelet stops it on paper, so that its quota is not free.
+/// `berth decide` runs no kubelet that would stop the pod, so the quota of the pod stays in use.
 #[test]
 fn pod_preempted_by_higher_priority_is_evicted_but_holds_quota() {
     let queues = QUEUES.replace(
@@ -258,7 +258,7 @@ fn pod_or_parent_without_workload_is_ignored_with_the_reason() {
     assert_eq!(lines(&told, "ignored"), [unknown]);
 }
 
-/// Fields of pods and StatefulSets of disabled integrations are not checked either, because Berth does not read them.
+/// Fields of pods and StatefulSets of disabled integrations are not checked, because Berth does not read these objects.
 #[test]
 fn pods_and_stateful_sets_outside_configured_frameworks_are_ignored() {
     let odd = pod("alone", QUEUE, 1).replace("containers:", "container:");
@@ -283,7 +283,7 @@ fn default_queue_takes_pods_that_name_no_queue() {
         "default/statefulset-db-2e9fd (StatefulSet default/db): admitted in all",
     ];
     assert_eq!(outcomes(&told), expected);
-    // Where StatefulSets are not managed, their pods are, one by one.
+    // Without the StatefulSet integration, the pods of a StatefulSet are managed one by one.
     let told = said_with("[pod]", &format!("{queues}{}", parent("StatefulSet", "db", "labels: {a: b}", 1, 1)));
     assert_eq!(outcomes(&told), ["default/pod-db-0-923ac (StatefulSet default/db): admitted in all"]);
 }

@@ -3,7 +3,7 @@ use super::*;
 use crate::{Command, Line};
 use std::path::{Path, PathBuf};
 
-/// A queue that takes jobs of the namespace default, up to 4 CPUs.
+/// A ClusterQueue and LocalQueue for jobs of the namespace `default`, with a quota of 4 CPUs.
 pub(super) const QUEUES: &str = "
 {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: standard}}
 ---
@@ -32,12 +32,12 @@ pub(super) fn said(manifests: &[Manifest]) -> anyhow::Result<String> {
     answer(manifests, "", Cards::default(), latest(manifests), Output::Text)
 }
 
-/// A configuration that names these integrations.
+/// A configuration with these integrations.
 pub(super) fn with_frameworks(names: &str) -> String {
     format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: {names}\n")
 }
 
-/// The lines under a word, without the place in [`given`] manifests.
+/// The output lines that begin with a word, without the place in [`given`] manifests.
 pub(super) fn lines(told: &str, word: &str) -> Vec<String> {
     let begin = format!("{word}: ");
     let placeless = |line: &str| match line.split_once(": ") {
@@ -47,7 +47,7 @@ pub(super) fn lines(told: &str, word: &str) -> Vec<String> {
     told.lines().filter_map(|line| line.strip_prefix(&begin)).map(placeless).collect()
 }
 
-/// Each folder: manifests, perhaps a configuration, and both forms of the answer. `UPDATE=1` rewrites the answers.
+/// Each folder of tests/decide has manifests, an optional configuration, and the expected answers as text and YAML. `UPDATE=1` rewrites the answers.
 #[test]
 fn decide_answers_equal_the_golden_files_in_both_formats() {
     let mut count = 0;
@@ -72,7 +72,7 @@ fn decide_answers_equal_the_golden_files_in_both_formats() {
     assert!(count >= 4, "only {count} answers");
 }
 
-/// The example ends on paper as its README says that it ends in a cluster.
+/// `berth decide` admits the jobs of the borrowing example as the README of the example says.
 #[test]
 fn borrowing_example_is_decided_as_its_readme_says() {
     let told = said(&manifests::read(&[folder("../../examples/two-teams-borrowing")]).unwrap()).unwrap();
@@ -82,7 +82,7 @@ fn borrowing_example_is_decided_as_its_readme_says() {
     }
 }
 
-/// Every field of our own examples is known, and none of their objects is passed over.
+/// Berth knows every field of its own examples, and ignores none of their objects.
 #[test]
 fn example_manifests_have_no_unknown_or_ignored_objects() {
     let config = with_frameworks("[batch/job, jobset.x-k8s.io/jobset, pod, deployment, statefulset]");
@@ -93,7 +93,7 @@ fn example_manifests_have_no_unknown_or_ignored_objects() {
         let told = answer(&objects, &config, Cards::default(), latest(&objects), Output::Text).unwrap();
         for word in ["invalid", "unknown", "ignored"] {
             let mut passed_over = lines(&told, word);
-            // Permissions to use a queue, and admission policies, are left to the API server.
+            // RoleBindings and admission policies are objects that only the API server reads.
             passed_over.retain(|line| {
                 !["RoleBinding ", "ValidatingAdmissionPolicy"].iter().any(|kind| line.starts_with(kind))
             });
@@ -444,7 +444,7 @@ fn strict_mode_fails_on_faults_and_not_on_pending_jobs() {
     assert_eq!(codes, [good.clone(), good, bad]);
 }
 
-/// The younger one is given first, and its name is the first one, too.
+/// The younger job comes first in the manifests and by name, but the older job is admitted.
 #[test]
 fn job_order_follows_creation_timestamps_in_manifests() {
     let job = |name: &str, minute: u32| {
@@ -458,7 +458,7 @@ fn job_order_follows_creation_timestamps_in_manifests() {
     assert!(told.contains("(Job default/b): admitted") && told.contains("(Job default/a): pending"), "{told}");
 }
 
-/// The uid of kube-system decides which of two namespaces goes first in a second, as in the cluster that the manifests are from.
+/// The uid of kube-system decides which of two namespaces goes first within a second, as in the cluster that the manifests are from.
 #[test]
 fn equal_jobs_of_two_namespaces_follow_uid_of_kube_system() {
     let first = |uid: &str| {
