@@ -1,11 +1,11 @@
-//! Amounts and quantities as cases write them.
+//! Amounts and quantities in the notation of decision cases.
 
 use crate::case::Cells;
 use berth_engine::{Amount, FlavorResource};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// Quantities in their canonical text; a text that is no quantity stays as it is.
+/// Puts quantities into their canonical text; a text that is no quantity is not changed.
 pub fn canonical(quantities: &mut BTreeMap<String, Quantity>) {
     for (resource, quantity) in quantities {
         if let Ok(amount) = berth_quantity::value(resource, &quantity.0) {
@@ -14,10 +14,10 @@ pub fn canonical(quantities: &mut BTreeMap<String, Quantity>) {
     }
 }
 
-/// An amount as cases write it.
+/// An amount from its text in a case: a quantity, or `unlimited`.
 ///
 /// # Errors
-/// A text that is no quantity.
+/// The text is no quantity.
 pub fn amount(resource: &str, text: &str) -> Result<Amount, String> {
     if text == "unlimited" {
         return Ok(Amount::UNLIMITED);
@@ -25,18 +25,18 @@ pub fn amount(resource: &str, text: &str) -> Result<Amount, String> {
     berth_quantity::value(resource, text).map_err(|error| format!("{resource}: {error}"))
 }
 
-/// Amounts by resource.
+/// Amounts by resource from their texts in a case.
 ///
 /// # Errors
-/// A text that is no quantity.
+/// A text is no quantity.
 pub fn amounts(texts: &BTreeMap<String, String>) -> Result<BTreeMap<String, Amount>, String> {
     texts.iter().map(|(resource, text)| Ok((resource.clone(), amount(resource, text)?))).collect()
 }
 
-/// Amounts by cell.
+/// Amounts by flavor and resource from their texts in a case.
 ///
 /// # Errors
-/// A text that is no quantity.
+/// A text is no quantity.
 pub fn cells(texts: &Cells) -> Result<BTreeMap<FlavorResource, Amount>, String> {
     let mut cells = BTreeMap::new();
     for (flavor, resources) in texts {

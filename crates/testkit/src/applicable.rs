@@ -1,4 +1,4 @@
-//! Cases that ask for a feature that Berth does not have, or for a part of upstream that Berth divides otherwise.
+//! Decision cases that do not apply to Berth, because they test a feature that Berth does not have or an inner step that only Kueue has.
 
 use crate::case::Case;
 use crate::gates::{Effect, Gates};
@@ -7,32 +7,32 @@ use berth_api::PodSetTopologyRequest;
 use berth_api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR;
 use serde_json::Value;
 
-/// Needs topology-aware scheduling.
+/// Reason for cases that test topology-aware scheduling.
 pub const TOPOLOGY: &str = "topology";
-/// Needs workload slices of jobs whose users resize them.
+/// Reason for cases that test workload slices of jobs that users resize.
 pub const SLICES: &str = "workload slices";
-/// Needs concurrent admission.
+/// Reason for cases that test concurrent admission.
 pub const CONCURRENT: &str = "concurrent admission";
-/// Needs dynamic resource allocation.
+/// Reason for cases that test dynamic resource allocation.
 pub const DRA: &str = "dynamic resource allocation";
-/// Replaces parts of the node filter.
+/// Reason for cases with the gate that replaces parts of Kueue's node filter.
 pub const LIBRARY: &str = "SchedulerLibraryIntegration";
-/// Follows upstream's inner division of labour.
+/// Reason for cases that test an inner step of Kueue that Berth does elsewhere.
 pub const INNER: &str = "upstream's inner division of labour";
 
-/// Kinds that are about placement in a topology alone.
+/// Case kinds that test placement in a topology only.
 const TOPOLOGICAL_KINDS: [&str; 5] = ["tas-placement", "tas-encoding", "tas-step", "second-pass", "topology-request"];
-/// Kinds whose answer does not depend on the places of pods, nor on the devices given for their claims.
+/// Case kinds whose result depends neither on the topology domains of pods nor on the devices allocated to resource claims.
 const PLACELESS_KINDS: [&str; 4] = ["admission-checks", "equivalence", "podset-counts", "queue-timestamp"];
-/// Kinds in which the engine answers for slices that it is given.
+/// Case kinds for which the engine computes results for workload slices given to it.
 const SLICE_KINDS: [&str; 2] = ["flavor-assignment", "usage"];
-/// Kinds of objects that resource claims are made of.
+/// Object kinds of which resource claims consist.
 const CLAIM_OBJECTS: [&str; 4] = ["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"];
 
-/// Reason why a case does not apply to Berth, `None` when it applies.
+/// Reason why a case does not apply to Berth, `None` if the case applies.
 ///
 /// # Errors
-/// A gate that Kueue does not know.
+/// The case sets a feature gate that Kueue does not have.
 pub fn reason_against(case: &Case) -> Result<Option<&'static str>, String> {
     let gates = Gates::of(&case.feature_gates)?;
     let kind = case.kind.as_str();
@@ -65,14 +65,14 @@ fn list<'v>(object: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
     object.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The Workloads of a case: its objects, and those of its steps and its input.
+/// The Workloads of a case, from its objects, steps and input.
 fn workloads(case: &Case) -> impl Iterator<Item = &Value> {
     let steps = list(&case.input, "/steps").filter_map(|step| step.get("update"));
     case.of_kind("Workload").chain(steps).chain(case.input.get("update"))
 }
 
-/// Whether a case needs a topology: a Workload asks for one or has a place in it, a ClusterQueue has quota in a flavor with one, or the
-/// input or the expectation is by topology domain. The number of times that requests fit into a capacity matters to placement alone.
+/// Whether a case depends on a topology: a Workload requests or has a topology assignment, a ClusterQueue has quota in a flavor with a topology, or the input
+/// or the expectation is by topology domain. The input `capacity` matters to placement only.
 fn is_topological(case: &Case) -> bool {
     let steps = || list(&case.input, "/steps").filter_map(|step| step.get("action"));
     let second_pass =
@@ -81,7 +81,7 @@ fn is_topological(case: &Case) -> bool {
     let expects = ["topologyUsage", "hasTopologyAssignment"].iter().any(|key| has(&case.expect, key));
     let asks = |set: &Value| {
         let request = set.get("topologyRequest").cloned().map(serde_json::from_value::<PodSetTopologyRequest>);
-        // A pod set that only names a group asks for no place.
+        // A pod set that only names a pod set group requests no topology.
         request.is_some_and(|request| request.map_or(true, |request| request.asks()))
     };
     let is_placed = |workload: &Value| {
@@ -92,7 +92,7 @@ fn is_topological(case: &Case) -> bool {
     second_pass || inputs || expects || workloads(case).any(is_placed) || has_quota_in_a_topology(case)
 }
 
-/// Whether one of the ordered heads has quota already: only a workload that waits for a place in a topology has a second pass.
+/// Whether a head of the entry order has a quota reservation already: only a Workload that waits for a topology assignment has a second pass.
 fn has_second_passes(case: &Case) -> bool {
     let is_reserved =
         |condition: &Value| text(condition, "/type") == "QuotaReserved" && text(condition, "/status") == "True";
@@ -100,13 +100,14 @@ fn has_second_passes(case: &Case) -> bool {
         && case.of_kind("Workload").any(|workload| list(workload, "/status/conditions").any(is_reserved))
 }
 
-/// Whether a workload has a place, or is to get one.
+/// Whether a Workload has a topology assignment or a delayed topology request.
 fn has_a_place(workload: &Value) -> bool {
     let placed = |set: &Value| has(set, "topologyAssignment") || has(set, "delayedTopologyRequest");
     list(workload, "/status/admission/podSetAssignments").any(placed)
 }
 
-/// Whether the answer does not depend on places: requests depend on them once a workload has one, unless the gate is off.
+/// Whether the result of a case does not depend on topology assignments. Requests depend on them if a Workload has a topology assignment and the gate
+/// `TopologyAwareScheduling` is on.
 fn passes_places_over(case: &Case, gates: &Gates) -> bool {
     let counts_places = || gates.on("TopologyAwareScheduling") && workloads(case).any(has_a_place);
     PLACELESS_KINDS.contains(&case.kind.as_str()) || (case.kind == "requests" && !counts_places())
@@ -119,14 +120,14 @@ fn has_quota_in_a_topology(case: &Case) -> bool {
     case.of_kind("ClusterQueue").any(|object| list(object, "/spec/resourceGroups").any(of_group))
 }
 
-/// Whether counts of pods are compared with others, or replaced by them, which upstream does for slices alone. The number of pods is a
-/// question that applies to every job.
+/// Whether the case compares pod counts, which Kueue does for workload slices only. A case with `counts` in its expectation asks for the number of pods, which
+/// applies to every job.
 fn compares_counts(case: &Case) -> bool {
     case.kind == "podset-counts" && case.expect.get("counts").is_none()
 }
 
-/// Whether a Workload is to take the place of another. Berth answers the engine's part of it; the making of slices for jobs of other kinds
-/// than Berth's own is not part of it.
+/// Whether a Workload of the case replaces another Workload as its slice. Berth makes slices for jobs of its own kinds only, so only the engine's part of such
+/// cases applies.
 fn has_slices(case: &Case) -> bool {
     let replaces = |workload: &Value| {
         workload.pointer("/metadata/annotations").is_some_and(|notes| has(notes, WORKLOAD_SLICE_REPLACEMENT_FOR))
@@ -134,7 +135,8 @@ fn has_slices(case: &Case) -> bool {
     has(&case.input, "replacedWorkloadSlice") || workloads(case).any(replaces)
 }
 
-/// Whether Workloads stand for another one, each with a flavor of its own, or a ClusterQueue asks for that.
+/// Whether a case has concurrent admission: Workloads that are owned by another Workload, each with a flavor of its own, or a ClusterQueue with a policy for
+/// such Workloads.
 fn has_variants(case: &Case) -> bool {
     let by_workload = |owner: &Value| owner.get("kind").is_some_and(|kind| kind == "Workload");
     let variant = |workload: &Value| list(workload, "/metadata/ownerReferences").any(by_workload);
@@ -146,7 +148,7 @@ fn has_variants(case: &Case) -> bool {
     workloads(case).any(|workload| variant(workload) || parent(workload)) || case.of_kind("ClusterQueue").any(policy)
 }
 
-/// Whether a value has nothing but nulls, empty lists and empty objects, at any depth.
+/// Whether a JSON value holds only nulls, empty lists and empty objects, at any depth.
 fn names_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -156,9 +158,8 @@ fn names_nothing(value: &Value) -> bool {
     }
 }
 
-/// Whether the answer depends on resource claims of pods, or on the devices given for them, unless the gate ignores claims; or whether the
-/// requests from before an update are kept, which upstream does for claims alone. Requests count the devices that are given, but not by
-/// pod.
+/// Whether the result of a case depends on resource claims, or the case keeps requests from before an update, which Kueue does for claims only. Claims count
+/// only if the gate `KueueDRAIntegration` is on. Cases of kind `requests` count allocated devices, but not by pod.
 fn has_claims(case: &Case, gates: &Gates) -> bool {
     let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
     let given = |key: &&str| case.input.get(key).is_some_and(|value| !names_nothing(value));
@@ -172,8 +173,8 @@ fn has_claims(case: &Case, gates: &Gates) -> bool {
         || (decides && workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims)))
 }
 
-/// Whether the scan of a workload is out of date since its shape changed. Berth forgets the scan when it sees the change, and not at the
-/// next scan; the cases with `progressKept` test that.
+/// Whether the flavor scan of a Workload is outdated because the Workload's shape changed. Berth drops the scan's progress when it observes the change, and
+/// cases with `progressKept` test this.
 fn compares_shapes(case: &Case) -> bool {
     let shape = |scan: &str| text(&case.input, &format!("/{scan}/schedulingHash"));
     shape("last") != shape("current")

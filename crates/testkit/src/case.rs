@@ -1,82 +1,82 @@
-//! The form of a case: every key is named here or in the kind's own types; any other key is an error.
+//! The file format of a decision case. An unknown key is an error: the types here, or the types of the case's kind, name every key.
 
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Flavor to resource to quantity.
+/// Quantities by flavor, then by resource.
 pub type Cells = BTreeMap<String, BTreeMap<String, String>>;
 
-/// One decision of upstream.
+/// A decision case: one decision of Kueue, recorded from a test of Kueue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Case {
-    /// Name in the upstream table.
+    /// Name of the case in the table of Kueue's test.
     pub name: String,
-    /// Upstream package and test function.
+    /// Package and test function of Kueue that the case is from.
     pub source: String,
-    /// The kind of decision.
+    /// The kind of decision that the case tests.
     pub kind: String,
-    /// A phrase for people.
+    /// Short description of the case for readers.
     #[serde(default)]
     pub subject: String,
-    /// More for people.
+    /// Further notes for readers of the case.
     #[serde(default)]
     pub notes: Value,
-    /// The clock.
+    /// The current time in the case.
     #[serde(default)]
     pub now: Option<String>,
-    /// Gates away from their defaults.
+    /// Feature gates whose value in the case is not the default.
     #[serde(default)]
     pub feature_gates: BTreeMap<String, bool>,
-    /// Options of the configuration.
+    /// Options of the configuration in the case.
     #[serde(default)]
     pub config: Config,
-    /// Manifests.
+    /// Manifests of the objects in the case.
     #[serde(default)]
     pub objects: Vec<Value>,
-    /// Input that objects cannot express.
+    /// Input of the decision that objects cannot express.
     #[serde(default)]
     pub input: Value,
-    /// The expected result.
+    /// The expected result of the decision.
     #[serde(default)]
     pub expect: Value,
-    /// True: decided by Berth's rules, also if they depart from Kueue on purpose. The runner sets it, not the file.
+    /// Whether Berth's rules apply where they depart from Kueue on purpose. The runner sets this field; case files do not have it.
     #[serde(skip)]
     pub as_shipped: bool,
 }
 
-/// `config`.
+/// The key `config` of a case: options of the configuration.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
-    /// Fair sharing is on.
+    /// Settings of fair sharing; absent settings turn fair sharing off.
     pub fair_sharing: Option<FairSharing>,
-    /// Admission fair sharing: its settings, or only whether it is on.
+    /// Settings of admission fair sharing, or only whether admission fair sharing is on.
     pub admission_fair_sharing: Option<AdmissionFairSharing>,
-    /// `Eviction` or `Creation`.
+    /// Timestamp by which evicted Workloads are ordered: `Eviction` or `Creation`.
     pub pods_ready_requeuing_timestamp: Option<String>,
-    /// `BlockUndeclared` or `IgnoreUndeclared`.
+    /// Treatment of resources without quota: `BlockUndeclared` or `IgnoreUndeclared`.
     pub quota_check_strategy: Option<String>,
-    /// Transformations.
+    /// Transformations of requested resources.
     pub resource_transformations: Vec<Transformation>,
-    /// Prefixes of resources that do not count.
+    /// Prefixes of the names of resources that need no quota.
     pub exclude_resource_prefixes: Vec<String>,
 }
 
-/// `config.fairSharing`.
+/// The key `config.fairSharing` of a case.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct FairSharing {
-    /// Strategies; none is the default of both.
+    /// Strategies of preemption with fair sharing; absent strategies mean Kueue's two default strategies.
     pub preemption_strategies: Option<Vec<String>>,
 }
 
-/// `config.admissionFairSharing`.
+/// The key `config.admissionFairSharing` of a case.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum AdmissionFairSharing {
-    /// Only on or off.
+    /// Whether admission fair sharing is on, without settings.
     Switch(bool),
     /// Settings of admission fair sharing.
     Settings(AdmissionFairSharingSettings),
@@ -86,39 +86,39 @@ pub enum AdmissionFairSharing {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AdmissionFairSharingSettings {
-    /// Half-life of past use.
+    /// Half-life of the past usage of a LocalQueue.
     pub usage_half_life_time: String,
-    /// Pause between two samples.
+    /// Time between two samples of the usage of a LocalQueue.
     pub usage_sampling_interval: String,
-    /// Weight per resource; absent is 1.
+    /// Weight of each resource in the usage; an absent weight is 1.
     pub resource_weights: BTreeMap<String, f64>,
 }
 
-/// An entry of `config.resourceTransformations`.
+/// An entry of `config.resourceTransformations` of a case.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Transformation {
-    /// Resource that is transformed.
+    /// Name of the resource that is transformed.
     pub input: String,
-    /// `Retain` or `Replace`.
+    /// Whether the transformed resource is kept: `Retain` or `Replace`.
     pub strategy: Option<String>,
-    /// Resource whose amount multiplies the input.
+    /// Name of the resource whose amount multiplies the input amount.
     pub multiply_by: Option<String>,
-    /// Factors.
+    /// Factors by the name of the resulting resource.
     pub outputs: BTreeMap<String, String>,
 }
 
 /// Reads a case.
 ///
 /// # Errors
-/// The fault in the text, in one line.
+/// The error describes the fault of the text in one line.
 pub fn read(text: &str) -> Result<Case, String> {
     let mut value: Value = serde_saphyr::from_str(text).map_err(|error| one_line(&error.to_string()))?;
     drop_nulls(&mut value);
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// A key without a value is the same as no key.
+/// Removes keys with a null value, which count as absent keys.
 fn drop_nulls(value: &mut Value) {
     if let Value::Object(map) = value {
         map.retain(|_, value| !value.is_null());
@@ -130,20 +130,20 @@ fn one_line(text: &str) -> String {
 }
 
 impl Case {
-    /// `input` in the form of the kind.
+    /// The key `input` of the case, decoded into the type of the case's kind.
     ///
     /// # Errors
-    /// If the value has an unknown key, or a value of a wrong type.
+    /// The value has an unknown key, or a value of a wrong type.
     pub fn input<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
         let mut value = self.input.clone();
         drop_nulls(&mut value);
         typed("input", &value)
     }
 
-    /// `expect` in the form of the kind; the part under `internal` is left out.
+    /// The key `expect` of the case without its part `internal`, decoded into the type of the case's kind.
     ///
     /// # Errors
-    /// If the value has an unknown key, or a value of a wrong type.
+    /// The value has an unknown key, or a value of a wrong type.
     pub fn expect<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
         let mut value = self.expect.clone();
         if let Value::Object(map) = &mut value {
@@ -152,16 +152,16 @@ impl Case {
         typed("expect", &value)
     }
 
-    /// Objects of a kind.
+    /// The case's objects of one kind.
     pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.objects.iter().filter(move |object| object.get("kind").and_then(Value::as_str) == Some(kind))
     }
 }
 
-/// A list or map that a case expects: null is an empty one, while a field that is not there expects nothing.
+/// Decodes an expected list or map of a case: null means an empty list or map, and an absent field means that nothing is expected.
 ///
 /// # Errors
-/// A value of another form.
+/// The value has a wrong type.
 pub fn expected<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -173,7 +173,7 @@ where
 /// Decodes a value of a case into a type that refuses unknown keys. Null counts as an empty map.
 ///
 /// # Errors
-/// If the value has an unknown key, or a value of a wrong type.
+/// The value has an unknown key, or a value of a wrong type.
 pub fn typed<T: serde::de::DeserializeOwned>(place: &str, value: &Value) -> Result<T, String> {
     let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value.clone() };
     serde_json::from_value(value).map_err(|error| format!("{place}: {error}"))

@@ -1,5 +1,5 @@
-//! The runner: every case below a folder, a line per family and kind, the reasons by family why cases do not apply to Berth, the totals
-//! last.
+//! The runner of decision cases: it judges every case below a folder, and prints a line per family and kind, the reasons per family why cases do not apply to
+//! Berth, and the totals.
 
 use crate::applicable::reason_against;
 use crate::case::{self, Case};
@@ -10,53 +10,52 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// The file of feature gates, which is in the folder of the cases.
+/// The file of feature gates in the folder of the cases, which is no case.
 const NO_CASE: &str = "feature-gates.yaml";
 
-/// The cases to run, and the verbosity.
+/// The cases to run, the cases known to fail, and the verbosity of the report.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Only cases whose path below the folder contains this.
+    /// Part of a path: only cases whose path below the folder contains this text run.
     pub only: Option<String>,
-    /// Every case with its verdict.
+    /// Whether the report lists every case with its verdict.
     pub verbose: bool,
-    /// Cases that are known to differ, by path below the folder: they fail, but the run does not fail for them. Without `only`, each must
-    /// exist.
+    /// Paths of the cases that are known to fail. Such a failure does not fail the run. Without `only`, each path must exist.
     pub known: BTreeSet<String>,
-    /// True: decided by Berth's rules, also if they depart from Kueue on purpose.
+    /// Whether Berth's rules apply where they depart from Kueue on purpose.
     pub as_shipped: bool,
 }
 
-/// Counts of verdicts.
+/// Counts of verdicts on cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Cases in which Berth gives the expected result.
+    /// Number of cases in which Berth gives the expected result.
     pub passed: usize,
-    /// Cases in which Berth gives another result.
+    /// Number of cases in which Berth gives another result.
     pub failed: usize,
-    /// Cases that do not apply to Berth.
+    /// Number of cases that do not apply to Berth.
     pub not_applicable: usize,
 }
 
-/// The outcome of a run.
+/// The outcome of a run of decision cases.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// By family and kind.
+    /// Counts of verdicts by family and kind.
     pub groups: BTreeMap<(String, String), Counts>,
-    /// Cases that do not apply to Berth, by family and reason.
+    /// Number of cases that do not apply to Berth, by family and reason.
     pub reasons: BTreeMap<(String, &'static str), usize>,
-    /// All.
+    /// Counts of verdicts on all cases.
     pub totals: Counts,
-    /// Failed cases that are not known to differ, and cases known to differ that pass, do not apply, or do not exist.
+    /// Number of unexpected outcomes: failed cases that are not known to fail, and cases known to fail that pass, do not apply, or do not exist.
     pub surprises: usize,
 }
 
-/// A case with its verdict.
+/// A decision case with its verdict.
 struct Judged {
-    /// Folder in which the case lies.
+    /// Folder of the case below the folder of all cases.
     family: String,
     kind: String,
-    /// Path below the folder of all cases.
+    /// Path of the case below the folder of all cases.
     path: String,
     verdict: Verdict,
 }
@@ -64,7 +63,7 @@ struct Judged {
 /// Runs the cases below a folder and prints their verdicts. A file that cannot be read is a failed case.
 ///
 /// # Errors
-/// When the folder is absent or cannot be read, or the report cannot be written.
+/// The folder is absent or cannot be read, or the report cannot be written.
 pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result<Report> {
     let mut report = Report::default();
     if !folder.exists() {
@@ -104,13 +103,13 @@ pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result
 
 fn relative(folder: &Path, path: &Path) -> String {
     let relative = path.strip_prefix(folder).unwrap_or(path);
-    // The folder may be a case itself.
+    // The path given to the runner may be a case file instead of a folder.
     let named =
         if relative.as_os_str().is_empty() { Path::new(path.file_name().unwrap_or_default()) } else { relative };
     named.display().to_string()
 }
 
-/// The folder below the given one in which a case lies; a case right in that one is of the family that the folder is named after.
+/// The family of a case: the folder below the given folder that has the case. A case directly in the given folder has the given folder's name as its family.
 fn family(folder: &Path, relative: &str) -> String {
     let own = || folder.canonicalize().ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
     relative.split_once('/').map(|(family, _)| family.to_owned()).or_else(own).unwrap_or_default()
@@ -176,7 +175,7 @@ impl Report {
 /// The YAML files below a folder, in order.
 ///
 /// # Errors
-/// When a folder cannot be read.
+/// A folder cannot be read.
 pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Found::default();
     found.collect(folder)?;
@@ -187,7 +186,7 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Files that may be cases, and folders that cannot be looked into.
+/// Files that may be cases, and folders that cannot be read.
 #[derive(Default)]
 struct Found {
     files: Vec<PathBuf>,
@@ -215,7 +214,7 @@ impl Found {
     }
 }
 
-/// The kind and verdict of a case's text. A panic is a failure of this case alone.
+/// The kind of a case and the verdict on it. A panic is a failure of this case alone.
 #[must_use]
 pub fn judge(text: &str) -> (String, Verdict) {
     judge_as(text, false)
@@ -230,7 +229,7 @@ fn judge_as(text: &str, as_shipped: bool) -> (String, Verdict) {
     (case.kind, verdict)
 }
 
-/// The verdict on a case that has been read.
+/// The verdict on a decoded case.
 #[must_use]
 pub fn judge_case(case: &Case) -> Verdict {
     match reason_against(case) {

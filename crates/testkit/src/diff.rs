@@ -1,20 +1,20 @@
-//! Differences between what a case expects and what was found.
+//! Differences between the expectations of a case and the result of Berth.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// Verdict on a case.
+/// Verdict on a decision case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything expected was found.
+    /// The result has everything that the case expects.
     Passed,
-    /// The differences, a line each.
+    /// The differences between expectation and result, a line each.
     Failed(Vec<String>),
-    /// The case asks for a feature that Berth does not have, or has otherwise.
+    /// The case tests a feature that Berth does not have or has in another form; the text is the reason.
     NotApplicable(&'static str),
 }
 
-/// Collects differences.
+/// Collector of the differences between expectation and result.
 #[derive(Debug, Default)]
 pub struct Diff {
     lines: Vec<String>,
@@ -22,7 +22,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Two values must be equal.
+    /// Adds a difference unless the expected value equals the result.
     pub fn eq<T: PartialEq + Debug>(&mut self, place: &str, want: &T, got: &T) {
         self.compared += 1;
         if want != got {
@@ -30,14 +30,14 @@ impl Diff {
         }
     }
 
-    /// Equal where something is expected.
+    /// Adds a difference if a value is expected and the result has another value.
     pub fn eq_if<T: PartialEq + Debug>(&mut self, place: &str, want: Option<&T>, got: impl FnOnce() -> T) {
         if let Some(want) = want {
             self.eq(place, want, &got());
         }
     }
 
-    /// Two maps must be equal; the differences are shown key by key.
+    /// Compares an expected map with the resulting map, and adds a difference for each key with unequal values.
     pub fn maps<V: PartialEq + Debug>(&mut self, place: &str, want: &BTreeMap<String, V>, got: &BTreeMap<String, V>) {
         self.compared += 1;
         let keys: BTreeSet<&String> = want.keys().chain(got.keys()).collect();
@@ -50,13 +50,13 @@ impl Diff {
         }
     }
 
-    /// A difference in words.
+    /// Adds a difference that is described by a text.
     pub fn note(&mut self, text: impl Into<String>) {
         self.compared += 1;
         self.lines.push(text.into());
     }
 
-    /// The verdict. A case in which nothing was compared did not pass.
+    /// The verdict from the collected differences. A case without any comparison fails.
     #[must_use]
     pub fn verdict(mut self) -> Verdict {
         if self.compared == 0 {
@@ -66,7 +66,7 @@ impl Diff {
     }
 }
 
-/// A list as a set that is shown in order.
+/// A sorted copy of a list, for the comparison of lists whose order does not matter.
 #[must_use]
 pub fn sorted(list: &[String]) -> Vec<String> {
     let mut list = list.to_vec();

@@ -1,26 +1,26 @@
-//! Feature gates of a case: their values, and the treatment of a case that sets a gate of which Berth does not know the other value.
+//! Feature gates of a case: their values, and whether a case that changes a gate applies to Berth.
 
 use berth_control::feature_gates::{GATES, Gate};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The effect of a gate's other value.
+/// The effect of setting a feature gate to the opposite of its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Decisions of Berth: the value is handed on.
+    /// The gate changes decisions of Berth, so the runner sets the value in Berth.
     Handed,
-    /// Topology-aware scheduling only.
+    /// The gate changes topology-aware scheduling only.
     Topology,
-    /// Resource claims only.
+    /// The gate changes resource claims only.
     Claims,
-    /// Workload slices only.
+    /// The gate changes workload slices only.
     Slices,
-    /// Parts of the node filter.
+    /// The gate changes parts of the node filter.
     Library,
-    /// Nothing that a case can ask for: other kinds of objects, webhooks, metrics, the form or the rate of writes.
+    /// The gate changes nothing that a case tests, but other object kinds, webhooks, metrics, or the form or rate of writes.
     Nothing,
 }
 
-/// Gates whose value the runner hands on.
+/// Feature gates whose value the runner sets in Berth.
 const HANDED: [&str; 19] = [
     "AdmissionFairSharing",
     "AdmissionGatedBy",
@@ -43,7 +43,7 @@ const HANDED: [&str; 19] = [
     "UnadmittedWorkloadsObservability",
 ];
 
-/// The effect of a gate's other value.
+/// The effect of setting a feature gate to the opposite of its default.
 #[must_use]
 pub fn effect(gate: &Gate) -> Effect {
     let name = gate.name;
@@ -58,18 +58,18 @@ pub fn effect(gate: &Gate) -> Effect {
     }
 }
 
-/// The value of every gate.
+/// The value of every feature gate in a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gates {
     on: BTreeSet<&'static str>,
 }
 
 impl Gates {
-    /// Kueue's defaults, changed by the values of a case. A gate that is on turns on the gates that it needs; a gate that is on by default
-    /// is off without them.
+    /// Kueue's default values of the feature gates, changed by the values of a case. A case that turns a gate on also turns on the gates that this gate needs.
+    /// A gate that is on by default is off if a gate that it needs is off.
     ///
     /// # Errors
-    /// A name that Kueue does not know.
+    /// The case names a gate that Kueue does not have.
     pub fn of(set: &BTreeMap<String, bool>) -> Result<Self, String> {
         let find = |name: &str| GATES.iter().find(|gate| gate.name == name);
         let mut on: BTreeSet<&'static str> = GATES.iter().filter(|gate| gate.on).map(|gate| gate.name).collect();
@@ -94,13 +94,13 @@ impl Gates {
         Ok(Self { on })
     }
 
-    /// Whether a gate is on.
+    /// Whether a feature gate is on.
     #[must_use]
     pub fn on(&self, name: &str) -> bool {
         self.on.contains(name)
     }
 
-    /// Whether a gate with this effect differs from its default.
+    /// Whether a feature gate with this effect differs from its default.
     #[must_use]
     pub fn departs(&self, kind: Effect) -> bool {
         GATES.iter().any(|gate| self.on(gate.name) != gate.on && effect(gate) == kind)
@@ -141,7 +141,7 @@ mod tests {
         assert!(gates(&[("SchedulerLibraryIntegration", true)]).unwrap().departs(Effect::Library));
     }
 
-    /// The table of gates beside the cases is equal to the operator's.
+    /// The file of feature gates beside the cases equals the table of feature gates in control.
     #[test]
     fn feature_gate_table_equals_that_of_the_cases() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/feature-gates.yaml");
@@ -155,7 +155,7 @@ mod tests {
             let needs = row.get("requires").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
             let mut needs: Vec<&str> = needs.iter().filter_map(serde_json::Value::as_str).collect();
             let mut known = gate.needs.to_vec();
-            // The gates that a gate needs are a set.
+            // The order of the gates that a gate needs does not matter.
             needs.sort_unstable();
             known.sort_unstable();
             assert_eq!(needs, known, "{}", gate.name);

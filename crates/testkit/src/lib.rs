@@ -1,10 +1,9 @@
-//! Berth's testkit: Kueue's decision cases, run through the code that operators run.
+//! Berth's testkit: Kueue's decision cases, judged by the code of Berth that runs in clusters.
 //!
-//! A case is read strictly ([`case`]), turned into objects that control observes ([`scene`]), decided by control or by the
-//! function that control's path calls ([`kinds`]), and compared field by field ([`diff`]). Nothing here decides anything by
-//! itself, and nothing in the engine knows that it is being tested.
+//! Module [`case`] reads a case strictly, [`scene`] turns a case into objects that control observes, [`kinds`] lets control or a function of control decide,
+//! and [`diff`] compares the result field by field. The testkit makes no decisions of its own, and the engine has no code for tests.
 //!
-//! Start reading at [`conformance::run`]; `cargo run -p berth-testkit -- conformance DIR` is the command.
+//! [`conformance::run`] is the entry point; the command is `cargo run -p berth-testkit -- conformance DIR`.
 
 pub mod amounts;
 pub mod applicable;

@@ -1,4 +1,4 @@
-//! `berth-testkit conformance DIR [--only SUBSTRING] [--verbose] [--known FILE] [--as-shipped]`.
+//! The command `berth-testkit conformance DIR [--only SUBSTRING] [--verbose] [--known FILE] [--as-shipped]`.
 
 use anyhow::{Context, bail};
 use berth_testkit::conformance::{Options, run};
@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<ExitCode> {
         }
     }
     let folder = folder.context("a folder is needed")?;
-    // A panic is reported as the difference of its case, not on its own.
+    // A panic is reported as the difference of its case, so the panic hook prints nothing.
     std::panic::set_hook(Box::new(|_| {}));
     let report = run(&folder, &options, &mut std::io::stdout().lock()).context("running the cases")?;
     Ok(if report.surprises == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

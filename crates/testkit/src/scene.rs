@@ -1,4 +1,4 @@
-//! A case as objects in memory with control over them.
+//! The scene of a case: its objects in memory, observed by control.
 
 use crate::amounts::amount;
 use crate::case::{AdmissionFairSharing, Case, Cells};
@@ -14,28 +14,28 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Label by which upstream finds the job of a Workload.
+/// Label by which Kueue finds the job of a Workload.
 const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 
 /// Control with the objects of a case.
 #[derive(Debug)]
 pub struct Scene {
-    /// Control and the objects.
+    /// Control and the objects that control observes and writes.
     pub offline: Offline,
     /// Names of Workloads by uid.
     names: BTreeMap<String, String>,
-    /// Uids that the runner had to make up, with the text that upstream shows instead.
+    /// Uids that the runner made up, each with the text that Kueue's cases show instead.
     made_up: BTreeMap<String, String>,
     /// Workloads without a creation time.
     ageless: Vec<String>,
-    /// Only writes of cycles are shown.
+    /// Whether only writes of scheduling cycles are shown.
     cycles_only: bool,
 }
 
-/// The settings that a case asks for.
+/// The settings of Berth for a case.
 ///
 /// # Errors
-/// Names the option or gate that cannot be read.
+/// The error names the option or gate that cannot be read.
 pub fn settings(case: &Case) -> Result<Settings, String> {
     let gates = Gates::of(&case.feature_gates)?;
     let config = &case.config;
@@ -107,7 +107,7 @@ fn options(case: &Case, gates: &Gates) -> Result<Options, String> {
         Some(other) => return Err(format!("config.quotaCheckStrategy: unknown {other:?}")),
     };
     let named = berth_engine::Gates::named(|name| Some(gates.on(name)));
-    // As shipped, a gate that a case does not set has Berth's default, which is not always Kueue's.
+    // With Berth's own rules, a gate that the case does not set has Berth's default, which may differ from Kueue's default.
     let own = berth_engine::Gates::named(|name| case.feature_gates.get(name).copied());
     Ok(Options {
         admission_fair_sharing: admission_fair_sharing.filter(|_| gates.on("AdmissionFairSharing")),
@@ -122,17 +122,17 @@ fn options(case: &Case, gates: &Gates) -> Result<Options, String> {
 /// A duration such as `10s` or `1m30s` in milliseconds.
 ///
 /// # Errors
-/// If the text is no duration.
+/// The text is no duration.
 pub fn millis(text: &str) -> Result<i64, String> {
     let duration: jiff::SignedDuration = text.parse().map_err(|error| format!("duration {text:?}: {error}"))?;
     i64::try_from(duration.as_millis()).map_err(|error| format!("duration {text:?}: {error}"))
 }
 
 impl Scene {
-    /// The objects of a case, observed in their order.
+    /// The scene of a case: control observes the case's objects in order, Workloads last.
     ///
     /// # Errors
-    /// The object that cannot be read.
+    /// The error names the object that cannot be read.
     pub fn new(case: &Case) -> Result<Self, String> {
         let now = match &case.now {
             Some(text) => text.parse().map_err(|error| format!("now: {text:?}: {error}"))?,
@@ -141,7 +141,7 @@ impl Scene {
         let offline = Offline::new(settings(case)?, now);
         let mut scene =
             Self { offline, names: BTreeMap::new(), made_up: BTreeMap::new(), ageless: Vec::new(), cycles_only: false };
-        // Upstream's caches take in workloads last.
+        // Kueue's test caches observe Workloads after all other objects.
         for late in [false, true] {
             let objects = case.objects.iter().filter(|object| (object.get("kind") == Some(&json!("Workload"))) == late);
             for object in objects {
@@ -151,10 +151,10 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Creates or replaces an object.
+    /// Creates or replaces an object of the scene.
     ///
     /// # Errors
-    /// The object that cannot be read.
+    /// The error names the object that cannot be read.
     pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let mut object = object.clone();
         match object.get("kind").and_then(Value::as_str) {
@@ -171,7 +171,7 @@ impl Scene {
     fn prepare(&mut self, workload: &mut Value) {
         let key = key_of(workload);
         let given = text(workload, "/metadata/uid");
-        // Some cases give several workloads the same uid.
+        // Some cases give several Workloads one uid.
         let taken = self.names.get(&given).is_some_and(|other| *other != key);
         let uid = match (given.is_empty(), taken) {
             (true, _) => key.clone(),
@@ -190,7 +190,8 @@ impl Scene {
         let Some(Value::Object(metadata)) = metadata else { return };
         metadata.insert("uid".to_owned(), json!(uid));
         if let (Some(uid), None) = (has_job, metadata.get("ownerReferences")) {
-            // The cases leave out the jobs of their workloads; without an owner they would count as orphans.
+            // The cases leave out the jobs of their Workloads. A Workload without an owner would count as an orphan, so each Workload gets an owner of an
+            // unknown kind.
             let owner = json!({"apiVersion": "example.com/v1", "kind": "Owner", "name": "owner", "uid": uid, "controller": true});
             metadata.insert("ownerReferences".to_owned(), json!([owner]));
         }
@@ -199,17 +200,17 @@ impl Scene {
             let uid = text(owner, "/uid");
             let is_there = self.offline.objects().values().any(|object| text(object, "/metadata/uid") == uid);
             if let (Value::Object(owner), true) = (owner, uid.is_empty() || !is_there) {
-                // The same for owners that a case names.
+                // An owner that a case names but does not have gets the unknown kind, too.
                 owner.insert("apiVersion".to_owned(), json!("example.com/v1"));
                 owner.insert("kind".to_owned(), json!("Owner"));
             }
         }
     }
 
-    /// Charges usage to ClusterQueues, as workloads that hold it.
+    /// Charges usage to ClusterQueues by adding Workloads that hold it.
     ///
     /// # Errors
-    /// A quantity that cannot be read, or that no workload can hold.
+    /// A quantity cannot be read, or is too large for a Workload.
     pub fn lay_usage(&mut self, usage: &BTreeMap<String, Cells>) -> Result<(), String> {
         for (queue, flavors) in usage {
             let mut sets: Vec<Value> = Vec::new();
@@ -246,34 +247,34 @@ impl Scene {
         Ok(())
     }
 
-    /// The uid of a workload of the case.
+    /// The uid of a Workload of the case.
     #[must_use]
     pub fn uid(&self, key: &str) -> String {
         let found = self.names.iter().find(|(_, name)| *name == key);
         found.map_or_else(|| key.to_owned(), |(uid, _)| uid.clone())
     }
 
-    /// The workload with a uid, as `namespace/name`.
+    /// The Workload with a uid, as `namespace/name`.
     #[must_use]
     pub fn name(&self, uid: &str) -> String {
         self.names.get(uid).cloned().unwrap_or_else(|| uid.to_owned())
     }
 
-    /// Names of workloads by their uids.
+    /// Names of Workloads by their uids.
     #[must_use]
     pub fn names(&self, uids: &[String]) -> Vec<String> {
         uids.iter().map(|uid| self.name(uid)).collect()
     }
 
-    /// The uid that the case gives, empty when it gives none.
+    /// The uid that the case gives to a Workload, empty if the case gives none.
     #[must_use]
     pub fn shown_uid(&self, uid: &str) -> String {
         let shown = self.made_up.get(uid).map_or(uid, String::as_str);
         if shown == "UNKNOWN" { String::new() } else { shown.to_owned() }
     }
 
-    /// A message about a workload as upstream would have written it: with the uids that the case gives, and the longest wait
-    /// of all for a workload that was never created.
+    /// A message about a Workload as Kueue's test would have written it, with the uids that the case gives. Kueue reports the longest possible waiting time for
+    /// a Workload without a creation time.
     #[must_use]
     pub fn message(&self, about: &str, message: &str) -> String {
         let mut message = message.to_owned();
@@ -287,13 +288,13 @@ impl Scene {
         message
     }
 
-    /// From now on, only writes that a cycle of upstream would have made are shown.
+    /// Restricts the shown writes, from now on, to writes that a scheduling cycle of Kueue would have made.
     pub fn show_cycles_only(&mut self) {
         self.offline.keep_history();
         self.cycles_only = true;
     }
 
-    /// The Workloads of the case now.
+    /// The Workloads of the case in their current state.
     pub fn workloads(&self) -> impl Iterator<Item = (String, Cow<'_, Value>)> {
         let of_case = |(key, _): &(&ObjectKey, &Value)| key.kind == Kind::Workload && key.namespace != "laid-usage";
         let shown = |(key, object)| {
@@ -318,14 +319,14 @@ impl Scene {
         notices
     }
 
-    /// An object of a kind that control writes.
+    /// The current state of an object of a kind that control writes.
     #[must_use]
     pub fn object(&self, kind: Kind, key: &str) -> Option<&Value> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.offline.objects().get(&ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// Names of the ClusterQueues.
+    /// Names of the ClusterQueues of the scene.
     #[must_use]
     pub fn cluster_queues(&self) -> Vec<String> {
         let queues = self.offline.objects().keys().filter(|key| key.kind == Kind::ClusterQueue);
@@ -333,7 +334,7 @@ impl Scene {
     }
 }
 
-/// Empties policies that the API server's defaults would have set: the cases were recorded without an API server.
+/// Sets absent preemption policies of a ClusterQueue to empty texts, because the cases were recorded without the defaults of an API server.
 fn undefault(queue: &mut Value) {
     let Some(Value::Object(preemption)) = queue.pointer_mut("/spec/preemption") else { return };
     for policy in ["withinClusterQueue", "reclaimWithinCohort"] {
@@ -344,7 +345,7 @@ fn undefault(queue: &mut Value) {
     }
 }
 
-/// `namespace/name` of an object.
+/// The key `namespace/name` of an object.
 #[must_use]
 pub fn key_of(object: &Value) -> String {
     format!("{}/{}", text(object, "/metadata/namespace"), text(object, "/metadata/name"))
@@ -353,20 +354,20 @@ pub fn key_of(object: &Value) -> String {
 /// A Workload of the case.
 ///
 /// # Errors
-/// If the case has no Workload with that key, or the Workload cannot be read.
+/// The case has no Workload with this key, or the Workload cannot be decoded.
 pub fn workload(case: &Case, key: &str) -> Result<berth_api::Workload, String> {
     let found = case.of_kind("Workload").find(|object| key_of(object) == key);
     let object = found.ok_or_else(|| format!("objects: no workload {key}"))?;
     serde_json::from_value(object.clone()).map_err(|error| format!("objects: {key}: {error}"))
 }
 
-/// A text under a path, empty when there is none.
+/// The text at a JSON pointer of an object, or an empty text.
 #[must_use]
 pub fn text(object: &Value, path: &str) -> String {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A copy without nulls, empty lists, empty maps and empty texts, which the API leaves out.
+/// A copy of a value without nulls, empty lists, empty maps and empty texts, which the API omits.
 #[must_use]
 pub fn bare(value: &Value) -> Value {
     match value {

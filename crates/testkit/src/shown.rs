@@ -1,17 +1,17 @@
-//! Objects and events as upstream's scheduler alone would have made them. Upstream's tests of full cycles run the scheduler without the
-//! controllers beside it, while control is both: it also lists admission checks, admits once they are ready, gives back the quota of queues
-//! that are gone, and explains the wait of workloads that no cycle looked at. These parts of the writes are taken out again.
+//! Objects and events as Kueue's scheduler alone would have written them. Kueue's tests of complete cycles run the scheduler without Kueue's controllers, while
+//! Berth's control does the work of both. Control also lists admission checks, admits Workloads whose checks are ready, releases the quota of deleted queues,
+//! and explains the wait of Workloads that no cycle tried. The functions here remove these parts of the writes again.
 
 use berth_control::offline::Made;
 use berth_control::write::{Notice, ObjectKey, Purpose};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Purposes of the writes that a cycle of upstream makes.
+/// Purposes of the writes that a scheduling cycle of Kueue makes.
 const OF_CYCLES: [Purpose; 3] = [Purpose::ReserveQuota, Purpose::ExplainPending, Purpose::Evict];
 
-/// Whether a cycle would have written this. A cycle admits a workload without pending checks together with the reservation, which control
-/// may do in two steps.
+/// Whether a cycle of Kueue would have made this write. Kueue admits a Workload without pending checks together with its reservation, which control may do in
+/// two writes.
 fn is_of_a_cycle(made: &Made, before: &[Made]) -> bool {
     let reserved = |other: &Made| other.key == made.key && other.purpose == Purpose::ReserveQuota;
     OF_CYCLES.contains(&made.purpose) || (made.purpose == Purpose::SetAdmitted && before.iter().any(reserved))
@@ -22,7 +22,7 @@ fn others(history: &[Made]) -> impl DoubleEndedIterator<Item = &Made> {
     history.iter().enumerate().filter(is_other).map(|(_, made)| made)
 }
 
-/// An object without writes that no cycle made, as far as no later write has replaced their values.
+/// An object without the values of writes that no cycle made, unless a later write of a cycle has replaced these values.
 #[must_use]
 pub fn object(now: &Value, key: &ObjectKey, history: &[Made]) -> Value {
     let mut shown = now.clone();
@@ -34,10 +34,10 @@ pub fn object(now: &Value, key: &ObjectKey, history: &[Made]) -> Value {
     shown
 }
 
-/// Berth's reason for the owners that scenes give to workloads: their kind is no kind of job.
+/// Reason of Berth's event about the owners that scenes give to Workloads, whose kind is unknown.
 const OF_SCENES: &str = "OwnerKindUnknown";
 
-/// Events without those of such writes.
+/// Events without the events of writes that no cycle made.
 #[must_use]
 pub fn notices(all: &[Notice], history: &[Made]) -> Vec<Notice> {
     let mut shown: Vec<Notice> = all.iter().filter(|notice| notice.reason != OF_SCENES).cloned().collect();
@@ -118,7 +118,7 @@ mod tests {
             shown["status"],
             json!({"admission": {"clusterQueue": "q"}, "conditions": [condition("QuotaReserved", "True")]})
         );
-        // Given back by a controller: cycles still see the reservation.
+        // A reservation that a controller of Kueue released is still there for cycles.
         let released = json!({"status": {"conditions": [condition("QuotaReserved", "False")]}});
         let history = [made(Purpose::ReleaseQuota, &reserved, &released)];
         assert_eq!(object(&released, &key(), &history)["status"], reserved["status"]);

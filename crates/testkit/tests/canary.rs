@@ -1,11 +1,11 @@
-//! The runner can fail: each expectation of each of our own cases, changed by one, turns a pass into a failure.
+//! The runner of decision cases can fail: a change of one expectation in one of Berth's own cases turns a pass into a failure.
 
 use berth_testkit::conformance::judge;
 use berth_testkit::diff::Verdict;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Every place below a value that holds no further values.
+/// The paths of all scalars and empty containers below a JSON value.
 fn leaves(value: &Value, path: String, found: &mut Vec<String>) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -18,7 +18,7 @@ fn leaves(value: &Value, path: String, found: &mut Vec<String>) {
     }
 }
 
-/// A value that differs by one.
+/// A JSON value that differs by one, or by one character.
 fn changed(value: &Value) -> Value {
     match value {
         Value::Bool(value) => json!(!value),
@@ -71,7 +71,7 @@ fn case_with_any_changed_expectation_fails() {
         assert_eq!(judge(&text).1, Verdict::Passed, "{name}");
         let mut paths = Vec::new();
         leaves(&case["expect"], "/expect".to_owned(), &mut paths);
-        // The text of an error need not match.
+        // The text of an assignment error is not compared.
         let is_error = |path: &String| case["kind"] == json!("flavor-assignment") && path.ends_with("/error");
         paths.retain(|path| !path.contains("/eventsCompare/") && !is_error(path));
         for path in paths {
@@ -88,7 +88,7 @@ fn case_with_any_changed_expectation_fails() {
     assert!(compared >= 100, "only {compared} expectations");
 }
 
-/// Fields of `expect` that no case of Berth's suite changes: they say how to compare.
+/// Fields of `expect` that say how to compare, so that no case of Berth's suite changes them.
 const NOT_COMPARED: [&str; 1] = ["cycle/eventsCompare"];
 
 #[test]
@@ -101,7 +101,7 @@ fn compared_expectation_field_is_tried_by_some_own_case() {
         let after = expect.get("after").and_then(Value::as_object).into_iter().flatten();
         let deep = after.filter_map(|(_, part)| part.as_object()).flatten();
         tried.extend(expect.iter().chain(deep).map(|(field, _)| format!("{kind}/{field}")));
-        // The reader itself names the fields that it knows.
+        // The error about an unknown field lists the fields that the decoder knows.
         let mut other = case.clone();
         other["expect"]["surprise"] = json!(1);
         let text = format!("{:?}", judge(&other.to_string()).1);

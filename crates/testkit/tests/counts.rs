@@ -1,13 +1,12 @@
-//! Counts of verdicts on Kueue's cases: passed and failed by family, and those that do not apply by reason. A case that is not judged any
-//! more shows here.
+//! Counts of verdicts on Kueue's cases: passed and failed cases by family, and cases that do not apply by reason. The test fails if a case is no longer judged.
 //!
-//! `UPDATE=1` writes the numbers that are found into the file.
+//! `UPDATE=1` writes the counts into the file of expected counts.
 
 use berth_testkit::conformance::{Counts, Options, Report, run};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The counts found, a line for each number.
+/// The counts of a run, a line for each number.
 fn lines(report: &Report) -> String {
     let mut families: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for ((family, _), counts) in &report.groups {

@@ -1,8 +1,8 @@
-//! The runner looks at all expectations of a case: every leaf, list item and key of the expectations of each case that passes, changed,
-//! left out or doubled, turns the pass into a failure. Exceptions are in [`EXEMPT`], each with its reason.
+//! The runner compares all expectations of a case. A passing case fails after any scalar, list item or key of its expectations is changed, left out or doubled.
+//! [`EXEMPT`] lists the exceptions with reasons.
 //!
-//! All places of our own cases are tried. In Kueue's cases each field of each kind is tried in a few
-//! places, spread over the cases; `BERTH_LEAVES` sets their number, 0 for all.
+//! In Berth's own cases, every place is tried. In Kueue's cases, each field of each kind is tried in a few places, spread over the cases; `BERTH_LEAVES` sets
+//! the number of places, and 0 means all.
 
 use berth_testkit::case::{self, Case};
 use berth_testkit::conformance::{files, judge_case};
@@ -11,30 +11,30 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Places per field and change of Kueue's cases.
+/// Number of places at which each change of a field is tried in Kueue's cases.
 const PLACES: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
-    /// A leaf has another value; an empty value has something in it.
+    /// A scalar gets another value; an empty value gets content.
     Altered,
-    /// A list item or a key is missing.
+    /// A list item or a key is removed.
     Removed,
-    /// A list item is there twice.
+    /// A list item occurs twice.
     Doubled,
 }
 
 use Change::{Altered, Doubled, Removed};
 
-/// A change of an expectation that the runner is allowed not to notice, with the reason.
+/// A change of an expectation that the runner may overlook, with the reason.
 struct Exempt {
-    /// Kind of the case; empty for all.
+    /// Kind of the cases with this exemption; an empty kind means all kinds.
     kind: &'static str,
-    /// Below `expect`: `*` for a name, `[]` for an item of a list.
+    /// Path of the exempt field below `expect`: `*` stands for a name, `[]` for a list item.
     field: &'static str,
-    /// `None` for all.
+    /// The exempt change; `None` means all changes.
     change: Option<Change>,
-    /// Part of the case's path; empty for all.
+    /// Part of the path of the cases with this exemption; an empty part means all cases.
     case: &'static str,
     why: &'static str,
 }
@@ -62,7 +62,7 @@ static EXEMPT: [Exempt; 55] = [
     exempt("cycle", "eventsCompare/order", Removed, HOW),
     exempt("cycle", "assignedFlavor/*", Removed, NAMED_ONES),
     exempt("cycle", "preemptionTargetRecomputations/*", Removed, NAMED_ONES),
-    // Statuses of workloads: kinds cycle, preemption-targets and requeue.
+    // Statuses of Workloads occur in the kinds cycle, preemption-targets and requeue.
     exempt("", "workloads/[]", Doubled, BY_KEY),
     exempt("", "workloads/[]/status/conditions/[]", Doubled, BY_KEY),
     exempt("", "workloads/[]/status/conditions/[]/lastTransitionTime", Removed, ABSENT),
@@ -106,7 +106,7 @@ static EXEMPT: [Exempt; 55] = [
         "flavor-spanning-multiple-resource-groups.yaml",
         exempt("flavor-assignment", "attemptNoFitReasons/*", Altered, "a flavor that does not match is not tried"),
     ),
-    // Flavor-a fits, so flavor-b, which the case names too, is not tried: then only those tried are compared.
+    // Flavor-a fits, so the engine does not try flavor-b, which the case also names; the runner compares tried flavors only.
     Exempt {
         change: None,
         ..within(
@@ -136,7 +136,7 @@ static EXEMPT: [Exempt; 55] = [
     ),
 ];
 
-/// Fields whose keys are names, and how many layers of them.
+/// Fields of `expect` whose keys are names, each with its number of layers of names.
 const NAMED: [(&str, usize); 38] = [
     ("annotations", 1),
     ("assigned", 1),
@@ -178,14 +178,14 @@ const NAMED: [(&str, usize); 38] = [
     ("usage", 2),
 ];
 
-/// A place among the expectations.
+/// A place in the expectations of a case.
 struct At {
     pointer: String,
-    /// The pointer with `*` for names and `[]` for items.
+    /// The pointer of the place, with `*` for names and `[]` for list items.
     field: String,
-    /// Number of layers of names below it.
+    /// Number of layers of names below the place.
     named: usize,
-    /// True for the root of the expectations: a case may leave out each of its keys.
+    /// Whether the place is the root of the expectations, of which a case may leave out every key.
     root: bool,
 }
 
@@ -202,7 +202,7 @@ impl At {
     fn key(&self, key: &str) -> Self {
         let (pointer, field) = self.below(&escaped(key), if self.named > 0 { "*" } else { key });
         if self.field == "after" {
-            // The expectations after a step have the form of those at the end.
+            // The expectations after a step have the form of the expectations at the end.
             return Self { pointer, ..Self::root() };
         }
         let layers = NAMED.iter().find(|(field, _)| *field == key).map_or(0, |(_, layers)| *layers);
@@ -224,7 +224,7 @@ fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Whether a value means the same as its absence.
+/// Whether a JSON value means the same as its absence.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -236,7 +236,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Where a flavor fits, only those that were tried are compared; upstream lists the others without a reason.
+/// Whether a flavor's attempt was not made because another flavor fits; Kueue lists such a flavor without a reason.
 fn is_untried(attempts: &[Value], attempt: &Value) -> bool {
     let has_mode = |attempt: &Value, mode: &str| attempt["mode"] == mode;
     has_mode(attempt, "NoFit")
@@ -244,7 +244,7 @@ fn is_untried(attempts: &[Value], attempt: &Value) -> bool {
         && attempts.iter().any(|other| has_mode(other, "Fit"))
 }
 
-/// All changes of expectations: pointer, field and change.
+/// All changes of the expectations: pointer, field and change.
 fn changes(value: &Value, at: &At, found: &mut Vec<(String, String, Change)>) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -271,7 +271,7 @@ fn changes(value: &Value, at: &At, found: &mut Vec<(String, String, Change)>) {
     }
 }
 
-/// Whether a case itself says that a field does not count.
+/// Whether a case marks a field as one that is not compared.
 fn is_ignored(expect: &Value, field: &str) -> bool {
     let is_silent = expect.pointer("/eventsCompare/messages") != Some(&json!(true));
     let ignored = expect.pointer("/internal/ignoredFields").and_then(Value::as_array).into_iter().flatten();
@@ -279,7 +279,7 @@ fn is_ignored(expect: &Value, field: &str) -> bool {
     (is_silent && field == "events/[]/message") || ignored.any(|name| field.split('/').any(|part| part == name))
 }
 
-/// A number in front of a unit, such as `500m` or `2Gi`, and one more.
+/// A quantity such as `500m` or `2Gi` with its number increased by one.
 fn more(quantity: &str) -> Option<String> {
     let digits = quantity.len() - quantity.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = quantity.split_at(digits);
@@ -288,7 +288,7 @@ fn more(quantity: &str) -> Option<String> {
     Some(format!("{}{unit}", number.checked_add(1).unwrap_or(number - 1)))
 }
 
-/// A value that differs by one.
+/// A JSON value that differs by one.
 fn altered(value: &Value) -> Value {
     match value {
         Value::Bool(value) => json!(!value),
@@ -331,14 +331,14 @@ fn apply(expect: &mut Value, pointer: &str, change: Change) {
     }
 }
 
-/// A case that passes.
+/// A decision case that passes.
 struct Passed {
     path: String,
     case: Case,
 }
 
 impl Passed {
-    /// The change, where the case passes nevertheless.
+    /// A description of the change if the changed case still passes.
     fn unnoticed(&self, pointer: &str, change: Change) -> Option<String> {
         let mut expect = self.case.expect.clone();
         let before = expect.pointer(pointer).cloned().unwrap_or_default();
@@ -352,7 +352,7 @@ impl Passed {
     }
 }
 
-/// The cases below a folder that pass, but for topology's, none of which is Berth's.
+/// The passing cases below a folder. Cases of the family `tas` are left out, because none of them applies to Berth.
 fn passing(root: &Path) -> Vec<Passed> {
     let read = |file: PathBuf| {
         let path = file.strip_prefix(root).unwrap().display().to_string();
@@ -372,10 +372,10 @@ fn own() -> Vec<Passed> {
     passed
 }
 
-/// Places at which each field of a kind can be changed: the case and the pointer.
+/// Places at which each field of a kind can be changed: the index of the case and the pointer.
 type Places = BTreeMap<(String, String, Change), Vec<(usize, String)>>;
 
-/// Exempt changes that were tried, by the line of [`EXEMPT`].
+/// Exempt changes that occur in cases, by the index of the entry in [`EXEMPT`].
 type Exempted = BTreeMap<usize, Vec<(usize, String, Change)>>;
 
 fn places(cases: &[Passed]) -> (Places, Exempted) {
@@ -405,7 +405,7 @@ fn spread<T>(list: &[T], most: usize) -> impl Iterator<Item = &T> {
     (0..count).map(move |at| &list[at * list.len() / count])
 }
 
-/// Tries each field of each kind in at most `most` places; fails with all changes after which the case still passes.
+/// Tries each change of each field of each kind in at most `most` places, and fails with all changes after which the case still passes.
 fn each_counts(cases: &[Passed], most: usize) -> usize {
     let (fields, _) = places(cases);
     let (mut tried, mut unnoticed) = (0, Vec::new());
@@ -439,7 +439,7 @@ fn kueue_case_with_any_changed_leaf_fails() {
     assert!(cases.len() >= 500, "only {} cases", cases.len());
     let tried = each_counts(&cases, most);
     assert!(tried >= 500, "only {tried} changes");
-    // Each exemption is needed somewhere.
+    // Each exemption must be needed by a case.
     cases.extend(own());
     let (_, exempt) = places(&cases);
     let needed = |line: &usize| {

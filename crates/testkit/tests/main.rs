@@ -1,4 +1,4 @@
-//! Tests of the runner of decision cases: that each expectation counts, and that counts are as listed.
+//! Tests of the runner of decision cases: each expectation of a case is compared, and the counts of verdicts are as listed.
 
 mod canary;
 mod counts;

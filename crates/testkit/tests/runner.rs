@@ -1,4 +1,4 @@
-//! The runner as a program: its first and last lines, and its exit code.
+//! The runner of decision cases as a program: its first and last lines of output, and its exit code.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ fn own(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// A folder of families with these files, empty before.
+/// A new folder of case families with these files.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runner").join(name);
     if folder.exists() {
@@ -34,7 +34,7 @@ fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     folder
 }
 
-/// A case of Berth's own suite, and the same case with a wrong expectation.
+/// A case of Berth's own suite, and a copy of the case with a wrong expectation.
 fn right_and_wrong() -> (String, String) {
     let right = own("admission-checks.yaml");
     let wrong = right.replace("admissionChecks: [a]}", "admissionChecks: [b]}");
@@ -42,7 +42,7 @@ fn right_and_wrong() -> (String, String) {
     (right, wrong)
 }
 
-/// The given case with a gate that Berth does not have.
+/// A copy of a case with a feature gate that Berth does not have.
 fn beyond(right: &str) -> String {
     let beyond = right.replace("featureGates: {}", "featureGates: {SchedulerLibraryIntegration: true}");
     assert_ne!(right, beyond);
@@ -77,7 +77,7 @@ fn failing_case_is_named_and_fails_the_run() {
     assert_eq!(last_line(&output), "conformance: 3 cases, 1 passed, 2 failed, 0 not applicable", "{told}");
     assert!(told.contains("FAILED own/b.yaml\n") && told.contains("FAILED own/c.yaml\n"), "{told}");
     assert_eq!(output.status.code(), Some(1), "{told}");
-    // Only the one that passes.
+    // `--only a.yaml` runs the passing case only.
     let output = conformance(&[cases.to_str().unwrap(), "--only", "a.yaml"]);
     assert_eq!(last_line(&output), "conformance: 1 cases, 1 passed, 0 failed, 0 not applicable");
     assert_eq!(output.status.code(), Some(0));
@@ -95,7 +95,7 @@ fn known_differences_fail_their_case_and_not_the_run() {
     assert_eq!(last_line(&output), "conformance: 2 cases, 1 passed, 1 failed, 0 not applicable");
     assert!(text(&output).contains("FAILED as known own/b.yaml\n"), "{}", text(&output));
     assert_eq!(output.status.code(), Some(0));
-    // Lists add up.
+    // The cases of several `--known` files add up.
     let none = folder("none", &[("list.txt", "# none\n")]).join("list.txt");
     let list = cases.parent().unwrap().join("listed/list.txt");
     let [at, list, none] = [&cases, &list, &none].map(|path| path.to_str().unwrap());
@@ -120,13 +120,13 @@ fn outdated_list_of_known_differences_fails_the_run() {
         let output = conformance(&[at, "--known", list]);
         assert!(text(&output).contains(told), "{}", text(&output));
         assert_eq!(output.status.code(), Some(1), "{more}");
-        // A run of a part does not miss the other cases.
+        // A run of some cases does not report known cases that it leaves out.
         let output = conformance(&[at, "--known", list, "--only", "b.yaml"]);
         assert_eq!(output.status.code(), Some(0), "{more}: {}", text(&output));
     }
 }
 
-/// Output for two families where every case is printed.
+/// Output of a verbose run for two families.
 const REPORT: &str = "\
 passed one/a.yaml
 FAILED one/b.yaml

@@ -1,4 +1,4 @@
-//! Flavor assignment.
+//! Decision cases about flavor assignment.
 
 use crate::amounts::{amounts, cells};
 use crate::case::{Case, Cells};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Gates with which a head is assigned anew within its cycle. The second is off where topology-aware scheduling is off.
+/// Feature gates with which Kueue recomputes the assignment of a head within its cycle. The second gate has no effect without topology-aware scheduling.
 const RECOMPUTES: [&str; 2] =
     ["RecomputeAssignmentUponPreemptionTargetsOverlap", "TASRecomputeAssignmentWithinSchedulingCycle"];
 
@@ -28,12 +28,13 @@ struct Input {
     replaced_workload_slice: Option<Older>,
 }
 
-/// The slice that is replaced.
+/// The old workload slice, which the Workload of the case replaces.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Older {
     workload: Option<String>,
-    /// Not read: the old slice is always in the ClusterQueue of the new slice. The field is for readers of the case.
+    /// ClusterQueue of the old slice, for readers of the case; the runner does not use this field, because the old slice is always in the ClusterQueue of the
+    /// new slice.
     #[serde(rename = "clusterQueue")]
     _cluster_queue: Option<String>,
     total_requests: Option<Vec<Total>>,
@@ -49,7 +50,7 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// In the engine's types; totals without flavors take those of `flavors` by pod set.
+    /// The total as the engine's assignment of a pod set. A total without flavors gets the flavors of its pod set in `flavors`.
     pub(super) fn given(
         &self,
         flavors: &BTreeMap<String, BTreeMap<String, String>>,
@@ -65,8 +66,8 @@ impl Total {
 }
 
 impl Older {
-    /// The assignment of the old slice, `None` where slices are switched off: its totals, or else the workload as control reads it. Totals
-    /// without flavors take those of `flavors` by pod set.
+    /// The assignment of the old slice, `None` if workload slices are off. The assignment is made of the case's totals, or else of the Workload as control
+    /// decodes it. Totals without flavors get the flavors of their pod set in `flavors`.
     pub(super) fn given(
         &self,
         case: &Case,
@@ -86,7 +87,7 @@ impl Older {
         if let WorkloadState::Reserved(held) = told.state {
             return Ok(Some(held.pod_sets));
         }
-        // The old slice holds nothing yet: then its requests count.
+        // An old slice without quota counts with its requests.
         let asked = told.pod_sets.into_iter().map(|set| PodSetAssignment {
             flavors: flavors.get(&set.name).cloned().unwrap_or_default(),
             usage: set.requests.into_iter().map(|(resource, one)| (resource, one.mul(set.count))).collect(),
@@ -156,10 +157,10 @@ struct Attempt {
     reasons: Option<Vec<String>>,
 }
 
-/// Kind `flavor-assignment`.
+/// Judges a case of kind `flavor-assignment`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;
@@ -192,7 +193,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
     let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
     let gates = Gates::of(&case.feature_gates)?;
-    // The flavor for which a head was nominated binds it only where a gate lets it be assigned anew within its cycle.
+    // The nominated flavors of a head bind its assignment only if a gate allows a second assignment within the cycle.
     let repeats = RECOMPUTES.iter().any(|gate| gates.on(gate));
     let mapping = input.nomination_mapping.as_ref().filter(|mapping| repeats && !mapping.is_empty());
     let pins = mapping
@@ -225,7 +226,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
         last_tried_flavor_idx,
     } = expect;
     diff.eq_if("representativeMode", representative_mode.as_ref(), || report.mode.as_str().to_owned());
-    // An absent level of borrowing is 0. Upstream compares it in complete assignments only, and a case with usage has one.
+    // An absent level of borrowing means 0. Kueue compares the level of complete assignments only, and a case for a complete assignment has `usage`.
     if borrowing.is_some() || usage.is_some() {
         diff.eq("borrowing", &borrowing.unwrap_or_default(), &report.borrowing);
     }
@@ -240,7 +241,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
         let got: BTreeMap<String, String> =
             attempts().map(|attempt| (attempt.flavor.clone(), reason(attempt.no_fit))).collect();
         for (flavor, want) in want {
-            // Only flavors that were tried are compared.
+            // Reasons of flavors that the engine did not try are not compared.
             if got.contains_key(&flavor) {
                 diff.eq(&format!("attemptNoFitReasons/{flavor}"), &Some(&want), &got.get(&flavor));
             }
@@ -268,7 +269,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
     Ok(())
 }
 
-/// Subject of an error; its text need not match. Beside topologies, upstream's errors are about the node affinity of pods.
+/// The subject of an assignment error; the error's text is not compared. Kueue's errors are about topologies or about the node affinity of pods.
 fn class(error: Option<&str>) -> Option<&'static str> {
     let error = error.filter(|text| !text.is_empty())?;
     let is_topological = ["TAS", "opology"].iter().any(|word| error.contains(word));
@@ -298,10 +299,10 @@ fn pod_set(diff: &mut Diff, want: PodSet, got: &PodSetReport) -> Result<(), Stri
     }
     diff.eq_if(&at("reasons"), reasons.map(|list| sorted(&list)).as_ref(), || sorted(&got.reasons));
     if let Some(want) = attempts {
-        // Where a flavor fits, only the flavors that were tried are compared.
+        // If a flavor fits, attempts of flavors that the engine did not try are not compared.
         let fits = got.attempts.iter().any(|attempt| attempt.mode == berth_engine::Mode::Fit);
         let found_for = |want: &Attempt| got.attempts.iter().find(|attempt| attempt.flavor == want.flavor);
-        // Upstream also accepts a fit where it expects that a flavor lacks one of the resources of a group of pod sets.
+        // Kueue's test also accepts a fit where the case expects that a flavor lacks a resource of a group of pod sets.
         let is_fit = |want: &Attempt| found_for(want).is_some_and(|got| got.mode == berth_engine::Mode::Fit);
         let lacks = |reason: &String| reason.contains(" does not provide resource ");
         let may_fit =
@@ -330,7 +331,7 @@ fn wanted_attempt(attempt: &Attempt) -> (String, Value) {
 }
 
 fn found_attempt(attempt: &AttemptReport, want: Option<&Attempt>) -> (String, Value) {
-    // An absent field was not asserted.
+    // A field that is absent from the case is not compared.
     let asked = |field: fn(&Attempt) -> bool| want.is_none_or(field);
     let no_fit = attempt.no_fit.filter(|_| asked(|want| want.no_fit_reason.is_some()));
     let possibility = attempt.possibility.filter(|_| asked(|want| want.preemption_possibility.is_some()));

@@ -1,5 +1,4 @@
-//! Workloads of one class that wait together: the cases of kind `queue-order` about equivalence classes, on workloads that are made up for
-//! them.
+//! Cases of kind `queue-order` about equivalence classes of pending Workloads. The cases name classes only, so the runner makes up the Workloads.
 
 use super::queue;
 use crate::case::Case;
@@ -12,26 +11,26 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMESPACE: &str = "default";
-/// Upstream's word for a class that it could not determine.
+/// Kueue's word for an equivalence class that could not be determined.
 const UNKNOWN: &str = "unknown";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Input {
-    /// Class by pending workload.
+    /// Equivalence class by pending Workload.
     equivalence_classes: BTreeMap<String, String>,
-    /// A workload of that class proves inadmissible.
+    /// Class of a Workload that turns out to be inadmissible.
     inadmissible_class: Option<String>,
-    /// A workload of each of these classes has proved inadmissible ...
+    /// Classes of Workloads that have turned out to be inadmissible before `pushed_class` comes.
     inadmissible_classes: Vec<String>,
-    /// ... when a workload of this class comes.
+    /// Class of the Workload that enters the queue after `inadmissible_classes`.
     pushed_class: Option<String>,
-    /// A workload is requeued with this reason, ...
+    /// Pending reason with which a Workload is requeued.
     reason: Option<String>,
     requeue_reason: Option<String>,
-    /// ... this one in its condition, ...
+    /// Reason in the condition of the requeued Workload.
     condition_reason: Option<String>,
-    /// ... and is removed then.
+    /// Whether the requeued Workload is removed from the queue afterwards.
     removed_from_inadmissible: bool,
 }
 
@@ -46,7 +45,7 @@ struct Expect {
     marks_class: Option<bool>,
 }
 
-/// Whether a case is about equivalence classes.
+/// Whether a case of kind `queue-order` is about equivalence classes.
 #[must_use]
 pub fn is_about(case: &Case) -> bool {
     let inputs = ["equivalenceClasses", "inadmissibleClasses", "pushedClass", "conditionReason"];
@@ -54,11 +53,11 @@ pub fn is_about(case: &Case) -> bool {
         || ["marksClass", "known"].iter().any(|key| case.expect.get(key).is_some())
 }
 
-/// Workloads by class: those of one class have the same requests.
+/// Made-up Workloads by equivalence class: Workloads of one class have equal requests.
 struct Crowd {
     scene: Scene,
     classes: Vec<String>,
-    /// Workloads that the runner added, which are not counted.
+    /// Workloads that the runner added as probes, and does not count.
     probes: BTreeSet<String>,
 }
 
@@ -72,8 +71,7 @@ impl Crowd {
         Ok(Self { scene, classes: Vec::new(), probes: BTreeSet::new() })
     }
 
-    /// A workload comes to the queue. A workload without a class, or with a class that upstream could not determine, is in a class of its
-    /// own.
+    /// Adds a Workload to the queue. A Workload without a class, or with Kueue's unknown class, gets a class of its own.
     fn come(&mut self, name: &str, class: &str) -> Result<String, String> {
         let class = if ["", UNKNOWN].contains(&class) { format!("only {name}") } else { class.to_owned() };
         let known = self.classes.iter().position(|known| *known == class);
@@ -89,14 +87,14 @@ impl Crowd {
         Ok(self.scene.uid(&format!("{NAMESPACE}/{name}")))
     }
 
-    /// A pending workload is tried, and requeued.
+    /// Takes a pending Workload out of the queue as if it were tried, and requeues it with this outcome.
     fn come_back(&mut self, uid: &str, outcome: Outcome, reason: PendingReason) -> Result<(), String> {
         let world = self.scene.offline.control().world();
         let is_back = world.pop_workload(uid) && world.put_back_for(uid, outcome, reason, &[]);
         if is_back { Ok(()) } else { Err("the workload is in no queue".to_owned()) }
     }
 
-    /// A workload of that class proves inadmissible.
+    /// Adds a Workload of a class, and requeues it as inadmissible.
     fn block(&mut self, name: &str, class: &str) -> Result<(), String> {
         let uid = self.come(name, class)?;
         self.come_back(&uid, Outcome::NoFit, PendingReason::WaitingForQuota)
@@ -106,7 +104,7 @@ impl Crowd {
         self.scene.offline.remove(Kind::Workload, NAMESPACE, name);
     }
 
-    /// Numbers of active and of parked workloads, without probes: workloads of a strict queue are not parked.
+    /// Numbers of active and of parked Workloads, without probes. Workloads of a StrictFIFO queue are not parked.
     fn counts(&mut self) -> (usize, usize) {
         let (active, parked) = queue::pending(&mut self.scene);
         let is_counted = |key: &&String| !self.probes.contains(*key);
@@ -115,10 +113,10 @@ impl Crowd {
     }
 }
 
-/// The cases of kind `queue-order` about equivalence classes.
+/// Judges a case of kind `queue-order` about equivalence classes.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { active_count, inadmissible_count, moved, known, reason, marks_class } = case.expect()?;
@@ -132,8 +130,8 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         crowd.leave("probe");
     }
     let (_, after) = crowd.counts();
-    // The knowledge about a class goes with its last pending workload (docs/departures/0007-parked-class-memory.md): so the probes stay,
-    // uncounted.
+    // The engine forgets an inadmissible class with the class's last pending Workload (docs/departures/0007-parked-class-memory.md), so the probes stay in the
+    // queue and are not counted.
     for (at, class) in input.inadmissible_classes.iter().enumerate() {
         let probe = format!("probe-{at}");
         crowd.block(&probe, class)?;

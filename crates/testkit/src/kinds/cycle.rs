@@ -1,4 +1,4 @@
-//! Full scheduling cycles through control: kind `cycle`.
+//! Cases of kind `cycle`: complete scheduling cycles, run through control.
 
 use super::queue::LocalQueueUsage;
 use super::statuses::{self, Expected};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Input {
     steps: Vec<Value>,
-    /// Second passes, which exist for topologies only.
+    /// Workloads with a second pass, which exists for topologies only; the runner does not use this field.
     #[serde(rename = "secondPass")]
     _second_pass: Vec<String>,
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
@@ -35,7 +35,7 @@ struct PatchError {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ConcurrentWrite {
     workload: String,
-    /// For people; only one form exists.
+    /// Description of the concurrent change for readers of the case; only one form of it exists.
     #[serde(rename = "change")]
     _change: String,
     #[serde(rename = "when")]
@@ -132,10 +132,10 @@ struct EventsCompare {
     order: bool,
 }
 
-/// Runs the steps and compares at every point that the case names.
+/// Runs the steps of a case of kind `cycle`, and compares the state after each step that has expectations.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let mut expect: Expect = case.expect()?;
@@ -171,8 +171,8 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Adds LocalQueues, which the cases leave out for workloads that hold quota. Control gives back the quota of such a workload while it is
-/// not admitted, unless a workload waits in a queue of that name.
+/// Adds the LocalQueues of Workloads with quota, which the cases leave out. Without its LocalQueue, control would release the quota of a Workload that is not
+/// admitted yet.
 fn add_local_queues(case: &mut Case) {
     let name = |workload: &Value| (text(workload, "/metadata/namespace"), text(workload, "/spec/queueName"));
     let reserves = |workload: &&Value| {
@@ -198,7 +198,7 @@ fn add_local_queues(case: &mut Case) {
     case.objects.extend(added);
 }
 
-/// Counts of the cycles.
+/// Counts that the cycles since the last comparison made.
 #[derive(Default)]
 struct Counts {
     skipped: BTreeMap<String, u32>,
@@ -206,7 +206,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Takes control's counts since the last time, and its gauges of the last cycle.
+    /// Takes control's counters since the last comparison, and its gauges of the last cycle.
     fn take(&mut self, scene: &mut Scene) {
         let gauges = scene.offline.control().figures().gauges;
         let skips = gauges.into_iter().filter(|gauge| gauge.name == "kueue_admission_cycle_preemption_skips");
@@ -283,7 +283,7 @@ fn set_nominal_quota(scene: &mut Scene, step: &SetNominalQuota) -> Result<(), St
     scene.put(&queue)
 }
 
-/// Everything that can be compared at a point.
+/// The state that can be compared after a step.
 struct State {
     held: BTreeMap<String, api::Admission>,
     new: BTreeMap<String, api::Admission>,
@@ -367,7 +367,7 @@ fn compare(diff: &mut Diff, at: &str, state: &State, scene: &Scene, expect: Expe
         }
     }
     if let Some(want) = preemption_target_recomputations {
-        // Upstream asserts the ClusterQueues that it names.
+        // Kueue's test compares only the ClusterQueues that the case names.
         for (queue, want) in want {
             let got = state.recomputed.get(&queue).cloned().unwrap_or_default();
             diff.eq(&format!("{at}preemptionTargetRecomputations/{queue}"), &want, &got);

@@ -1,4 +1,4 @@
-//! One module per group of kinds: the decision that a case of the kind asks for, and the comparison of its result.
+//! Case kinds: each module makes the decision of a group of kinds and compares the result with the case.
 
 pub mod assignment;
 pub mod classes;
@@ -18,10 +18,10 @@ pub mod usage;
 use crate::case::Case;
 use crate::diff::Diff;
 
-/// Runs a case of any kind.
+/// Judges a case of any kind.
 ///
 /// # Errors
-/// An unknown kind, key or value.
+/// The case has an unknown kind, key or value.
 pub fn run(case: &Case) -> Result<Diff, String> {
     match case.kind.as_str() {
         "cycle" => cycle::run(case),

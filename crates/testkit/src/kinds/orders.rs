@@ -1,4 +1,4 @@
-//! Orders and preferences: candidates, targets, entries of a cycle, flavors, counts.
+//! Cases about orders and preferences: preemption candidates and targets, heads of a cycle, flavors, and reduced pod counts.
 
 use crate::amounts::cells;
 use crate::case::{Case, Cells};
@@ -33,10 +33,10 @@ struct Order {
     order: Vec<String>,
 }
 
-/// Kind `candidate-order`.
+/// Judges a case of kind `candidate-order`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn candidates(case: &Case) -> Result<Diff, String> {
     let input: CandidatesInput = case.input()?;
     let expect: Order = case.expect()?;
@@ -44,7 +44,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     let with_usage = input.candidates.iter().filter(|candidate| candidate.local_queue_usage.is_some());
     let own = &input.preemptor_cluster_queue;
     let is_named = case.of_kind("ClusterQueue").any(|queue| text(queue, "/metadata/name") == *own);
-    // The queue that preempts may have no candidate and no object.
+    // The preemptor's ClusterQueue may have no candidate and no object in the case.
     let unnamed = json!({"kind": "ClusterQueue", "metadata": {"name": own}, "spec": {"namespaceSelector": {}}});
     let mut added: Vec<Value> = if is_named { Vec::new() } else { vec![unnamed] };
     let now = case.now.clone().unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned());
@@ -61,7 +61,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
         let usage = candidate.local_queue_usage.unwrap_or_default();
         added.push(json!({"kind": "ClusterQueue", "metadata": {"name": queue}, "spec": {"namespaceSelector": {},
             "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}}));
-        // The usage of a queue with weight 1 that used cpu alone, whose weight is 1, equals that cpu.
+        // A usage of cpu alone, with weight 1 of the resource and of the LocalQueue, gives exactly the usage that the case names.
         added.push(json!({"kind": "LocalQueue",
             "metadata": {"namespace": workload.metadata.namespace, "name": workload.spec.queue_name},
             "spec": {"clusterQueue": queue},
@@ -81,7 +81,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// A candidate without a time of its reservation counts as reserved now.
+/// Gives a preemption candidate without a reservation time a reservation now.
 fn reserve_now(workload: &mut Value, now: &str) {
     let is_it = |condition: &Value| text(condition, "/type") == "QuotaReserved";
     let Some(Value::Object(status)) = workload.get_mut("status") else { return };
@@ -102,10 +102,10 @@ struct TargetsInput {
     actions: Vec<String>,
 }
 
-/// Kind `target-order`.
+/// Judges a case of kind `target-order`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn targets(case: &Case) -> Result<Diff, String> {
     let input: TargetsInput = case.input()?;
     let expect: Order = case.expect()?;
@@ -141,10 +141,10 @@ struct PolicyExpect {
     satisfied: bool,
 }
 
-/// Kind `preemption-policy`.
+/// Judges a case of kind `preemption-policy`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn policy(case: &Case) -> Result<Diff, String> {
     let input: PolicyInput = case.input()?;
     let expect: PolicyExpect = case.expect()?;
@@ -158,13 +158,13 @@ pub fn policy(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// A workload as control hands it to the engine.
+/// The engine's spec of a Workload, as control makes it.
 fn told(scene: &mut Scene, key: &str) -> Result<WorkloadSpec, String> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     scene.offline.control().told(namespace, name).ok_or_else(|| format!("objects: no workload {key}"))
 }
 
-/// A workload as a head, without the results of the cycle.
+/// A Workload as a head of a cycle, without results of the cycle.
 fn nominee(scene: &mut Scene, key: &str) -> Result<Nominee, String> {
     let told = told(scene, key)?;
     let uid = scene.shown_uid(&told.uid);
@@ -205,10 +205,10 @@ struct EntriesExpect {
     less: Option<bool>,
 }
 
-/// Kind `entry-order`.
+/// Judges a case of kind `entry-order`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn entries(case: &Case) -> Result<Diff, String> {
     let input: EntriesInput = case.input()?;
     let EntriesExpect { order, less } = case.expect()?;
@@ -242,7 +242,7 @@ pub fn entries(case: &Case) -> Result<Diff, String> {
 fn standing(entry: &Entry) -> Result<Standing, String> {
     let Some(given) = &entry.share else { return Ok(Standing::default()) };
     let cell = |text: &String| {
-        // A resource may have a slash in its name, a flavor may not.
+        // The first slash separates flavor and resource: only the name of a resource may contain a slash.
         let (flavor, resource) = text.split_once('/').ok_or_else(|| format!("borrowedFlavorResources: {text:?}"))?;
         Ok(FlavorResource { flavor: flavor.to_owned(), resource: resource.to_owned() })
     };
@@ -274,10 +274,10 @@ struct Preferred {
     preferred: bool,
 }
 
-/// Kind `flavor-preference`.
+/// Judges a case of kind `flavor-preference`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn preference(case: &Case) -> Result<Diff, String> {
     let input: PreferenceInput = case.input()?;
     let expect: Preferred = case.expect()?;
@@ -317,10 +317,10 @@ struct PartialExpect {
     total_count: Option<i64>,
 }
 
-/// Kind `partial-admission`.
+/// Judges a case of kind `partial-admission`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn partial(case: &Case) -> Result<Diff, String> {
     let input: PartialInput = case.input()?;
     let PartialExpect { found, total_count } = case.expect()?;
@@ -358,10 +358,10 @@ struct ReserveExpect {
     reserved: Cells,
 }
 
-/// Kind `reserve`.
+/// Judges a case of kind `reserve`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn reserve(case: &Case) -> Result<Diff, String> {
     let input: ReserveInput = case.input()?;
     let expect: ReserveExpect = case.expect()?;
@@ -394,10 +394,10 @@ struct Same {
     same: bool,
 }
 
-/// Kind `equivalence`.
+/// Judges a case of kind `equivalence`: whether two Workloads are in one equivalence class.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn equivalence(case: &Case) -> Result<Diff, String> {
     let input: PairInput = case.input()?;
     let expect: Same = case.expect()?;

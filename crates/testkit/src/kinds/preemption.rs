@@ -1,4 +1,4 @@
-//! Victims of preemption, with messages about them and their priorities.
+//! Cases about preemption: victims, messages about victims, and priorities.
 
 use super::statuses::{self, Expected};
 use crate::case::Case;
@@ -16,7 +16,7 @@ struct Input {
     assignment: Assignment,
 }
 
-/// Flavors given to pod sets.
+/// The flavor assignment of the preemptor, by pod set.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Assignment {
@@ -53,10 +53,10 @@ struct Victim {
     reason: String,
 }
 
-/// Kind `preemption-targets`.
+/// Judges a case of kind `preemption-targets`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn targets(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;
@@ -126,10 +126,10 @@ struct MessageExpect {
     message: String,
 }
 
-/// Kind `message`.
+/// Judges a case of kind `message`: the message that a victim's condition gets.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn message(case: &Case) -> Result<Diff, String> {
     let input: MessageInput = case.input()?;
     let expect: MessageExpect = case.expect()?;
@@ -161,10 +161,10 @@ struct PriorityExpect {
     boost_invalid: Option<bool>,
 }
 
-/// Kind `priority`.
+/// Judges a case of kind `priority`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn priority(case: &Case) -> Result<Diff, String> {
     let input: PriorityInput = case.input()?;
     let PriorityExpect { effective, base, boost, boost_invalid } = case.expect()?;

@@ -1,4 +1,4 @@
-//! Progress of the scan over flavors: kind `scan-progress`, and the progress that is left after an update of the workload.
+//! Progress of the scan over flavors: cases of kind `scan-progress`, and cases about the progress that is left after an update of the Workload.
 
 use crate::case::Case;
 use crate::diff::Diff;
@@ -22,7 +22,7 @@ struct ScanInput {
 struct Scan {
     cluster_queue_generation: u64,
     scheduling_cycle: u64,
-    /// Cases in which it differs do not apply to Berth.
+    /// Hash of the Workload's shape. Cases in which the two scans have unequal hashes do not apply to Berth.
     #[serde(rename = "schedulingHash")]
     _scheduling_hash: String,
 }
@@ -34,10 +34,10 @@ struct ScanExpect {
     pending_flavors: Option<bool>,
 }
 
-/// Kind `scan-progress`.
+/// Judges a case of kind `scan-progress`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn scan(case: &Case) -> Result<Diff, String> {
     let input: ScanInput = case.input()?;
     let ScanExpect { outdated, pending_flavors } = case.expect()?;
@@ -65,10 +65,10 @@ struct UpdateExpect {
     progress_kept: bool,
 }
 
-/// Kind `queue-order` with `progressKept`: a workload is updated while it waits, or while its cycle runs.
+/// Judges a case of kind `queue-order` with `progressKept`: a Workload is updated while it is pending, or while its cycle runs.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn kept(case: &Case) -> Result<Diff, String> {
     let input: UpdateInput = case.input()?;
     let expect: UpdateExpect = case.expect()?;
@@ -82,7 +82,7 @@ pub fn kept(case: &Case) -> Result<Diff, String> {
     if !is_back || (input.inflight && !world.pop_workload(&uid)) {
         return Err("input: the workload is in no queue".to_owned());
     }
-    // A workload without an attempt has no progress to lose.
+    // A Workload without an attempt has no scan progress.
     if world.has_progress(&uid) == input.last_tried_flavor_idx.is_empty() {
         return Err("input: the scan of the workload is not as far as told".to_owned());
     }

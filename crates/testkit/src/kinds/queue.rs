@@ -1,4 +1,4 @@
-//! Queues: order, parked workloads, timestamps.
+//! Helpers for cases about queues: pending and parked Workloads, past usage, outcomes; and cases of kind `queue-timestamp`.
 
 use crate::amounts::amounts;
 use crate::case::Case;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Workloads by ClusterQueue.
 pub type ByQueue = BTreeMap<String, Vec<String>>;
 
-/// Pending workloads by ClusterQueue: the active ones, and the parked ones. Queues without any are left out.
+/// Pending Workloads by ClusterQueue, first the active ones, then the parked ones. ClusterQueues without pending Workloads are left out.
 pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     let (mut left, mut parked) = (ByQueue::new(), ByQueue::new());
     for queue in scene.cluster_queues() {
@@ -27,7 +27,7 @@ pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     (left, parked)
 }
 
-/// Number of queues with a workload that was taken out and not put back: upstream counts the last such one as active.
+/// Number of ClusterQueues with a Workload that was taken out and not put back: Kueue counts the last such Workload of a ClusterQueue as active.
 pub fn in_flight(scene: &mut Scene) -> u32 {
     let mut all = 0_u32;
     for queue in scene.cluster_queues() {
@@ -42,7 +42,7 @@ pub fn in_flight(scene: &mut Scene) -> u32 {
     all
 }
 
-/// Lets every parked workload be tried again: in these ClusterQueues and their trees, or everywhere.
+/// Makes parked Workloads active again in these ClusterQueues and their cohort trees, or in all ClusterQueues if the list is empty.
 pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     let queues = if cluster_queues.is_empty() { scene.cluster_queues() } else { cluster_queues.to_vec() };
     let now = Millis(scene.offline.now().as_millisecond());
@@ -52,20 +52,20 @@ pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     scene.offline.control().look_again();
 }
 
-/// Usage of a LocalQueue so far.
+/// Past usage of a LocalQueue.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LocalQueueUsage {
-    /// Amounts by resource.
+    /// Past usage by resource.
     pub consumed_resources: BTreeMap<String, String>,
-    /// Time of that usage.
+    /// Time at which the past usage was computed.
     pub last_update: Option<String>,
 }
 
-/// Usage of LocalQueues so far, by `namespace/name`.
+/// Past usage of LocalQueues, by `namespace/name`.
 pub type Usages = BTreeMap<String, LocalQueueUsage>;
 
-/// Writes the usage of LocalQueues so far into their statuses, where Kueue keeps it. Returns the usage of LocalQueues that do not exist.
+/// Writes the past usage of LocalQueues into their statuses, where Kueue keeps it. Returns the past usage of LocalQueues that do not exist.
 pub fn lay_local_usage(case: &mut Case, usages: &Usages) -> Usages {
     let mut absent = Usages::new();
     for (key, usage) in usages {
@@ -83,10 +83,10 @@ pub fn lay_local_usage(case: &mut Case, usages: &Usages) -> Usages {
     absent
 }
 
-/// Hands the engine the usage of LocalQueues that do not exist (yet, or any more).
+/// Gives the engine the past usage of LocalQueues that do not exist now.
 ///
 /// # Errors
-/// A quantity or time that cannot be read.
+/// A quantity or time cannot be read.
 pub fn keep_usage(scene: &mut Scene, absent: &Usages) -> Result<(), String> {
     for (key, usage) in absent {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
@@ -107,12 +107,12 @@ pub fn keep_usage(scene: &mut Scene, absent: &Usages) -> Result<(), String> {
     Ok(())
 }
 
-/// The outcome of a head, by Kueue's word for it.
+/// The outcome of a head, from Kueue's word for the outcome.
 ///
 /// # Errors
-/// If `reason` is no outcome of a workload in Kueue's tests.
+/// The word is no outcome of a Workload in Kueue's tests.
 pub fn outcome(reason: &str) -> Result<Outcome, String> {
-    // A migration that waits until its sibling has left waits as for a victim.
+    // Kueue's pending migration of a Workload counts as a pending preemption: both wait until another Workload has gone.
     let reason = if reason == "PendingMigration" { Outcome::PendingPreemption.as_str() } else { reason };
     let outcomes = [
         Outcome::Generic,
@@ -127,10 +127,10 @@ pub fn outcome(reason: &str) -> Result<Outcome, String> {
     outcomes.into_iter().find(|outcome| outcome.as_str() == reason).ok_or_else(|| format!("unknown reason {reason:?}"))
 }
 
-/// The engine's reason to wait of that name.
+/// The engine's pending reason with this name.
 ///
 /// # Errors
-/// If `name` is no pending reason of the engine.
+/// The engine has no pending reason with this name.
 pub fn pending_reason(name: &str) -> Result<PendingReason, String> {
     let named = PendingReason::ALL.into_iter().find(|reason| reason.as_str() == name);
     named.ok_or_else(|| format!("reason {name} is not one of the engine's"))
@@ -155,10 +155,10 @@ struct TimestampExpect {
     timestamp: ByOrder,
 }
 
-/// Kind `queue-timestamp`.
+/// Judges a case of kind `queue-timestamp`: the time by which a Workload is ordered.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn timestamp(case: &Case) -> Result<Diff, String> {
     let input: TimestampInput = case.input()?;
     let expect: TimestampExpect = case.expect()?;

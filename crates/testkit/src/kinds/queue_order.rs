@@ -1,4 +1,4 @@
-//! Kind `queue-order`: workloads that enter queues, the order in which they come out, and their place afterwards.
+//! Cases of kind `queue-order`: Workloads enter queues, leave them in an order, and are requeued.
 
 use super::queue::{self, LocalQueueUsage};
 use crate::case::{Case, typed};
@@ -17,7 +17,7 @@ struct Input {
     steps: Vec<Value>,
     active_cluster_queues: Option<Vec<String>>,
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
-    /// The LocalQueues that upstream asserts before the last step.
+    /// LocalQueues that Kueue's test compares before the last step.
     assigned: Option<BTreeMap<String, String>>,
     workload: Option<String>,
     already_added: Option<bool>,
@@ -68,7 +68,7 @@ struct Expect {
     pending_workloads: Option<u32>,
 }
 
-/// Results of the steps.
+/// Results of the steps of a case.
 #[derive(Default)]
 struct Trace {
     popped: Vec<Option<String>>,
@@ -78,10 +78,10 @@ struct Trace {
     added: Vec<String>,
 }
 
-/// Kind `queue-order`.
+/// Judges a case of kind `queue-order`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     if case.expect.get("progressKept").is_some() {
         return super::progress::kept(case);
@@ -93,7 +93,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let expect: Expect = case.expect()?;
     let mut case = case.clone();
     let workloads: Vec<Value> = case.of_kind("Workload").cloned().collect();
-    // With steps, workloads come when a step names them.
+    // In a case with steps, a Workload is created when a step names it.
     let stepwise = !input.steps.is_empty() || input.exists.is_some();
     case.objects.retain(|object| !stepwise || text(object, "/kind") != "Workload");
     let absent = queue::lay_local_usage(&mut case, &input.local_queue_usage);
@@ -135,7 +135,7 @@ struct Place<'a> {
     workloads: &'a [Value],
 }
 
-/// Whether upstream's test puts workloads right into the ClusterQueue, and not by way of a LocalQueue.
+/// Whether Kueue's test adds the Workloads of a step directly to the ClusterQueue, without a LocalQueue.
 fn is_direct(step: &Step) -> bool {
     step.action != "add"
 }
@@ -153,8 +153,8 @@ impl<'a> Place<'a> {
         found.ok_or_else(|| format!("no workload {key}"))
     }
 
-    /// Makes the objects that the workloads of direct steps need to reach the only ClusterQueue: a LocalQueue and a namespace. They are
-    /// made before the first step, since they wake parked workloads.
+    /// Creates the LocalQueue and the namespace through which Workloads of direct steps reach the only ClusterQueue. These objects are created before the first
+    /// step, because their creation makes parked Workloads active.
     fn make_way(&self, scene: &mut Scene, steps: &'a [Step]) -> Result<(), String> {
         let queues: Vec<&Value> = self.case.of_kind("ClusterQueue").collect();
         if self.case.of_kind("Namespace").next().is_none() {
@@ -187,8 +187,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Puts a workload in as it is now: a back-off that is over does not count, even if no plan has noticed it, and the generation never
-    /// decreases.
+    /// Creates or replaces a Workload. A back-off that has expired is left out, even if no plan has noticed the expiry, and the generation never decreases.
     fn put(&self, scene: &mut Scene, key: &str, update: Option<&'a Value>) -> Result<(), String> {
         let mut object = self.object(key, update)?.clone();
         let requeue_at = text(&object, "/status/requeueState/requeueAt").parse::<Timestamp>();
@@ -252,7 +251,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Puts a head back after its cycle, unless it waits in its queue already. Returns whether that moved it.
+    /// Requeues a head after its cycle, unless the head is in its queue already. Returns whether the head was moved.
     fn requeue(&self, scene: &mut Scene, key: &str, step: &'a Step) -> Result<bool, String> {
         let waits = |scene: &mut Scene| {
             let (active, parked) = queue::pending(scene);
@@ -267,11 +266,11 @@ impl<'a> Place<'a> {
         if !known || step.update.is_some() {
             self.put(scene, key, step.update.as_ref())?;
         }
-        // An update of the same generation is the workload that was tried.
+        // An update with the generation of the tried Workload does not change the Workload.
         let judged = self.object(key, None).ok().map(generation);
         let is_newer = step.update.as_ref().is_some_and(|update| judged != Some(generation(update)));
         if known && is_newer && waits(scene).0 {
-            // It changed during its cycle, and is in its queue again for that reason.
+            // A Workload that changed during its cycle is in its queue already, because of the change.
             return Ok(true);
         }
         let outcome = match step.immediate {
@@ -289,12 +288,12 @@ fn generation(object: &Value) -> i64 {
     object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// Checks that a workload is in a queue that exists.
+/// Whether a Workload is in a queue that exists.
 fn queued(scene: &mut Scene, key: &str) -> Result<bool, String> {
     Ok(refusal(scene, key).is_none())
 }
 
-/// Reason why a workload is in no queue, in upstream's words.
+/// Reason why a Workload is in no queue, in Kueue's words.
 fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let now = Millis(scene.offline.now().as_millisecond());
@@ -311,7 +310,7 @@ fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
     control.world().readiness(&queue).is_none().then_some("clusterQueue doesn't exist")
 }
 
-/// A list of one queue, or lists by queue.
+/// Workload keys of one queue's list, or of lists by queue.
 fn lists(value: &Value) -> Result<Vec<String>, String> {
     let lists = match value {
         Value::Null => Vec::new(),
@@ -332,7 +331,7 @@ fn by_queue(value: &Value) -> Result<queue::ByQueue, String> {
     Ok(named.map(|(queue, list)| (queue, sorted(&list))).collect())
 }
 
-/// The LocalQueue of each workload that is in one.
+/// The LocalQueue of each Workload that is in a LocalQueue.
 fn assigned(scene: &mut Scene) -> BTreeMap<String, String> {
     let keys: Vec<String> = scene.workloads().map(|(key, _)| key).collect();
     let mut in_local = BTreeMap::new();

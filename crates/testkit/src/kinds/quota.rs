@@ -1,4 +1,4 @@
-//! Figures of quota: free and used amounts, statuses, and whether a queue may admit.
+//! Cases about quota: available and used amounts, statuses of queues, and whether a ClusterQueue is active.
 
 use crate::amounts::{amount, amounts};
 use crate::case::{Case, Cells};
@@ -28,10 +28,10 @@ struct AvailabilityExpect {
     lendable: Option<BTreeMap<String, String>>,
 }
 
-/// Kind `availability`.
+/// Judges a case of kind `availability`: the quota available to each queue.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn availability(case: &Case) -> Result<Diff, String> {
     let input: AvailabilityInput = case.input()?;
     let AvailabilityExpect { available, potentially_available, lendable } = case.expect()?;
@@ -87,7 +87,7 @@ struct Node {
     usage: Option<Cells>,
     subtree_quota: Option<Cells>,
     workloads: Option<Vec<String>>,
-    /// Only meaningful to Kueue.
+    /// Facts about Kueue's inner state, which the runner does not compare.
     #[serde(rename = "internal")]
     _internal: Option<Value>,
 }
@@ -100,10 +100,10 @@ struct Quota {
     lending_limit: Option<String>,
 }
 
-/// Kind `snapshot`.
+/// Judges a case of kind `snapshot`: quotas, usage and Workloads of each ClusterQueue and Cohort.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn snapshot(case: &Case) -> Result<Diff, String> {
     let input: SnapshotInput = case.input()?;
     let expect: SnapshotExpect = case.expect()?;
@@ -119,7 +119,7 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
     for object in &input.then_apply {
         scene.put(object)?;
     }
-    // Some cases that remove or add workloads leave the list of workloads empty.
+    // A case that removes or adds Workloads may leave its list of expected Workloads empty.
     let edited = !input.remove.is_empty() || !input.add.is_empty();
     let held = super::statuses::assignments(&scene)?;
     let queues = scene.cluster_queues();
@@ -152,11 +152,11 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
         }
     }
     if let Some(want) = expect.cohorts {
-        // Including cohorts of queues that may not admit.
+        // The expected Cohorts include the Cohorts of inactive ClusterQueues.
         let cohorts: BTreeSet<String> = control.cohorts_above(&all);
         diff.eq("cohorts", &want.keys().cloned().collect::<BTreeSet<_>>(), &cohorts);
         for (name, mut want) in want {
-            // The weight of a cohort without an object is undefined: 1 in the API, 0 in upstream's snapshot.
+            // The weight of a Cohort without an object is not compared: the weight is 1 in the API, and 0 in Kueue's snapshot.
             let object = case.of_kind("Cohort").any(|object| text(object, "/metadata/name") == name);
             want.fair_weight = want.fair_weight.filter(|_| object);
             if want.status.is_some() {
@@ -171,7 +171,7 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
 }
 
 type Row = (String, String, Amount, Amount);
-/// Nominal quota, borrowing limit, lending limit.
+/// Nominal quota, borrowing limit and lending limit of a flavor and resource.
 type Limits = (Option<Amount>, Option<Amount>, Option<Amount>);
 
 fn node(
@@ -191,7 +191,7 @@ fn node(
         ("usage", &want.usage, (|row: &Row| row.2) as fn(&Row) -> Amount),
         ("subtreeQuota", &want.subtree_quota, |row| row.3),
     ] {
-        // An empty list is absent from the case.
+        // An absent list of usage in a case means an empty list.
         let empty = Cells::new();
         let want = want.as_ref().unwrap_or(&empty);
         let mut wanted = Amounts::new();
@@ -206,7 +206,7 @@ fn node(
             }
         }
         for (flavor, resources) in &wanted {
-            // Zero usage of a cell without usage: the row does not exist.
+            // The engine has no row for a flavor and resource without usage, so expected zeros are added to the result.
             for (resource, amount) in resources.iter().filter(|(_, amount)| **amount == Amount::ZERO) {
                 found.entry(flavor.clone()).or_default().entry(resource.clone()).or_insert(*amount);
             }
@@ -235,7 +235,7 @@ fn quotas(
     for (flavor, resources) in want {
         for (resource, quota) in resources {
             let read = |text: &Option<String>| text.as_deref().map(|text| amount(resource, text)).transpose();
-            // An absent limit means no limit.
+            // An absent limit means that there is no limit.
             let limit = |text: &Option<String>| read(text).map(|limit| limit.filter(|limit| !limit.is_unlimited()));
             let quota = (read(&quota.nominal)?, limit(&quota.borrowing_limit)?, limit(&quota.lending_limit)?);
             wanted.insert(format!("{flavor}/{resource}"), quota);
@@ -265,10 +265,10 @@ struct UsageExpect {
     not_counted: Option<Vec<String>>,
 }
 
-/// Kind `usage-status`: the status of a queue that control writes.
+/// Judges a case of kind `usage-status`: the status of a queue that control writes.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn usage_status(case: &Case) -> Result<Diff, String> {
     let input: UsageInput = case.input()?;
     let UsageExpect { reserving_workloads, admitted_workloads, flavors_reservation, flavors_usage, not_counted } =
@@ -307,7 +307,7 @@ pub fn usage_status(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Flavor, resource, total and borrowed in order; an absent `borrowed` is zero.
+/// Flavor, resource, total and borrowed amount of each entry in order; an absent `borrowed` is zero.
 fn flavors(list: &Value) -> Vec<(String, String, String, String)> {
     let items = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
     let mut rows = Vec::new();
@@ -346,10 +346,10 @@ struct ReadinessExpect {
     terminating: Option<bool>,
 }
 
-/// Kind `readiness`: the Active condition that control writes.
+/// Judges a case of kind `readiness`: the condition `Active` that control writes.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn readiness(case: &Case) -> Result<Diff, String> {
     let input: ReadinessInput = case.input()?;
     let ReadinessExpect { status, reason, message, active, terminating } = case.expect()?;
@@ -363,7 +363,7 @@ pub fn readiness(case: &Case) -> Result<Diff, String> {
     }
     let mut scene = Scene::new(&case)?;
     let found = scene.offline.control().world().readiness(&input.cluster_queue);
-    // A ClusterQueue that does not exist has no readiness.
+    // A ClusterQueue that does not exist has no readiness, so its fields are compared as empty.
     let said = |part: fn(&Readiness) -> String| found.as_ref().map(part).unwrap_or_default();
     let mut diff = Diff::default();
     diff.eq_if("status", status.as_ref(), || {
@@ -391,10 +391,10 @@ struct ChecksExpect {
     admission_checks: Option<Vec<String>>,
 }
 
-/// Kind `admission-checks`.
+/// Judges a case of kind `admission-checks`: the checks that apply to a Workload.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn admission_checks(case: &Case) -> Result<Diff, String> {
     let input: ChecksInput = case.input()?;
     let expect: ChecksExpect = case.expect()?;
@@ -402,7 +402,7 @@ pub fn admission_checks(case: &Case) -> Result<Diff, String> {
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
     let got = scene.offline.control().checks_of(namespace, name, &input.cluster_queue);
     let mut diff = Diff::default();
-    // An absent and an empty list are the same set.
+    // An absent list of admission checks means an empty list.
     let want = sorted(&expect.admission_checks.unwrap_or_default());
     diff.eq("admissionChecks", &Some(want), &got.map(|list| sorted(&list)));
     Ok(diff)

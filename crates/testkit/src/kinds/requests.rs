@@ -1,4 +1,4 @@
-//! Requests and quantities.
+//! Cases about requests and quantities.
 
 use crate::amounts::amounts;
 use crate::case::Case;
@@ -32,22 +32,22 @@ struct QuantityExpect {
     quantity: Option<String>,
 }
 
-/// Name, pods, amounts, flavors.
+/// Name, number of pods, amounts and flavors of a pod set.
 type Total = (String, i64, BTreeMap<String, Amount>, BTreeMap<String, String>);
 
-/// Name, count and template of a pod set.
+/// Name, number of pods and pod spec of a pod set.
 type EffectivePodSet = (Option<String>, Option<i32>, PodSpec);
 
-/// Kind `quantity`.
+/// Judges a case of kind `quantity`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn quantity(case: &Case) -> Result<Diff, String> {
     let input: QuantityInput = case.input()?;
     let QuantityExpect { value, unlimited, quantity } = case.expect()?;
     let mut diff = Diff::default();
     if let Some(text) = &input.quantity {
-        // A quota may be unlimited, a request is clamped. Our readers of quotas refuse a negative quota, the conversion does not.
+        // A quota may be unlimited, and a request is clamped. Berth's parser of quotas refuses negative quantities, which Kueue's conversion accepts.
         let is_quota = unlimited.is_some() && !text.starts_with('-');
         let read = if is_quota { berth_quantity::quota } else { berth_quantity::value };
         let got = read(&input.resource, text).map_err(|error| error.to_string());
@@ -68,7 +68,7 @@ struct Input {
     pod_spec: Option<Value>,
     summary: Option<BTreeMap<String, LimitRangeItem>>,
     total_requests: Option<Vec<PodSetRequests>>,
-    /// Claims that an update keeps, and claimed devices: a case with either does not apply to Berth.
+    /// Resource claims that an update keeps, and claimed devices; a case with either does not apply to Berth.
     #[serde(rename = "preserveTotalRequests")]
     _preserve_total_requests: bool,
     #[serde(rename = "dynamicResources")]
@@ -112,10 +112,10 @@ struct Error {
     detail: String,
 }
 
-/// Kind `requests`.
+/// Judges a case of kind `requests`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { total_requests, pod_sets, errors, summary, changed, cluster_queue } = case.expect()?;
@@ -173,7 +173,7 @@ fn totals(
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
     if let Some(want) = total_requests {
-        // Some cases mark flavors as internal.
+        // Some cases mark the field `flavors` as internal to Kueue; then flavors are not compared.
         let ignored = case.expect.pointer("/internal/ignoredFields").and_then(Value::as_array).cloned();
         let flavors = !ignored.unwrap_or_default().contains(&json!("flavors"));
         if want.iter().any(|set| set.topology_request.is_some()) {
@@ -227,10 +227,10 @@ struct CountsExpect {
     counts: Option<BTreeMap<String, i64>>,
 }
 
-/// Kind `podset-counts`, without its cases about slices: the number of pods of each pod set of a Workload.
+/// Judges a case of kind `podset-counts` about the number of pods of each pod set of a Workload. Cases about workload slices do not apply.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn counts(case: &Case) -> Result<Diff, String> {
     let input: CountsInput = case.input()?;
     let expect: CountsExpect = case.expect()?;
@@ -259,7 +259,7 @@ fn limit_ranges(case: &Case) -> Result<Vec<LimitRange>, String> {
     case.of_kind("LimitRange").map(|object| read(object.clone())).collect()
 }
 
-/// The LimitRanges that apply to the workload: those of its namespace, or all of them for a workload without a namespace.
+/// The LimitRanges that apply to the Workload: the LimitRanges of its namespace, or all LimitRanges if the Workload has no namespace.
 fn limits_around(case: &Case, input: &Input) -> Result<LimitSummary, String> {
     let (namespace, _) = input.workload.as_deref().and_then(|key| key.split_once('/')).unwrap_or_default();
     let all = limit_ranges(case)?;
@@ -269,7 +269,7 @@ fn limits_around(case: &Case, input: &Input) -> Result<LimitSummary, String> {
     Ok(LimitSummary::of(all.iter().filter(here)))
 }
 
-/// The workload that a case asks about: the one that it names, or the first that it has.
+/// The Workload that a case is about: the Workload that the input names, or the first Workload of the case.
 fn key(case: &Case, input: &Input) -> String {
     let first = || case.of_kind("Workload").next().map(crate::scene::key_of);
     input.workload.clone().or_else(first).unwrap_or_default()
@@ -283,7 +283,7 @@ fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
     Ok(pod_sets(case, input)?.into_iter().map(|set| set.template.spec.unwrap_or_default()).collect())
 }
 
-/// Name, count and template of each pod set as it counts.
+/// Name, number of pods and effective pod spec of each pod set: the effective spec has the defaults of LimitRanges and the overhead of RuntimeClasses.
 fn effective(case: &Case, input: &Input) -> Result<Vec<EffectivePodSet>, String> {
     let limits = limits_around(case, input)?;
     let classes: Vec<RuntimeClass> =
@@ -309,7 +309,7 @@ fn found_errors(case: &Case, input: &Input) -> Result<Vec<Error>, String> {
         }
         (None, _) => {
             let limits = limits_around(case, input)?;
-            // Upstream has a function for each, and a test of it calls only one.
+            // Kueue has one function for the limits of a pod and one for LimitRanges, and each test of Kueue calls only one of them.
             let (own, around) = match case.source.rsplit('.').next() {
                 Some("TestValidateResources") => (true, false),
                 Some("TestValidateLimitRange") => (false, true),

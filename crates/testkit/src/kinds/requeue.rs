@@ -1,4 +1,4 @@
-//! Kind `requeue`: a head after its cycle.
+//! Cases of kind `requeue`: a head is requeued after its cycle.
 
 use super::queue;
 use super::statuses::{self, Expected};
@@ -8,7 +8,7 @@ use crate::scene::Scene;
 use berth_engine::{Issued, Outcome};
 use serde::Deserialize;
 
-/// Results of heads for which control writes the reason to wait; for other results nothing is written.
+/// Results of heads for which control writes a pending reason into the status; other results write nothing.
 const TOLD: [&str; 4] = ["", "notNominated", "skipped", "preemptionGated"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,10 +41,10 @@ struct Expect {
     scan_progress_cleared: Option<bool>,
 }
 
-/// Kind `requeue`.
+/// Judges a case of kind `requeue`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;
@@ -67,7 +67,7 @@ fn back(case: &Case, key: &str, given: &OutcomeInput, expect: &Expect, diff: &mu
     let uid = scene.uid(key);
     let is_nominated = !["", "notNominated"].contains(&given.status.as_str());
     let outcome = match given.requeue_reason.as_str() {
-        // A head that was nominated and not admitted has failed after that.
+        // A head that was nominated and not admitted failed after its nomination.
         "" if is_nominated => Outcome::FailedAfterNomination,
         word => queue::outcome(word).map_err(|error| format!("input.outcome.requeueReason: {error}"))?,
     };

@@ -1,4 +1,4 @@
-//! Shares of queues, cohorts and LocalQueues.
+//! Cases about fair shares of ClusterQueues, Cohorts and LocalQueues.
 
 use crate::amounts::cells;
 use crate::case::{Case, Cells};
@@ -46,10 +46,10 @@ struct NodeShare {
     borrowing: Option<bool>,
 }
 
-/// Kind `fair-share`.
+/// Judges a case of kind `fair-share`.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { shares, borrowing, borrowing_on_requested, serialized, usage, weight } = case.expect()?;
@@ -121,11 +121,11 @@ struct PenaltyExpect {
     apply_penalty: bool,
 }
 
-/// Kind `entry-penalty`: whether a cycle that admits the workload charges its LocalQueue for it. A workload with quota is not admitted
+/// Judges a case of kind `entry-penalty`: whether a cycle that admits the Workload charges the Workload's LocalQueue. A Workload with quota is not admitted
 /// again.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn entry_penalty(case: &Case) -> Result<Diff, String> {
     let input: PenaltyInput = case.input()?;
     let expect: PenaltyExpect = case.expect()?;
@@ -157,14 +157,14 @@ pub fn entry_penalty(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Nano units as a number of the units in which quota is counted.
+/// An amount in nano units as a number of the units in which quota is counted.
 #[allow(clippy::cast_precision_loss, reason = "amounts of cases are small")]
 fn in_units(resource: &str, nano: i128) -> f64 {
     let unit: i128 = if resource == "cpu" { 1_000_000 } else { 1_000_000_000 };
     if nano % unit == 0 { (nano / unit) as f64 } else { nano as f64 / unit as f64 }
 }
 
-/// A number as upstream writes it.
+/// A number in the text form of Kueue's cases.
 fn number(value: f64) -> String {
     if value.is_infinite() { "+Inf".to_owned() } else { value.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Statuses of workloads after a decision.
+//! Comparison of the statuses of Workloads after a decision.
 
 use crate::amounts;
 use crate::diff::Diff;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// An expected workload. Fields that differ from the given object are set here; all other fields are as given.
+/// A Workload that a case expects. The case sets the fields that differ from the given object; all other fields must be as given.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -24,10 +24,10 @@ pub struct Expected {
     metadata: Option<Value>,
 }
 
-/// Compares all workloads with the expected ones; a workload that is not listed must be gone, except those in `but`.
+/// Compares all Workloads with the expected Workloads. A Workload that is not expected must be gone, unless `but` lists it.
 ///
 /// # Errors
-/// A status that cannot be read.
+/// A status cannot be read.
 pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected], but: &[&str]) -> Result<(), String> {
     let want: BTreeMap<String, &Expected> =
         expected.iter().map(|workload| (format!("{}/{}", workload.namespace, workload.name), workload)).collect();
@@ -38,7 +38,7 @@ pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected
         let Some(object) = got.get(&key) else { continue };
         let place = format!("{place}[{key}]");
         let mut wanted = fields(&expected.status, &expected.status, scene, &key)?;
-        // A field that the API does not have is expected as well, and then never found.
+        // A field that the API does not have is compared, too, and is then never found.
         if let Value::Object(all) = bare(&expected.status) {
             for (field, value) in all.into_iter().filter(|(field, _)| field != "conditions") {
                 wanted.entry(field).or_insert(value);
@@ -67,8 +67,8 @@ fn only(found: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// A status as a map of comparable parts: each condition, and every other field in the API's own form. Fields of a condition that `like`
-/// does not have are left out.
+/// The comparable parts of a status by name: each condition, and every other field in the canonical form of the API. Fields of a condition that `like` does not
+/// have are left out.
 fn fields(status: &Value, like: &Value, scene: &Scene, about: &str) -> Result<BTreeMap<String, Value>, String> {
     let mut status = status.clone();
     let conditions = status.as_object_mut().and_then(|map| map.remove("conditions")).unwrap_or_default();
@@ -98,7 +98,7 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| format!("status: {error}"))
 }
 
-/// Transition times of check states are not compared.
+/// Removes transition times from the states of admission checks, which are not compared.
 fn strip_times(mut status: Value) -> Value {
     for check in status.get_mut("admissionChecks").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Value::Object(check) = check {
@@ -108,7 +108,7 @@ fn strip_times(mut status: Value) -> Value {
     status
 }
 
-/// Lists that are sets, in order; quantities in their canonical text.
+/// A status in canonical form: lists that are sets are sorted, and quantities have their canonical text.
 fn canonical(mut status: api::WorkloadStatus) -> api::WorkloadStatus {
     status.admission_checks.sort_by(|a, b| a.name.cmp(&b.name));
     for set in status.admission.iter_mut().flat_map(|admission| &mut admission.pod_set_assignments) {
@@ -120,10 +120,10 @@ fn canonical(mut status: api::WorkloadStatus) -> api::WorkloadStatus {
     status
 }
 
-/// Reservations held now, by workload.
+/// Current quota reservations by Workload.
 ///
 /// # Errors
-/// A status that cannot be read.
+/// A status cannot be read.
 pub fn assignments(scene: &Scene) -> Result<BTreeMap<String, api::Admission>, String> {
     let mut held = BTreeMap::new();
     for (key, object) in scene.workloads() {

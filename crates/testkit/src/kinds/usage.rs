@@ -1,4 +1,4 @@
-//! Usage that a workload holds, or for which an assignment asks.
+//! Cases about the usage of a Workload with quota, or of an assignment.
 
 use super::assignment::{Older, Total};
 use crate::amounts::{amount, cells};
@@ -26,11 +26,11 @@ struct Expect {
     unassigned_usage: Option<BTreeMap<String, String>>,
 }
 
-/// Kind `usage`: the quota for which an assignment asks, less that of the workload that it replaces; without an assignment, the quota that
-/// a workload with those totals holds.
+/// Judges a case of kind `usage`: the quota that an assignment needs beyond the quota of the slice that its Workload replaces. Without an assignment, the case
+/// is about the quota of a Workload with these totals.
 ///
 /// # Errors
-/// A field of the case that cannot be read.
+/// A field of the case cannot be read.
 pub fn usage(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { usage, unassigned_usage } = case.expect()?;
@@ -51,7 +51,7 @@ pub fn usage(case: &Case) -> Result<Diff, String> {
         };
         diff.eq("usage", &cells(&want)?, &got);
     }
-    // An empty unassigned usage is written as null.
+    // An empty unassigned usage is null in the case.
     if case.expect.get("unassignedUsage").is_some() {
         let mut wanted = BTreeMap::new();
         for (resource, text) in unassigned_usage.unwrap_or_default() {
@@ -90,10 +90,10 @@ fn asked(
     Ok(scene.offline.control().world().usage_asked(totals, &counts, replaced.as_deref()))
 }
 
-/// Usage that is charged for totals, and amounts of them without a flavor.
+/// Usage that is charged for totals by flavor and resource, and amounts of the totals that have no flavor.
 type Booked = (BTreeMap<FlavorResource, Amount>, BTreeMap<String, Amount>);
 
-/// Usage that is charged for a workload with these totals.
+/// Usage that control charges for a Workload with these totals.
 fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<Booked, String> {
     let quantities = |set: &PodSetAssignment| -> BTreeMap<String, String> {
         let text =
