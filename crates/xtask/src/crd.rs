@@ -1,4 +1,4 @@
-//! One CustomResourceDefinition from one kind.
+//! The CustomResourceDefinition of one API kind.
 
 use anyhow::{Context, Result};
 use berth_api as api;
@@ -11,13 +11,13 @@ use crate::v1beta1;
 const HEADER: &str = "# Generated from crates/api by `make crds`; do not edit.\n";
 const DEPRECATED: &str = "This version is deprecated. Use v1beta2 instead.";
 
-/// The text of the CRD file of a kind.
+/// The text of the CRD file of an API kind.
 pub(crate) fn yaml(kind: &Kind) -> Result<String> {
     let body = serde_saphyr::to_string(&in_order(definition(kind)?))?;
     Ok(format!("{HEADER}{body}"))
 }
 
-/// The CustomResourceDefinition of a kind.
+/// The CustomResourceDefinition of an API kind.
 pub(crate) fn definition(kind: &Kind) -> Result<Value> {
     let current = version(kind)?;
     let mut versions = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn definition(kind: &Kind) -> Result<Value> {
     }))
 }
 
-/// The storage version.
+/// The storage version of the CRD.
 fn version(kind: &Kind) -> Result<Value> {
     let mut version = json!({
         "name": kind.version,
@@ -65,7 +65,7 @@ fn version(kind: &Kind) -> Result<Value> {
     if kind.status.is_some() {
         version["subresources"] = json!({"status": {}});
     } else if !kind.columns.is_empty() {
-        // Means the same as absent; written because Kueue's file has it and the two are compared.
+        // An empty `subresources` means the same as none. The key is written because Kueue's file has it, and the two files are compared.
         version["subresources"] = json!({});
     }
     if kind.kind == "Workload" {
@@ -74,7 +74,7 @@ fn version(kind: &Kind) -> Result<Value> {
     Ok(version)
 }
 
-/// The version entry of v1beta1 with everything but its schema.
+/// The v1beta1 version of the CRD without its schema.
 pub(crate) fn older_version(kind: &Kind, current: &Value) -> Value {
     let mut older = current.clone();
     older["name"] = json!("v1beta1");
@@ -95,7 +95,7 @@ fn newest(kind: &Kind) -> Result<Value> {
     root(kind, &(kind.spec)(), status.as_ref(), &(kind.rules)())
 }
 
-/// The schema of the object from the documents of its parts and the rules over it: (rule, message).
+/// The schema of an object, built from the schemas of its spec and status and the CEL rules (rule, message) over the object.
 pub(crate) fn root(
     kind: &Kind,
     spec: &Value,
@@ -119,7 +119,7 @@ pub(crate) fn root(
     Ok(root)
 }
 
-/// The value with keys sorted, whatever map type the build of serde_json happens to use.
+/// The value with sorted keys, whichever map type serde_json is built with.
 fn in_order(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,21 +1,21 @@
-//! The Grafana dashboard of trainings: one table of panels, and the JSON that Grafana reads.
+//! The Grafana dashboard of trainings: a table of panels, and the JSON for Grafana that is made of the table.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// Type of a panel in Grafana, with settings of its own.
+/// Type of a Grafana panel, with the settings of the type.
 enum Sort {
     TimeSeries,
-    /// Thresholds in seconds, and the largest value shown.
+    /// A gauge with thresholds in seconds, and the largest value shown.
     Gauge {
         thresholds: [u32; 3],
         max: u32,
     },
     Heatmap,
     BarGauge,
-    /// Name of its bars: Grafana writes the bounds of ready buckets as they are, and the unit belongs to the counts.
+    /// A histogram with the name of its bars. Grafana shows the bounds of given buckets as they are, and applies the unit to the counts.
     Histogram {
         bars: &'static str,
     },
@@ -25,13 +25,13 @@ struct Panel {
     title: &'static str,
     sort: Sort,
     unit: &'static str,
-    /// PromQL.
+    /// The PromQL query of the panel.
     query: &'static str,
-    /// Name of a line.
+    /// The name of a line of the panel, with labels in braces.
     legend: &'static str,
 }
 
-/// The panels, two in a row.
+/// The dashboard's panels, two in a row.
 const PANELS: &[Panel] = &[
     Panel {
         title: "Queue Length by Priority",
@@ -86,7 +86,7 @@ const PANELS: &[Panel] = &[
         title: "Fallbacks by Tier",
         sort: Sort::TimeSeries,
         unit: "short",
-        // A job that goes back to a better tier is no fallback.
+        // A job that moves back to a better tier is no fallback.
         query: r#"sum by (tier, reason) (increase(berth_tier_departures_total{reason!="ClimbedBack"}[1h]))"#,
         legend: "{{tier}} {{reason}}",
     },
@@ -120,7 +120,7 @@ impl Sort {
         }
     }
 
-    /// Defaults of its field.
+    /// The field defaults of a panel type, in Grafana's format.
     fn field(&self, unit: &str) -> Value {
         let colors = ["green", "yellow", "red"];
         match self {
@@ -137,7 +137,7 @@ impl Sort {
 fn panel(index: usize, panel: &Panel) -> Value {
     let source = json!({"type": "prometheus", "uid": "${datasource}"});
     let histogram = matches!(panel.sort, Sort::Histogram { .. });
-    // Buckets that count the values below them, too, become bars only in this format; and Grafana adds up the buckets of several moments.
+    // Grafana draws bars from cumulative buckets only in the format "heatmap". A range query would add up the buckets of several moments.
     let format = if histogram { "heatmap" } else { "time_series" };
     let instant = histogram || matches!(panel.sort, Sort::BarGauge);
     let mut drawn = json!({
@@ -158,7 +158,7 @@ fn panel(index: usize, panel: &Panel) -> Value {
     drawn
 }
 
-/// The dashboard.
+/// The complete dashboard as JSON.
 fn dashboard() -> Value {
     let panels: Vec<Value> = PANELS.iter().enumerate().map(|(index, entry)| panel(index, entry)).collect();
     json!({
@@ -176,7 +176,7 @@ fn dashboard() -> Value {
     })
 }
 
-/// The file's content.
+/// The content of the dashboard's file.
 pub(crate) fn text() -> Result<String> {
     Ok(serde_json::to_string_pretty(&dashboard())? + "\n")
 }
@@ -197,7 +197,7 @@ mod tests {
         assert!(found == text().unwrap(), "run `make crds`");
     }
 
-    /// The promised panels (requirements E.10), and those of tiers beside them, by title, sort and the labels of their lines.
+    /// The dashboard has the panels of requirement E.10 and the panels of tiers, by title, type and the labels of their lines.
     #[test]
     fn dashboard_has_the_promised_panels_and_thresholds() {
         for (title, kind, by) in [
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((steps, &latency["max"]), (vec![json!(0), json!(10), json!(30)], &json!(60)));
     }
 
-    /// A departure for a better tier is no fallback.
+    /// The fallback panel leaves out jobs that moved back to a better tier.
     #[test]
     fn fallback_panel_excludes_moves_back_to_a_better_tier() {
         let panel = PANELS.iter().find(|panel| panel.title == "Fallbacks by Tier").unwrap();
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(panel.query, wanted);
     }
 
-    /// Input of Grafana's histogram for bars from buckets: one moment, in its format for buckets, each named by its bound.
+    /// Grafana's histogram panel draws bars from buckets of one moment, in the format for buckets, each named by its bound.
     #[test]
     fn histogram_panel_queries_the_buckets_of_one_moment() {
         let all = dashboard();
@@ -247,7 +247,7 @@ mod tests {
         assert!(histogram["description"].as_str().unwrap().contains("seconds"));
     }
 
-    /// Every metric of a query is one that the runtime has.
+    /// Every metric in a query of the dashboard is a metric of the runtime.
     #[test]
     fn dashboard_queries_name_different_existing_metrics() {
         let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/metrics/table.rs");

@@ -1,8 +1,8 @@
-//! From a schemars document to a structural schema: references resolved, and keywords removed that the API server does not know.
+//! Turns a schemars document into a structural schema: references are resolved, and keywords that the API server does not know are removed.
 //!
-//! This is the only pass of corrections. `null` disappears because an optional field must be absent, not null: only then does the server
-//! apply defaults. Types of Kubernetes itself get the parts that their generator left out (see `pods.rs`) and lose their descriptions,
-//! which would make the Workload CRD several times larger.
+//! This module makes all corrections of schemas. `null` is removed as a type, because the API server applies defaults only to absent fields. Types of
+//! Kubernetes get the list types and defaults that their Rust generator left out (see `pods.rs`). They lose their descriptions, which would make the Workload
+//! CRD several times larger.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -12,10 +12,10 @@ use crate::pods;
 const DEFINITIONS: &str = "#/$defs/";
 const DEPTH: usize = 64;
 
-/// Pattern of an amount.
+/// Pattern of a Kubernetes quantity.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// The schema of `document` without references.
+/// The structural schema of `document`, without references.
 pub(crate) fn expand(document: &Value) -> Result<Value> {
     let definitions = document.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
     Expander { definitions }.node(document, false, 0)
@@ -26,7 +26,7 @@ struct Expander {
 }
 
 impl Expander {
-    /// Expands one schema; `foreign` says that it belongs to a type of Kubernetes.
+    /// Expands one schema. `foreign` is true for a type of Kubernetes.
     fn node(&self, node: &Value, foreign: bool, depth: usize) -> Result<Value> {
         if depth > DEPTH {
             bail!("schema is recursive or too deep");
@@ -66,7 +66,7 @@ impl Expander {
         Ok(Value::Object(out))
     }
 
-    /// The schema for which `$ref`, or `anyOf` with null, stands; empty when there is neither.
+    /// The schema that `$ref`, or `anyOf` with null, refers to; an empty schema if the node has neither.
     fn base(&self, node: &Map<String, Value>, foreign: bool, depth: usize) -> Result<Value> {
         if let Some(reference) = node.get("$ref").and_then(Value::as_str) {
             return self.reference(reference, depth);
@@ -96,12 +96,12 @@ impl Expander {
     }
 }
 
-/// Whether a schema is that of a number or a text, which is the only choice of types that is allowed.
+/// Whether a schema allows an integer or a text, which is the only choice of types that is allowed.
 fn amount(node: &Map<String, Value>) -> bool {
     node.get("x-kubernetes-int-or-string") == Some(&json!(true))
 }
 
-/// Types whose schema is replaced completely.
+/// The schema that replaces the generated schema of a Kubernetes type.
 fn special(name: &str) -> Option<Value> {
     Some(match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => json!({
@@ -120,7 +120,7 @@ fn special(name: &str) -> Option<Value> {
     })
 }
 
-/// A condition with the limits that Kubernetes documents for it.
+/// The schema of a condition, with the limits that Kubernetes documents.
 fn condition() -> Value {
     json!({
         "type": "object",
@@ -142,7 +142,7 @@ fn condition() -> Value {
     })
 }
 
-/// Turns `["string", "null"]` into `"string"`.
+/// Turns the type list `["string", "null"]` into the type `"string"`.
 fn without_null(value: &Value) -> Result<Value> {
     let Some(types) = value.as_array() else {
         return Ok(value.clone());
@@ -167,7 +167,7 @@ fn sorted(value: &Value) -> Value {
     json!(names)
 }
 
-/// Checks a format: the API server warns users about any that it does not know.
+/// Checks the format of a schema: the API server warns users about formats that it does not know.
 fn check_format(value: &Value) -> Result<()> {
     match value.as_str() {
         Some("int32" | "int64" | "date-time") => Ok(()),

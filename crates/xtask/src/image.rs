@@ -1,6 +1,6 @@
-//! The archive of `make image`: one image in the layouts of OCI and of docker, so that container engines, kind and clients of registries take
-//! the same file. It needs no container engine, and the same binary gives the same bytes on every machine: no clock, no owner, no
-//! compressor. Start reading at [`write`].
+//! The archive of `make image`: one image in the layouts of OCI and of Docker, so that container engines, kind and registry clients can read the file. The
+//! archive is built without a container engine. Equal binaries give equal bytes on every machine, because the archive has no build time, no owner and no
+//! compression. [`write`] is the entry point.
 
 mod authorities;
 mod elf;
@@ -20,13 +20,13 @@ use sha2::{Digest, Sha256};
 use name::Name;
 use tar::Entry;
 
-/// The name of the image in the chart where its values name no other.
+/// The image name that the chart uses by default.
 pub(crate) const NAME: &str = concat!("berth:", env!("CARGO_PKG_VERSION"));
-/// The program in the image.
+/// Name of the program in the image.
 const PROGRAM: &str = "berth";
-/// The argument of the program when a container sets none.
+/// The default argument of the program in a container.
 const COMMAND: &str = "manager";
-/// User and group, as the chart has them.
+/// User and group of the container, equal to those in the chart.
 const USER: &str = "65532:65532";
 const LABELS: [(&str, &str); 3] = [
     ("org.opencontainers.image.title", "berth"),
@@ -36,25 +36,25 @@ const LABELS: [(&str, &str); 3] = [
     ),
     ("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE")),
 ];
-/// Every time in the archive.
+/// The time of every file and of the image's creation.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
-/// The file in which the binary looks for public authorities (crate openssl-probe).
+/// The file in which the program looks for public certificate authorities (crate openssl-probe).
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
-/// A binary with glibc in it resolves names by this file: a kubelet's `/etc/hosts` comes before the cluster's DNS. Other sources than these
-/// two would need libraries that the image does not have.
+/// Order of name resolution for programs with glibc: `/etc/hosts`, which the kubelet writes, comes before the cluster's DNS. Other sources of names would need
+/// libraries that the image does not have.
 const NSSWITCH: (&str, &str) = ("etc/nsswitch.conf", "hosts: files dns\n");
 
-/// The parts of an archive.
+/// The parts of an image archive.
 pub(crate) struct Source {
-    /// The program.
+    /// Path of the program's binary.
     pub(crate) binary: PathBuf,
     /// Name and tag of the image.
     pub(crate) name: String,
-    /// True: the program may need libraries that are not in the image.
+    /// Whether the program may be linked dynamically to libraries that the image lacks.
     pub(crate) dynamic: bool,
 }
 
-/// Writes the archive, complete or not at all, and returns a description of it.
+/// Writes the archive, completely or not at all, and returns a description of the image.
 pub(crate) fn write(source: &Source, out: &Path) -> Result<String> {
     let shown = source.binary.display();
     let binary = fs::read(&source.binary).with_context(|| format!("reading {shown}"))?;
@@ -83,7 +83,7 @@ pub(crate) fn write(source: &Source, out: &Path) -> Result<String> {
     Ok(format!("{} (linux/{}, {megabytes} MB) is in {}", source.name, program.architecture, out.display()))
 }
 
-/// The only layer: a tar archive of all files of the image.
+/// The only layer of the image: a tar archive of all its files.
 fn layer(binary: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
     let authorities = authorities::pem();
     let (nsswitch, sources) = NSSWITCH;
@@ -103,10 +103,10 @@ fn sha256(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
-/// The files of the archive. Both layouts name the same configuration and the same layer.
+/// The files of the archive. The OCI and the Docker layout name one configuration and one layer.
 fn archive<'l>(name: &Name, architecture: &str, layer: &'l [u8]) -> Result<BTreeMap<String, Cow<'l, [u8]>>> {
     let mut files = BTreeMap::new();
-    // Adds a blob, and returns its path and its description for manifests.
+    // The closure adds a blob, and returns the blob's path and its descriptor for manifests.
     let mut blob = |media: &str, content: Cow<'l, [u8]>| {
         let digest = sha256(&content);
         let described = json!({
@@ -129,7 +129,7 @@ fn archive<'l>(name: &Name, architecture: &str, layer: &'l [u8]) -> Result<BTree
     });
     let (_, mut manifest) = blob("manifest.v1+json", serde_json::to_vec(&manifest)?.into());
     manifest["platform"] = json!({"architecture": architecture, "os": "linux"});
-    // containerd takes the image's name from the first, other tools the tag from the second, as `docker save` writes them.
+    // containerd takes the image's name from the first annotation, and other tools take the tag from the second one, as in archives of `docker save`.
     manifest["annotations"] = json!({
         "io.containerd.image.name": name.full,
         "org.opencontainers.image.ref.name": name.tag,
@@ -148,7 +148,8 @@ fn archive<'l>(name: &Name, architecture: &str, layer: &'l [u8]) -> Result<BTree
     Ok(files)
 }
 
-/// The configuration of the image: how a container is started, and which layer it has. The layer is not compressed, so that its two digests are one.
+/// The configuration of the image: the container's settings and the digest of the layer. The layer is uncompressed, so its blob digest and its diff id are
+/// equal.
 fn config(architecture: &str, layer: &Value) -> Value {
     json!({
         "created": EPOCH,

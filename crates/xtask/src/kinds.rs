@@ -1,4 +1,4 @@
-//! Every kind: names, scope, schema sources, printer columns.
+//! The API kinds: names, scope, schema sources and printer columns.
 
 use berth_api as api;
 use berth_api::v1beta1;
@@ -6,48 +6,48 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-/// Everything about a kind that is not in its Rust type.
+/// The facts about an API kind that its Rust type does not have.
 pub(crate) struct Kind {
-    /// API group.
+    /// API group of the kind.
     pub(crate) group: &'static str,
-    /// Storage version.
+    /// Storage version of the kind.
     pub(crate) version: &'static str,
-    /// Kind in the singular, CamelCase.
+    /// Name of the kind, in singular and CamelCase.
     pub(crate) kind: &'static str,
-    /// Lower-case plural, the resource name.
+    /// Name of the kind's resource: the plural in lower case.
     pub(crate) plural: &'static str,
-    /// Short names for kubectl.
+    /// Short names of the resource for kubectl.
     pub(crate) short_names: &'static [&'static str],
-    /// True: objects live in namespaces.
+    /// Whether objects of the kind are namespaced.
     pub(crate) namespaced: bool,
-    /// Purpose of the kind.
+    /// Description of the kind in its CRD.
     pub(crate) description: &'static str,
-    /// Schema document of the spec, or of the root when `rooted`.
+    /// Schema document of the spec, or of the root if `rooted` is true.
     pub(crate) spec: fn() -> Value,
-    /// Schema document of the status; its presence turns on the status subresource.
+    /// Schema document of the status; a kind with a status gets the status subresource.
     pub(crate) status: Option<fn() -> Value>,
-    /// True: the fields of `spec` are at the root.
+    /// Whether the fields of the spec are at the root of the object.
     pub(crate) rooted: bool,
-    /// (name, type, path, priority) of the printer columns.
+    /// Printer columns: name, type, path, priority.
     pub(crate) columns: &'static [(&'static str, &'static str, &'static str, i32)],
-    /// The kind in v1beta1 where its fields differ; it cannot be served before conversion exists.
+    /// The schemas of v1beta1 if its fields differ. Such a version is served only where conversion exists.
     pub(crate) older: Option<Older>,
-    /// True: v1beta1 warns its users.
+    /// Whether v1beta1 is marked as deprecated, so that the API server warns its users.
     pub(crate) deprecated: bool,
-    /// Rules over the complete object: (rule, message).
+    /// CEL rules over the complete object: (rule, message).
     pub(crate) rules: fn() -> Vec<(String, &'static str)>,
-    /// The field of the spec that never changes, empty where there is none: it cannot be removed either.
+    /// The immutable field of the spec, which cannot be removed either; empty if there is none.
     pub(crate) fixed: &'static str,
 }
 
 impl Kind {
-    /// Whether it is a kind of Kueue's group, with an older version beside the storage version.
+    /// Whether the kind is in Kueue's API group, so that it has an older version beside the storage version.
     pub(crate) fn is_kueues(&self) -> bool {
         self.group == api::GROUP
     }
 }
 
-/// Schema documents of the parts of an older version.
+/// Schema documents of the spec and status in an older version.
 pub(crate) struct Older {
     pub(crate) spec: fn() -> Value,
     pub(crate) status: fn() -> Value,
@@ -71,10 +71,10 @@ const PLAIN: Kind = Kind {
     fixed: "",
 };
 
-/// A kind of Berth's own group.
+/// The defaults for a kind of Berth's own API group.
 const OWN: Kind = Kind { group: api::berth::GROUP, version: api::berth::VERSION, deprecated: false, ..PLAIN };
 
-/// All kinds, by plural.
+/// All API kinds, sorted by plural.
 pub(crate) const ALL: &[Kind] = &[
     Kind {
         kind: "AdmissionCheck",
@@ -272,7 +272,7 @@ pub(crate) const ALL: &[Kind] = &[
     },
 ];
 
-/// The printer columns as the API wants them.
+/// The printer columns of a kind in the CRD's format.
 pub(crate) fn columns(kind: &Kind) -> Vec<Value> {
     kind.columns
         .iter()
@@ -286,7 +286,7 @@ pub(crate) fn columns(kind: &Kind) -> Vec<Value> {
         .collect()
 }
 
-/// The schema of a type with its definitions beside it, as schemars gives it.
+/// The schema of a Rust type with its definitions, as schemars generates it.
 fn document<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12()
         .with(|s| s.meta_schema = None)

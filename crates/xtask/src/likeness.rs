@@ -1,27 +1,26 @@
-//! Parts of a CustomResourceDefinition that have to be as in Kueue's: all that the API server acts on and that clients see. Not compared
-//! are descriptions, the text of CEL rules (Berth's are its own; `e2e/tests/crds` tests them), and whether a version is served, which the
-//! chart decides.
+//! Comparison of a CustomResourceDefinition with Kueue's: all parts that the API server acts on and that clients see must be equal. The comparison leaves out
+//! descriptions, the text of CEL rules (Berth has its own rules, which `e2e/tests/crds` tests), and whether a version is served, which the chart decides.
 //!
-//! `kueue-crds.txt` keeps a digest of each version of Kueue's own files. `xtask likeness FILE...` prints the digests of any files, and with
-//! `--lines` their input, so that `diff` can compare two files.
+//! `kueue-crds.txt` has a digest of each version in Kueue's own files. `xtask likeness FILE...` prints the digests of files, and with `--lines` their input, so
+//! that `diff` can compare two files.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
-/// Digests of Kueue's files: kind, version, digest.
+/// Digests of the versions in Kueue's CRD files: kind, version, digest.
 #[cfg(test)]
 const KUEUES: &str = include_str!("../kueue-crds.txt");
 
-/// One version of a kind.
+/// One version of an API kind.
 pub(crate) struct Version {
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// Content of the version, one value in each line.
+    /// Content of the version, one value per line.
     pub(crate) lines: Vec<String>,
 }
 
 impl Version {
-    /// 64-bit FNV-1a of the lines: it distinguishes lines that differ by mistake.
+    /// 64-bit FNV-1a hash of the version's lines, which detects accidental differences.
     pub(crate) fn digest(&self) -> String {
         let bytes = self.lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
         let hash = bytes
@@ -30,7 +29,7 @@ impl Version {
     }
 }
 
-/// The versions of a definition in its own order.
+/// The versions of a CRD, in the order of the CRD.
 pub(crate) fn versions(definition: &Value) -> Result<Vec<Version>> {
     let spec = definition.get("spec").context("spec: missing")?;
     let kind = spec.pointer("/names/kind").and_then(Value::as_str).context("spec.names.kind: missing")?;
@@ -56,7 +55,7 @@ pub(crate) fn versions(definition: &Value) -> Result<Vec<Version>> {
     all.iter().map(version).collect()
 }
 
-/// A schema without descriptions and CEL rules; a list that is a set is sorted.
+/// A schema without descriptions and CEL rules; lists that are sets are sorted.
 fn normal(schema: &Value) -> Value {
     let Some(fields) = schema.as_object() else { return schema.clone() };
     let kept = fields.iter().filter(|(key, _)| !["description", "x-kubernetes-validations"].contains(&key.as_str()));
@@ -79,7 +78,7 @@ fn normal(schema: &Value) -> Value {
     Value::Object(kept.map(field).collect::<Map<_, _>>())
 }
 
-/// One line for each value that has no parts.
+/// Adds one line for each scalar or empty value below a JSON value.
 fn flatten(value: &Value, path: &str, lines: &mut Vec<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -98,13 +97,13 @@ mod tests {
     use crate::{crd, kinds};
     use serde_json::json;
 
-    /// Columns that Kueue 0.19 does not have; `Active` and `Reason` are those of 0.20.
+    /// Printer columns that Kueue 0.19 does not have; Kueue 0.20 has `Active` and `Reason`.
     const OWN_COLUMNS: [(&str, &[&str]); 3] = [
         ("ClusterQueue", &["Active", "Reason", "Used"]),
         ("LocalQueue", &["Active", "Reason"]),
         ("Workload", &["Reason", "Job", "Priority", "Size", "Tier"]),
     ];
-    /// Fields of statuses that Kueue does not have.
+    /// Status fields that Kueue does not have.
     const OWN_FIELDS: [(&str, &[&str]); 1] = [("ClusterQueue", &["berthUsed"])];
 
     fn without_own(mut definition: Value) -> Value {

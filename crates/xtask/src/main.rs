@@ -1,10 +1,9 @@
-//! Berth's tooling: files that the repository generates from its sources, and the house rules as a check.
+//! Berth's tooling: generated files of the repository, and checks of the house rules.
 //!
-//! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`; with `--check` it only reports stale files. `likeness` compares a
-//! definition with Kueue's. `image` writes the archive of `make image`. `tidy` checks rules that no compiler knows: the dependencies of
-//! crates, and the places of files. `house` measures how far the code is from its target shape. The program never talks to a cluster. Start
-//! reading in `crd.rs` (one CRD from one kind), then `expand.rs` (from a schemars document to a schema that the API server accepts); the
-//! rules are in `tidy`.
+//! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`, and with `--check` only reports stale files. `likeness` compares a CRD with Kueue's.
+//! `image` writes the archive of `make image`. `tidy` checks rules that no compiler knows, such as dependencies of crates and places of files. `house` measures
+//! the language and structure of the code. The program never connects to a cluster. `crd.rs` makes a CRD from a kind, `expand.rs` turns a schemars document
+//! into a schema that the API server accepts, and `tidy` has the rules.
 
 mod crd;
 mod dashboard;
@@ -128,17 +127,17 @@ fn main() -> Result<()> {
     }
 }
 
-/// The folder around `crates/`.
+/// The root folder of the repository.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `crds/` beside `crates/`.
+/// The folder `crds/` of the repository.
 fn repository_crds() -> PathBuf {
     repository().join("crds")
 }
 
-/// Name and wanted content of every file in `folder` that is missing or differs.
+/// Name and generated content of every CRD file in `folder` that is missing or differs.
 fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
     let mut stale = Vec::new();
     for kind in kinds::ALL {
@@ -156,7 +155,7 @@ fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
     Ok(stale)
 }
 
-/// Lists the files for `kubectl apply -k`. It has no extension, so that `kubectl apply -f` and the chart pass it over.
+/// The list of the CRD files for `kubectl apply -k`. The list's file has no extension, so that `kubectl apply -f` and the chart ignore it.
 fn kustomization() -> String {
     let mut names: Vec<String> =
         kinds::ALL.iter().map(|kind| format!("- {}.{}.yaml\n", kind.plural, kind.group)).collect();

@@ -1,7 +1,7 @@
-//! Each kind in v1beta1: from its own types where the versions convert into each other, else as changes to its v1beta2 schema.
+//! The v1beta1 version of each kind: from Rust types of its own if conversion between the versions exists, else as changes to the v1beta2 schema.
 //!
-//! A path such as `.spec.podSets[].count` names a property; a change to a path that does not exist is an error, so
-//! that an edit of the types cannot silently miss the older version.
+//! A path such as `.spec.podSets[].count` names a property. A change to a path that does not exist is an error, so that an edit of the types cannot leave the
+//! older version behind.
 
 use anyhow::{Context, Result, bail};
 use berth_api::v1beta1::workload_rules;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::crd::{older_version, root};
 use crate::kinds::{Kind, Older};
 
-/// The v1beta1 entry of a kind, next to its v1beta2 entry.
+/// The v1beta1 entry of a kind's CRD, made from its v1beta2 entry.
 pub(crate) fn version(kind: &Kind, current: &Value) -> Result<Value> {
     let mut version = older_version(kind, current);
     if let Some(older) = &kind.older {
@@ -64,7 +64,7 @@ fn admission_check(schema: &mut Schema) -> Result<()> {
     schema.add(".spec.retryDelayMinutes", delay)
 }
 
-/// A schema that can be changed by path.
+/// A schema with access by path.
 struct Schema(Value);
 
 impl Schema {

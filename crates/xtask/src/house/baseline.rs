@@ -1,11 +1,11 @@
-//! Counts that may only go down: crates/xtask/house.txt has the highest number that each package may have.
+//! The baseline of counts that may only go down: crates/xtask/house.txt has the largest allowed number of findings per measure and package.
 
 use std::collections::BTreeMap;
 
 use super::{BASELINE, Counted};
 use crate::tidy::Finding;
 
-/// A measure with a baseline: its name in the file and for `--<name>`, the words for its findings, and the counts by package.
+/// A measure with a baseline: its name in the file and in `--<name>`, the words for its findings, and its counts by package.
 pub(crate) struct Held<'a> {
     pub(crate) name: &'static str,
     pub(crate) findings: &'static str,
@@ -15,10 +15,10 @@ pub(crate) struct Held<'a> {
 const HEAD: &str = "# Findings that are still there, by measure and package: `xtask house` explains them, `xtask house --lower` writes this file.\n\
                     # A number never goes up, unless code moves from one package to another and the sum stays.\n";
 
-/// Numbers by measure and package, each with its line from 1.
+/// Allowed numbers by measure and package, each with its line in the baseline, from 1.
 type Numbers<'b> = BTreeMap<(&'b str, &'b str), (usize, usize)>;
 
-/// Counts that differ from the baseline, and lines of the baseline without a meaning.
+/// Findings for counts that differ from the baseline, and for lines of the baseline that name no measure or package.
 pub(crate) fn check(baseline: &str, held: &[Held<'_>]) -> Vec<Finding> {
     let (numbers, mut found) = read(baseline);
     let mut met = Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn check(baseline: &str, held: &[Held<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Reads the lines `<measure> <package> <number>`; a line that begins with `#` is a comment.
+/// Reads the lines `<measure> <package> <number>` of the baseline; a line that begins with `#` is a comment.
 fn read(baseline: &str) -> (Numbers<'_>, Vec<Finding>) {
     let (mut numbers, mut found) = (Numbers::new(), Vec::new());
     for (index, line) in baseline.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
@@ -68,11 +68,11 @@ fn read(baseline: &str) -> (Numbers<'_>, Vec<Finding>) {
     (numbers, found)
 }
 
-/// The baseline with today's counts.
+/// The baseline with the current counts.
 ///
 /// # Errors
 ///
-/// Fails with a message where the sum of a measure went up. A file that is empty has no sums yet.
+/// The sum of a measure went up. An empty baseline has no sums, and allows any count.
 pub(crate) fn lowered(baseline: &str, held: &[Held<'_>]) -> Result<String, String> {
     let (numbers, _) = read(baseline);
     let mut text = HEAD.to_owned();

@@ -1,12 +1,11 @@
-//! Import circles: files of one crate that name each other, directly or through others.
+//! Import circles: files of one crate that import from each other, directly or through other files.
 //!
-//! File A names file B where the code of A has an import or a path that leads to an item defined in B. Re-exports are followed, so that
-//! the edge goes to the definition and not to the module that passes it on. `use super::X` is an edge to the file of X, which may be the
-//! parent. A declaration `mod x;`, the import of a module as such, a visibility and a call of a method make no edge, but each path
-//! through an imported module does. Paths in macro calls and in attributes count. Code that is compiled for tests only does not.
+//! File A has an edge to file B if the code of A has an import or a path that leads to an item defined in B. Re-exports are followed, so that the edge leads to
+//! the defining file. `use super::X` is an edge to the file of X, which may be the parent. A declaration `mod x;`, the import of a module itself, a visibility
+//! and a method call make no edge, but each path through an imported module makes one. Paths in macro calls and attributes count. Code that is compiled only
+//! for tests does not count.
 //!
-//! A circle is a largest set of at least two files in which each leads to every other along such edges (a strongly connected
-//! component). Library and programs of a package are crates of their own.
+//! A circle is a strongly connected component of at least two files. The library and each program of a package are separate crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,18 +17,18 @@ use super::modules::{Module, bare, modules, roots};
 use super::scopes::{Found, Import, Scopes, imports};
 use super::sources::{Package, attributes, each_group, is_for_tests};
 
-/// Files by index, each with the files that it names and the names.
+/// Edges between files by index: the imported files of each file, with the imported names.
 type Edges = BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>;
 
-/// A file that another names, with the names.
+/// A file from which another file imports, with the imported names.
 type Named = (String, Vec<String>);
 
-/// A circle: each file with the files of the circle that it names.
+/// An import circle: each file with the files of the circle from which it imports.
 pub(crate) struct Circle {
     pub(crate) files: Vec<(String, Vec<Named>)>,
 }
 
-/// The circles of all crates of a package, the largest first.
+/// The import circles of all crates of a package, the largest first.
 pub(crate) fn circles(package: &Package<'_>) -> Vec<Circle> {
     let mut found = Vec::new();
     for root in roots(package) {
@@ -56,7 +55,7 @@ fn circle(package: &Package<'_>, edges: &Edges, members: &BTreeSet<usize>) -> Ci
     Circle { files }
 }
 
-/// The edges between the files of one crate.
+/// The import edges between the files of one crate.
 fn edges(modules: &[Module<'_>]) -> Edges {
     let imports: Vec<Vec<Import>> = modules.iter().map(imports).collect();
     let scopes = Scopes::of(modules, &imports);
@@ -69,7 +68,7 @@ fn edges(modules: &[Module<'_>]) -> Edges {
     edges
 }
 
-/// Collects the edges of one module.
+/// Collector of the import edges of one module.
 struct Names<'a> {
     scopes: &'a Scopes,
     module: usize,
@@ -90,7 +89,7 @@ impl Names<'_> {
         }
     }
 
-    /// Finds paths among tokens, as macro calls and attributes have them.
+    /// Collects paths from tokens, as macro calls and attributes contain them.
     fn tokens(&mut self, tokens: TokenStream) {
         each_group(tokens, &mut |tokens| {
             let mut at = 0;
@@ -106,7 +105,7 @@ impl Names<'_> {
     }
 }
 
-/// The path that begins at a token, and the token behind it; an empty path where none begins.
+/// The path that begins at a token, and the index of the token after the path; the path is empty if the token begins none.
 fn path_at(tokens: &[TokenTree], start: usize) -> (Vec<String>, usize) {
     let (mut path, mut at) = (Vec::new(), start);
     let colon = |at: usize| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
@@ -124,7 +123,7 @@ fn path_at(tokens: &[TokenTree], start: usize) -> (Vec<String>, usize) {
 
 impl<'ast> Visit<'ast> for Names<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        // Modules have their own turn, and imports were seen.
+        // Submodules are visited separately, and imports are collected before.
         if !is_for_tests(attributes(item)) && !matches!(item, Item::Mod(_) | Item::Use(_)) {
             visit::visit_item(self, item);
         }
@@ -148,7 +147,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
         match &attribute.meta {
             syn::Meta::List(list) => {
                 self.tokens(list.tokens.clone());
-                // `#[serde(with = "crate::time")]` has its path in a text.
+                // An attribute such as `#[serde(with = "crate::time")]` has its path in a string.
                 each_group(list.tokens.clone(), &mut |tokens| {
                     for token in tokens {
                         let text = match token {
@@ -181,7 +180,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
     }
 }
 
-/// The sets of at least two files in which each leads to every other (Tarjan's algorithm).
+/// The strongly connected components of at least two files (Tarjan's algorithm).
 fn components(edges: &Edges) -> Vec<BTreeSet<usize>> {
     #[derive(Default)]
     struct Search {
@@ -227,7 +226,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    /// The circles of a crate, each as its files without folder and ending.
+    /// The import circles of a crate, each as its file names without folder and extension.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let tree = Tree::of_package(files);
         let sources = Sources::read(&tree).unwrap();
@@ -236,7 +235,7 @@ mod tests {
         circles(&sources.packages[0]).into_iter().map(line).collect()
     }
 
-    /// Circles between `b.rs` and `c.rs`, where `c.rs` imports from `b.rs`, and `lib.rs` declares both.
+    /// The import circles of a crate in which `lib.rs` declares `b.rs` and `c.rs`, and `c.rs` imports from `b.rs`.
     fn with(b: &str) -> Vec<String> {
         found(&[("lib.rs", "mod b; mod c;"), ("b.rs", b), ("c.rs", "use crate::b::B; pub struct C; pub mod inner {}")])
     }
@@ -281,7 +280,7 @@ mod tests {
 
     #[test]
     fn re_export_counts_as_a_reference_to_the_defining_file() {
-        // c imports by way of b, which only passes on what d defines.
+        // File c imports a name from b that d defines and b re-exports.
         let files = |b: &'static str| {
             [
                 ("lib.rs", "mod b; mod c; mod d;"),

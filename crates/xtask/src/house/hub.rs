@@ -1,4 +1,4 @@
-//! The figures of the type `Control`, the one object that every decision of the controller sees.
+//! Measures of the type `Control`, the object that every decision of the controller can read.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,27 @@ use super::modules::{modules, roots};
 use super::sources::{Sources, attributes, is_for_tests};
 use crate::tidy::Finding;
 
-/// The type.
+/// Name of the measured type.
 const HUB: &str = "Control";
-/// Packages in which it may be defined.
+/// Packages that may define the type `Control`.
 const HOMES: [&str; 2] = ["control", "controller"];
 
-/// The figures of the type. Tests are left out.
+/// Measures of the type `Control`, without code of tests.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Hub {
-    /// The file of the definition; empty where no package has the type.
+    /// The file that defines `Control`; empty if no package defines the type.
     pub(crate) defined: String,
     pub(crate) fields: usize,
     pub(crate) private_fields: usize,
-    /// Files with an `impl` block of it, with methods or of a trait.
+    /// Files with an `impl` block of `Control`, with or without a trait.
     pub(crate) impl_files: BTreeSet<String>,
-    /// Functions outside of these blocks with a parameter that has a reference to it, by file and line.
+    /// Functions outside of the `impl` blocks of `Control` that take a reference to `Control`, by file and line.
     pub(crate) takers: Vec<Finding>,
-    /// Fields of other types that hold a reference to it, by file and line.
+    /// Fields of other types that hold a reference to `Control`, by file and line.
     pub(crate) holders: Vec<Finding>,
 }
 
-/// Looks for the type and for everything that takes it in all packages.
+/// Measures the type `Control` in all packages.
 pub(crate) fn measured(sources: &Sources<'_>) -> Hub {
     let mut hub = Hub::default();
     for package in &sources.packages {
@@ -42,7 +42,7 @@ pub(crate) fn measured(sources: &Sources<'_>) -> Hub {
             }
         }
     }
-    // A file that belongs to the library and to a program is seen twice.
+    // A file that belongs to the library and to a program of a package is visited twice, so duplicates are removed.
     for list in [&mut hub.takers, &mut hub.holders] {
         list.sort();
         list.dedup();
@@ -72,7 +72,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a type is or contains a reference to the type.
+/// Whether a type is or contains a reference to `Control`.
 fn refers(of: &Type) -> bool {
     struct Refers(bool);
     impl<'ast> Visit<'ast> for Refers {
@@ -141,7 +141,7 @@ impl<'ast> Visit<'ast> for Search<'_> {
     }
 }
 
-/// The place of a field without a name: the reference in its type.
+/// The place of an unnamed field: the reference in its type.
 fn field_span(field: &Field) -> proc_macro2::Span {
     match &field.ty {
         Type::Reference(reference) => reference.and_token.spans[0],

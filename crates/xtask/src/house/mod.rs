@@ -1,8 +1,7 @@
-//! The measures of the house: `xtask house`. They show how far the code is from plain words, from modules without import circles and from
-//! state with owners.
+//! `xtask house`: measures of the code's language and structure, such as banned sentence openings, import circles and private words in identifiers.
 //!
-//! Each measure is a file with a definition in its doc comment. Two of them may only go down (`baseline.rs`): sentences with a banned
-//! opening and references that lead nowhere; `make tidy` checks them, and the limits of `shape.rs`. Start reading in `sources.rs`.
+//! Each measure is a file with a definition in its doc comment. Two measures may only go down (`baseline.rs`): sentences with a banned opening, and references
+//! that lead nowhere. `make tidy` checks these two, and the limits of `shape.rs`. `sources.rs` is the place to start reading.
 
 mod baseline;
 mod circles;
@@ -29,11 +28,11 @@ use baseline::Held;
 use circles::Circle;
 use sources::{Package, Sources};
 
-/// The baseline, from the root of the repository.
+/// Path of the baseline from the root of the repository.
 const BASELINE: &str = "crates/xtask/house.txt";
-/// The name under which pages are counted, beside the packages.
+/// The name under which pages are counted, beside the names of packages.
 const PAGES: &str = "pages";
-/// The name that stands for every package, and for pages.
+/// The argument that stands for every package, and for pages.
 const ALL: &str = "all";
 
 /// Lists to print in place of the table.
@@ -65,14 +64,14 @@ pub(crate) struct Options {
     lower: bool,
 }
 
-/// Findings of one measure in one package, and the number of things that were looked at.
+/// Findings of one measure in one package, and the number of examined items.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     of: usize,
     found: Vec<Finding>,
 }
 
-/// The measures with a baseline.
+/// The measures that have a baseline.
 struct Prose {
     sentences: BTreeMap<String, Counted>,
     references: BTreeMap<String, Counted>,
@@ -91,11 +90,11 @@ impl Prose {
     }
 }
 
-/// Prints the table, or the lists that were asked for.
+/// Prints the table of measures, or the lists that the options ask for.
 ///
 /// # Errors
 ///
-/// Fails for a source that cannot be read, a package that does not exist, and a baseline that would have to go up.
+/// A source cannot be read, a package does not exist, or the baseline would have to go up.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let root = options.root.as_deref().unwrap_or(root);
     let tree = Tree::read(root)?;
@@ -111,11 +110,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Counts that differ from the baseline, and shapes that a package or `Control` must not have.
+/// Findings about counts that differ from the baseline, and about import circles and parts of `Control` beyond their limits.
 ///
 /// # Errors
 ///
-/// Fails for a source that cannot be read.
+/// A source cannot be read.
 pub(crate) fn findings(tree: &Tree) -> Result<Vec<Finding>> {
     let sources = Sources::read(tree)?;
     let mut found = baseline::check(tree.text(BASELINE).unwrap_or_default(), &Prose::of(&sources).held());
@@ -155,7 +154,7 @@ fn text(sources: &Sources<'_>, options: &Options) -> Result<String> {
     Ok(text)
 }
 
-/// The entries with the name that was asked for.
+/// The entries with the requested name, or all entries for the name `all`.
 fn chosen<'n, T>(entries: impl Iterator<Item = (&'n str, T)>, asked: &str) -> Result<Vec<(&'n str, T)>> {
     let (all, mut found) = (asked == ALL, Vec::new());
     let mut names = Vec::new();
@@ -171,7 +170,7 @@ fn chosen<'n, T>(entries: impl Iterator<Item = (&'n str, T)>, asked: &str) -> Re
     Ok(found)
 }
 
-/// The table: a line a package, with a line above it about `Control`.
+/// The table of measures: a line about `Control`, then a line per package.
 fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     let mut text = String::new();
     let hub = hub::measured(sources);

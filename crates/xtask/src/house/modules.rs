@@ -1,4 +1,4 @@
-//! The modules of a library or program as the compiler finds them, from its root file along `mod`; tests are left out.
+//! The modules of a library or program, found along `mod` from the root file as the compiler finds them; test modules are left out.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use syn::{Expr, Item, ItemMod, Lit, Meta};
 
 use super::sources::{Package, attributes, is_for_tests, is_test_file};
 
-/// A module: a file, or a part of one between the braces of `mod x { ... }`.
+/// A module: a source file, or the part of a file between the braces of `mod x { ... }`.
 pub(crate) struct Module<'s> {
-    /// Names from the root down; none for the root itself.
+    /// Names of the module's path from the root; empty for the root module.
     pub(crate) name: Vec<String>,
-    /// The file as an index into the sources of the package.
+    /// The file of the module, as an index into the sources of the package.
     pub(crate) file: usize,
-    /// The module around this one as an index into the list; `None` for the root.
+    /// The parent module, as an index into the list of modules; `None` for the root module.
     pub(crate) parent: Option<usize>,
     pub(crate) items: &'s [Item],
 }
 
-/// The root files of a package, each of which is compiled as a crate: the library and the programs.
+/// The root files of a package: its library and its programs, each of which is compiled as a crate.
 pub(crate) fn roots(package: &Package<'_>) -> Vec<usize> {
     let is_root = |path: &str| {
         let Some(rest) = path.strip_prefix(&package.folder).and_then(|path| path.strip_prefix("src/")) else {
@@ -32,7 +32,7 @@ pub(crate) fn roots(package: &Package<'_>) -> Vec<usize> {
     (0..package.sources.len()).filter(|index| is_root(package.sources[*index].path)).collect()
 }
 
-/// All modules below a root file that are compiled when it is no test. The root is the first.
+/// All modules below a root file that are compiled outside of tests. The root module comes first.
 pub(crate) fn modules<'s>(package: &'s Package<'_>, root: usize) -> Vec<Module<'s>> {
     let files = package.sources.iter().enumerate().map(|(index, source)| (source.path, index)).collect();
     let mut walk = Walk { package, files, found: Vec::new() };
@@ -48,7 +48,7 @@ struct Walk<'s, 't> {
 }
 
 impl<'s> Walk<'s, '_> {
-    /// Adds a module and everything below it. `folder` is where the files of its children lie.
+    /// Adds a module and its submodules. `folder` is the folder of the submodules' files.
     fn module(&mut self, name: Vec<String>, file: usize, parent: Option<usize>, items: &'s [Item], folder: &str) {
         let this = self.found.len();
         self.found.push(Module { name: name.clone(), file, parent, items });
@@ -67,7 +67,7 @@ impl<'s> Walk<'s, '_> {
         }
     }
 
-    /// The file of `mod x;` and the folder of that module's children.
+    /// The file of the module that `mod x;` declares, and the folder of its submodules.
     fn file_of(&self, child: &ItemMod, ident: &str, parent: usize, folder: &str) -> Option<(usize, String)> {
         let candidates = match explicit_path(child) {
             Some(path) => {
@@ -86,7 +86,7 @@ impl<'s> Walk<'s, '_> {
     }
 }
 
-/// The file that `#[path = "..."]` names.
+/// The file that an attribute `#[path = "..."]` names.
 fn explicit_path(module: &ItemMod) -> Option<String> {
     module.attrs.iter().find_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
@@ -100,12 +100,12 @@ fn explicit_path(module: &ItemMod) -> Option<String> {
     })
 }
 
-/// The folder of a file with its last slash; nothing for a file at the top.
+/// The folder of a file with its last slash; empty for a file at the top level.
 fn folder_of(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
 
-/// A name without the mark of raw names, as in `r#type`.
+/// An identifier without the prefix `r#` of raw identifiers.
 pub(crate) fn bare(name: &str) -> String {
     name.strip_prefix("r#").unwrap_or(name).to_owned()
 }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    /// Names of all modules of all roots with their files.
+    /// The names and files of all modules of all root files.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<(&str, &str)> = [("crates/a/Cargo.toml", "")].iter().chain(files).copied().collect();
         let tree = Tree::of(&files);

@@ -10,14 +10,14 @@ use super::sources::{Source, Sources};
 use super::{Counted, PAGES};
 use crate::tidy::Finding;
 
-/// Words that a sentence does not begin with.
+/// Words with which a sentence must not begin.
 const BANNED: [&str; 8] = ["What", "Who", "Whom", "Whose", "Whoever", "Whatever", "Those", "Of"];
-/// Words with which a sentence may begin only if it describes a function that answers yes or no.
+/// The word with which a sentence may begin only in the comment of a function that returns a bool.
 const OF_ANSWERS: &str = "Whether";
-/// Two words that a sentence does not begin with.
+/// Two words that a sentence must not have as its beginning.
 const SO_MANY: [&str; 2] = ["So", "many"];
 
-/// The sentences by package and of all pages together.
+/// Sentences with a banned opening, by package and for all pages together.
 pub(crate) fn counted(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     let mut found = BTreeMap::new();
     for package in &sources.packages {
@@ -34,7 +34,7 @@ pub(crate) fn counted(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     found
 }
 
-/// Headings are no sentences. A cell of a table is one if it begins with a capital letter.
+/// Counts the sentences of paragraphs. Headings are no sentences, and the cell of a table is a sentence if it begins with a capital letter.
 fn count(path: &str, paragraphs: &[Paragraph], answers: &BTreeSet<usize>, counted: &mut Counted) {
     for paragraph in paragraphs.iter().filter(|paragraph| paragraph.place != Place::Heading) {
         for (line, sentence) in paragraph.sentences() {
@@ -51,7 +51,7 @@ fn count(path: &str, paragraphs: &[Paragraph], answers: &BTreeSet<usize>, counte
     }
 }
 
-/// Whether a sentence begins with a banned word, written with a capital or a small letter.
+/// Whether a sentence begins with a banned word, in upper or lower case.
 fn is_banned(sentence: &str) -> bool {
     let mut words = sentence.split(|c: char| !c.is_alphanumeric());
     let first = words.next().unwrap_or_default();
@@ -59,7 +59,7 @@ fn is_banned(sentence: &str) -> bool {
     BANNED.into_iter().any(is) || is(OF_ANSWERS) || (is(SO_MANY[0]) && words.next() == Some(SO_MANY[1]))
 }
 
-/// The lines of doc comments about functions that return a bool.
+/// The lines of doc comments of functions that return a bool.
 fn lines_about_answers(source: &Source<'_>) -> BTreeSet<usize> {
     struct Answers(BTreeSet<usize>);
     impl Answers {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    /// The banned sentences of a source and of a page.
+    /// The sentences with a banned opening in a source and a page.
     fn found(source: &str, page: &str) -> Vec<String> {
         let files = [("crates/a/Cargo.toml", ""), ("crates/a/src/lib.rs", source), ("docs/a.md", page)];
         let tree = Tree::of(&files);

@@ -1,34 +1,35 @@
-//! Prose of comments and pages, as paragraphs and sentences with their lines.
+//! Text of comments and pages, split into paragraphs and sentences with line numbers.
 
 use crate::tidy::{CommentLine, comments};
 
-/// The place of a paragraph in its page.
+/// The place of a paragraph in its page or comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In running text or in a list.
+    /// The paragraph is running text or the entry of a list.
     Text,
     Heading,
-    /// In a cell of a table.
+    /// The paragraph is the cell of a table.
     Cell,
 }
 
-/// Words that belong together: a paragraph, an entry of a list, a heading or a cell of a table.
+/// A unit of text: a paragraph, an entry of a list, a heading or a cell of a table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Paragraph {
     pub(crate) place: Place,
-    /// The words, with one space between lines.
+    /// The paragraph's text, with one space between lines.
     pub(crate) text: String,
-    /// The places in `text` at which lines of the file begin, in order: offset in bytes and line from 1.
+    /// The beginnings of the file's lines within `text`, in order: byte offset and line number from 1.
     lines: Vec<(usize, usize)>,
 }
 
 impl Paragraph {
-    /// The line, from 1, of the byte at this offset.
+    /// The line number, from 1, of a byte offset in the paragraph.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.lines.iter().rev().find(|(start, _)| *start <= offset).map_or(0, |(_, line)| *line)
     }
 
-    /// The sentences with their lines. A full stop, exclamation or question mark ends one if the next word begins like a sentence.
+    /// The sentences of the paragraph with their line numbers. A full stop, exclamation mark or question mark ends a sentence if the next word begins like a
+    /// sentence.
     pub(crate) fn sentences(&self) -> Vec<(usize, &str)> {
         let (mut found, mut start, mut in_code) = (Vec::new(), 0, false);
         for (at, c) in self.text.char_indices() {
@@ -53,7 +54,7 @@ impl Paragraph {
     }
 }
 
-/// Words that end with a full stop within a sentence, without their last one.
+/// Abbreviations that end with a full stop within a sentence, without their last full stop.
 const ABBREVIATIONS: [&str; 6] = ["e.g", "i.e", "cf", "vs", "etc", "approx"];
 
 /// Whether a sentence may begin with this character.
@@ -61,7 +62,7 @@ fn begins_sentence(c: char) -> bool {
     c.is_uppercase() || c.is_ascii_digit() || matches!(c, '`' | '[' | '(' | '*' | '_' | '"' | '<')
 }
 
-/// The paragraphs of the comments in a source. Comments on adjacent lines with the same marker and no code before them are one text.
+/// The paragraphs of the comments in a source. Comments on adjacent lines form one text if they have equal markers and no code before them.
 pub(crate) fn of_comments(source: &str) -> Vec<Paragraph> {
     let comments = comments(source);
     let joined = |a: &CommentLine, b: &CommentLine| a.marker == b.marker && a.line + 1 == b.line && a.alone && b.alone;
@@ -74,10 +75,10 @@ pub(crate) fn of_page(text: &str) -> Vec<Paragraph> {
     paragraphs(text.lines().enumerate().map(|(index, line)| (index + 1, line)))
 }
 
-/// The first cell of a table that shows how not to write: its first column is not text of this repository.
+/// Head of the first column in a table of bad examples, which are no text of this repository.
 const BAD_EXAMPLES: &str = "instead of";
 
-/// Takes lines of Markdown apart. Blocks of code are left out.
+/// Splits lines of Markdown into paragraphs. Code blocks are left out.
 fn paragraphs<'t>(lines: impl Iterator<Item = (usize, &'t str)>) -> Vec<Paragraph> {
     let mut reader = Reader::default();
     for (line, text) in lines {
@@ -92,7 +93,7 @@ struct Reader {
     found: Vec<Paragraph>,
     open: Option<Paragraph>,
     in_code: bool,
-    /// The table that the line before belongs to, if any: true if its first column is left out.
+    /// Whether the current table leaves out its first column; `None` outside of tables.
     table: Option<bool>,
 }
 
@@ -127,7 +128,7 @@ impl Reader {
         }
     }
 
-    /// Adds a line to the paragraph that is open.
+    /// Adds a line to the current paragraph.
     fn add(&mut self, line: usize, text: &str) {
         let open =
             self.open.get_or_insert_with(|| Paragraph { place: Place::Text, text: String::new(), lines: Vec::new() });
@@ -161,14 +162,14 @@ impl Reader {
     }
 }
 
-/// The text of an entry of a list, behind its mark.
+/// The text of a list entry, without its marker.
 fn entry(text: &str) -> Option<&str> {
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = if digits.len() < text.len() { digits.strip_prefix(". ") } else { None };
     ["- ", "* ", "+ "].into_iter().find_map(|mark| text.strip_prefix(mark)).or(numbered).map(str::trim_start)
 }
 
-/// The cells of a row: a bar within code or behind a backslash separates none.
+/// The cells of a table row: a bar in code or after a backslash separates no cells.
 fn cells(row: &str) -> Vec<String> {
     let (mut found, mut cell, mut in_code, mut before) = (Vec::new(), String::new(), false, ' ');
     for c in row.chars() {

@@ -1,4 +1,4 @@
-//! References that lead nowhere: pages that are not in the repository, and numbers of issues.
+//! References that lead nowhere: names of pages that are not in the repository, and issue numbers.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::sources::Sources;
 use super::{Counted, PAGES};
 use crate::tidy::{Finding, Tree};
 
-/// The ending of a page.
+/// File extension of a page.
 const PAGE: &str = ".md";
 
-/// Dangling references of comments by package, and of all pages together.
+/// References that lead nowhere: those of comments by package, and those of all pages together.
 pub(crate) fn counted(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     let mut found = BTreeMap::new();
     for package in &sources.packages {
@@ -26,7 +26,7 @@ pub(crate) fn counted(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     found
 }
 
-/// `path` is that of the file, and `package` the folder of its package.
+/// Counts the references of a file's paragraphs. `path` is the path of the file, and `package` is the folder of its package.
 fn count(tree: &Tree, [path, package]: [&str; 2], paragraphs: &[Paragraph], counted: &mut Counted) {
     for paragraph in paragraphs {
         let mut add = |offset: usize, name: &str| {
@@ -45,7 +45,7 @@ fn count(tree: &Tree, [path, package]: [&str; 2], paragraphs: &[Paragraph], coun
     }
 }
 
-/// Names of pages in a text with their offsets. Addresses of other sites and patterns are none.
+/// Names of pages in a text, with their offsets. Addresses of other sites and patterns do not count.
 fn pages(text: &str) -> Vec<(usize, &str)> {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let mut found = Vec::new();
@@ -67,7 +67,8 @@ fn char_length(text: &str, at: usize) -> usize {
     text[at..].chars().next().map_or(1, char::len_utf8)
 }
 
-/// Whether a page is in the repository: by its path from the root, from the package or from the file, or, without a folder, by its name.
+/// Whether the repository has a page under this name: by path from the root, from the package or from the referring file, or by file name if the name has no
+/// folder.
 fn is_there(tree: &Tree, [path, package]: [&str; 2], name: &str) -> bool {
     let folder = path.rfind('/').map_or("", |at| &path[..=at]);
     let beside = plain(&format!("{folder}{name}"));
@@ -78,7 +79,7 @@ fn is_there(tree: &Tree, [path, package]: [&str; 2], name: &str) -> bool {
         || (!name.contains('/') && tree.files().any(|(file, _)| by_name(file)))
 }
 
-/// A path without `.` and `..`.
+/// A path with `.` and `..` resolved.
 fn plain(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -91,7 +92,7 @@ fn plain(path: &str) -> String {
     parts.join("/")
 }
 
-/// Places that name an issue by its number, as "issue 6", "issues #6 and #7".
+/// Places in a text that name an issue by its number, such as "issue 6" or "issues #6 and #7".
 fn issues(text: &str) -> Vec<(usize, &str)> {
     let words: Vec<(usize, &str)> = text
         .split(' ')

@@ -1,4 +1,4 @@
-//! Names in modules, and the file in which a path's item is defined: imports, re-exports and globs are followed.
+//! Name resolution: the file in which the item of a path is defined. Imports, re-exports and globs are followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use syn::{Item, ItemUse, UseTree};
 use super::modules::{Module, bare};
 use super::sources::{attributes, is_for_tests};
 
-/// One name that a `use` brings in.
+/// One name that a `use` declaration imports.
 #[derive(Debug)]
 pub(crate) struct Import {
     pub(crate) path: Vec<String>,
-    /// The name in the module; `None` for a glob.
+    /// The imported name in the module; `None` for a glob.
     pub(crate) name: Option<String>,
 }
 
 /// The definition that a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
-    /// An item of this file.
+    /// The path leads to an item in the file with this index.
     Item(usize),
-    /// A module, as an index into the list.
+    /// The path leads to the module with this index.
     Module(usize),
 }
 
@@ -38,14 +38,14 @@ struct Scope {
     globs: Vec<Vec<String>>,
 }
 
-/// The names of all modules of one crate.
+/// The names in all modules of one crate.
 pub(crate) struct Scopes(Vec<Scope>);
 
-/// Look-ups that have begun and not ended: a module and a name.
+/// Look-ups in progress, by module and name, so that circular globs end.
 type Begun = BTreeSet<(usize, String)>;
 
 impl Scopes {
-    /// Reads the names of modules. `imports` has the imports of each of them.
+    /// The names in modules; `imports` has the imports of each module.
     pub(crate) fn of(modules: &[Module<'_>], imports: &[Vec<Import>]) -> Self {
         let scope = |module: &Module<'_>| Scope {
             file: module.file,
@@ -74,11 +74,11 @@ impl Scopes {
         Self(scopes)
     }
 
-    /// The definitions that a path in a module leads to; none for the path of another crate, a generic or a local variable.
+    /// The definitions that a path in a module leads to, and the number of path segments before and including the definition. There are none for paths into
+    /// other crates, generic parameters and local variables.
     ///
-    /// A path ends at the first item: variants and associated functions belong to their type. A name that a module of this crate should have and
-    /// that no source shows was made by a macro; it belongs to that module's file.
-    /// The number says how many parts of the path lead there.
+    /// A path ends at its first item: variants and associated functions belong to their type. A name that no source of the crate defines was made by a macro,
+    /// and belongs to the file of its module.
     pub(crate) fn resolve(&self, module: usize, path: &[String]) -> (Vec<Found>, usize) {
         self.walk(module, path, &mut Begun::new())
     }
@@ -113,7 +113,7 @@ impl Scopes {
         (vec![Found::Module(at)], path.len())
     }
 
-    /// The module, or else the item, that a name in the middle of a path means.
+    /// The module, or else the item, that a path segment before the last one names.
     fn step(&self, module: usize, name: &str, begun: &mut Begun) -> Option<Found> {
         let child = self.0[module].names.get(name).into_iter().flatten().find_map(|named| match named {
             Named::Module(index) => Some(Found::Module(*index)),
@@ -139,7 +139,7 @@ impl Scopes {
                 Named::Import(path) => found.extend(self.walk(module, path, begun).0),
             }
         }
-        // A name of the module's own hides one that comes by a glob.
+        // A name that the module defines hides a name that a glob imports.
         if !scope.names.contains_key(name) {
             for glob in &scope.globs {
                 for target in self.walk(module, glob, begun).0 {
@@ -154,7 +154,7 @@ impl Scopes {
     }
 }
 
-/// The name that an item defines, but for modules, imports and implementations.
+/// The name that an item defines; modules, imports and implementations define none.
 fn defined(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(item) => &item.ident,
@@ -172,7 +172,7 @@ fn defined(item: &Item) -> Option<String> {
     Some(bare(&ident.to_string()))
 }
 
-/// The imports of a module that are compiled when it is no test, with those in bodies of functions.
+/// The imports of a module outside of test code, including imports in function bodies.
 pub(crate) fn imports(module: &Module<'_>) -> Vec<Import> {
     struct Uses(Vec<Import>);
     impl<'ast> Visit<'ast> for Uses {
@@ -192,7 +192,7 @@ pub(crate) fn imports(module: &Module<'_>) -> Vec<Import> {
     uses.0
 }
 
-/// Takes the groups of an import apart.
+/// Collects the names of an import with nested groups.
 fn leaves(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<Import>) {
     let mut add = |before: &[String], last: &syn::Ident, name: &syn::Ident| {
         let (last, name) = (bare(&last.to_string()), bare(&name.to_string()));
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    /// The files, or modules in braces, that a path in the module of file `b.rs` leads to.
+    /// The files, or inline modules, that a path in the module of `b.rs` leads to.
     fn found(files: &[(&str, &str)], path: &str) -> Vec<String> {
         let tree = Tree::of_package(files);
         let sources = Sources::read(&tree).unwrap();

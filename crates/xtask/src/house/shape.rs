@@ -1,15 +1,15 @@
-//! Shapes that a package or `Control` must not have: large import circles, and state that others can reach.
+//! Limits of structure: the size of import circles, and the parts of `Control` that other code can reach.
 
 use super::sources::Sources;
 use super::{circles, hub};
 use crate::tidy::Finding;
 
-/// Most files that import each other in a circle.
+/// Largest allowed number of files in an import circle.
 const CIRCLE: usize = 5;
-/// Most files with methods or traits of `Control`: the controller, its observations and outcomes, and the border to the runtime.
+/// Largest allowed number of files with `impl` blocks of `Control`: the controller, its observations and outcomes, and the border to the runtime.
 const IMPL_FILES: usize = 4;
 
-/// Import circles that are too large, and parts of `Control` that are open to others.
+/// Findings about import circles that are too large, and about parts of `Control` that other code can reach.
 pub(super) fn check(sources: &Sources<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for package in &sources.packages {
@@ -47,7 +47,7 @@ mod tests {
         check(&Sources::read(&Tree::of(files)).unwrap()).iter().map(ToString::to_string).collect()
     }
 
-    /// A package whose files import each other in a circle.
+    /// A package whose files import from each other in a circle.
     fn circle(name: &str, files: usize) -> Vec<(String, String)> {
         let folder = if name == "e2e" { "e2e".to_owned() } else { format!("crates/{name}") };
         let modules: String = (0..files).map(|index| format!("mod m{index};\n")).collect();

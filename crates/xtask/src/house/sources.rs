@@ -1,4 +1,4 @@
-//! The sources of the workspace, parsed once, and the pages beside them.
+//! The parsed sources of the workspace, and the pages of the repository.
 
 use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
@@ -8,38 +8,38 @@ use syn::{Attribute, Item, Meta, Token};
 use super::prose::{Paragraph, of_comments, of_page};
 use crate::tidy::Tree;
 
-/// One source file.
+/// A source file.
 pub(crate) struct Source<'t> {
     pub(crate) path: &'t str,
-    /// The text of its comments.
+    /// The text of the source's comments.
     pub(crate) prose: Vec<Paragraph>,
-    /// All tokens of the file, with the content of macro calls.
+    /// All tokens of the source, including the content of macro calls.
     pub(crate) tokens: TokenStream,
     pub(crate) file: syn::File,
 }
 
-/// One package of the workspace with all its sources: library, programs, tests, benchmarks and examples.
+/// A package of the workspace with all its sources: library, programs, tests, benchmarks and examples.
 pub(crate) struct Package<'t> {
-    /// The last part of the folder, as in `crates/<name>`.
+    /// The last part of the package's folder, as in `crates/<name>`.
     pub(crate) name: &'t str,
     pub(crate) folder: String,
     pub(crate) sources: Vec<Source<'t>>,
 }
 
-/// A page for readers.
+/// A page of documentation.
 pub(crate) struct Page<'t> {
     pub(crate) path: &'t str,
     pub(crate) prose: Vec<Paragraph>,
 }
 
-/// Everything that the measures look at.
+/// The repository's files, packages and pages for the measures.
 pub(crate) struct Sources<'t> {
     pub(crate) tree: &'t Tree,
     pub(crate) packages: Vec<Package<'t>>,
     pub(crate) pages: Vec<Page<'t>>,
 }
 
-/// Pages that are not edited: measured results, and cases that come with texts of their own.
+/// Folders of pages that nobody edits: measured results, and decision cases with texts of Kueue.
 const FOREIGN_PAGES: [&str; 2] = ["docs/results/", "crates/testkit/cases/"];
 
 impl<'t> Sources<'t> {
@@ -47,7 +47,7 @@ impl<'t> Sources<'t> {
     ///
     /// # Errors
     ///
-    /// Fails for a source that is no Rust, with its path.
+    /// A source is not valid Rust; the error names its path.
     pub(crate) fn read(tree: &'t Tree) -> Result<Self> {
         let mut packages = Vec::new();
         for (path, _) in tree.files() {
@@ -73,12 +73,12 @@ impl<'t> Source<'t> {
     }
 }
 
-/// Whether a folder is a member of the workspace: `crates/*` and `e2e`.
+/// Whether a folder is a member of the workspace: `crates/*` or `e2e`.
 fn is_member(folder: &str) -> bool {
     folder == "e2e/" || folder.strip_prefix("crates/").is_some_and(|rest| rest.matches('/').count() == 1)
 }
 
-/// Whether an item with these attributes is compiled for tests only.
+/// Whether an item with these attributes is compiled only for tests.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = || attribute.parse_args::<Meta>().is_ok_and(|condition| asks_for_test(&condition));
@@ -86,7 +86,7 @@ pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a condition of a build holds in tests only.
+/// Whether a `cfg` condition holds only in tests.
 fn asks_for_test(condition: &Meta) -> bool {
     match condition {
         Meta::Path(path) => path.is_ident("test"),
@@ -99,12 +99,12 @@ fn asks_for_test(condition: &Meta) -> bool {
     }
 }
 
-/// Whether a file holds tests only, by its path.
+/// Whether a path is the path of a file with tests only.
 pub(crate) fn is_test_file(path: &str) -> bool {
     path.ends_with("_tests.rs") || path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// The attributes of an item.
+/// The attributes of a Rust item.
 pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
@@ -126,7 +126,7 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Calls `visit` with every sequence of tokens that stands between one pair of brackets, and with the outermost one.
+/// Calls `visit` with the tokens of every bracket group, and with the outermost tokens.
 pub(crate) fn each_group(tokens: TokenStream, visit: &mut dyn FnMut(&[TokenTree])) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     visit(&tokens);

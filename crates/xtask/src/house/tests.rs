@@ -1,4 +1,4 @@
-//! The table and the lists of a small repository, and the baseline of this one.
+//! Tests of the measures' table and lists with a small repository, and of this repository's baseline.
 
 use super::*;
 

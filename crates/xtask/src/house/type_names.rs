@@ -1,8 +1,7 @@
 //! Type names that several types of one crate have.
 //!
-//! Structs, enums, unions, traits and type aliases count that every module of the crate can see: `pub`, `pub(crate)`, and `pub(super)`
-//! directly below the root. Types of an API version (a module such as `v1beta1`) differ from their namesakes in another one. Tests are left
-//! out, and so are types that macros make.
+//! The measure counts structs, enums, unions, traits and type aliases that every module of the crate can see: `pub`, `pub(crate)`, and `pub(super)` directly
+//! below the root. Types in modules of different API versions (such as `v1beta1`) may share a name. Test code and types that macros make are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use syn::{Item, Visibility};
 use super::modules::{Module, modules, roots};
 use super::sources::{Package, attributes, is_for_tests};
 
-/// Each name with the places, path and line, of all types that have it. Names of one type are left out.
+/// Type names of several types, each with the path and line of all its types.
 pub(crate) fn collisions(package: &Package<'_>) -> BTreeMap<String, BTreeSet<(String, usize)>> {
     let mut found: BTreeMap<String, BTreeSet<(String, usize)>> = BTreeMap::new();
     for root in roots(package) {
@@ -43,7 +42,7 @@ fn definition(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
     }
 }
 
-/// Whether every module of the crate can see an item of this module with this visibility.
+/// Whether every module of the crate can see an item with this visibility in this module.
 fn is_seen(visibility: &Visibility, module: &Module<'_>) -> bool {
     match visibility {
         Visibility::Public(_) => true,
@@ -54,7 +53,7 @@ fn is_seen(visibility: &Visibility, module: &Module<'_>) -> bool {
     }
 }
 
-/// Whether a module has the name of an API version: `v1`, `v1beta2`.
+/// Whether a module name is an API version such as `v1` or `v1beta2`.
 fn is_version(name: &str) -> bool {
     let Some(rest) = name.strip_prefix('v') else { return false };
     let mut parts = rest.split("alpha").flat_map(|part| part.split("beta"));
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    /// The names that collide with their number of types.
+    /// The colliding type names of a crate, each with its number of types.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let tree = Tree::of_package(files);
         let sources = Sources::read(&tree).unwrap();

@@ -1,4 +1,4 @@
-//! Words of a private vocabulary in identifiers, for which docs/glossary.md has the field's terms.
+//! Private words in identifiers, for which docs/glossary.md has Kubernetes' or Kueue's terms.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proc_macro2::TokenTree;
 use super::modules::bare;
 use super::sources::{Package, each_group};
 
-/// Words with their forms; the first one stands for all.
+/// Private words with their forms; the first form stands for all forms of the word.
 const WORDS: [&[&str]; 24] = [
     &["told", "untold", "tell", "tells", "telling"],
     &["whole"],
@@ -35,7 +35,7 @@ const WORDS: [&[&str]; 24] = [
     &["said", "unsaid"],
 ];
 
-/// The words of a package: each with the identifiers that have it and how often these stand in its sources, tests included.
+/// The private words of a package: each with the identifiers that contain the word and the number of their uses, tests included.
 pub(crate) fn counted(package: &Package<'_>) -> BTreeMap<&'static str, BTreeMap<String, usize>> {
     let mut idents: BTreeMap<String, usize> = BTreeMap::new();
     for source in &package.sources {
@@ -56,14 +56,14 @@ pub(crate) fn counted(package: &Package<'_>) -> BTreeMap<&'static str, BTreeMap<
     found
 }
 
-/// The private words in an identifier, each once.
+/// The private words in an identifier, without duplicates.
 fn private_words(ident: &str) -> Vec<&'static str> {
     let parts = parts(ident);
     let has = |forms: &&&[&'static str]| parts.iter().any(|part| forms.contains(&part.as_str()));
     WORDS.iter().filter(has).filter_map(|forms| forms.first().copied()).collect()
 }
 
-/// The words of which an identifier is made, in small letters.
+/// The words of an identifier, in lower case.
 fn parts(ident: &str) -> Vec<String> {
     let chars: Vec<char> = ident.chars().collect();
     let mut parts = vec![String::new()];

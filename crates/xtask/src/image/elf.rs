@@ -1,21 +1,20 @@
-//! The head of a program's file: the machines for which the program is, and whether it needs others to start. Only programs of 64 bits in
-//! little endian are known.
+//! ELF headers of a program: the architecture, and the dynamic linker if the program needs one. Only 64-bit little-endian programs are supported.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Type of a program header that names the dynamic linker.
+/// Type of the program header that names the dynamic linker.
 const INTERPRETER: u32 = 3;
 
-/// A program's file.
+/// Facts from the ELF headers of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// The architecture as images name it.
+    /// The architecture, as image configurations name it.
     pub(super) architecture: &'static str,
-    /// The dynamic linker, for a program that is not linked statically.
+    /// The dynamic linker of the program; `None` for a statically linked program.
     pub(super) interpreter: Option<String>,
 }
 
-/// Reads the headers of a program.
+/// Reads the ELF headers of a program.
 pub(super) fn read(file: &[u8]) -> Result<Program> {
     ensure!(file.starts_with(b"\x7fELF\x02\x01"), "no ELF file of 64 bits in little endian");
     let architecture = match number(file, 18, 2)? {
@@ -42,7 +41,7 @@ fn part(file: &[u8], at: u64, length: u64) -> Result<&[u8]> {
     found.with_context(|| format!("the file ends before byte {at} and {length} more"))
 }
 
-/// A number of some bytes.
+/// The little-endian number in some bytes of the file.
 fn number(file: &[u8], at: u64, bytes: u64) -> Result<u64> {
     Ok(part(file, at, bytes)?.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
 }
@@ -51,7 +50,7 @@ fn number(file: &[u8], at: u64, bytes: u64) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// A program of two headers, the second of the given type, which points to the text at the end.
+    /// A program with two ELF headers; the second header has the given type and points to the text at the end.
     fn program(machine: u8, kind: u8, text: &str) -> Vec<u8> {
         let mut file = vec![0; 64 + 2 * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

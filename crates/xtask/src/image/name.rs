@@ -1,24 +1,24 @@
-//! Names of images: as people write them, and in full as containerd stores them.
+//! Image names: the short form that people write, and the full form that containerd stores.
 
 use anyhow::{Context, Result, ensure};
 
-/// The registry of a name without one, and the folder there of a name without a folder.
+/// The default registry and the default folder of image names.
 const REGISTRY: &str = "docker.io";
 const FOLDER: &str = "library";
 
 /// The name of an image with its tag.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// The name as it was written.
+    /// The image name as the user wrote it.
     pub(super) short: String,
-    /// The name with the registry and the folder that a short name leaves out.
+    /// The image name with registry and folder.
     pub(super) full: String,
-    /// The part after the last colon.
+    /// The tag: the part after the last colon.
     pub(super) tag: String,
 }
 
 impl Name {
-    /// Reads `name:tag`, with or without a registry.
+    /// Parses an image name `name:tag`, with or without a registry.
     pub(super) fn parse(text: &str) -> Result<Name> {
         let (path, tag) = text
             .rsplit_once(':')

@@ -1,28 +1,28 @@
-//! Tar archives in the format of POSIX.1-1988 (ustar), with nothing in them that differs from machine to machine.
+//! Tar archives in the format of POSIX.1-1988 (ustar), with no content that depends on the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
 
-/// Bytes that everything in such an archive is a multiple of.
+/// Block size of a tar archive in bytes: headers and contents fill complete blocks.
 const BLOCK: usize = 512;
-/// Bytes that a path may have: longer ones would have to be cut in two.
+/// Longest path of a file in bytes; the format would split a longer path in two.
 const LONGEST_PATH: usize = 100;
-/// Bytes that a file may have: eleven octal digits.
+/// Largest size of a file in bytes: eleven octal digits.
 const LARGEST_FILE: usize = 0o77_777_777_777;
 
-/// A file.
+/// A file of the archive.
 pub(super) struct Entry<'a> {
-    /// Path of the file, relative to the root.
+    /// Path of the file, relative to the archive's root.
     pub(super) path: &'a str,
-    /// Permissions of the file.
+    /// Permission bits of the file.
     pub(super) mode: u32,
     /// Content of the file.
     pub(super) content: &'a [u8],
 }
 
-/// Writes files with the folders that they are in, by their paths in order of bytes: owner 0, and changed at the beginning of 1970.
+/// Writes files and the folders that contain them, sorted by the bytes of their paths, with owner 0 and the modification time 1970-01-01.
 pub(super) fn write<'a>(out: &mut impl Write, entries: impl IntoIterator<Item = Entry<'a>>) -> Result<()> {
     let mut files = BTreeMap::new();
     let mut folders = BTreeSet::new();
@@ -33,7 +33,7 @@ pub(super) fn write<'a>(out: &mut impl Write, entries: impl IntoIterator<Item = 
         let path = entry.path;
         ensure!(files.insert(path, entry).is_none(), "{path} is there twice");
     }
-    // A folder's path ends with a slash, so that its files come after it.
+    // A folder's path ends with a slash, so that its files are sorted after it.
     let mut all: Vec<(&str, Option<&Entry<'_>>)> = files.iter().map(|(path, entry)| (*path, Some(entry))).collect();
     all.extend(folders.into_iter().map(|path| (path, None)));
     all.sort_unstable_by_key(|(path, _)| *path);
@@ -56,17 +56,17 @@ fn header(path: &str, mode: u32, size: usize, kind: u8) -> Result<[u8; BLOCK]> {
     let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, path.as_bytes());
     put(100, format!("{mode:07o}").as_bytes());
-    // User and group.
+    // Ids of user and group.
     put(108, b"0000000");
     put(116, b"0000000");
     put(124, format!("{size:011o}").as_bytes());
-    // The time of the last change.
+    // The modification time.
     put(136, b"00000000000");
-    // The sum is taken with spaces in its own place.
+    // The checksum is computed with spaces in its own field.
     put(148, b"        ");
     put(156, &[kind]);
     put(257, b"ustar\x0000");
-    // Numbers of devices: zero.
+    // Device numbers, which are zero for files.
     put(329, b"0000000");
     put(337, b"0000000");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
@@ -88,7 +88,7 @@ mod tests {
         bytes
     }
 
-    /// Paths as the headers have them.
+    /// The paths in the headers of an archive.
     fn paths(archive: &[u8]) -> Vec<String> {
         let mut paths = Vec::new();
         let mut rest = archive;
@@ -111,7 +111,7 @@ mod tests {
         assert!(bytes == again);
     }
 
-    /// The bytes are compared with what GNU tar writes: `tar --format=ustar --owner=0 --group=0 --numeric-owner --mtime=@0`.
+    /// The expected bytes are those that `tar --format=ustar --owner=0 --group=0 --numeric-owner --mtime=@0` of GNU tar writes.
     #[test]
     fn tar_header_is_that_of_gnu_tar() {
         let mut wanted = [0_u8; BLOCK];

@@ -13,7 +13,7 @@ fn document(files: &BTreeMap<String, Vec<u8>>, path: &str) -> Value {
     serde_json::from_slice(files.get(path).unwrap_or_else(|| panic!("{path} is missing"))).unwrap()
 }
 
-/// The document that a descriptor names; its digest and size are checked.
+/// The content that a descriptor names, after a check of its digest and size.
 fn described<'f>(files: &'f BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'f [u8] {
     let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
     let content = &files[&format!("blobs/sha256/{digest}")];
@@ -52,7 +52,7 @@ fn image_name_and_architecture_do_not_change_the_layer() {
     assert_eq!(same, [format!("blobs/sha256/{}", sha256(&layer)).as_str(), "oci-layout"]);
 }
 
-/// The image of docker is that of `make image`, but for the C library.
+/// The image that the Dockerfile builds equals the image of `make image`, except for the C library.
 #[test]
 fn image_configuration_equals_that_of_the_dockerfile() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/Dockerfile");
@@ -88,7 +88,7 @@ fn program_that_needs_libraries_makes_no_image() {
 fn image_of_the_same_program_has_the_same_bytes() {
     let folder = std::env::temp_dir().join(format!("berth-image-bytes-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    // The head of a program of 64 bits for amd64, without program headers.
+    // The smallest accepted program: a 64-bit ELF header for amd64 without program headers.
     let mut program = b"\x7fELF\x02\x01".to_vec();
     program.resize(64, 0);
     program[18] = 62;

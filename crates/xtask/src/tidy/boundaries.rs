@@ -1,4 +1,4 @@
-//! Dependencies between crates: the arrows of docs/ARCHITECTURE.md, and for the pure crates every single dependency.
+//! Dependencies between crates: the arrows of docs/ARCHITECTURE.md, and the complete list of dependencies for pure crates.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Finding;
 
-/// A package of the workspace with its normal and build dependencies, and those of its tests.
+/// A package of the workspace with its normal and build dependencies, and with the dependencies of its tests.
 #[derive(Debug)]
 pub(crate) struct Package {
     name: String,
@@ -16,22 +16,22 @@ pub(crate) struct Package {
     tests: Vec<String>,
 }
 
-/// Dependencies of a crate from outside of the workspace.
+/// Allowed dependencies of a crate on packages outside of the workspace.
 enum Others {
-    /// Nothing from outside but these.
+    /// Only these outside packages are allowed.
     Only(&'static [&'static str]),
-    /// Anything from outside but these.
+    /// All outside packages except these are allowed.
     AllBut(&'static [&'static str]),
 }
 
 struct Rule {
     name: &'static str,
-    /// Crates of this workspace.
+    /// Allowed dependencies on crates of the workspace.
     ours: &'static [&'static str],
     others: Others,
 }
 
-/// A client, a runtime, or a second way to do the runtime's work.
+/// Packages that are a cluster client or async runtime, or that would do the runtime crate's work a second time.
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
 
 const RULES: [Rule; 17] = [
@@ -53,11 +53,11 @@ const RULES: [Rule; 17] = [
         ours: &["api", "engine", "jobs", "lease", "quantity"],
         others: Others::Only(&["hashbrown", "jiff", "k8s-openapi", "rustc-hash", "serde", "serde_json"]),
     },
-    // The runtime performs; the deciding crates are reached through control alone.
+    // The runtime reaches the deciding crates through control only.
     Rule { name: "runtime", ours: &["api", "control", "lease"], others: Others::AllBut(&[]) },
-    // The API server calls it: nothing that waits for a watch or for a decision.
+    // The API server calls the webhook, so the webhook has nothing that waits for a watch or for a decision.
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
-    // Shared by the manager and by commands that need no cluster.
+    // The manager and the commands that need no cluster share the configuration crate.
     Rule { name: "configuration", ours: &["api", "control", "engine", "jobs"], others: Others::AllBut(CLIENTS) },
     Rule {
         name: "manager",
@@ -69,19 +69,19 @@ const RULES: [Rule; 17] = [
         ours: &["api", "configuration", "control", "engine", "jobs", "quantity"],
         others: Others::AllBut(CLIENTS),
     },
-    // The binary joins `cli` and `manager`, and holds nothing that either could hold.
+    // The binary joins `cli` and `manager`, and has no code that one of them could have.
     Rule { name: "berth", ours: &["cli", "manager"], others: Others::Only(&["clap", "mimalloc", "rustix"]) },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "xtask", ours: &["api", "jobs"], others: Others::AllBut(CLIENTS) },
     // Package testrun runs before any other code of this repository is compiled.
     Rule { name: "testrun", ours: &[], others: Others::Only(&["anyhow", "serde_json", "signal-hook"]) },
-    // The judge shares no code with Berth: a fault of Berth cannot hide itself.
+    // The judge of invariants shares no code with Berth, so that a fault of Berth cannot hide itself.
     Rule { name: "invariants", ours: &[], others: Others::Only(&["jiff", "serde_json"]) },
-    // The tests look from outside, with names and manifests of their own: so a wrong constant in Berth cannot hide itself.
+    // The e2e tests have names and manifests of their own, so that a wrong constant in Berth cannot hide itself.
     Rule { name: "e2e", ours: &["invariants", "testrun"], others: Others::AllBut(&[]) },
 ];
 
-/// The workspace as cargo reads it.
+/// The packages of the workspace, from `cargo metadata`.
 pub(crate) fn packages(root: &Path) -> Result<Vec<Package>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -132,7 +132,7 @@ pub(crate) fn check(packages: &[Package]) -> Vec<Finding> {
                 add(format!("{short} must not depend on {name}"));
             }
         }
-        // Tests of a pure crate run without a cluster, and without waiting.
+        // Tests of a pure crate run without a cluster and without waiting.
         if matches!(rule.others, Others::Only(_)) {
             for name in package.tests.iter().filter(|name| CLIENTS.contains(&name.as_str())) {
                 add(format!("tests of {short} must not depend on {name}"));

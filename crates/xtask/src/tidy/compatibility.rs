@@ -1,5 +1,5 @@
-//! docs/compatibility.md calls a row working only with a test, gives a reason for every other row, has the right counts, and has a row for every name of
-//! Kueue's in the sources. The tests stand in a data file, and exist.
+//! Rule about docs/compatibility.md: a row works only with a test, every other row has a reason, the counts are right, and every name of Kueue in the sources
+//! has a row. A data file names the tests of rows, which must exist.
 
 mod known;
 
@@ -9,11 +9,11 @@ use std::path::Path;
 use super::{Finding, Tree, shown};
 
 const PAGE: &str = "docs/compatibility.md";
-/// File with the tests of its rows.
+/// Data file with the tests of the page's rows.
 const SHOWN: &str = "crates/xtask/shown/compatibility.txt";
-/// Columns of its tables: the part of Kueue, the state, notes.
+/// Number of columns of the page's tables: the part of Kueue, the state, and notes.
 const COLUMNS: usize = 3;
-/// Heads of the required sections.
+/// Headings of the required sections.
 const SECTIONS: [&str; 7] = [
     "## Feature gates",
     "## Fields",
@@ -23,7 +23,7 @@ const SECTIONS: [&str; 7] = [
     "## Metrics",
     "## Job kinds",
 ];
-/// The states, and whether each needs a test.
+/// The allowed states of a row, and whether each state needs a test.
 const STATES: [(&str, bool); 3] = [("works", true), ("differs", false), ("not yet", false)];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -74,18 +74,18 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Whether a name is written as the path of a source or of a table of cases. Keys of labels and annotations have a slash as well, and no ending.
+/// Whether a name is the path of a source or of a table of cases. The key of a label or annotation has a slash, too, but no file extension.
 fn is_source(name: &str) -> bool {
     let ending = Path::new(name).extension();
     name.contains('/')
         && ending.is_some_and(|ending| ["rs", "yaml", "txt"].map(Into::into).contains(&ending.to_owned()))
 }
 
-/// Checks that the sentence with the number of rows of each state is right.
+/// Checks the page's sentence with the number of rows in each state.
 fn counted(page: &str, counts: &BTreeMap<&str, usize>) -> Option<Finding> {
     let of = |state: &str| counts.get(state).copied().unwrap_or_default();
     let sentence = format!("{} rows work, {} differ, {} are to come.", of("works"), of("differs"), of("not yet"));
-    // The sentence may be broken over two lines.
+    // The sentence with the counts may span two lines.
     let text = page.split_whitespace().fold(String::new(), |text, word| text + " " + word);
     (!text.contains(&format!(" {sentence}"))).then(|| Finding::new(PAGE, 0, format!("must say {sentence:?}")))
 }
@@ -96,7 +96,7 @@ mod tests {
 
     const TEST: (&str, &str) = ("e2e/tests/a.rs", "async fn a_test() {}");
 
-    /// Findings about a page with these rows in each section; the data file has tests of the first row `A`.
+    /// Findings about a page that has these rows in each section; the data file has tests of the first row `A`.
     fn said(rows: &str, data: &str) -> Vec<String> {
         let heads = SECTIONS.join("\n\n");
         let of = |state: &str| rows.matches(&format!("| {state} |")).count();

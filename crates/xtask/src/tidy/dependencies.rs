@@ -1,11 +1,11 @@
-//! Dependencies that nothing uses: each is compiled and audited for nothing.
+//! Rule against unused dependencies, which would be compiled and audited in vain.
 
 use std::collections::BTreeSet;
 
 use super::source::is_name;
 use super::{Finding, Tree};
 
-/// The manifest of the workspace.
+/// File name of a manifest; the workspace's manifest is in the root folder.
 const WORKSPACE: &str = "Cargo.toml";
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -30,7 +30,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// The dependencies of a manifest with their lines, of all sections.
+/// The dependencies in all sections of a manifest, with their lines.
 fn named(manifest: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut listed = false;

@@ -1,10 +1,10 @@
-//! A broken rule with its place.
+//! A broken rule with its place in the repository.
 
-/// A broken rule with its place.
+/// A broken rule with its place in the repository.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(super) path: String,
-    /// Line, from 1; 0 means all of the file.
+    /// Line of the file, from 1; 0 means the complete file.
     line: usize,
     pub(super) message: String,
 }

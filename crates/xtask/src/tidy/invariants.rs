@@ -1,9 +1,9 @@
-//! docs/invariants.md has a row for every invariant, in order, with tests that exist or with the part that no test shows.
+//! Rule about docs/invariants.md: every invariant has a row, in order, and a row names existing tests or the part that no test shows.
 
 use super::{Finding, Tree, requirements};
 
 const PAGE: &str = "docs/invariants.md";
-/// Groups of invariants, with the number of invariants in each.
+/// Groups of invariants, with the number of invariants in each group.
 const GROUPS: [(&str, usize); 7] = [("Q", 8), ("L", 9), ("C", 6), ("R", 6), ("V", 7), ("D", 4), ("S", 7)];
 
 fn ids() -> Vec<String> {

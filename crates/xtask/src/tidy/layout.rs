@@ -1,10 +1,10 @@
-//! Places of files, lengths of files, and beginnings of crates.
+//! Rules about the places of files, the lengths of files, and the doc comment at the beginning of a crate.
 
 use std::collections::BTreeSet;
 
 use super::{Finding, Tree};
 
-/// Everything that the top level may hold.
+/// Files and folders that the top level of the repository may have.
 const TOP: [&str; 23] = [
     ".ci",
     ".editorconfig",
@@ -31,11 +31,11 @@ const TOP: [&str; 23] = [
     "ARCHITECTURE.md",
 ];
 
-/// Lines that a file may have.
+/// Largest number of lines of a file.
 const LINES: usize = 500;
-/// Longer files that are accepted, with the reason.
+/// Accepted files with more lines, each with the reason.
 const LONGER: [(&str, &str); 0] = [];
-/// Written by a program, or a list that grows.
+/// Files that a program writes, and lists that grow with the repository; their length is not limited.
 const GENERATED: [&str; 10] = [
     "Cargo.lock",
     "crates/xtask/renamed/",
@@ -49,7 +49,7 @@ const GENERATED: [&str; 10] = [
     "e2e/prometheus/go.sum",
 ];
 
-/// Names without a meaning.
+/// File and module names that say nothing about the content.
 const EMPTY_NAMES: [&str; 5] = ["util", "utils", "helpers", "common", "misc"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -93,14 +93,14 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Files with more lines than allowed that no program writes, with their lines.
+/// Files with more lines than allowed, with their number of lines; generated files are left out.
 pub(crate) fn long_files(tree: &Tree) -> impl Iterator<Item = (&str, usize)> {
     let written = |path: &str| GENERATED.iter().any(|place| path.starts_with(place));
     let lines = tree.files().map(|(path, text)| (path, text.lines().count()));
     lines.filter(move |(path, lines)| *lines > LINES && !written(path))
 }
 
-/// The root of a crate, or of a test or program of its own.
+/// Whether a file is the root of a crate, test or program.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
@@ -111,12 +111,12 @@ fn is_root(path: &str) -> bool {
     }
 }
 
-/// Whether a line opens or closes a block of code, and has more behind the fence than the name of a language.
+/// Whether a line is the fence of a code block and has more text after the fence than the name of a language.
 fn is_fence_with_text(line: &str) -> bool {
     line.trim_start().strip_prefix("```").is_some_and(|rest| rest.contains(['`', ' ']))
 }
 
-/// First-level headings outside blocks of code.
+/// Number of first-level headings outside of code blocks.
 fn titles(text: &str) -> usize {
     let mut code = false;
     let mut count = 0;

@@ -1,32 +1,33 @@
-//! The pure crates: no clock, no I/O, no async, no randomness, no state of the process, no floats in amounts. Clippy refuses items by the lists of
-//! `clippy.toml`, and code that may panic; this rule holds that clippy is asked to, and refuses what has no item: modules of `std`, async, floats.
+//! Rule about the pure crates: they have no clock, I/O, async, randomness or process state, and no floats in amounts. Clippy refuses listed items
+//! (`clippy.toml`) and code that may panic. This rule checks that the crates enable these lints, and refuses modules of `std`, async code and floats, for which
+//! clippy has no list.
 
 use std::collections::BTreeSet;
 
 use super::source::{is_name, shipped, test_modules};
 use super::{Finding, Tree};
 
-/// Crates that only compute.
+/// The pure crates, which only compute.
 pub(crate) const PURE: [&str; 7] = ["quantity", "api", "engine", "jobs", "lease", "control", "invariants"];
 
-/// Modules of `std` that reach outside, or that make two runs differ.
+/// Modules of `std` with I/O, clocks or process state.
 const MODULES: [&str; 9] = ["fs", "net", "env", "process", "thread", "io", "time", "sync", "os"];
-/// Harmless parts of these modules.
+/// Allowed parts of the refused modules of `std`.
 const HARMLESS: [&str; 3] = ["time::Duration", "sync::Arc", "sync::Weak"];
-/// Words of async code. Types, functions and macros that have no place in a pure crate are listed in the root's `clippy.toml`.
+/// Keywords of async code. `clippy.toml` lists the types, functions and macros that pure crates must not use.
 const WORDS: [&str; 2] = ["async", "await"];
-/// Settings of clippy for the pure crates.
+/// File with clippy's settings for the pure crates.
 const SETTINGS: &str = "clippy.toml";
-/// Lists that these settings must have.
+/// Lists that clippy's settings must have.
 const LISTS: [&str; 3] = ["disallowed-types", "disallowed-methods", "disallowed-macros"];
-/// Files that may have floats: none with amounts, and in the engine only those where Kueue's published contract is a float.
+/// Files that may have floats: no file with amounts, and in the engine only files where Kueue's published contract is a float.
 const FLOATS: [&str; 4] = [
     "crates/engine/src/quota/share.rs",
     "crates/engine/src/queue/afs.rs",
     "crates/engine/src/queue/afs/ledgers.rs",
     "crates/engine/src/preempt/usage.rs",
 ];
-/// Lints that each pure crate asks for.
+/// Lints that each pure crate must enable.
 const LINTS: [&str; 10] = [
     "clippy::unwrap_used",
     "clippy::expect_used",
@@ -39,14 +40,14 @@ const LINTS: [&str; 10] = [
     "clippy::disallowed_methods",
     "clippy::disallowed_macros",
 ];
-/// Further lints of the crates in which amounts are counted.
+/// Further lints for the crates that compute amounts.
 const LINTS_OF_AMOUNTS: [&str; 4] = [
     "clippy::arithmetic_side_effects",
     "clippy::float_arithmetic",
     "clippy::cast_possible_truncation",
     "clippy::cast_sign_loss",
 ];
-/// The crates in which amounts are counted.
+/// The crates that compute amounts.
 const COUNT: [&str; 2] = ["quantity", "engine"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -63,7 +64,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Clippy reads the nearest file of settings, and no other one.
+/// Checks that the root has the only clippy settings: clippy reads only the nearest settings file.
 fn settings(tree: &Tree) -> Vec<Finding> {
     let text = tree.text(SETTINGS).unwrap_or_default();
     let missing = LISTS.into_iter().filter(|list| !text.lines().any(|line| line.starts_with(list)));
@@ -85,7 +86,7 @@ fn asked_of_clippy(path: &str, text: &str, amounts: &[&str], found: &mut Vec<Fin
     }
 }
 
-/// The sources below a folder, without those that are modules of tests.
+/// The sources below a folder, without test modules.
 pub(crate) fn that_ship<'t>(tree: &'t Tree, folder: &str) -> Vec<(&'t str, &'t str)> {
     let mut sources: Vec<(&str, &str)> =
         tree.files().filter(|(path, _)| path.starts_with(folder) && path.ends_with(".rs")).collect();
@@ -94,7 +95,7 @@ pub(crate) fn that_ship<'t>(tree: &'t Tree, folder: &str) -> Vec<(&'t str, &'t s
     sources
 }
 
-/// Files that a source names as modules of its tests.
+/// Files that a source declares as its test modules.
 fn files_of_tests(path: &str, text: &str) -> Vec<String> {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = file.trim_end_matches(".rs");
@@ -124,7 +125,7 @@ fn file(path: &str, code: &str, found: &mut Vec<Finding>) {
     }
 }
 
-/// Paths below `std` with their lines, two names deep; groups in braces are taken apart.
+/// Paths below `std` with their lines, up to two names deep; groups in braces are expanded.
 fn uses_of_std(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("std::") {
@@ -146,7 +147,7 @@ fn uses_of_std(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The parts of a group in braces; the text itself when there is none.
+/// The parts of a group in braces; the text itself if the text is no group.
 fn branches(text: &str) -> Vec<&str> {
     let Some(inner) = text.trim_start().strip_prefix('{') else { return vec![text.trim_start()] };
     let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
@@ -176,11 +177,11 @@ mod tests {
         clippy::indexing_slicing, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_types, clippy::disallowed_methods, \
         clippy::disallowed_macros, clippy::arithmetic_side_effects, clippy::float_arithmetic, clippy::cast_possible_truncation, \
         clippy::cast_sign_loss))]\n";
-    /// Settings with all lists.
+    /// Clippy settings that have all required lists.
     const ALL_LISTS: (&str, &str) =
         (SETTINGS, "disallowed-types = []\ndisallowed-methods = []\ndisallowed-macros = []\n");
 
-    /// Messages about `source` as a module of the engine.
+    /// Findings about a module of the engine with this source.
     fn said(source: &str) -> Vec<String> {
         let roots: Vec<(String, &str)> = PURE.iter().map(|name| (format!("crates/{name}/src/lib.rs"), ASKS)).collect();
         let mut files: Vec<(&str, &str)> = roots.iter().map(|(path, text)| (path.as_str(), *text)).collect();
@@ -243,7 +244,7 @@ mod tests {
         let files = [("crates/jobs/src/lib.rs", "#![cfg_attr(not(test), deny(clippy::panic))]")];
         let said: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
         assert!(said.iter().any(|text| text.contains("jobs") && text.contains("unwrap_used")), "{said:?}");
-        // Further lints are required only where amounts are counted.
+        // The further lints are required only in the crates that compute amounts.
         let rest = ASKS.replace(", clippy::arithmetic_side_effects", "");
         let lacks = |name: &str| {
             let root = format!("crates/{name}/src/lib.rs");

@@ -1,4 +1,5 @@
-//! The map of renamed tests, `crates/xtask/renamed`: a line `package old new` each. A test of an earlier commit is found by its old name, and every new name exists.
+//! Rule about the map of renamed tests, `crates/xtask/renamed`, with a line `package old new` per test: every new name must exist. The map finds the current
+//! name of a test of an earlier commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Names of the functions of a package.
+/// Names of the functions in a package.
 fn functions_of<'a>(tree: &'a Tree, package: &str) -> BTreeSet<&'a str> {
     let folder = if package == "e2e" { "e2e/".to_owned() } else { format!("crates/{package}/") };
     let sources = tree.files().filter(|(path, _)| path.starts_with(&folder) && path.ends_with(".rs"));

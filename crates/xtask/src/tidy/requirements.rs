@@ -1,18 +1,18 @@
-//! docs/requirements.md names only tests that exist, and no row is empty.
+//! Rule about docs/requirements.md: the page names only existing tests, and no row is empty.
 
 use super::{Finding, Tree};
 
 const PAGE: &str = "docs/requirements.md";
-/// Columns of its table, and of others like it: row, promise, shown by, missing.
+/// Number of columns of a requirements table: row, promise, shown by, missing.
 const COLUMNS: usize = 4;
-/// Heads of the first column.
+/// Headings of the first column.
 const HEADS: [&str; 2] = ["row", "id"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     rows(tree, PAGE).1
 }
 
-/// First cells of the rows of a page with these columns, and the faults of the rows.
+/// First cells of the rows in a page's requirements tables, and the faults of these rows.
 pub(super) fn rows<'t>(tree: &'t Tree, page: &str) -> (Vec<&'t str>, Vec<Finding>) {
     let Some(text) = tree.text(page) else { return (Vec::new(), vec![Finding::new(page, 0, "is missing")]) };
     let (mut rows, mut found) = (Vec::new(), Vec::new());
@@ -40,7 +40,7 @@ pub(super) fn rows<'t>(tree: &'t Tree, page: &str) -> (Vec<&'t str>, Vec<Finding
     (rows, found)
 }
 
-/// Faults of the tests that a cell names: files in backquotes, each followed by tests or scenarios in it.
+/// Faults of the tests that a cell names: the cell has file names in backquotes, and names of tests or scenarios after each file.
 pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut file = None;
@@ -64,10 +64,10 @@ pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
     wrong
 }
 
-/// One function that reads every case of the engine, so that its name shows nothing.
+/// A test that reads every case of the engine, so that its name does not show which requirement it tests.
 const ALL_CASES: &str = "golden_cases_print_their_expected_output";
 
-/// Whether a source has a function, a scenario or a case of that name.
+/// Whether a source has a function, a scenario or a case with this name.
 fn holds(text: &str, name: &str) -> bool {
     text.contains(&format!("fn {name}("))
         || text.contains(&format!("(\"{name}\","))

@@ -1,36 +1,37 @@
-//! The tests that show the rows of a page: a data file with the rows of the page, and with files and their tests below each row.
+//! Data files with the tests that show the rows of a page: each has the rows of the page, and below each row the files with their tests.
 
 use std::collections::BTreeMap;
 
 use super::requirements::unknown_tests;
 use super::{Finding, Tree};
 
-/// Tests of one row.
+/// The tests of one row.
 struct Entry<'a> {
     line: usize,
     section: &'a str,
     row: &'a str,
-    /// Files, each with the names of tests, scenarios or cases in it.
+    /// Files, each with the names of its tests, scenarios or cases.
     files: Vec<(&'a str, Vec<&'a str>)>,
 }
 
-/// Rows of a data file that have at least one test, by section and first cell.
+/// Rows of a data file with at least one test, by section and first cell.
 pub(super) struct Shown<'a>(BTreeMap<(&'a str, &'a str), usize>);
 
 impl Shown<'_> {
-    /// Whether a test shows a row.
+    /// Whether a row has a test.
     pub(super) fn has(&self, section: &str, row: &str) -> bool {
         self.0.contains_key(&(section, row))
     }
 
-    /// Faults of rows that the page does not have.
+    /// Findings about rows of the data file that the page does not have.
     pub(super) fn without_a_row(&self, file: &str, is_row: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
         let strange = self.0.iter().filter(|((section, row), _)| !is_row(section, row));
         strange.map(|((_, row), line)| Finding::new(file, *line, format!("the page has no row {row}"))).collect()
     }
 }
 
-/// Reads a data file. A heading as on the page begins a section, `= name` a row, a line without indentation a file, and a line with two spaces a test in it.
+/// Reads a data file. A heading of the page begins a section, `= name` begins a row, a line without indentation is a file, and a line with two spaces is a test
+/// in the file.
 pub(super) fn read<'a>(tree: &'a Tree, file: &str) -> (Shown<'a>, Vec<Finding>) {
     let Some(text) = tree.text(file) else {
         return (Shown(BTreeMap::new()), vec![Finding::new(file, 0, "is missing")]);

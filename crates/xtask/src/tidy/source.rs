@@ -1,16 +1,16 @@
-//! Rust source reduced to code that ships: comments, texts and tests become blanks, lines stay where they are.
+//! Rust source reduced to code outside of tests: comments, strings and tests become blanks, and line numbers stay.
 
-/// The source without comments, without the content of texts, and without items marked `#[cfg(test)]`.
+/// The source without comments, string contents and items marked `#[cfg(test)]`.
 pub(crate) fn shipped(source: &str) -> String {
     without_tests(&code(source))
 }
 
-/// The texts between plain quotes that ship, on one line each, with their lines, from 1.
+/// The string literals outside of tests, each on one line with its line number, from 1.
 pub(crate) fn shipped_texts(source: &str) -> Vec<(usize, String)> {
     shipped_texts_behind(source, &[""])
 }
 
-/// The texts of [`shipped_texts`] directly behind one of these pieces of code.
+/// The string literals of [`shipped_texts`] that directly follow one of these pieces of code.
 pub(crate) fn shipped_texts_behind(source: &str, pieces: &[&str]) -> Vec<(usize, String)> {
     let marked = without_tests(&filled(source, QUOTE));
     let (mut found, mut text, mut code, mut line) = (Vec::new(), String::new(), String::new(), 1);
@@ -32,7 +32,7 @@ pub(crate) fn shipped_texts_behind(source: &str, pieces: &[&str]) -> Vec<(usize,
     found
 }
 
-/// Names of modules in other files that are compiled for tests only.
+/// Names of the modules in other files that are compiled only for tests.
 pub(crate) fn test_modules(source: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (_, rest) in marked(source) {
@@ -45,7 +45,7 @@ pub(crate) fn test_modules(source: &str) -> Vec<String> {
     names
 }
 
-/// Lines, from 1, with the mark of code that is compiled for tests only, with the code behind the mark and further attributes.
+/// Lines, from 1, with the mark of code that is compiled only for tests, each with the code after the mark and further attributes.
 pub(crate) fn marked(source: &str) -> Vec<(usize, String)> {
     let code = code(source);
     let behind = |(start, _): (usize, &str)| {
@@ -58,22 +58,22 @@ pub(crate) fn marked(source: &str) -> Vec<(usize, String)> {
     code.match_indices(MARK).map(behind).collect()
 }
 
-/// A line of a comment.
+/// A line of a comment in Rust source.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CommentLine {
-    /// From 1.
+    /// Line number of the comment, from 1.
     pub(crate) line: usize,
-    /// The beginning of the comment: `//`, `///`, `//!` or `/*`.
+    /// The marker of the comment: `//`, `///`, `//!` or `/*`.
     pub(crate) marker: &'static str,
-    /// True if no code stands before it on its line.
+    /// Whether no code is before the comment on its line.
     pub(crate) alone: bool,
-    /// The line without the marker and without spaces around it.
+    /// Text of the comment without the marker and without surrounding spaces.
     pub(crate) text: String,
 }
 
 const MARKERS: [&str; 4] = ["///", "//!", "//", "/*"];
 
-/// The lines of all comments of a source.
+/// The lines of all comments in a source.
 pub(crate) fn comments(source: &str) -> Vec<CommentLine> {
     let chars: Vec<char> = source.chars().collect();
     let (mut found, mut at, mut line, mut alone) = (Vec::new(), 0, 1, true);
@@ -106,17 +106,17 @@ pub(crate) fn comments(source: &str) -> Vec<CommentLine> {
 const MARK: &str = "#[cfg(test)]";
 const QUOTE: char = '"';
 
-/// Whether a character can stand in a name.
+/// Whether a character can be part of an identifier.
 pub(crate) fn is_name(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// Blanks comments, texts and characters.
+/// Replaces comments, strings and character literals by blanks.
 fn code(source: &str) -> String {
     filled(source, ' ')
 }
 
-/// Blanks comments and characters, and puts `filler` in place of each character of a text.
+/// Replaces comments and character literals by blanks, and each character of a string by `filler`.
 fn filled(source: &str, filler: char) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());
@@ -138,7 +138,7 @@ fn filled(source: &str, filler: char) -> String {
     out
 }
 
-/// The end of the comment, text or character that begins at `at`; `at` itself where none does.
+/// The end of the comment, string or character literal that begins at `at`; `at` itself if none begins there.
 fn end_of_token(chars: &[char], at: usize) -> usize {
     let in_name = at > 0 && is_name(chars[at - 1]);
     match (chars[at], chars.get(at + 1)) {
@@ -177,7 +177,7 @@ fn end_of_text(chars: &[char], start: usize) -> usize {
     chars.len()
 }
 
-/// The end of `r#"..."#`; the start itself when it is a raw name such as `r#type`.
+/// The end of a raw string `r#"..."#`; the start itself for a raw identifier such as `r#type`.
 fn end_of_raw(chars: &[char], start: usize) -> usize {
     let hashes = chars[start + 1..].iter().take_while(|c| **c == '#').count();
     if chars.get(start + 1 + hashes) != Some(&'"') {
@@ -193,7 +193,7 @@ fn end_of_raw(chars: &[char], start: usize) -> usize {
     chars.len()
 }
 
-/// Blanks every item behind the mark of tests: up to its closing brace, or its semicolon when it has none.
+/// Replaces every item after the mark of tests by blanks, up to the item's closing brace, or its semicolon if it has no brace.
 fn without_tests(code: &str) -> String {
     let mut out = code.to_owned();
     while let Some(start) = out.find(MARK) {

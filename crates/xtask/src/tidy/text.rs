@@ -1,9 +1,8 @@
-//! Words that no file may have: registries, folders of one machine, marks of unfinished work.
+//! Rule about texts that no file may have: package registries, folders of one machine, and marks of unfinished work.
 
 use super::{Finding, Tree};
 
-/// Hosts of package registries: a repository that names one cannot be built behind a mirror. In two parts, so that this file
-/// does not name them either.
+/// Hosts of package registries, each in two parts so that this file does not name the host. A repository that names a registry cannot be built behind a mirror.
 const REGISTRIES: [(&str, &str); 9] = [
     ("crates", ".io"),
     ("proxy.golang", ".org"),
@@ -15,9 +14,9 @@ const REGISTRIES: [(&str, &str); 9] = [
     ("npmjs", ".com"),
     ("rubygems", ".org"),
 ];
-/// Folders of one person's machine, when a path begins with them.
+/// Beginnings of paths that exist on one person's machine only, each in two parts.
 const MACHINES: [(&str, &str); 5] = [("/ho", "me/"), ("/Us", "ers/"), ("/ro", "ot/"), ("/wo", "rk/"), ("/tmp", "/w/")];
-/// Marks of unfinished work, which belongs into an issue.
+/// Marks of unfinished work, each in two parts; unfinished work belongs in an issue.
 const LEFT_OVER: [(&str, &str); 3] = [("TO", "DO"), ("FIX", "ME"), ("XX", "X")];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -25,7 +24,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.files() {
         for (index, line) in text.lines().enumerate() {
             let mut add = |message: String| found.push(Finding::new(path, index + 1, message));
-            // cargo writes the registry's name into its lock file.
+            // cargo writes the name of the registry into its lock file.
             if path != "Cargo.lock"
                 && let Some(host) = joined(&REGISTRIES).into_iter().find(|host| line.contains(host.as_str()))
             {
@@ -46,13 +45,13 @@ fn joined(parts: &[(&str, &str)]) -> Vec<String> {
     parts.iter().map(|(a, b)| format!("{a}{b}")).collect()
 }
 
-/// Whether a path in the line begins with the folder: no longer path or address stands before it, and a name of a folder or file follows.
+/// Whether a path in the line begins with the folder: no longer path or address is before it, and a folder or file name follows.
 fn begins_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + folder.len()..].chars().next();
         let alone = before.is_none_or(|c| " \t\"'`=:(<,".contains(c));
-        // Paths of the cohort tree are written `/root/cohort/queue`; for the folder of that name, only hidden files count.
+        // Paths of the cohort tree are written `/root/cohort/queue`, so for the home folder of root only hidden files count.
         let hidden = line[at + folder.len()..].strip_prefix('.').and_then(|rest| rest.chars().next());
         let named = if folder.contains("oot") { hidden } else { after };
         alone && named.is_some_and(|c| c.is_ascii_alphanumeric())

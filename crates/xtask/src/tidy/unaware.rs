@@ -1,17 +1,17 @@
-//! The deciding crates do not know that they are tested: the engine and control are the same in a test, below the runner of cases and in a
-//! cluster. No feature, condition of a build or variable of the environment changes them, and they name nothing of the cases.
+//! Rule about the deciding crates: the engine and control have no code for tests, so they behave equally in a test, in the runner of decision cases and in a
+//! cluster. No feature, build condition or environment variable changes them, and their code does not mention decision cases.
 
 use super::purity::that_ship;
 use super::source::{is_name, marked, shipped, shipped_texts};
 use super::{Finding, Tree};
 
-/// The crates that decide.
+/// The deciding crates.
 const DECIDE: [&str; 2] = ["engine", "control"];
-/// Parts of a manifest that make several variants of a crate, without spaces.
+/// Parts of a manifest that allow several variants of a crate, without spaces.
 const VARIANTS: [&str; 4] = ["[features]", "features.", "optional=true", "build="];
-/// Names of the cases.
+/// Words that refer to decision cases.
 const CASES: [&str; 3] = ["testkit", "conformance", "cases/"];
-/// The only conditions: lints for code that ships.
+/// The only allowed build conditions: lint settings for code outside of tests.
 const LINTS: [&str; 3] = ["(not(test),deny(", "(not(test),expect(", "(not(test),allow("];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

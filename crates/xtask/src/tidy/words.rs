@@ -1,22 +1,22 @@
-//! Texts of conditions are constants of berth-api, so that docs/compatibility.md is compared with the written ones. Control spells none of
-//! them out, the engine, which does not know berth-api, uses no other, and none of Berth's own is unused. The same holds for the reasons of
-//! events.
+//! Rule about texts of conditions and reasons of events: the constants of berth-api are the only source, so that docs/compatibility.md can be compared with
+//! them. Control spells out none of these texts, the engine, which does not depend on berth-api, uses only such texts, and each of Berth's own constants is
+//! used.
 
 use std::collections::BTreeSet;
 
 use super::source::{is_name, shipped, shipped_texts, shipped_texts_behind};
 use super::{Finding, Tree};
 
-/// Files with the constants.
+/// Files of berth-api with the constants.
 const LISTS: [&str; 3] =
     ["crates/api/src/conditions.rs", "crates/api/src/conditions/own.rs", "crates/api/src/conditions/events.rs"];
-/// The list of Kueue's reasons: docs/compatibility.md has a row for each of these, whether something uses it or not.
+/// Module with Kueue's reasons. docs/compatibility.md has a row for each of them, so they may be unused.
 const OF_KUEUE: &str = "reasons";
-/// End of the name of a constant that stands before another word.
+/// End of the name of a constant whose text is followed by another word.
 const BEGINNING: &str = "_PREFIX";
-/// Sources that spell none of them out.
+/// Folder of sources that must use the constants instead of texts.
 const CONTROL: &str = "crates/control/src/";
-/// Code before the reason of an event.
+/// Code that comes directly before the reason of an event.
 const BEFORE_REASON: [&str; 3] = ["EventType::Normal,", "EventType::Warning,", "reason:"];
 /// Files with the engine's reasons.
 const ENGINE: [&str; 4] = [
@@ -25,7 +25,7 @@ const ENGINE: [&str; 4] = [
     "crates/engine/src/preempt/candidates.rs",
     "crates/engine/src/preempt/fair.rs",
 ];
-/// Names that contain a forbidden word with another meaning: a kind, a feature gate, the status of a condition.
+/// Names that equal a constant's text but have another meaning: an API kind, a feature gate, or the status of a condition.
 const SOMETHING_ELSE: [(&str, &str); 5] = [
     ("crates/control/src/feature_gates.rs", "ConcurrentAdmission"),
     ("crates/control/src/queues/figures.rs", "Unknown"),
@@ -35,7 +35,7 @@ const SOMETHING_ELSE: [(&str, &str); 5] = [
 ];
 
 struct Constant<'a> {
-    /// File of the constant, and its line from 1.
+    /// File of the constant, and its line number from 1.
     place: (&'static str, usize),
     list: &'a str,
     name: &'a str,
@@ -47,7 +47,7 @@ impl Constant<'_> {
         format!("{}::{}", self.list, self.name)
     }
 
-    /// Whether a text is this word, or begins with it where the constant is a beginning.
+    /// Whether a text is the constant's text, or begins with it if the constant is a prefix.
     fn is_in(&self, text: &str) -> bool {
         text == self.value || (self.name.ends_with(BEGINNING) && text.starts_with(self.value))
     }
@@ -103,12 +103,12 @@ fn constants<'a>(path: &'static str, tree: &'a Tree) -> Vec<Constant<'a>> {
     found
 }
 
-/// Whether a text is a word and no sentence: it begins with a capital letter and has no spaces.
+/// Whether a text is a single word: it begins with a capital letter and has no spaces.
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(is_name)
 }
 
-/// Words of the engine that are not among the constants.
+/// Findings about words of the engine that no constant has.
 fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let mut found = Vec::new();
     for path in ENGINE {
@@ -121,7 +121,7 @@ fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Constants beside Kueue's reasons that no code writes.
+/// Findings about unused constants, without Kueue's reasons.
 fn left_over(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let of_crates = |path: &str| path.starts_with("crates/") && path.ends_with(".rs") && !LISTS.contains(&path);
     let sources: Vec<String> =

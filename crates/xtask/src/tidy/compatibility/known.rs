@@ -1,20 +1,20 @@
-//! Names of Kueue's in the sources, which docs/compatibility.md must not leave out: feature gates, metrics, labels and other names of its
-//! group, reasons of conditions, and the fields of its kinds.
+//! Names of Kueue in the sources that need a row in docs/compatibility.md: feature gates, metrics, names in Kueue's group such as labels, condition reasons,
+//! and fields of Kueue's kinds.
 
 use serde_json::Value;
 
 use super::super::Tree;
 
-/// Files that may list the gates. The first file with the list counts.
+/// Files that may have the list of feature gates; the first file with the list counts.
 const GATES: [&str; 2] = ["crates/control/src/feature_gates.rs", "crates/configuration/src/gates.rs"];
-/// The page with the metrics, a row each.
+/// The page with a row for each metric.
 const METRICS: &str = "docs/metrics.md";
 /// File with the names of labels, annotations, finalizers and scheduling gates.
 const LABELS: &str = "crates/api/src/labels.rs";
-/// File with the reasons.
+/// File with the condition reasons.
 const CONDITIONS: &str = "crates/api/src/conditions.rs";
 
-/// Names without a row; `rows` are sections and first cells.
+/// Names that have no row; `rows` has the section and first cell of each row.
 pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     let mut missing = Vec::new();
     for (kind, section, names) in [
@@ -32,7 +32,7 @@ pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     }
     for (kind, field) in fields(tree) {
         let of_kind = |cell: &str| cell.split(' ').any(|word| word.trim_matches(',') == kind);
-        // `spec.` may be left out.
+        // A row may omit the prefix `spec.` of a field.
         let short = field.strip_prefix("spec.").unwrap_or(&field);
         let said = |cell: &str| of_kind(cell) && (has(cell, &field) || has(cell, short));
         if !rows.iter().any(|(section, cell)| *section == "## Fields" && said(cell)) {
@@ -42,12 +42,12 @@ pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     missing
 }
 
-/// Whether a cell has a name in backquotes; one that ends in dots stands for all that begin with it.
+/// Whether a cell has a name in backquotes; a quoted name that ends in dots stands for all names with that beginning.
 fn has(cell: &str, name: &str) -> bool {
     cell.split('`').skip(1).step_by(2).any(|token| token.trim_end_matches("...") == name)
 }
 
-/// The texts in quotes that stand behind one of these beginnings.
+/// The quoted texts after one of these beginnings.
 fn quoted(text: &str, beginnings: &[&str]) -> Vec<String> {
     let behind = |beginning: &str| {
         let parts = text.split(beginning).skip(1);
@@ -61,7 +61,7 @@ fn gates(tree: &Tree) -> Vec<String> {
     let text = GATES.iter().filter_map(|path| tree.text(path)).find(lists).unwrap_or_default();
     let list = text.split_once("const GATES: ").map_or("", |(_, rest)| rest.split("];").next().unwrap_or_default());
     let mut found = quoted(list, &["gate(\"", "locked(\""]);
-    // One gate is named by a constant, since others need it.
+    // One gate has its name in a constant, because other gates need it.
     found.extend(quoted(text, &["const TAS: &str = \""]));
     found
 }
@@ -79,14 +79,13 @@ fn reasons(tree: &Tree) -> Vec<String> {
     quoted(module, &[" = \""])
 }
 
-/// Names of Kueue's group in labels, annotations and the like.
+/// Names in Kueue's API group from the file of labels and annotations.
 fn names(tree: &Tree) -> Vec<String> {
     let all = quoted(tree.text(LABELS).unwrap_or_default(), &[" = \""]);
     all.into_iter().filter(|name| name.starts_with("kueue.x-k8s.io/")).collect()
 }
 
-/// Kind and field, as `spec.x`, `status.x` or `x`, of both versions of every kind of Kueue's. The content of `conditions` has a section of
-/// its own.
+/// The fields of Kueue's kinds in both versions: the kind, and the field as `spec.x`, `status.x` or `x`. Condition types have a section of their own.
 fn fields(tree: &Tree) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let of_kueue = |path: &str| path.starts_with("crds/") && path.ends_with(".kueue.x-k8s.io.yaml");
@@ -174,7 +173,7 @@ mod tests {
             ("## Fields", "Thing `status.new` `value`"),
         ];
         assert_eq!(without_a_row(&tree, &rows), [""; 0]);
-        // A row of another kind, or of another section, is none of these; nor is a field of the status one of the spec.
+        // A row counts only in its section and for its kind, and a status field does not count as a spec field.
         let others = [("## Labels", "`One`"), ("## Fields", "Other `old`"), ("## Fields", "Thing `status.old`")];
         let missing = without_a_row(&tree, &others);
         assert!(missing.contains(&"gate One has no row".to_owned()), "{missing:?}");
