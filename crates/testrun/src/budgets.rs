@@ -1,4 +1,4 @@
-//! The time that each step may take: `.ci/budgets.txt`, for a machine that builds the control plane's programs in eight minutes.
+//! Time budgets of test steps: `.ci/budgets.txt`, for a machine that builds the control plane's programs in eight minutes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,41 +8,42 @@ use berth_testrun::folders;
 
 use crate::step::{Class, Line};
 
-/// Seconds in which the machine that the budgets are for builds the control plane's programs.
+/// Seconds in which the reference machine of the budgets builds the control plane's programs.
 pub(crate) const REFERENCE: f64 = 480.0;
-/// A step is reported when it takes this many times its budget.
+/// Factor over the budget from which on a step is reported.
 const TOLERATED: f64 = 1.5;
-/// Shorter steps vary by more than this by themselves.
+/// Seconds below which a step is never reported, because short steps vary that much.
 const NOTICED: f64 = 5.0;
 
 /// State of the target folder and the cache at the beginning of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// A target folder of an earlier run.
+    /// The target folder has artifacts of an earlier run.
     Warm,
-    /// A fresh clone, and compiled dependencies in the cache.
+    /// The clone is fresh, and the cache has compiled dependencies.
     Cached,
-    /// Neither a target folder nor a cache.
+    /// There is neither a target folder nor a cache.
     Nothing,
 }
 
-/// Seconds by step, for each kind of start.
+/// Budgets in seconds by step, for each kind of start.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
     steps: BTreeMap<String, [f64; 3]>,
 }
 
 impl Budgets {
-    /// Reads the file of the repository.
+    /// Reads the budgets file of the repository.
     ///
     /// # Errors
-    /// If a line does not have the form of a budget.
+    /// A line does not have the form of a budget.
     pub(crate) fn read() -> Result<Budgets> {
         let path = folders::repository().join(".ci/budgets.txt");
         Self::parse(&std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)
     }
 
-    /// A line a step: seconds for a warm start, a cached one and one from nothing, then the name. One number stands for all three.
+    /// Parses budgets, a line per step: seconds for a warm start, for a cached start and for a start from nothing, then the step's name. A single number stands
+    /// for all three.
     fn parse(text: &str) -> Result<Budgets> {
         let mut budgets = Budgets::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -70,13 +71,12 @@ impl Budgets {
         })
     }
 
-    /// Seconds of all steps.
+    /// Budgets of all steps in seconds.
     pub(crate) fn all(&self, start: Start) -> BTreeMap<String, f64> {
         self.steps.keys().filter_map(|step| Some((step.clone(), self.of(step, start)?))).collect()
     }
 
-    /// The message about steps that took longer than their budget, on a machine that takes `scale` times as long as the one of the budgets,
-    /// and about steps without a budget.
+    /// The message about steps over their budget and steps without a budget. `scale` is the time of this machine relative to the reference machine.
     pub(crate) fn verdict(&self, lines: &[Line], start: Start, scale: f64) -> String {
         let mut text = String::new();
         for line in lines.iter().filter(|line| line.class != Class::Downloading) {

@@ -1,7 +1,7 @@
-//! Cargo: builds programs and finds the tests among them.
+//! Cargo commands that build programs and find test programs.
 //!
-//! Targets are chosen by name and never by package, and examples (there are none) are asked for: so Cargo resolves features once, for all
-//! of the workspace with its tests, and compiles each dependency once.
+//! Targets are chosen by name instead of by package, and `--examples` is always set, although there are none. Cargo then resolves features once for the
+//! workspace with its tests, and compiles each dependency once.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use anyhow::{Context, Result};
 use berth_testrun::folders;
 use serde_json::Value;
 
-/// A test program that was built.
+/// A compiled test program.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Package without `berth-`.
+    /// Name of the program's package, without `berth-`.
     pub(crate) package: String,
-    /// Name of the target.
+    /// Name of the program's Cargo target.
     pub(crate) target: String,
-    /// True: it holds the unit tests of a library or program, and not a folder of tests.
+    /// Whether the program has the unit tests of a library or binary, instead of a folder of tests.
     pub(crate) unit: bool,
     /// Path of the program.
     pub(crate) path: PathBuf,
-    /// Folder of the package, in which Cargo runs its tests.
+    /// Folder of the package, which is the working directory of its tests.
     pub(crate) folder: PathBuf,
 }
 
 impl Program {
-    /// Name in the table.
+    /// Name of the test program in the table of steps.
     pub(crate) fn name(&self) -> String {
         let unit = if self.unit { " unit" } else { "" };
         if self.target == self.package || self.target == format!("berth_{}", self.package) {
@@ -37,7 +37,7 @@ impl Program {
         }
     }
 
-    /// The command that runs it as Cargo would.
+    /// The command that runs the test program with Cargo's working directory and environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
@@ -52,7 +52,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// A command that builds the targets in `what`.
+/// The command that builds the targets in `what`.
 pub(crate) fn build(what: &[&str]) -> Command {
     let mut command = cargo(&["build", "--locked", "--workspace", "--examples"]);
     command.args(what);
@@ -65,15 +65,15 @@ pub(crate) fn target() -> PathBuf {
     folders::repository().join(set.map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
-/// A program of this workspace.
+/// Path of a compiled program of this workspace.
 pub(crate) fn program(name: &str) -> PathBuf {
     target().join("debug").join(name)
 }
 
-/// Test programs among the messages of a build with `--message-format=json-render-diagnostics`.
+/// Test programs in the messages of a build with `--message-format=json-render-diagnostics`.
 ///
 /// # Errors
-/// When the messages cannot be read.
+/// The messages cannot be read.
 pub(crate) fn test_programs(messages: &Path) -> Result<Vec<Program>> {
     let text = std::fs::read_to_string(messages).with_context(|| format!("reading {}", messages.display()))?;
     let mut programs = Vec::new();

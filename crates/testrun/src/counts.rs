@@ -1,26 +1,26 @@
-//! Counts of tests in the output of a test program.
+//! Counts of tests, read from the output of test programs.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Beginning of the line of a program that does not do what it was asked for.
+/// Beginning of the output line of a test that does not run, followed by the reason.
 const SKIPPED: &str = "skipped: ";
 
-/// Tests of one program or of many.
+/// Counts of tests of one program or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Tests that passed.
+    /// Number of passed tests.
     pub(crate) passed: u64,
-    /// Tests that failed.
+    /// Number of failed tests.
     pub(crate) failed: u64,
-    /// Tests that are marked `#[ignore]`.
+    /// Number of tests that are marked `#[ignore]`.
     pub(crate) ignored: u64,
-    /// Tests that were not run, with the reason.
+    /// Reasons of tests that were skipped, one entry per test.
     pub(crate) skipped: Vec<String>,
 }
 
 impl Counts {
-    /// Reads the summaries of Rust's test programs in a log, one or several.
+    /// Reads the summaries of one or several Rust test programs from a log.
     pub(crate) fn read(log: &str) -> Counts {
         let mut counts = Counts::default();
         for line in log.lines() {

@@ -1,8 +1,8 @@
-//! Compiled dependencies in the user's cache: a fresh clone begins with a copy of them, and compiles only its own crates.
+//! Compiled dependencies in the user's cache: a fresh clone copies them into its target folder, and compiles only its own crates.
 //!
-//! An entry is made by the first build from nothing that succeeds. It is found by all inputs of the compilation of dependencies: the
-//! compiler, the lock file, all manifests, and the environment's flags. Artifacts of this workspace are left out: Cargo names the files of
-//! two clones alike and distinguishes them by times alone.
+//! The first successful build from nothing makes an entry of the cache. The key of an entry has all inputs of the compilation of dependencies: the compiler,
+//! the lock file, all manifests, and the flags in the environment. Artifacts of this workspace are left out, because Cargo gives the files of two clones equal
+//! names and distinguishes these files by times only.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
@@ -20,12 +20,12 @@ use serde_json::Value;
 
 use crate::cargo::{cargo, target};
 
-/// Folders of `target/debug` that hold dependencies.
+/// Folders of `target/debug` that have artifacts of dependencies.
 const FOLDERS: [&str; 3] = [".fingerprint", "build", "deps"];
-/// Bytes that the cache may hold unless `BERTH_CACHE_GB` says otherwise.
+/// Largest size of the cache in bytes, unless `BERTH_CACHE_GB` sets another size.
 const BOUND: u64 = 10_000_000_000;
 
-/// Names of this workspace's artifacts: packages, and their targets as files are called.
+/// Names of this workspace's artifacts: its packages, and the file names of its targets.
 struct Own {
     packages: BTreeSet<String>,
     targets: BTreeSet<String>,
@@ -46,7 +46,7 @@ impl Own {
         Ok(own)
     }
 
-    /// Whether an entry of one of [`FOLDERS`] is of this workspace.
+    /// Whether an entry of a folder in [`FOLDERS`] belongs to this workspace.
     fn holds(&self, folder: &str, entry: &str) -> bool {
         let name = entry.rsplit_once('-').map_or(entry, |(name, _)| name);
         match folder {
@@ -59,7 +59,7 @@ impl Own {
     }
 }
 
-/// All inputs of the compilation of dependencies.
+/// A text with all inputs of the compilation of dependencies.
 fn content() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("starting rustc")?;
     let mut content = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -78,7 +78,7 @@ fn content() -> Result<String> {
     Ok(content)
 }
 
-/// Whether a variable of the environment changes what is compiled.
+/// Whether an environment variable is an input of the compilation.
 fn is_input(variable: &str) -> bool {
     variable.starts_with("CARGO_PROFILE_")
         || ["RUSTFLAGS", "CFLAGS"].iter().any(|flags| variable.contains(flags))
@@ -91,7 +91,7 @@ fn entry(content: &str) -> Result<PathBuf> {
     Ok(folders::cache()?.join("dependencies").join(format!("{:016x}", hasher.finish())))
 }
 
-/// Relative paths of all files below a folder, sorted, with their sizes.
+/// Relative paths of all files below a folder, sorted, with sizes in bytes.
 fn files(root: &Path) -> Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     let mut waiting = vec![PathBuf::new()];
@@ -119,7 +119,7 @@ fn stamp(root: &Path, content: &str) -> Result<String> {
     Ok(stamp + content)
 }
 
-/// Copies a file with its time of change, by which Cargo compares the ages of files.
+/// Copies a file with its modification time, by which Cargo compares the ages of files.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
@@ -130,12 +130,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     file.set_times(FileTimes::new().set_modified(changed)).with_context(|| format!("dating {}", to.display()))
 }
 
-/// Copies the dependencies of the cache into a target folder without compiled files. `Ok(false)` where nothing was done.
+/// Copies the cached dependencies into a target folder without artifacts. `Ok(false)` if nothing was copied.
 ///
-/// The folder has all of them or none: the copy is moved to its place when it is complete, the fingerprints last.
+/// The target folder gets all dependencies or none: a complete copy is renamed to its place, with the fingerprints last.
 ///
 /// # Errors
-/// When files cannot be copied.
+/// A file cannot be copied.
 pub(crate) fn restore() -> Result<bool> {
     let debug = target().join("debug");
     if debug.join(".fingerprint").is_dir() {
@@ -150,10 +150,10 @@ pub(crate) fn restore() -> Result<bool> {
         return Ok(false);
     }
     let staging = target().join("restoring");
-    // A copy that was interrupted.
+    // The folder may have the rest of an interrupted copy.
     let _ = fs::remove_dir_all(&staging);
     if let Err(error) = copy_entry(&entry, &staging) {
-        // Another clone may remove the entry meanwhile.
+        // A process of another clone may remove the cache entry during the copy.
         println!("== compiled dependencies cannot be copied from the cache: {error:#}");
         let _ = fs::remove_dir_all(&staging);
         return Ok(false);
@@ -163,7 +163,7 @@ pub(crate) fn restore() -> Result<bool> {
     Ok(true)
 }
 
-/// Copies the files of an entry.
+/// Copies the files of a cache entry, except its stamp.
 fn copy_entry(entry: &Path, to: &Path) -> Result<()> {
     for (path, _) in files(entry)?.iter().filter(|(path, _)| path.as_os_str() != STAMP) {
         copy(&entry.join(path), &to.join(path))?;
@@ -171,7 +171,7 @@ fn copy_entry(entry: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves copied folders to their place. A folder with fingerprints counts as filled, so that these come last.
+/// Moves copied folders to their place. The folder with fingerprints comes last, because its existence marks the target folder as filled.
 fn put(staging: &Path, debug: &Path) -> Result<()> {
     fs::create_dir_all(debug).with_context(|| format!("creating {}", debug.display()))?;
     for folder in FOLDERS.iter().rev() {
@@ -182,10 +182,10 @@ fn put(staging: &Path, debug: &Path) -> Result<()> {
     fs::remove_dir_all(staging).with_context(|| format!("removing {}", staging.display()))
 }
 
-/// Notes that the target folder begins without any compiled file.
+/// Notes that the target folder begins without artifacts.
 ///
 /// # Errors
-/// When the inputs cannot be read or the note not be written.
+/// The inputs of the compilation cannot be read, or the note cannot be written.
 pub(crate) fn note_beginning() -> Result<()> {
     let note = beginning();
     if let Some(folder) = note.parent() {
@@ -194,10 +194,10 @@ pub(crate) fn note_beginning() -> Result<()> {
     fs::write(&note, content()?).with_context(|| format!("writing {}", note.display()))
 }
 
-/// True if the target folder began without any compiled file, and with the inputs of today: the folder holds no dependencies of other inputs.
+/// Whether the target folder began without artifacts and with the current inputs, so that it has no dependencies of other inputs.
 ///
 /// # Errors
-/// When the inputs cannot be read.
+/// The inputs of the compilation cannot be read.
 pub(crate) fn began_with_these() -> Result<bool> {
     Ok(fs::read_to_string(beginning()).ok() == Some(content()?))
 }
@@ -206,10 +206,10 @@ fn beginning() -> PathBuf {
     target().join("testrun/beginning")
 }
 
-/// Keeps the dependencies of a complete build, unless the cache has them. `Ok(false)` where nothing was done.
+/// Copies the dependencies of a complete build into the cache, unless the cache has them. `Ok(false)` if nothing was copied.
 ///
 /// # Errors
-/// When files cannot be copied.
+/// A file cannot be copied.
 pub(crate) fn keep() -> Result<bool> {
     let content = content()?;
     let entry = entry(&content)?;
@@ -245,10 +245,10 @@ pub(crate) fn keep() -> Result<bool> {
     Ok(true)
 }
 
-/// Removes the entries that were not used for longest until the cache is within its bound, and the rests of killed builds.
+/// Removes the least recently used cache entries until the cache is within its size limit, and the rests of killed builds.
 ///
 /// # Errors
-/// When the cache cannot be read.
+/// The cache cannot be read.
 pub(crate) fn bound() -> Result<()> {
     let gigabytes = env::var("BERTH_CACHE_GB").ok().and_then(|text| text.parse::<u64>().ok());
     let bound = gigabytes.map_or(BOUND, |gigabytes| gigabytes * 1_000_000_000);
@@ -273,8 +273,8 @@ pub(crate) fn bound() -> Result<()> {
     Ok(())
 }
 
-/// Entries to remove: those used longest ago until the rest is within the bound. An entry without a stamp (its time is the epoch) may
-/// belong to a build that is under way; it goes when its folder is older than `before`.
+/// Cache entries to remove: the least recently used entries, until the size of the others is within `bound`. An entry without a stamp (its time is the epoch)
+/// may belong to a running build, and is removed only if its folder is older than `before`.
 fn superfluous(mut entries: Vec<(SystemTime, u64, PathBuf)>, bound: u64, before: SystemTime) -> Vec<PathBuf> {
     let mut removed = Vec::new();
     entries.retain(|(used, _, path)| {
@@ -369,7 +369,7 @@ mod tests {
         Ok(())
     }
 
-    /// A file to copy.
+    /// A new source file for a copy.
     fn fresh(folder: &Path) -> Result<PathBuf> {
         fs::create_dir_all(folder)?;
         let path = folder.join("source");

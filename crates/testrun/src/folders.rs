@@ -1,4 +1,4 @@
-//! The repository, and the user's cache folder.
+//! Paths of the repository and of the user's cache folder.
 
 use std::env;
 use std::fs::{File, FileTimes};
@@ -7,16 +7,16 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
-/// File of an entry of the cache that says what the entry holds. It is written last, and dated when the entry is used.
+/// File that marks a complete cache entry and lists its content. The file is written last, and its modification time is the time of the entry's last use.
 pub const STAMP: &str = "stamp";
 
-/// Folder of the cache with tools that Cargo installs, a folder for each version.
+/// Folder of the cache with tools that Cargo installs, one folder for each version of a tool.
 pub const TOOLS: &str = "tools";
 
-/// Notes that an entry of the cache is used now, so that the bound of the cache removes others first.
+/// Sets the last-use time of a cache entry to now, so that the cache's size limit removes other entries first.
 pub fn touch(entry: &Path) {
     if let Ok(file) = File::options().write(true).open(entry.join(STAMP)) {
-        // An entry that cannot be dated can be used nevertheless.
+        // A cache entry whose time cannot be set is still usable.
         let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
     }
 }
@@ -28,10 +28,10 @@ pub fn repository() -> PathBuf {
     own.ancestors().nth(2).unwrap_or(own).to_path_buf()
 }
 
-/// `${BERTH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/berth}`.
+/// The cache folder: `${BERTH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/berth}`.
 ///
 /// # Errors
-/// When none of the three variables is set.
+/// None of the three environment variables is set.
 pub fn cache() -> Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(folder) = set("BERTH_CACHE") {

@@ -1,7 +1,7 @@
-//! `make inventory`: numbers of tests, scenarios and cases, and of the seeds of each law, in `make test` and at night.
+//! `make inventory`: numbers of tests, scenarios and cases, and the numbers of seeds of each law in `make test` and `make night`.
 //!
-//! Tests are counted as their programs list them. Scenarios, decision cases and the seeds of laws come from the output of the last `make
-//! test` in this clone, so that nothing is counted that was not run.
+//! Tests are counted from the lists that their programs print. Scenarios, decision cases and seeds of laws are counted in the output of the clone's last `make
+//! test`, so that the counts have no test that did not run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use crate::cargo::cargo;
 use crate::plan::{SEEDS_FILE, logs, night};
 use crate::suites::Suite;
 
-/// The listing.
+/// The text of the inventory.
 ///
 /// # Errors
-/// When a program does not list its tests, or `make test` has left no logs.
+/// A program does not list its tests, or `make test` has left no logs.
 pub(crate) fn listing(suites: &[Suite]) -> Result<String> {
     let mut text = String::new();
     let mut tests: BTreeMap<String, [usize; 2]> = BTreeMap::new();
@@ -81,7 +81,7 @@ fn ignored(suite: &Suite) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Lines that begin a case, in all files below a folder.
+/// Number of lines that begin a case, in all files below a folder.
 fn cases_in(folder: &Path, beginning: &str) -> Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
@@ -95,14 +95,14 @@ fn cases_in(folder: &Path, beginning: &str) -> Result<usize> {
     Ok(count)
 }
 
-/// Lines in a log of the last run that hold a text.
+/// Lines of a log of the last run that contain a text.
 fn said_in(log: &str, what: &str) -> Result<Vec<String>> {
     let path = logs().join(format!("{log}.log"));
     let text = fs::read_to_string(&path).with_context(|| format!("{}: run `make test` first", path.display()))?;
     Ok(text.lines().filter(|line| line.contains(what)).map(|line| line.trim().to_owned()).collect())
 }
 
-/// Scenarios that ran, by end-to-end test.
+/// Number of passed scenarios by end-to-end test.
 fn scenarios() -> Result<BTreeMap<String, usize>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(logs()).context("run `make test` first")? {
@@ -119,7 +119,7 @@ fn scenarios() -> Result<BTreeMap<String, usize>> {
     Ok(found)
 }
 
-/// Seeds by law, as laws noted them in the last run.
+/// Number of seeds by law, as the laws noted them in the last run.
 fn seeds() -> Result<BTreeMap<String, u64>> {
     let path = logs().join(SEEDS_FILE);
     let text = fs::read_to_string(&path).with_context(|| format!("{}: run `make test` first", path.display()))?;

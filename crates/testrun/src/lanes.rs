@@ -1,5 +1,5 @@
-//! Steps that run at the same time: a number of lanes, each of which takes the next step of a list when it has done one. Lanes whose list
-//! is at its end go on with the lists that are shared.
+//! Lanes: lists of steps run at the same time. Each lane runs one step at a time, and takes the next step of its list afterwards. A lane whose list is empty
+//! takes steps of lists that are shared.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -12,29 +12,29 @@ use anyhow::Result;
 use crate::runner::Runner;
 use crate::step::Step;
 
-/// A list of steps, and how many of them run at the same time.
+/// A list of steps with the number of its lanes.
 pub(crate) struct Lanes {
     /// Steps in the order in which they begin.
     pub(crate) steps: Vec<Step>,
-    /// Number of lanes that the list has of its own.
+    /// Number of lanes that run only this list, as long as the list has steps.
     pub(crate) at_once: usize,
-    /// True: lanes of other lists take steps of this one when theirs are done.
+    /// Whether lanes of other lists take steps of this list after their own lists are empty.
     pub(crate) is_shared: bool,
 }
 
 /// Steps that no lane has taken yet, and whether lanes of other lists may take them.
 type Waiting = (Mutex<VecDeque<Step>>, bool);
 
-/// The next step for a lane of the list of that number.
+/// The next step for a lane of the list with this index.
 fn next(lists: &[Waiting], own: usize) -> Option<Step> {
     let take = |(list, _): &Waiting| list.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     lists.get(own).and_then(take).or_else(|| lists.iter().filter(|(_, is_shared)| *is_shared).find_map(take))
 }
 
-/// Runs several lists at the same time, to the end of all, whatever fails. `Ok(false)` when a step failed.
+/// Runs several lists of steps at the same time, and continues after failed steps. `Ok(false)` if a step failed.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn run(runner: &Runner, lists: Vec<Lanes>) -> Result<bool> {
     runner.expect(lists.iter().map(|list| list.steps.len()).sum());
     let passed = AtomicBool::new(true);

@@ -1,4 +1,5 @@
-//! Runs the steps of a target of the Makefile, measures each, and ends with a table. `.ci/testrun` compiles and starts it.
+//! The program `testrun`: runs the steps of a target of the Makefile, measures each step, and prints a table. The script `.ci/testrun` compiles and starts the
+//! program.
 
 mod budgets;
 mod cargo;
@@ -71,7 +72,7 @@ fn main() -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Restores dependencies from the cache, and begins to measure.
+/// Restores dependencies from the cache, and begins the measurement of a run.
 fn start(began: f64) -> Result<Run> {
     let called = now();
     let warm = cargo::target().join("debug/.fingerprint").is_dir();
@@ -101,7 +102,7 @@ fn start(began: f64) -> Result<Run> {
     Ok(Run { runner, start, budgets })
 }
 
-/// The table, and the messages below it.
+/// The text of the table of steps, with messages about budgets below.
 fn report(run: &Run, wall: f64) -> Result<String> {
     let lines = run.runner.lines();
     let built = format!("build {}", CONTROL_PLANE.name);
@@ -110,7 +111,7 @@ fn report(run: &Run, wall: f64) -> Result<String> {
     }
     let mut text = table::table(&lines, run.runner.cores(), wall);
     let speed = fs::read_to_string(speed_file()?).ok().and_then(|text| text.trim().parse::<f64>().ok());
-    // A faster machine has the same budgets: a background step waits for others, however fast the machine is.
+    // Budgets do not shrink on a faster machine, because a background step waits for other steps whatever the speed of the machine.
     let scale = speed.map_or(1.0, |seconds| seconds / REFERENCE).max(1.0);
     match speed {
         Some(speed) => {
@@ -124,7 +125,7 @@ fn report(run: &Run, wall: f64) -> Result<String> {
     Ok(text)
 }
 
-/// File with the seconds that this machine took for the control plane's programs.
+/// File with the number of seconds in which this machine built the control plane's programs.
 fn speed_file() -> Result<PathBuf> {
     let cache = folders::cache()?;
     fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;

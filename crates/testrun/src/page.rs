@@ -1,4 +1,4 @@
-//! `docs/testing.md`: the steps of each target, generated from the targets.
+//! `docs/testing.md`: a page with the steps of each target of the Makefile, generated from the targets.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(crate) fn path() -> PathBuf {
     folders::repository().join("docs/testing.md")
 }
 
-/// The page.
+/// The text of the page docs/testing.md.
 pub(crate) fn text() -> String {
     let mut text = BEGINNING.to_owned();
     let _ = writeln!(text, "| step | `make check` | `make test` |\n|---|---|---|");

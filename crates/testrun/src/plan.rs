@@ -23,17 +23,17 @@ use crate::runner::Runner;
 use crate::step::{Class, Output, Step};
 use crate::suites::{self, Suite};
 
-/// State that all targets share.
+/// State of a run that the steps of all targets share.
 pub(crate) struct Run {
-    /// Runs and measures.
+    /// Runner that starts and measures commands.
     pub(crate) runner: Runner,
-    /// State at the beginning.
+    /// State of the target folder and the cache at the beginning of the run.
     pub(crate) start: Start,
-    /// Budgets of steps; the steps with the largest begin first.
+    /// Budgets of steps; the steps with the largest budgets begin first.
     pub(crate) budgets: Budgets,
 }
 
-/// File in [`logs`] in which laws write the number of their seeds.
+/// File in [`logs`] in which laws write their numbers of seeds.
 pub(crate) const SEEDS_FILE: &str = "seeds";
 
 /// Folder of the logs of steps.
@@ -41,35 +41,35 @@ pub(crate) fn logs() -> PathBuf {
     cargo::target().join("testrun")
 }
 
-/// A step whose output is shown.
+/// A step whose output is shown on the terminal.
 pub(crate) fn shown(name: &str, class: Class, command: Command) -> Step {
     Step { name: name.to_owned(), class, command, output: Output::Shown, tests: None }
 }
 
-/// A step whose output is shown when it fails.
+/// A step whose output goes to a log, which is shown if the step fails.
 pub(crate) fn logged(name: &str, class: Class, command: Command) -> Step {
     let log = logs().join(format!("{}.log", name.replace([' ', '/'], "-")));
     Step { name: name.to_owned(), class, command, output: Output::Logged(log), tests: None }
 }
 
-/// Command that runs this program again with these arguments, to measure it as a separate process.
+/// Command that runs `testrun` itself with these arguments, so that its work is measured as a process.
 fn itself(args: &[&str]) -> Result<Command> {
     let mut command = Command::new(env::current_exe().context("the path of testrun")?);
     command.args(args);
     Ok(command)
 }
 
-/// The output of a command without spaces around it; empty where the command fails.
+/// The standard output of a command without surrounding spaces; a failed command may give an empty text.
 fn output(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).current_dir(folders::repository()).output();
     Ok(String::from_utf8_lossy(&output.with_context(|| format!("starting {program}"))?.stdout).trim().to_owned())
 }
 
-/// File in which a kernel that shares the processor by sessions first keeps the priority of a session. There a process's own priority counts only
-/// against processes of its session, so that a clone in another terminal would lose half of the machine to it.
+/// File with the priority of a session, on a kernel that shares the processor by sessions. On such a kernel, the nice value of a process counts only within its
+/// session, so that a clone in another terminal would lose half of the machine to this process.
 const SESSION_PRIORITY: &str = "/proc/self/autogroup";
 
-/// The command with the lowest scheduling priority, in a session of its own where the kernel shares the processor by sessions.
+/// A command with the lowest scheduling priority, in a session of its own if the kernel shares the processor by sessions.
 fn in_the_background(command: &Command) -> Command {
     let mut nice = if Path::new(SESSION_PRIORITY).exists() {
         let script = format!("echo 19 > {SESSION_PRIORITY}; exec nice -n 19 \"$@\"");
@@ -95,16 +95,16 @@ fn in_the_background(command: &Command) -> Command {
 }
 
 impl Run {
-    /// Fetches and builds programs of other projects that the cache does not have.
+    /// Fetches and builds the programs of other projects that the cache does not have.
     ///
     /// # Errors
-    /// When a step cannot be started.
+    /// A step cannot be started.
     pub(crate) fn programs(&self, modules: &[GoModule]) -> Result<bool> {
         self.runner.expect(2 * modules.iter().filter(|module| !module.is_built()).count());
         self.missing_programs(modules)
     }
 
-    /// Like [`Run::programs`], where the steps are expected already.
+    /// Fetches and builds missing programs like [`Run::programs`], without announcing the number of steps.
     fn missing_programs(&self, modules: &[GoModule]) -> Result<bool> {
         let missing: Vec<&GoModule> = modules.iter().filter(|module| !module.is_built()).collect();
         let mut passed = true;
@@ -120,16 +120,16 @@ impl Run {
         Ok(passed)
     }
 
-    /// Fetches modules whose CRDs are read.
+    /// Fetches the Go modules whose CRDs the tests read.
     fn definitions(&self) -> Result<bool> {
         self.runner.run(shown("download CRDs", Class::Downloading, itself(&["fetch", "crds"])?))
     }
 
-    /// Builds every program and test of the workspace, and returns the suites; `None` when it does not compile.
+    /// Builds every program and test of the workspace, and returns the test suites; `None` if the build fails.
     pub(crate) fn everything(&self) -> Result<Option<Vec<Suite>>> {
         let messages = logs().join("everything.json");
         let command = cargo::build(&["--lib", "--bins", "--tests", "--message-format=json-render-diagnostics"]);
-        // Tests of another clone may measure times.
+        // Compilation runs at low priority while another clone runs end-to-end tests, which may measure times.
         let command = if is_machine_taken()? { in_the_background(&command) } else { command };
         let step = Step {
             name: "compile everything".to_owned(),
@@ -144,8 +144,8 @@ impl Run {
         suites::of(&cargo::test_programs(&messages)?).map(Some)
     }
 
-    /// Copies the compiled dependencies into the cache, when this clone began from nothing: `make demo` builds before `make test` does. A target
-    /// folder that has lived longer holds dependencies of other lock files, too.
+    /// Copies the compiled dependencies into the cache if this clone's target folder began without artifacts; `make demo`, which builds before `make test`, may
+    /// have begun it. An older target folder may also have dependencies of other lock files.
     fn keep(&self) -> Result<()> {
         if dependencies::began_with_these()? && dependencies::keep()? {
             println!("== compiled dependencies are kept for the next clone");
@@ -153,38 +153,38 @@ impl Run {
         Ok(())
     }
 
-    /// The step that runs a suite.
+    /// The step that runs a test suite.
     fn suite(&self, suite: &Suite) -> Step {
         let mut command = suite.command();
         if suite.is_end_to_end() {
-            // Its own berth, by its path, so that no test asks Cargo for it again.
+            // An end-to-end test gets the path of the compiled berth, so that no test builds berth again.
             command.env("BERTH_BINARY", cargo::program("berth")).env("TESTRUN_TARGET", cargo::target());
         }
         Step { tests: Some(suite.tests.len()), ..logged(&suite.name, Class::Running, command) }
     }
 
-    /// Puts the steps with the largest budgets first; steps without a budget come before all others.
+    /// Sorts steps by budget, the largest first; steps without a budget come before all others.
     fn longest_first(&self, steps: &mut [Step]) {
         let seconds = |step: &Step| self.budgets.of(&step.name, self.start).unwrap_or(f64::INFINITY);
         steps.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
     }
 }
 
-/// File whose lock the clone holds that runs end-to-end tests.
+/// File that the clone with running end-to-end tests locks.
 fn machine_lock() -> Result<File> {
     let path = folders::cache()?.join("end-to-end.lock");
     File::create(&path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// True while another clone runs end-to-end tests.
+/// Whether another clone runs end-to-end tests now.
 fn is_machine_taken() -> Result<bool> {
     Ok(machine_lock()?.try_lock().is_err())
 }
 
-/// Runs the command of `testrun fetch` or `testrun build`.
+/// Runs the command `testrun fetch` or `testrun build` for a Go module.
 ///
 /// # Errors
-/// If the module does not exist, or cannot be fetched or built.
+/// The module does not exist, or cannot be fetched or built.
 pub(crate) fn programs_of_others(verb: &str, name: &str) -> Result<()> {
     if name == "crds" {
         return programs::CRDS_ONLY

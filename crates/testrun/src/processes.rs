@@ -1,11 +1,11 @@
-//! CPU time and memory of a process and its descendants, read from `/proc`. On a system without `/proc` the table shows a dash.
+//! CPU time and memory of a process and its descendants, read from `/proc`. On a system without `/proc`, the table of steps shows a dash.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// Clock ticks a second in `/proc/<pid>/stat`; Linux has had 100 on every architecture since 2.4.
+/// Clock ticks per second in `/proc/<pid>/stat`; Linux has used 100 on every architecture since 2.4.
 const TICKS: f64 = 100.0;
-/// Bytes a page of resident memory.
+/// Size of a page of resident memory in bytes.
 const PAGE: u64 = 4096;
 
 /// The fields of `/proc/<pid>/stat` that a measurement needs.
@@ -13,21 +13,21 @@ const PAGE: u64 = 4096;
 pub(crate) struct Stat {
     /// Process id of the parent.
     pub(crate) parent: u32,
-    /// True: the process has ended and waits to be reaped.
+    /// Whether the process has ended and waits for its parent to reap it.
     pub(crate) zombie: bool,
-    /// Seconds of CPU of the process and of all descendants that it has reaped.
+    /// CPU seconds of the process and of all descendants that it has reaped.
     pub(crate) cpu: f64,
-    /// Resident memory in bytes.
+    /// Resident memory of the process in bytes.
     pub(crate) resident: u64,
 }
 
 impl Stat {
-    /// Reads the state of one process; `None` when it is gone, or where there is no `/proc`.
+    /// Reads the state of one process; `None` if the process is gone, or on a system without `/proc`.
     pub(crate) fn of(pid: u32) -> Option<Stat> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Parses a line of `/proc/<pid>/stat`; the name, in parentheses, may itself have parentheses and spaces.
+    /// Parses a line of `/proc/<pid>/stat`. The process name is in parentheses, and may contain parentheses and spaces.
     fn parse(line: &str) -> Option<Stat> {
         let (_, rest) = line.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -50,7 +50,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads `/proc`: about a millisecond for a hundred processes.
+    /// Reads all processes from `/proc`: about a millisecond for a hundred processes.
     pub(crate) fn take() -> Snapshot {
         let mut taken = Snapshot { children: HashMap::new(), resident: HashMap::new() };
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -63,7 +63,7 @@ impl Snapshot {
         taken
     }
 
-    /// Resident memory of a process and all its descendants, in bytes; pages that they share count for each of them.
+    /// Resident memory of a process and all its descendants, in bytes; a shared page counts for each process that has it.
     pub(crate) fn resident_below(&self, root: u32) -> u64 {
         let mut sum = 0;
         let mut waiting = vec![root];

@@ -1,6 +1,6 @@
-//! Programs of other projects that tests run: the control plane, and controllers, servers and tools beside it. Each is built once with Go
-//! from a `go.mod` of this repository and kept in the cache folder by its sources. The version of Go is no input: another one builds the same
-//! program.
+//! Programs of other projects that tests run: the control plane, and controllers, servers and tools. Each program is built once with Go from a `go.mod` of this
+//! repository, and stored in the cache folder under a digest of its sources. The version of Go is no input of the digest, because programs of different Go
+//! versions behave equally.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
@@ -14,9 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::folders::{STAMP, cache, repository, touch};
 
-/// Version that the Kubernetes programs report; must agree with `go.mod`.
+/// Version that the Kubernetes programs report, which must equal the version in `go.mod`.
 const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
-/// Time between two lines about a build that is still going on.
+/// Time between two output lines about a running build.
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// Programs that one `go.mod` of this repository builds as its tools.
@@ -24,42 +24,42 @@ const PROGRESS: Duration = Duration::from_secs(30);
 pub struct GoModule {
     /// Name of the module, and of its folder in `e2e`.
     pub name: &'static str,
-    /// Programs of the module, for messages.
+    /// Description of the module's programs, for messages.
     pub what: &'static str,
-    /// Build tags, separated by commas.
+    /// Go build tags of the module, separated by commas.
     tags: &'static str,
-    /// Names of the programs.
+    /// Names of the module's programs.
     programs: &'static [&'static str],
 }
 
-/// etcd (whose package is called `server`), kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
+/// The module of the control plane: etcd (whose package is called `server`), kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
 pub const CONTROL_PLANE: GoModule = GoModule {
     name: "controlplane",
     what: "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok",
     tags: "",
     programs: &["server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"],
 };
-/// The controller of JobSets.
+/// The module of the JobSet controller.
 pub const JOBSET: GoModule =
     GoModule { name: "jobset", what: "the controller of JobSets", tags: "", programs: &["jobset"] };
-/// A server of Google Cloud Storage.
+/// The module of a server that speaks the API of Google Cloud Storage.
 pub const GCS: GoModule =
     GoModule { name: "gcs", what: "a server of Google Cloud Storage", tags: "", programs: &["fake-gcs-server"] };
-/// A client of registries for images, and a registry.
+/// The module of crane: a client of image registries, and a registry.
 pub const CRANE: GoModule =
     GoModule { name: "crane", what: "crane, a client of registries", tags: "", programs: &["crane"] };
-/// Helm 4.
+/// The module of Helm 4.
 pub const HELM: GoModule = GoModule { name: "helm", what: "Helm 4", tags: "", programs: &["helm"] };
-/// Helm 3.
+/// The module of Helm 3.
 pub const HELM_3: GoModule = GoModule { name: "helm3", what: "Helm 3", tags: "", programs: &["helm"] };
-/// Prometheus and promtool. Targets are static, so that no cloud has to be found.
+/// The module of Prometheus and promtool, without the service discovery of clouds, because the tests use static targets.
 pub const PROMETHEUS: GoModule = GoModule {
     name: "prometheus",
     what: "Prometheus and promtool",
     tags: "netgo,remove_all_sd",
     programs: &["prometheus", "promtool"],
 };
-/// The real Kueue: its manager, and the program of its own benchmarks.
+/// The module of the real Kueue: its manager, and the program of its own benchmarks.
 pub const KUEUE: GoModule = GoModule {
     name: "kueue",
     what: "the manager of the real Kueue, and its minimalkueue",
@@ -67,13 +67,13 @@ pub const KUEUE: GoModule = GoModule {
     programs: &["kueue", "minimalkueue"],
 };
 
-/// All modules.
+/// All modules with programs.
 pub const ALL: [GoModule; 8] = [CONTROL_PLANE, JOBSET, GCS, CRANE, HELM, PROMETHEUS, HELM_3, KUEUE];
 
-/// Modules of which no program is built: their CRDs are read.
+/// Modules of which tests read only the CRDs, without building a program.
 pub const CRDS_ONLY: [(&str, &str); 2] =
     [("autoscaler", "k8s.io/autoscaler/cluster-autoscaler/apis"), ("prometheus-operator", PROMETHEUS_OPERATOR)];
-/// The module of the Prometheus operator.
+/// Go module path of the Prometheus operator.
 pub const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator";
 
 impl GoModule {
@@ -92,7 +92,7 @@ impl GoModule {
         flags
     }
 
-    /// All inputs of the build.
+    /// A text with all inputs of the module's build.
     fn content(&self) -> Result<String> {
         let mut content = format!("{}\n{}\n{}\n", self.programs.join(" "), self.tags, self.ldflags());
         for name in ["go.mod", "go.sum"] {
@@ -102,17 +102,17 @@ impl GoModule {
         Ok(content)
     }
 
-    /// The folder in the cache for these programs: its name ends with a digest of the content.
+    /// The cache folder of the module's programs, whose name ends with a digest of the build's inputs.
     ///
     /// # Errors
-    /// When the module or the cache folder cannot be found.
+    /// The module or the cache folder cannot be found.
     pub fn folder(&self) -> Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         self.content()?.hash(&mut hasher);
         Ok(cache()?.join("go").join(format!("{}-{:016x}", self.name, hasher.finish())))
     }
 
-    /// The stamp of complete programs: their sizes, and the inputs of the build.
+    /// The stamp of complete programs: their sizes, and the inputs of their build.
     fn stamp(&self, folder: &Path) -> Option<String> {
         let mut stamp = String::new();
         for program in self.programs {
@@ -123,7 +123,7 @@ impl GoModule {
         Some(stamp)
     }
 
-    /// Whether the cache has the programs, complete, and built from today's inputs. Costs milliseconds.
+    /// Whether the cache has complete programs that were built from the current inputs. The check takes milliseconds.
     #[must_use]
     pub fn is_built(&self) -> bool {
         let Some(folder) = self.folder().ok().filter(|folder| self.is_whole(folder)) else { return false };
@@ -136,10 +136,10 @@ impl GoModule {
         stamp.is_some() && stamp == self.stamp(folder)
     }
 
-    /// Fetches the modules that the build needs.
+    /// Fetches the Go modules that the build needs.
     ///
     /// # Errors
-    /// When Go is missing or a module cannot be had.
+    /// Go is not installed, or a module cannot be fetched.
     pub fn fetch(&self) -> Result<()> {
         let status = Command::new("go")
             .args(["list", "-deps", "-tags", self.tags, "tool"])
@@ -152,12 +152,12 @@ impl GoModule {
         Ok(())
     }
 
-    /// The folder with the programs, which are built first when the cache does not have them.
+    /// The folder with the module's programs, which are built first if the cache does not have them.
     ///
-    /// Two builders at once are safe: one waits for the other's lock, and the result appears by a rename.
+    /// Two builders may run at once: one builder waits for the lock of the other, and a rename makes the result visible.
     ///
     /// # Errors
-    /// When Go is missing, the build fails or the cache cannot be written.
+    /// Go is not installed, the build fails, or the cache cannot be written.
     pub fn ensure(&self) -> Result<PathBuf> {
         let folder = self.folder()?;
         if self.is_whole(&folder) {
@@ -227,10 +227,10 @@ impl GoModule {
     }
 }
 
-/// The folder of a module that the `go.mod` in a folder of `e2e` requires; it is fetched when it is not there.
+/// The folder of a Go module that the `go.mod` in a folder of `e2e` requires; the module is fetched if it is missing.
 ///
 /// # Errors
-/// When Go is missing or the module cannot be had.
+/// Go is not installed, or the module cannot be fetched.
 pub fn module_folder(folder: &str, module: &str) -> Result<PathBuf> {
     let asked = Command::new("go")
         .args(["mod", "download", "-json", module])

@@ -1,4 +1,4 @@
-//! Runs commands, several at a time where asked, and measures each: wall, CPU, peak memory, and the tests that it reports.
+//! The runner of commands: runs one or several commands at a time, and measures for each its wall time, CPU time, peak memory and tests.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,24 +21,24 @@ use crate::table::minutes;
 const POLL: Duration = Duration::from_millis(20);
 /// Time between two samples of memory.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// Time between two lines about running steps.
+/// Time between two output lines about running steps.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// Commands that run now: process id, to name, start and largest sample.
+/// Running commands by process id: name, start, and largest sample of memory in bytes.
 type Live = BTreeMap<u32, (String, Instant, u64)>;
 
-/// Runs steps and keeps their lines.
+/// Runner of steps, with the table lines of finished steps.
 pub(crate) struct Runner {
     live: Arc<Mutex<Live>>,
     lines: Mutex<Vec<Line>>,
-    /// Set by SIGINT and SIGTERM: no further step is started.
+    /// Whether SIGINT or SIGTERM has arrived, after which no further step starts.
     told_to_end: Arc<AtomicBool>,
     cores: usize,
-    /// Time at which the target was asked for, in seconds since 1970.
+    /// Time at which the user asked for the target, in seconds since 1970.
     began: f64,
-    /// Seconds that steps take on the machine that budgets are for.
+    /// Seconds of each step on the reference machine of the budgets.
     elsewhere: BTreeMap<String, f64>,
-    /// Steps begun, and number of all known steps.
+    /// Number of started steps, and number of all known steps.
     progress: Mutex<(usize, usize)>,
 }
 
@@ -47,10 +47,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Runner {
-    /// A runner with its sampler, for a target that was asked for at `began`, in seconds since 1970.
+    /// A runner and its memory sampler for a target that the user asked for at `began`, in seconds since 1970.
     ///
     /// # Errors
-    /// When signals cannot be caught.
+    /// Signal handlers cannot be installed.
     pub(crate) fn new(began: f64, elsewhere: BTreeMap<String, f64>) -> Result<Runner> {
         let live: Arc<Mutex<Live>> = Arc::default();
         let told_to_end = Arc::new(AtomicBool::new(false));
@@ -63,37 +63,37 @@ impl Runner {
         Ok(Runner { live, lines: Mutex::default(), told_to_end, cores, began, elsewhere, progress: Mutex::default() })
     }
 
-    /// Cores that commands may use.
+    /// Number of cores that commands may use.
     pub(crate) fn cores(&self) -> usize {
         self.cores
     }
 
-    /// Whether the user wants an end.
+    /// Whether the user has interrupted the run.
     pub(crate) fn told_to_end(&self) -> bool {
         self.told_to_end.load(Ordering::Relaxed)
     }
 
-    /// Adds a line that was measured elsewhere.
+    /// Adds the table line of a step that was measured elsewhere.
     pub(crate) fn add(&self, line: Line) {
         locked(&self.lines).push(line);
     }
 
-    /// The lines so far.
+    /// The table lines of the steps so far.
     pub(crate) fn lines(&self) -> Vec<Line> {
         locked(&self.lines).clone()
     }
 
-    /// Runs a step to its end. `Ok(false)` when it failed; its log was printed then.
+    /// Runs a step to its end. `Ok(false)` if the step failed, after its log was printed.
     ///
     /// # Errors
-    /// If the step cannot be started.
+    /// The step cannot be started.
     pub(crate) fn run(&self, step: Step) -> Result<bool> {
         if self.told_to_end() {
             return Ok(false);
         }
         let Step { name, class, mut command, output, tests } = step;
         match &output {
-            // The command may ask for input.
+            // A command with shown output keeps its standard input, because it may ask the user for input.
             Output::Shown => {}
             Output::Logged(path) => {
                 let log = create(path)?;
@@ -131,31 +131,31 @@ impl Runner {
         Ok(passed)
     }
 
-    /// Seconds since the target was asked for.
+    /// Seconds since the user asked for the target.
     pub(crate) fn so_far(&self) -> f64 {
         now() - self.began
     }
 
-    /// Adds that number of steps to those that have begun and those that are expected.
+    /// Adds steps to the number of known steps.
     pub(crate) fn expect(&self, more: usize) {
         let mut progress = locked(&self.progress);
         progress.1 = progress.0.max(progress.1) + more;
     }
 
-    /// `3 of 7: ` for the step that begins now; empty where the number of steps is not known.
+    /// The place of the step that begins now, as `3 of 7: `; empty if the number of steps is not known.
     fn place(&self) -> String {
         let mut progress = locked(&self.progress);
         progress.0 += 1;
         if progress.0 <= progress.1 { format!("{} of {}: ", progress.0, progress.1) } else { String::new() }
     }
 
-    /// Time of the step on the machine of the budgets, if it is known and long.
+    /// Time of a step on the reference machine, if the time is known and long.
     fn elsewhere(&self, name: &str) -> String {
         let long = self.elsewhere.get(name).filter(|seconds| **seconds >= 20.0);
         long.map(|seconds| format!(" ({} elsewhere)", minutes(*seconds))).unwrap_or_default()
     }
 
-    /// Waits for a child, and reads the CPU time of it and its descendants between its end and its reaping.
+    /// Waits for a child process, and reads the CPU time of the child and its descendants between its end and its reaping.
     fn wait(&self, mut child: Child) -> Result<(ExitStatus, Option<f64>)> {
         let mut passed_on = false;
         loop {
@@ -167,7 +167,7 @@ impl Runner {
             }
             if self.told_to_end() && !passed_on {
                 passed_on = true;
-                // After Ctrl-C in a terminal the child has the signal already; a second one changes nothing.
+                // After Ctrl-C in a terminal the child has the signal already, and a second signal changes nothing.
                 let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
             }
             thread::sleep(POLL);
@@ -182,7 +182,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Samples memory and prints the running steps. Never ends.
+/// Samples memory and prints the running steps, in an endless loop.
 fn watch(live: &Mutex<Live>) {
     let mut said = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A step of a target, and its line in the table.
+//! A step of a Makefile target, and the step's line in the table.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,54 +8,54 @@ use crate::counts::Counts;
 /// Kind of a step's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Fetching from a package registry; counts against no target.
+    /// The step fetches from a package registry; its time counts against no budget.
     Downloading,
-    /// Compiling, linting or documenting.
+    /// The step compiles, lints or documents.
     Compiling,
-    /// Running tests or programs.
+    /// The step runs tests or programs.
     Running,
 }
 
-/// Destination of the output of a command.
+/// Destination of the output of a step's command.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
-    /// To the terminal, as it comes.
+    /// The output goes to the terminal at once.
     Shown,
-    /// To a log file, which is printed when the command fails.
+    /// The output goes to a log file, which is printed if the command fails.
     Logged(PathBuf),
-    /// Standard output to a file for the runner to read, standard error to the terminal.
+    /// The standard output goes to a file that the runner reads, and the standard error goes to the terminal.
     Read(PathBuf),
 }
 
-/// A command with a name in the table.
+/// A step: a command with a name in the table.
 pub(crate) struct Step {
-    /// Name in the table and in the file of budgets.
+    /// Name of the step in the table and in the file of budgets.
     pub(crate) name: String,
-    /// Kind of its work.
+    /// Kind of the step's work.
     pub(crate) class: Class,
-    /// The command.
+    /// The command of the step.
     pub(crate) command: Command,
-    /// Destination of its output.
+    /// Destination of the command's output.
     pub(crate) output: Output,
-    /// Number of tests that must have been run, ignored ones among them: a filter that matches no test ends with success, too.
+    /// Number of tests that must run, including ignored tests. A filter that matches no test would pass otherwise.
     pub(crate) tests: Option<usize>,
 }
 
-/// A line of the table.
+/// A line of the table of steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     /// Name of the step.
     pub(crate) name: String,
-    /// Kind of its work.
+    /// Kind of the step's work.
     pub(crate) class: Class,
-    /// Seconds from start to end.
+    /// Seconds from the start of the step to its end.
     pub(crate) wall: f64,
-    /// Seconds of CPU with all descendants; `None` if they were not measured.
+    /// CPU seconds of the step's process and all its descendants; `None` if they were not measured.
     pub(crate) cpu: Option<f64>,
-    /// Largest sampled sum of the resident memory of its processes, in bytes.
+    /// Largest sampled sum of the resident memory of the step's processes, in bytes.
     pub(crate) peak: Option<u64>,
-    /// Counts of its tests.
+    /// Counts of the step's tests.
     pub(crate) counts: Counts,
-    /// True when it ended with success.
+    /// Whether the step ended with success.
     pub(crate) passed: bool,
 }

@@ -1,4 +1,4 @@
-//! All tests: programs as Cargo built them, cut into suites that run by themselves.
+//! Test suites: the test programs that Cargo built, cut into parts that run in separate processes.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -10,21 +10,21 @@ use crate::cargo::Program;
 /// Package of the end-to-end tests.
 pub(crate) const END_TO_END: &str = "e2e";
 
-/// Tests that run in one process.
+/// A suite: tests that run in one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Suite {
-    /// Name in the table and in the file of budgets.
+    /// Name of the suite in the table and in the file of budgets.
     pub(crate) name: String,
-    /// The program.
+    /// The test program of the suite.
     pub(crate) program: Program,
-    /// Prefix or name of its tests, as the program takes it; `None` for all of them.
+    /// Prefix or name of the suite's tests, as the test program takes it; `None` for all tests.
     pub(crate) filter: Option<String>,
-    /// Full names of its tests.
+    /// Full names of the suite's tests.
     pub(crate) tests: Vec<String>,
 }
 
 impl Suite {
-    /// The command that runs it.
+    /// The command that runs the suite.
     pub(crate) fn command(&self) -> Command {
         let mut command = self.program.command();
         match (&self.filter, self.tests.as_slice()) {
@@ -36,22 +36,22 @@ impl Suite {
                 command.arg(filter);
             }
         }
-        // The output of a passing test counts as well: it may say that it was skipped.
+        // The output of a passing test is shown, too, because it may say that the test was skipped.
         command.arg(if self.is_end_to_end() { "--nocapture" } else { "--show-output" });
         command
     }
 
-    /// Whether it needs a control plane of its own, or may need one: unit tests of the harness do not.
+    /// Whether the suite has end-to-end tests, which need a control plane of their own; unit tests of the harness need none.
     pub(crate) fn is_end_to_end(&self) -> bool {
         self.program.package == END_TO_END && !self.program.unit
     }
 }
 
-/// All suites of these programs, in the order of their names: one for the unit tests of a library or program, one for each module of a
-/// folder of tests, and one for each end-to-end test, since each starts its own control plane.
+/// All suites of the test programs, sorted by name: one suite for the unit tests of a library or program, one for each module of a folder of tests, and one for
+/// each end-to-end test, because each end-to-end test starts its own control plane.
 ///
 /// # Errors
-/// When a program does not list its tests.
+/// A program does not list its tests.
 pub(crate) fn of(programs: &[Program]) -> Result<Vec<Suite>> {
     let mut suites = Vec::new();
     for program in programs {
@@ -61,7 +61,7 @@ pub(crate) fn of(programs: &[Program]) -> Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Names of the tests of a program, with the ignored ones.
+/// Names of the tests of a program, including ignored tests.
 fn tests(program: &Program) -> Result<Vec<String>> {
     let output = program.command().args(["--list", "--format", "terse"]).output();
     let output = output.with_context(|| format!("starting {}", program.path.display()))?;

@@ -1,11 +1,11 @@
-//! The table at the end of a run: a line a step, with wall, CPU, waiting and peak memory.
+//! The table at the end of a run: a line per step, with wall time, CPU time, waiting and peak memory.
 
 use std::fmt::Write as _;
 
 use crate::counts::Counts;
 use crate::step::{Class, Line};
 
-/// The table and the sums below it.
+/// The text of the table of steps, with sums below.
 pub(crate) fn table(lines: &[Line], cores: usize, wall: f64) -> String {
     let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0).max(4);
     let mut text =
@@ -39,7 +39,7 @@ pub(crate) fn table(lines: &[Line], cores: usize, wall: f64) -> String {
     text
 }
 
-/// Lines about tests that were not run: one a reason, with the number of tests that it holds for.
+/// Lines about skipped tests: one line per reason, with the number of its tests.
 fn skipped(reasons: &[String]) -> String {
     let mut text = String::new();
     for (at, reason) in reasons.iter().enumerate() {
@@ -51,7 +51,7 @@ fn skipped(reasons: &[String]) -> String {
     text
 }
 
-/// The part of the machine's CPU time that a step did not use.
+/// The part of the machine's CPU time that a step did not use, from 0 to 1.
 fn waiting(cpu: f64, wall: f64, cores: usize) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a number of cores")]
     let there = wall * cores as f64;
@@ -66,7 +66,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{} MB", bytes / 1_000_000)
 }
 
-/// A time as minutes and seconds.
+/// A time in seconds, written as minutes and seconds.
 pub(crate) fn minutes(seconds: f64) -> String {
     format!("{}:{:02} min", (seconds / 60.0).floor(), (seconds % 60.0).floor())
 }

@@ -120,8 +120,8 @@ const MUTATING_TAIL: &str = "  failurePolicy: {{ .Values.webhook.failurePolicy }
   sideEffects: None
   admissionReviewVersions: [v1]
 ";
-/// CEL conditions on a new or changed job: the change may start the job or resize a running job. Changes by Berth itself, and by a Kueue that still manages jobs
-/// beside Berth, are not reviewed.
+/// CEL conditions on a new or changed job: the change may start the job or resize a running job. Changes by Berth itself, and by a Kueue that still manages
+/// jobs beside Berth, are not reviewed.
 const MUTATING_CONDITIONS: &str = "  # A new job, and a change of the spec but for that of a job that waits and goes on waiting.
   - name: created-started-or-running
     expression: >-

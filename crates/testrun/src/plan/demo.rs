@@ -13,13 +13,13 @@ use crate::cargo::{self, program};
 use crate::step::Class;
 use crate::table;
 
-/// Manifests of the quickstart.
+/// Manifests of examples/quickstart.
 const QUICKSTART: [&str; 3] = ["01-flavors.yaml", "02-queues.yaml", "03-jobs.yaml"];
 
-/// Berth's decisions on the quickstart, without any cluster.
+/// Prints Berth's decisions on the quickstart's manifests, without a cluster.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn decide(run: &Run) -> Result<bool> {
     run.runner.expect(2);
     if !run.runner.run(shown("compile berth", Class::Compiling, cargo::build(&["--bin", "berth"])))? {
@@ -32,12 +32,12 @@ pub(crate) fn decide(run: &Run) -> Result<bool> {
     run.runner.run(shown("decide the quickstart offline", Class::Running, command))
 }
 
-/// The demo, to its end or to Ctrl-C.
+/// Runs the demo until its end or Ctrl-C.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn demo(run: &Run) -> Result<bool> {
-    // The program of the demo and the demo itself; two steps more where a control plane has to be fetched and built.
+    // Two steps compile and run the demo; two more steps fetch and build the control plane if the cache does not have it.
     run.runner.expect(if CONTROL_PLANE.is_built() { 2 } else { 4 });
     let mut passed = decide(run)?;
     passed &= run.missing_programs(&[CONTROL_PLANE])?;

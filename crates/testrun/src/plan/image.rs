@@ -1,4 +1,4 @@
-//! `make image`: the release build, linked statically, in an archive that container engines, kind and registries take.
+//! `make image`: a statically linked release build, in an archive that container engines, kind and registries accept.
 
 use std::env;
 use std::path::PathBuf;
@@ -11,29 +11,29 @@ use super::{Run, output, shown};
 use crate::cargo::{self, cargo, program, target};
 use crate::step::{Class, Step};
 
-/// The archive, in the target folder.
+/// File name of the image archive in the target folder.
 const ARCHIVE: &str = "berth-image.tar";
 
-/// The target for which the program is built: it is named, so that Cargo links only the program statically, and build scripts and macros as usual.
+/// The target triple of the build. An explicit target lets Cargo link only the program statically, and build scripts and macros as usual.
 fn triple() -> String {
     format!("{}-unknown-linux-gnu", env::consts::ARCH)
 }
 
-/// The program of the image.
+/// Path of the program that goes into the image.
 pub(crate) fn binary() -> PathBuf {
     target().join(triple()).join("release/berth")
 }
 
-/// Flags of the compiler, in Cargo's own encoding, in which paths may have spaces.
+/// Compiler flags in Cargo's own encoding, in which paths may have spaces.
 fn flags(repository: &str, crates: Option<&str>, set: &str) -> String {
-    // No path of this machine stays in the program.
+    // The remapped prefixes keep paths of this machine out of the program.
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), format!("--remap-path-prefix={repository}=berth")];
     flags.extend(crates.map(|folder| format!("--remap-path-prefix={folder}=crates")));
     flags.extend(set.split_whitespace().map(str::to_owned));
     flags.join("\u{1f}")
 }
 
-/// The folder in which Cargo keeps the sources of crates.
+/// The folder in which Cargo stores the sources of crates.
 fn crates() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cargo = set("CARGO_HOME").or_else(|| Some(set("HOME")?.join(".cargo")))?;
@@ -47,8 +47,8 @@ pub(crate) fn release() -> Step {
     let set = env::var("RUSTFLAGS").unwrap_or_default();
     let flags = flags(&folders::repository().display().to_string(), crates.as_deref(), &set);
     command.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags);
-    // The commit and its date, so that the same commit gives the same program at any time. A tree with changes is no commit, and an
-    // unpacked archive of the sources has none.
+    // The commit and its date are build inputs, so that a commit gives equal programs at any time. A tree with changes has no commit, and an unpacked archive
+    // of the sources has none.
     let git = |args: &[&str]| output("git", args).unwrap_or_default();
     if git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
         for (variable, form) in [("BERTH_GIT_COMMIT", "--format=%H"), ("BERTH_BUILD_DATE", "--format=%cI")] {
@@ -61,10 +61,10 @@ pub(crate) fn release() -> Step {
     shown("compile the release build", Class::Compiling, command)
 }
 
-/// Builds the program and writes the archive; `name` is the name of the image; if it is empty, the image gets the chart's default name.
+/// Builds the program and writes the image archive. An empty `name` gives the image the default name of the chart.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn image(run: &Run, name: &str) -> Result<bool> {
     run.runner.expect(3);
     let xtask = shown("compile xtask", Class::Compiling, cargo::build(&["--bin", "xtask"]));

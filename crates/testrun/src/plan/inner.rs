@@ -1,4 +1,4 @@
-//! `make unit` and `make scenario`: one crate's tests, or some scenarios.
+//! `make unit` and `make scenario`: the unit tests of one crate, or some end-to-end scenarios.
 
 use anyhow::{Result, ensure};
 use berth_testrun::programs::CONTROL_PLANE;
@@ -7,10 +7,10 @@ use super::{Run, shown};
 use crate::cargo::{self, cargo};
 use crate::step::Class;
 
-/// The unit tests of one library.
+/// Runs the unit tests of one library.
 ///
 /// # Errors
-/// When there is no such crate.
+/// There is no such crate.
 pub(crate) fn unit(run: &Run, of: &str) -> Result<bool> {
     let folder = berth_testrun::folders::repository().join("crates").join(of);
     ensure!(folder.is_dir(), "OF={of}: there is no crates/{of}");
@@ -22,10 +22,10 @@ pub(crate) fn unit(run: &Run, of: &str) -> Result<bool> {
     ))
 }
 
-/// Scenarios of one suite of end-to-end tests, by a part of their name.
+/// Runs the scenarios of one end-to-end suite whose names contain a text.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn scenario(run: &Run, suite: &str, scenario: &str) -> Result<bool> {
     let mut passed = run.programs(&[CONTROL_PLANE])?;
     let step = shown("compile", Class::Compiling, cargo::build(&["--bin", "berth", "--test", "e2e"]));

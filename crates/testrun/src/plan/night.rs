@@ -1,4 +1,4 @@
-//! `make night`: wide and slow tests, in parts that end within 80 minutes each. `.ci/night.txt` has the date of each part's last run.
+//! `make night`: wide and slow tests, in parts of at most 80 minutes. `.ci/night.txt` has the date of each part's last run.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,43 +16,43 @@ use crate::lanes::{self, Lanes};
 use crate::step::{Class, Step};
 use crate::suites::Suite;
 
-/// A command line of tests, with the environment that makes it wide.
+/// A run of test suites with the environment that makes the tests wider.
 #[derive(Clone, Debug)]
 pub(crate) struct Wide {
-    /// Name in the table.
+    /// Name of the run in the table of steps.
     pub(crate) name: String,
     /// Beginning of the names of the suites that run.
     pub(crate) suites: &'static str,
     /// Text that the names of the tests contain; an empty text selects all tests.
     pub(crate) filter: &'static str,
-    /// Variables of the environment.
+    /// Environment variables of the run.
     pub(crate) set: Vec<(&'static str, String)>,
-    /// Number of times that these suites run.
+    /// Number of times that the suites run.
     pub(crate) times: usize,
     /// Number of suites that run at the same time.
     pub(crate) at_once: usize,
 }
 
-/// A part of the night.
+/// A part of `make night`.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Name, as `PART=` takes it.
+    /// Name of the part, as the make variable `PART` takes it.
     pub(crate) name: String,
-    /// Subject of its tests.
+    /// Subject of the part's tests.
     pub(crate) what: &'static str,
-    /// Runs of tests; none in the part that holds the rules for packages.
+    /// Test runs of the part; the part with the rules for packages has none.
     pub(crate) runs: Vec<Wide>,
 }
 
-/// The part whose tests run the release build, as the image holds it.
+/// Name of the part whose tests run the release build of the image.
 const SHIPPED: &str = "shipped";
-/// Asks for the real Kueue, built from its Go module. A user who names a folder in its place gets the Kueue of that folder.
+/// Variable that asks for the real Kueue, built from its Go module. A user may set the variable to a folder with a Kueue instead.
 const REAL_KUEUE: (&str, &str) = ("KUEUE", "1");
-/// Parts into which ten million worlds a law are cut.
+/// Number of parts that share the ten million worlds of each law.
 const SHARDS: usize = 24;
-/// Minutes within which a part ends.
+/// Limit of a part's run time in minutes.
 const BOUND: u64 = 80;
-/// Parts into which the worlds with a tenant's writes are cut.
+/// Number of parts that share the random worlds with a tenant's writes.
 const TENANT_SHARDS: usize = 4;
 
 fn wide(name: &str, suites: &'static str, filter: &'static str, set: &[(&'static str, &str)]) -> Wide {
@@ -60,7 +60,7 @@ fn wide(name: &str, suites: &'static str, filter: &'static str, set: &[(&'static
     Wide { name: name.to_owned(), suites, filter, set, times: 1, at_once: 1 }
 }
 
-/// All parts.
+/// All parts of `make night`.
 pub(crate) fn parts() -> Vec<Part> {
     let many = ("BERTH_CASES", "100000");
     let mut parts = vec![
@@ -163,7 +163,7 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-/// The parts without those that differ from another one in their number alone.
+/// The parts, with only the first of several parts that differ in their number alone.
 pub(crate) fn distinct(parts: &[Part]) -> impl Iterator<Item = &Part> {
     parts.iter().filter(|part| part.shard().is_none_or(|(_, number)| number == 1))
 }
@@ -173,12 +173,12 @@ pub(crate) fn distinct(parts: &[Part]) -> impl Iterator<Item = &Part> {
 struct Ran {
     date: String,
     commit: String,
-    /// Time from the command to the end of the part, rounded up.
+    /// Minutes from the command to the end of the part, rounded up.
     minutes: u64,
     result: String,
 }
 
-/// The checked-in record, by part.
+/// The checked-in record of last runs, by part.
 struct Record(BTreeMap<String, Ran>);
 
 impl Record {
@@ -215,14 +215,14 @@ impl Record {
         text
     }
 
-    /// The part that was not run for longest; one that never ran comes first.
+    /// The part whose last run is oldest; a part that never ran comes first.
     fn oldest<'a>(&self, parts: &'a [Part]) -> Option<&'a Part> {
         parts.iter().min_by_key(|part| self.0.get(&part.name).map(|ran| ran.date.clone()))
     }
 }
 
 impl Wide {
-    /// The variables that a run gets in addition to those that the environment names already.
+    /// The environment variables of a run, without the variable of the real Kueue if the user's environment sets it.
     fn variables(&self, named: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'static str, &str)> {
         let kept = self.set.iter().filter(move |(name, _)| *name != REAL_KUEUE.0 || !named(name));
         kept.map(|(name, value)| (*name, value.as_str()))
@@ -230,13 +230,13 @@ impl Wide {
 }
 
 impl Part {
-    /// The name without its number, and that number, where a run is cut into parts.
+    /// The name without its number, and the number, for a part that shares its worlds with other parts.
     pub(crate) fn shard(&self) -> Option<(&str, usize)> {
         let (run, number) = self.name.rsplit_once('-')?;
         Some((run, number.parse().ok()?))
     }
 
-    /// Programs of other projects that the part's tests run: the real Kueue only on request.
+    /// Programs of other projects that the part's tests run; the real Kueue is among them only if a test needs it.
     fn programs(&self, named: impl Fn(&str) -> bool + Copy) -> Vec<GoModule> {
         if !self.runs.iter().any(|wide| wide.suites.starts_with("e2e")) {
             return Vec::new();
@@ -246,18 +246,18 @@ impl Part {
     }
 }
 
-/// Whole minutes, rounded up.
+/// Minutes, rounded up.
 fn minutes_of(seconds: f64) -> u64 {
     Duration::try_from_secs_f64(seconds).map_or(0, |time| time.as_secs().div_ceil(60))
 }
 
-/// Whether the environment sets a variable.
+/// Whether the user's environment sets a variable to a text that is not empty.
 fn is_named(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 impl Run {
-    /// The steps of a wide run: one for each repetition.
+    /// The steps of a run: one step for each suite and repetition.
     fn wide(&self, wide: &Wide, suites: &[Suite]) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
         for time in 1..=wide.times {
@@ -279,7 +279,7 @@ impl Run {
         Ok(steps)
     }
 
-    /// Runs the tests of a part; `None` where they cannot be compiled.
+    /// Runs the tests of a part; `None` if the build fails.
     fn tests(&self, part: &Part) -> Result<Option<bool>> {
         let mut passed = self.programs(&part.programs(is_named))?;
         let Some(suites) = self.everything()? else { return Ok(None) };
@@ -301,10 +301,10 @@ impl Run {
     }
 }
 
-/// Runs a part and records it; without a name, the part that was not run for longest.
+/// Runs a part and records the run; without a name, the part with the oldest run.
 ///
 /// # Errors
-/// When there is no such part, or a step cannot be started.
+/// There is no such part, or a step cannot be started.
 pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
     let (parts, mut record) = (parts(), Record::read()?);
     let part = match name {
@@ -330,7 +330,7 @@ pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
         minutes,
         result: if passed { "passed".to_owned() } else { "FAILED".to_owned() },
     };
-    // A tree with changes is no commit.
+    // A run on a tree with uncommitted changes is not recorded, because no commit describes the tree.
     if output("git", &["status", "--porcelain", "--untracked-files=no"])?.is_empty() {
         record.0.insert(part.name.clone(), ran);
         fs::write(Record::path(), record.text())?;
@@ -376,7 +376,7 @@ mod tests {
             assert!(builds(part, false).contains(&"controlplane") && !builds(part, false).contains(&"kueue"), "{part}");
         }
         assert!(builds("laws", false).is_empty());
-        // The Kueue of a folder has its programs already.
+        // A folder with a Kueue has its programs already.
         assert!(builds("kueue", true).contains(&"controlplane") && !builds("kueue", true).contains(&"kueue"));
         let part = parts().into_iter().find(|part| part.name == "kueue").unwrap();
         for wide in &part.runs {

@@ -1,5 +1,5 @@
-//! The part `packages` of `make night`: cargo-deny holds the rules of `deny.toml` for packages of other projects, and reads the advisories about
-//! them. It is installed once into the cache folder.
+//! The part `packages` of `make night`: cargo-deny checks the rules of `deny.toml` for packages of other projects, and reads the advisories about them.
+//! cargo-deny is installed once into the cache folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::cargo::cargo;
 use crate::lanes::{self, Lanes};
 use crate::step::Class;
 
-/// Name of the part.
+/// Name of the part that checks packages.
 pub(crate) const PART: &str = "packages";
-/// Version of cargo-deny.
+/// Version of cargo-deny to install.
 pub(crate) const VERSION: &str = "0.20.2";
-/// Beginning of the line about advisories that were not read.
+/// Beginning of the output line about advisories that could not be read.
 const UNREAD: &str = "skipped: advisories: their database cannot be fetched";
 
-/// The folder in the cache for this version of the tool.
+/// The cache folder of this version of cargo-deny.
 fn folder() -> Result<PathBuf> {
     Ok(folders::cache()?.join(TOOLS).join(format!("cargo-deny-{VERSION}")))
 }
@@ -29,7 +29,7 @@ fn folder() -> Result<PathBuf> {
 fn deny(args: &[&str]) -> Result<Command> {
     let mut command = Command::new(folder()?.join("bin/cargo-deny"));
     command.arg("--locked").args(args).current_dir(folders::repository());
-    // A database that cannot be reached neither asks for a password nor stalls for long.
+    // An unreachable advisory database neither asks for a password nor stalls for more than a minute.
     command
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("GIT_HTTP_LOW_SPEED_LIMIT", "1000")
@@ -37,7 +37,7 @@ fn deny(args: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Installs the tool unless the cache has it. `Ok(false)` where it cannot be installed.
+/// Installs cargo-deny unless the cache has it. `Ok(false)` if the installation fails.
 fn install(run: &Run) -> Result<bool> {
     let folder = folder()?;
     if folder.join(STAMP).is_file() {
@@ -46,8 +46,8 @@ fn install(run: &Run) -> Result<bool> {
     }
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let building = folder.join("building");
-    // A debug build takes a quarter of the time of its release build, and checks this workspace in seconds. Cargo locks the folder while it
-    // installs, so that two clones may install at the same time.
+    // A debug build takes a quarter of the time of a release build, and checks this workspace in seconds. Cargo locks the folder during an installation, so
+    // that two clones may install at the same time.
     let mut command = cargo(&["install", "--locked", "--debug", "--version", VERSION, "cargo-deny"]);
     command.arg("--root").arg(&folder).arg("--target-dir").arg(&building).env("CARGO_PROFILE_DEV_DEBUG", "0");
     let installed = run.runner.run(shown("install cargo-deny", Class::Compiling, command))?;
@@ -58,10 +58,10 @@ fn install(run: &Run) -> Result<bool> {
     Ok(installed)
 }
 
-/// Checks all rules; `None` where the tool cannot be had.
+/// Checks all rules for packages; `None` if cargo-deny cannot be installed.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn check(run: &Run) -> Result<Option<bool>> {
     if !install(run)? {
         return Ok(None);
@@ -76,11 +76,11 @@ pub(crate) fn check(run: &Run) -> Result<Option<bool>> {
     lanes::run(&run.runner, vec![lanes]).map(Some)
 }
 
-/// Runs `testrun advisories`: fetches the database and reads the advisories about packages of `Cargo.lock`. Says `skipped` where the database
-/// cannot be fetched. `Ok(false)` where an advisory holds for a package.
+/// Runs `testrun advisories`: fetches the advisory database and checks the packages of `Cargo.lock`. Prints `skipped` if the database cannot be fetched.
+/// `Ok(false)` if an advisory applies to a package.
 ///
 /// # Errors
-/// When the tool cannot be started.
+/// cargo-deny cannot be started.
 pub(crate) fn advisories() -> Result<bool> {
     let fetched = deny(&["fetch", "db"])?.output().context("starting cargo-deny")?;
     if !fetched.status.success() {
@@ -91,7 +91,7 @@ pub(crate) fn advisories() -> Result<bool> {
     Ok(status.success())
 }
 
-/// The line for the summary, with the last line of what the tool said.
+/// The summary's line about unread advisories, with the last line of cargo-deny's error output.
 fn unread(said: &str) -> String {
     let why = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("cargo-deny gives no reason");
     format!("{UNREAD}: {why}")

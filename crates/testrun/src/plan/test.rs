@@ -1,4 +1,4 @@
-//! `make test`: all checks that a change must pass.
+//! `make test` and `make check`: all checks that a change must pass, and the quick checks of the inner loop.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,19 +18,19 @@ use crate::suites::Suite;
 
 /// Programs of other projects that the end-to-end tests run.
 const PROGRAMS: [GoModule; 6] = [CONTROL_PLANE, JOBSET, HELM, PROMETHEUS, GCS, CRANE];
-/// Lanes of end-to-end tests. A control plane at rest takes a sixth of two cores, so that more lanes cost more than they bring.
+/// Number of lanes of end-to-end tests. An idle control plane takes a sixth of two cores, so that more lanes would cost more than they gain.
 const LANES: usize = 2;
-/// Seeds of a law. `make night` tries more.
+/// Number of seeds of a law in `make test`; `make night` tries more.
 const SEEDS: &str = "5000";
-/// Seeds of a law in the inner loop.
+/// Number of seeds of a law in `make check`.
 const FEW_SEEDS: &str = "500";
-/// End-to-end tests that measure times, or whose time-outs a busy machine would reach: nothing runs beside them.
+/// End-to-end tests that measure times, or whose time-outs a busy machine would reach; no other step runs at the same time.
 const ALONE: [&str; 2] = ["e2e webhook load_and_floods", "e2e failover"];
-/// Folder of Kueue's decision cases, from the root.
+/// Folder of Kueue's decision cases, from the root of the repository.
 const CASES: &str = "crates/testkit/cases";
 
 impl Run {
-    /// The house rules, the format and, in the background or not, clippy and the documentation's examples.
+    /// The steps that check the house rules and run clippy.
     fn lints(&self) -> Result<Vec<Step>> {
         let mut tidy = Command::new(program("xtask"));
         tidy.arg("tidy").current_dir(folders::repository());
@@ -38,7 +38,7 @@ impl Run {
         Ok(vec![logged("house rules", Class::Running, tidy), logged("clippy", Class::Compiling, clippy)])
     }
 
-    /// Kueue's decision cases: to the letter, and as Berth ships.
+    /// The steps that judge Kueue's decision cases, by Kueue's exact rules and by Berth's own rules.
     fn conformance(&self) -> Vec<Step> {
         let step = |name: &str, more: &[&str]| {
             let mut command = Command::new(program("berth-testkit"));
@@ -54,7 +54,7 @@ impl Run {
         ]
     }
 
-    /// Unit tests, laws and cases, the longest first.
+    /// The steps that run unit tests, laws and cases, the longest first.
     fn units(&self, suites: &[Suite], seeds: &str) -> Vec<Step> {
         let mut steps: Vec<Step> =
             suites.iter().filter(|suite| !suite.is_end_to_end()).map(|suite| self.suite(suite)).collect();
@@ -68,7 +68,7 @@ impl Run {
         steps
     }
 
-    /// Locks the machine, for as long as the file is held: another clone's end-to-end tests wait for it.
+    /// Locks the machine as long as the returned file is open; end-to-end tests of other clones wait for the lock.
     pub(super) fn machine(&self) -> Result<File> {
         let file = machine_lock()?;
         if file.try_lock().is_err() {
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Rows of docs/testing.md: a step, and the part of it in `make check` and `make test`.
+/// Rows of the table in docs/testing.md: a step, and its part in `make check` and in `make test`.
 pub(crate) fn summary() -> Vec<[String; 3]> {
     let row = |step: &str, check: &str, test: &str| [step.to_owned(), check.to_owned(), test.to_owned()];
     vec![
@@ -102,16 +102,16 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
     ]
 }
 
-/// True where the documentation of a crate has an example. Most libraries would be compiled once more for examples, which takes two minutes.
+/// Whether the documentation of a crate has an example. Doc tests would compile most libraries once more, which takes two minutes.
 fn has_examples() -> Result<bool> {
     let output = Command::new("git").args(["ls-files", "-z", "--", "*.rs"]).output().context("git ls-files")?;
     ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
     let names = String::from_utf8(output.stdout).context("names of sources")?;
-    // A file that git still lists may be gone.
+    // A file that git lists may be deleted, so unreadable files are left out.
     Ok(names.split_terminator('\0').filter_map(|name| fs::read_to_string(name).ok()).any(|source| has_example(&source)))
 }
 
-/// Whether a source has a block of Rust in a doc comment: rustdoc compiles what has no other language.
+/// Whether a source has a Rust code block in a doc comment: rustdoc compiles code blocks without another language.
 fn has_example(source: &str) -> bool {
     const WORDS: [&str; 6] = ["", "rust", "no_run", "ignore", "should_panic", "compile_fail"];
     let mut inside = false;
@@ -130,10 +130,10 @@ fn has_example(source: &str) -> bool {
     false
 }
 
-/// Everything that a change must pass.
+/// Runs `make test`: all checks that a change must pass.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn test(run: &Run) -> Result<bool> {
     let mut passed = run.runner.run(shown("format", Class::Running, cargo(&["fmt", "--all", "--check"])))?;
     passed &= run.programs(&PROGRAMS)?;
@@ -171,10 +171,10 @@ pub(crate) fn test(run: &Run) -> Result<bool> {
     Ok(passed)
 }
 
-/// The inner loop: format, house rules, clippy, unit tests, laws on few seeds, and one test on a real control plane.
+/// Runs `make check`, the inner loop: format, house rules, clippy, unit tests, laws on few seeds, and one test on a real control plane.
 ///
 /// # Errors
-/// When a step cannot be started.
+/// A step cannot be started.
 pub(crate) fn check(run: &Run) -> Result<bool> {
     let mut passed = run.runner.run(shown("format", Class::Running, cargo(&["fmt", "--all", "--check"])))?;
     passed &= run.programs(&[CONTROL_PLANE])?;
