@@ -1,7 +1,7 @@
 //! Reviews of jobs by the admission webhook: defaults at creation, and the rules that refuse a creation or a change.
 //!
-//! Both are functions of the job and of a few facts about the cluster. Control finds jobs that bypass them because no webhook was asked: it
-//! suspends jobs that run without admission, and reports fields that it cannot read.
+//! Defaults and rules are functions of the job and of a few facts about the cluster. Control also finds jobs that no webhook has reviewed: it suspends jobs
+//! that run without admission, and reports fields that cannot be read.
 
 mod facts;
 mod held;
@@ -42,7 +42,7 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
     }
 }
 
-/// Faults of a job by itself.
+/// Faults of a job that do not depend on an earlier state of the job.
 #[must_use]
 pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     let mut errors = metadata_rules(K::metadata(job), K::queue_name(job));
@@ -52,7 +52,7 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
         errors.extend(elastic_rule(K::metadata(job), K::KIND));
     }
     errors.extend(K::invalid(job));
-    // A job without a queue gets no Workload, and a Workload that was made beforehand has a review of its own.
+    // A job without a queue gets no Workload, and a prebuilt Workload has a review of its own.
     if K::queue_name(job).is_some() && prebuilt_workload_name(K::metadata(job)).is_none() {
         errors.extend(size_rule(job, 1, || {
             Some(build_workload::<K>(job, K::pod_sets(job).ok()?, Priority::default(), &BTreeSet::new()))
@@ -61,7 +61,7 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     errors
 }
 
-/// Fault of the name of a Workload that was made beforehand. A pod of a group has to name its group.
+/// Fault of the name of a prebuilt Workload in a job's metadata. A pod of a group has to name its group there.
 pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Option<FieldError> {
     let key = labels::PREBUILT_WORKLOAD_NAME;
     let Some(name) = prebuilt_workload_name(metadata) else {
@@ -81,14 +81,14 @@ fn misnamed(name: &str, what: &str) -> Option<String> {
     empty.or_else(|| subdomain(name))
 }
 
-/// Fault of an object that asks to be elastic although its kind cannot be.
+/// Fault of an object that asks to be elastic although its kind cannot be elastic.
 pub(crate) fn elastic_rule(metadata: &ObjectMeta, kind: &str) -> Option<FieldError> {
     let message =
         format!("is not supported for a {kind}; of the kinds that Berth knows a batch/v1 Job alone may say so");
     is_elastic(metadata).then(|| FieldError::new(annotation_path(labels::ELASTIC_JOB), "true", message))
 }
 
-/// Fault of the longest time to run.
+/// Fault of the label with a job's maximum execution time.
 pub(crate) fn time_rule(metadata: &ObjectMeta) -> Option<FieldError> {
     let key = labels::MAX_EXEC_TIME_SECONDS;
     let text = written(metadata.labels.as_ref(), key)?;
@@ -96,7 +96,7 @@ pub(crate) fn time_rule(metadata: &ObjectMeta) -> Option<FieldError> {
     wrong.then(|| FieldError::new(label_path(key), text, "must be a whole number of seconds greater than 0"))
 }
 
-/// Faults of the metadata fields that every kind has. A `queue` without a label is the one of the annotation.
+/// Faults of the metadata fields that every kind of job has. A `queue` that no label names is from the annotation.
 pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let named = match written(metadata.labels.as_ref(), labels::QUEUE_NAME) {
@@ -114,7 +114,7 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
     errors
 }
 
-/// Faults of a change of a job. Errors that the job had before are no reason to refuse.
+/// Faults of a change of a job. A fault that the job had before does not count.
 #[must_use]
 pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
@@ -127,14 +127,14 @@ pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default
     errors
 }
 
-/// Faults of a change of a job that is being deleted. Until the job has stopped, the fields that its quota is counted by must stay; all other
-/// changes are allowed.
+/// Faults of a change of a job that is being deleted. Until the job has stopped, the fields by which its quota is charged must stay; all other changes are
+/// allowed.
 #[must_use]
 pub fn validate_leaving_job<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec<FieldError> {
     held_rules::<K>(old, new, true)
 }
 
-/// Faults of a change of the metadata fields that every kind has. The queues and the suspension are given as pairs of before and after.
+/// Faults of a change of the metadata fields that every kind of job has. The arguments have the queue and the suspension as pairs of before and after.
 pub(crate) fn metadata_change_rules(
     before: &ObjectMeta,
     after: &ObjectMeta,
@@ -143,7 +143,7 @@ pub(crate) fn metadata_change_rules(
     default_queue: bool,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // The path of a removed value is that in the old object.
+    // The error about a removed value has the value's path in the old object.
     let with = |is: Option<&str>| if is.is_some() { after } else { before };
     if !suspended && was != is {
         errors.push(running(queue_path(with(is)), is));
@@ -152,7 +152,7 @@ pub(crate) fn metadata_change_rules(
         errors.push(FieldError::new(queue_path(before), was.unwrap_or_default(), message));
     }
     let prebuilt = prebuilt_workload_name(after);
-    // An elastic job goes on with another Workload while it runs, as in Kueue.
+    // A running elastic job may get another Workload, as in Kueue.
     if !suspended && !is_elastic(before) && prebuilt_workload_name(before) != prebuilt {
         errors.push(running(prebuilt_path(with(prebuilt)), prebuilt));
     }
@@ -170,7 +170,7 @@ pub(crate) fn metadata_change_rules(
     errors
 }
 
-/// Fault of a change of the priority class: it may be changed, but not be added while pods run, and not be removed.
+/// Fault of a change of the priority class: the class may be changed, but must not be added while pods run, and must not be removed.
 pub(crate) fn priority_class_change(before: &ObjectMeta, after: &ObjectMeta, suspended: bool) -> Option<FieldError> {
     match (workload_priority_class(before), workload_priority_class(after)) {
         (Some(was), None) => {

@@ -1,8 +1,8 @@
-//! batch/v1 Job.
+//! The kind batch/v1 Job.
 //!
-//! The API server lets a Job's template change only while it is suspended, has no active pods and has no start time. So a
-//! start is one write (unsuspend and placement together), and a stop is a sequence: suspend, wait for the pods, clear the
-//! start time if the Job controller has not done it, restore the template.
+//! The API server accepts a change of a Job's template only while the Job is suspended, has no active pods and has no start time. A start is therefore one
+//! write (suspension and placement together). A stop is a sequence of writes: suspend the Job, wait for its pods, clear the start time if the Job controller
+//! has not done so, and restore the template.
 
 mod end;
 mod rules;
@@ -26,10 +26,10 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
-/// Path of its pod template.
+/// Path of a Job's pod template.
 const TEMPLATE: &str = "spec.template";
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
-/// The attempt of its JobSet for which it was made.
+/// Label of a Job with the attempt of its JobSet for which the Job was made.
 const JOB_SET_ATTEMPT_LABEL: &str = "jobset.sigs.k8s.io/restart-attempt";
 const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
@@ -94,7 +94,7 @@ impl JobKind for BatchJob {
     }
 
     fn has_seen_start(job: &Job) -> bool {
-        // A start happens only while there is no start time; see `may_change_template`.
+        // A start needs a Job without a start time; see `may_change_template`.
         has_start_time(job)
     }
 
@@ -121,7 +121,7 @@ impl JobKind for BatchJob {
 
     fn pods_ready(job: &Job) -> bool {
         let wanted = job.spec.as_ref().map_or(0, pod_count);
-        // The Job does not wait for indexes that have failed without a retry.
+        // The Job starts no further pods for indexes that have failed finally.
         let left = job.spec.as_ref().map_or(0, |spec| left(job, spec));
         let there = status(job, |s| s.ready).saturating_add(uncounted(job));
         there >= wanted.min(left) || there.saturating_add(status(job, |s| s.succeeded)) >= wanted
@@ -207,7 +207,7 @@ impl JobKind for BatchJob {
             notes.insert(labels::OWN_PARALLELISM.to_owned(), Value::Null);
         }
         let mut spec = Map::new();
-        // A Workload with another number of pod sets belongs to another job: this job must not get its parts.
+        // A Workload with another number of pod sets belongs to another job, so the Job must not get its template.
         if let ([original], Some(job_spec), Some(have)) = (original, &job.spec, current(job)) {
             if let Some(template) = merge_diff(&have.to_value(), &original.to_value()) {
                 spec.insert("template".to_owned(), template);
@@ -239,7 +239,7 @@ impl JobKind for BatchJob {
             resize(&mut spec, job, job_spec, placement.count);
         }
         let mut notes = end_of_stop(job);
-        // A job that was suspended while it ran still has the number that it was given.
+        // A Job that was suspended while it ran still has the parallelism of its admission.
         if !Self::is_placed(job) {
             let own =
                 job_spec.parallelism.filter(|own| *own != pod_count(job_spec) && spec.contains_key("parallelism"));
@@ -251,7 +251,7 @@ impl JobKind for BatchJob {
     }
 }
 
-/// Pods that run at once.
+/// Number of pods of the Job that run at the same time.
 fn pod_count(spec: &JobSpec) -> i32 {
     let parallelism = spec.parallelism.unwrap_or(1);
     spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
@@ -261,32 +261,31 @@ fn accepts_fewer(job: &Job) -> bool {
     annotation(&job.metadata, labels::JOB_MIN_PARALLELISM).is_some()
 }
 
-/// Whether a job has fewer pods than its Workload asks for, within what the Workload allows. The Workload decides, because a client may have
-/// removed the job's annotation `job-min-parallelism`. Without that annotation in the Workload, the user has chosen the number of pods.
+/// Whether a Job has fewer pods than its Workload requests, within the minimum of the Workload. The Workload's minimum counts, because a client may have
+/// removed the Job's annotation `job-min-parallelism`. A Workload without a minimum has the number of pods that the user chose.
 fn ran_in_part(spec: &JobSpec, original: &TemplateParts) -> bool {
     original.min_count.is_some_and(|least| (least..original.count).contains(&pod_count(spec)))
 }
 
-/// Sets the parallelism, and the completions if these must follow it.
+/// Sets the parallelism in a patch, and the completions if they must follow the parallelism.
 fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32) {
     if pod_count(spec) == count {
         return;
     }
     patch.insert("parallelism".to_owned(), json!(count));
-    // Fewer completions than pods at once are those of a start; completions of a job that is not indexed can not change.
+    // Completions below the admitted number of pods are those of a start. Completions of a Job that is not indexed are immutable.
     let followed = completions_follow(&job.metadata) || spec.completions.is_some_and(|completions| completions < count);
     if followed && is_indexed(spec) {
         patch.insert("completions".to_owned(), json!(count));
     }
 }
 
-/// The parallelism that its user wrote, if a start has replaced it by a smaller one and the number of pods does not show it: it was larger than
-/// the completions.
+/// The parallelism that the user wrote, if a start has replaced it by a smaller one and the user's value was larger than the completions.
 fn own_parallelism(job: &Job) -> Option<i32> {
     annotation(&job.metadata, labels::OWN_PARALLELISM)?.parse().ok()
 }
 
-/// Whether the completions of a job are to follow its parallelism.
+/// Whether the completions of a Job follow its parallelism.
 fn completions_follow(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::JOB_COMPLETIONS_EQUAL_PARALLELISM).and_then(go_bool).unwrap_or(false)
 }
@@ -300,13 +299,13 @@ fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, Str
     }
 }
 
-/// Pods that have succeeded and are not counted as such yet: for a moment they are neither ready nor among the succeeded.
+/// Number of succeeded pods that the Job's status does not count yet; for a moment these pods are neither ready nor succeeded in the status.
 fn uncounted(job: &Job) -> i32 {
     let pods = job.status.as_ref().and_then(|s| s.uncounted_terminated_pods.as_ref()?.succeeded.as_ref());
     pods.map_or(0, |uids| i32::try_from(uids.len()).unwrap_or(i32::MAX))
 }
 
-/// Pods that need not run again. An indexed job counts its indexes that completed or failed for good; indexes beyond lowered completions do
+/// Number of the Job's pods that need not run again. An indexed Job counts its indexes that completed or failed finally; indexes beyond lowered completions do
 /// not count.
 fn done(job: &Job, spec: &JobSpec) -> i32 {
     let Some(told) = job.status.as_ref().filter(|_| is_indexed(spec)) else { return status(job, |s| s.succeeded) };
@@ -315,12 +314,12 @@ fn done(job: &Job, spec: &JobSpec) -> i32 {
     count_indexes(lists.into_iter().filter_map(|list| list.as_deref()), end)
 }
 
-/// Pods that are still to end. Without completions, no pod is started after the first success.
+/// Number of the Job's pods that still have to end. Without completions, no pod starts after the first success.
 fn left(job: &Job, spec: &JobSpec) -> i32 {
     spec.completions.unwrap_or(pod_count(spec)).saturating_sub(done(job, spec)).max(0)
 }
 
-/// Counts the indexes below `end` in lists such as `1,3-5,7`, each of them once.
+/// Number of distinct indexes below `end` in lists such as `1,3-5,7`.
 fn count_indexes<'a>(lists: impl Iterator<Item = &'a str>, end: i32) -> i32 {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -364,17 +363,17 @@ fn identity(job: &Job) -> Value {
     json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version})
 }
 
-/// The annotations of a patch that ends a stop, where one is under way.
+/// The annotations of a patch that ends a running stop; empty if no stop is running.
 fn end_of_stop(job: &Job) -> Map<String, Value> {
     if is_stopping(&job.metadata) { note(labels::STOPPING, Value::Null) } else { Map::new() }
 }
 
-/// One annotation of a patch; null removes it.
+/// One annotation of a patch; a null value removes the annotation.
 fn note(key: &str, value: Value) -> Map<String, Value> {
     Map::from_iter([(key.to_owned(), value)])
 }
 
-/// A patch of annotations and of the spec.
+/// A patch of a Job's annotations and spec.
 fn patch(job: &Job, notes: Map<String, Value>, spec: Value) -> Value {
     let mut metadata = identity(job);
     if let (false, Value::Object(fields)) = (notes.is_empty(), &mut metadata) {

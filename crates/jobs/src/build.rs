@@ -1,4 +1,4 @@
-//! The Workload of a job.
+//! Construction of the Workload of a job.
 
 use crate::kind::JobKind;
 use crate::metadata::max_execution_seconds;
@@ -7,23 +7,23 @@ use berth_api::{PodSet, PriorityClassRef, Workload, WorkloadSpec, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Priority of a Workload and the class it comes from.
+/// Priority of a Workload, with the class that the priority is from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Priority {
-    /// Value.
+    /// Value of the priority.
     pub value: i32,
-    /// Class; `None` when no class applies.
+    /// Class that the priority is from; `None` if no class applies.
     pub class: Option<PriorityClassRef>,
 }
 
 impl Priority {
-    /// Priority of a WorkloadPriorityClass.
+    /// Priority from a WorkloadPriorityClass.
     #[must_use]
     pub fn of_workload_class(name: &str, value: i32) -> Self {
         Self { value, class: Some(class(labels::GROUP_KUEUE, "WorkloadPriorityClass", name)) }
     }
 
-    /// Priority of a PriorityClass.
+    /// Priority from a PriorityClass.
     #[must_use]
     pub fn of_pod_class(name: &str, value: i32) -> Self {
         Self { value, class: Some(class(labels::GROUP_SCHEDULING, "PriorityClass", name)) }
@@ -34,8 +34,8 @@ fn class(group: &str, kind: &str, name: &str) -> PriorityClassRef {
     PriorityClassRef { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() }
 }
 
-/// The Workload to create for a job of kind `K` with these pod sets: named after the job, owned and controlled by it,
-/// kept until Berth lets go of it. `copied` are the label keys that it takes over from the job.
+/// The Workload to create for a job of kind `K` with these pod sets. The Workload has a name derived from the job's name, the job as its controlling owner, and
+/// Berth's finalizer. `copied` has the keys of the labels that the Workload copies from the job.
 #[must_use]
 pub fn build_workload<K: JobKind>(
     job: &K::Object,
@@ -57,7 +57,7 @@ pub(crate) struct OwnerKind {
     pub(crate) kind: &'static str,
 }
 
-/// The Workload of an owner with this metadata, in no queue yet.
+/// The Workload of an owner with this metadata, without a queue.
 pub(crate) fn workload_of(
     owner: &ObjectMeta,
     kind: OwnerKind,

@@ -1,4 +1,4 @@
-//! Constraints on the nodes of pods beside their requests, node selector and tolerations.
+//! Constraints on the nodes of pods other than requests, node selector and tolerations.
 
 use crate::needs::required_terms;
 use crate::pods::shape_with;
@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, PodSpec, Volume};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-/// The scheduler of pods that name none.
+/// Name of the scheduler for pods that name no scheduler.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Digest of the constraints that may keep a pod set's pods from nodes on which other pods of the same requests and node selector run:
-/// required affinity, spread constraints, volume claims, resource claims, host ports, runtime class, scheduler. 0 when there are none. Pod
-/// affinity counts by its topology key only, because each job selects its own pods there.
+/// Digest of the constraints that may keep the pods of a pod set from nodes that are suitable by requests and node selector: required affinity, spread
+/// constraints, volume claims, resource claims, host ports, runtime class and scheduler. The digest of no constraints is 0. Pod affinity counts by its topology
+/// key only, because each job selects its own pods there.
 #[must_use]
 pub fn placement_constraints(set: &PodSet) -> u64 {
     let Some(spec) = &set.template.spec else { return 0 };
@@ -43,9 +43,8 @@ pub fn placement_constraints(set: &PodSet) -> u64 {
     digest(&Value::Object(found))
 }
 
-/// Digest of a pod spec as it runs, as far as Kueue compares those of workloads that it takes for equal: what each container requests and
-/// its ports, node selector, affinity and spread with all that is only preferred, tolerations, priority, runtime class, resource claims;
-/// and the wishes about their place in a Topology, though nothing be asked for.
+/// Digest of the fields of a pod spec that Kueue compares in order to find equal workloads: requests and ports of each container, node selector, affinity and
+/// spread constraints including preferences, tolerations, priority, runtime class, resource claims, and the topology request.
 #[must_use]
 pub fn template_shape(spec: &PodSpec, place: Option<&PodSetTopologyRequest>) -> u64 {
     let shape = shape_with(spec, amounts);
@@ -55,7 +54,7 @@ pub fn template_shape(spec: &PodSpec, place: Option<&PodSetTopologyRequest>) -> 
     }
 }
 
-/// Amounts in any notation.
+/// Resource amounts as texts that do not depend on the notation of quantities.
 fn amounts(quantities: Option<&Quantities>) -> Value {
     let amount = |text: &str| parse_quantity(text).map_or_else(|_| text.to_owned(), |Nano(nano)| nano.to_string());
     let all = quantities.into_iter().flatten();

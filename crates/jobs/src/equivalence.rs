@@ -1,4 +1,4 @@
-//! Equivalence of a job and its Workload, by digests: control keeps no templates.
+//! Equivalence of a job and its Workload, by digests, so that control need not keep templates.
 
 use crate::requests::with_own_limits;
 use crate::template::TemplateParts;
@@ -10,25 +10,25 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// One pod set, reduced to the fields that equivalence looks at.
+/// Digest of a pod set: its fields that decide about equivalence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodSetDigest {
-    /// Name.
+    /// Name of the pod set.
     pub name: String,
-    /// Pods.
+    /// Number of pods of the pod set.
     pub count: i32,
-    /// Least pods.
+    /// Smallest accepted number of pods of the pod set.
     pub min_count: Option<i32>,
-    /// Digest of init containers and containers.
+    /// Digest of the pod set's init containers and containers.
     pub containers: [u8; 16],
-    /// Digest of the tolerations.
+    /// Digest of the pod set's tolerations.
     pub tolerations: [u8; 16],
-    /// Digest of all parts that may change while a job is suspended, except the count.
+    /// Digest of all parts of the template that may change while a job is suspended.
     pub parts: [u8; 16],
 }
 
 impl PodSetDigest {
-    /// Digest of a pod set, as stored in a Workload or as made from a job.
+    /// Digest of a pod set, from a Workload or from a job.
     #[must_use]
     pub fn of(set: &PodSet) -> Self {
         let parts = TemplateParts::of(&set.template, 0);
@@ -43,21 +43,21 @@ impl PodSetDigest {
     }
 }
 
-/// State of the Workload that a job is compared with.
+/// State of the job and its Workload on which equivalence depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standing<'a> {
-    /// Admitted pods per pod set, when quota is reserved.
+    /// Admitted number of pods per pod set, if the Workload has a quota reservation.
     pub admitted_counts: Option<&'a BTreeMap<String, i32>>,
-    /// The Workload is Admitted.
+    /// The Workload is admitted.
     pub admitted: bool,
     /// The job is suspended.
     pub suspended: bool,
 }
 
-/// Whether a job with the pod sets `job` is the one that the Workload with the pod sets `workload` was made from: names
-/// in order, counts and containers are equal, tolerations too while it is not admitted. Under a reservation, a pod set that accepts
-/// fewer pods runs with the admitted count; that of a suspended job may still have the count of the spec. Any other pod set keeps its
-/// own count: the admitted count leaves out pods that had ended when the quota was reserved, and a start does not change the job for them.
+/// Whether the Workload with the pod sets `workload` still fits the job with the pod sets `job`: names in order, counts and containers are equal, and so are
+/// tolerations while the Workload is not admitted. With a reservation, a pod set that accepts fewer pods has the admitted count; in a suspended job, such a pod
+/// set may still have the count of the spec. Every other pod set keeps its own count, because the admitted count leaves out pods that had ended when quota was
+/// reserved, and a start does not change the job for these pods.
 #[must_use]
 pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], standing: Standing<'_>) -> bool {
     let spec_counts = BTreeMap::new();
@@ -78,15 +78,15 @@ pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], stan
     }
 }
 
-/// Whether a Workload without reservation equals its suspended job, mutable parts of the template included. When it does not, it must be
-/// brought up to date before the job starts, or a stop would restore old values.
+/// Whether a Workload without reservation equals its suspended job, including the mutable parts of templates. A Workload that does not must be updated before
+/// the job starts, because a stop would otherwise restore old values.
 #[must_use]
 pub fn pod_sets_identical(job: &[PodSetDigest], workload: &[PodSetDigest]) -> bool {
     job == workload
 }
 
-/// Digest of a template's containers: init containers and containers, the resources of the pod as a whole, and the RuntimeClass, whose
-/// overhead is charged. The notation of quantities plays no part.
+/// Digest of a template's containers: init containers, containers, pod-level resources, and the RuntimeClass, whose overhead is charged. The digest does not
+/// depend on the notation of quantities.
 #[must_use]
 pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let empty = PodSpec::default();
@@ -96,7 +96,7 @@ pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     digest(&(containers, of_pod, spec.runtime_class_name.as_deref().unwrap_or_default()))
 }
 
-/// Digest of the fields that the requests of a template's pods are computed from: equal digests mean equal requests.
+/// Digest of the template fields from which the requests of pods are computed; equal digests mean equal requests.
 #[must_use]
 pub fn requests_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let empty = PodSpec::default();
@@ -122,7 +122,7 @@ fn digest<T: Serialize>(value: &T) -> [u8; 16] {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
-/// Whether a field has a default that the API server sets in the containers of a job, but not in those of a Workload made beforehand.
+/// Whether a field has the default that the API server sets in the containers of a job; a prebuilt Workload may lack such defaults.
 fn is_filled_in(key: &str, value: &Value, pull_policy: &str) -> bool {
     match key {
         "imagePullPolicy" => value == pull_policy,
@@ -138,13 +138,13 @@ fn is_filled_in(key: &str, value: &Value, pull_policy: &str) -> bool {
     }
 }
 
-/// The API server's default of `imagePullPolicy`: `Always` for the tag `latest`.
+/// The API server's default of `imagePullPolicy` for an image: `Always` for the tag `latest`.
 fn default_pull_policy(image: &str) -> &'static str {
     let tag = image.rsplit('/').next().and_then(|name| name.split_once(':')).map_or("latest", |(_, tag)| tag);
     if tag == "latest" && !image.contains('@') { "Always" } else { "IfNotPresent" }
 }
 
-/// Drops empty lists, empty maps of resources and defaults of the API server, and writes quantities in one way.
+/// Removes empty lists, empty resource maps and defaults of the API server from a value, and writes quantities in one notation.
 fn normalise(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(normalise),
@@ -230,7 +230,7 @@ mod tests {
         let same = |one: Value, other: Value| pod_sets_equivalent(&[with(one)], &[with(other)], Standing::default());
         let filled_in = json!({"limits": {"memory": "2Gi"}, "requests": {"memory": "2Gi"}});
         assert!(same(json!({"limits": {"memory": "2Gi"}}), filled_in));
-        // Its container asks for cpu: that is its request, whatever the limit of the pod.
+        // The container requests cpu, so this request counts, whatever the pod-level limit is.
         let raised = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "6"}});
         assert!(!same(json!({"limits": {"cpu": "6"}}), raised), "it asks for more than before");
     }

@@ -1,12 +1,12 @@
 //! The end of a job.
 
-/// End of a job: its result and message.
+/// The end of a job, with its result and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
-    /// Succeeded; else failed.
+    /// Whether the job succeeded instead of failing.
     pub success: bool,
-    /// The job's own words.
+    /// The message of the job's end, from the job's status.
     pub message: String,
-    /// When, in seconds since 1970, of one that is made of Jobs: those that still run are stopped after it.
+    /// Time of the end in seconds since 1970, for a job made of Jobs. Jobs that run beyond the end are stopped.
     pub at: Option<i64>,
 }

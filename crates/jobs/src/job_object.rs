@@ -1,4 +1,4 @@
-//! A stored job for code that does not know its kind.
+//! A stored job for code that does not know the job's kind.
 
 use crate::admission::{Defaults, Facts, KeptSuspend};
 use crate::build::Priority;
@@ -16,52 +16,52 @@ use std::sync::Arc;
 
 /// A stored job of any kind, with the functions of its [`crate::JobKind`].
 pub trait JobObject: Debug + Send + Sync + Any {
-    /// Metadata.
+    /// Metadata of the job.
     fn metadata(&self) -> &ObjectMeta;
     /// Mutable metadata of the job.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
-    /// [`crate::JobKind::queue_name`].
+    /// The job's queue; see [`crate::JobKind::queue_name`].
     fn queue_name(&self) -> Option<&str>;
-    /// [`crate::JobKind::part_names`].
+    /// Names and replicas of the job's parts; see [`crate::JobKind::part_names`].
     fn part_names(&self) -> Vec<(String, i32)>;
-    /// [`JobState::read`].
+    /// The state of the job; see [`JobState::read`].
     fn state(&self, older: Option<&JobState>) -> JobState;
-    /// [`crate::job_defaults`].
+    /// Defaults of the job; see [`crate::job_defaults`].
     fn defaults(&self, facts: Facts) -> Defaults;
-    /// [`crate::validate_job`].
+    /// Faults of the job; see [`crate::validate_job`].
     fn errors(&self) -> Vec<FieldError>;
-    /// [`crate::validate_job_update`], after an older state of the job; an older state of another kind counts as none.
+    /// Faults of the job's change from an older state; see [`crate::validate_job_update`]. An older state of another kind is ignored.
     fn change_errors(&self, old: &dyn JobObject, default_queue: bool) -> Vec<FieldError>;
-    /// [`crate::validate_leaving_job`], after an older state of the job; an older state of another kind counts as none.
+    /// Faults of a change while the job is being deleted; see [`crate::validate_leaving_job`]. An older state of another kind is ignored.
     fn leaving_errors(&self, old: &dyn JobObject) -> Vec<FieldError>;
-    /// [`crate::kept_suspend`], after an older state of the job; an older state of another kind counts as none.
+    /// The kept value of `spec.suspend` after an older state; see [`crate::kept_suspend`]. An older state of another kind is ignored.
     fn kept_suspend(&self, old: &dyn JobObject, facts: Facts) -> Option<KeptSuspend>;
-    /// The object itself.
+    /// The job as JSON.
     ///
     /// # Errors
-    /// If the object cannot be written as JSON.
+    /// The job cannot be written as JSON.
     fn value(&self) -> serde_json::Result<Value>;
-    /// [`crate::JobKind::pod_sets`].
+    /// The job's pod sets; see [`crate::JobKind::pod_sets`].
     ///
     /// # Errors
-    /// See there.
+    /// The error names the field or annotation that cannot be read.
     fn pod_sets(&self) -> Result<Vec<PodSet>, String>;
-    /// [`crate::build_workload`].
+    /// The Workload to create for the job; see [`crate::build_workload`].
     fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload;
-    /// [`crate::JobKind::suspend_patch`].
+    /// Patch that suspends the job; see [`crate::JobKind::suspend_patch`].
     fn suspend_patch(&self) -> Value;
-    /// [`crate::JobKind::stop_patch`].
+    /// Patch that begins a stop of the job; see [`crate::JobKind::stop_patch`].
     fn stop_patch(&self) -> Value;
-    /// [`crate::JobKind::unlock_patch`].
+    /// Status patch before a change of the template; see [`crate::JobKind::unlock_patch`].
     fn unlock_patch(&self) -> Option<Value>;
-    /// [`crate::JobKind::restore_patch`].
+    /// Patch that restores the job's template; see [`crate::JobKind::restore_patch`].
     fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value>;
-    /// [`crate::JobKind::start_patch`].
+    /// Patch that starts the job; see [`crate::JobKind::start_patch`].
     ///
     /// # Errors
-    /// See there.
+    /// The job can never start as it was admitted.
     fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError>;
 }
 
-/// A shared object, as observations carry it.
+/// A shared job object, as observations have it.
 pub type SharedJob = Arc<dyn JobObject>;

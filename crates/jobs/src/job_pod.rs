@@ -1,5 +1,5 @@
-//! Pods that the Job controller makes, by their metadata alone. There may be tens of thousands, and nearly all of them are counted by their
-//! Jobs: only the others matter.
+//! Pods that the Job controller creates, read from their metadata. There may be tens of thousands of them, and their Jobs count nearly all of them. Control
+//! keeps only the pods that no Job counts correctly.
 
 use crate::metadata::group_of;
 use crate::pods::uid_labels;
@@ -10,37 +10,37 @@ use std::collections::BTreeMap;
 /// The batch/v1 Job that controls a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodsJob {
-    /// Name.
+    /// Name of the Job.
     pub name: Box<str>,
-    /// Uid.
+    /// Uid of the Job.
     pub uid: Box<str>,
 }
 
-/// A pod that carries the name of its pod set.
+/// A pod that has the label with its pod set's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are read off a pod")]
 pub struct JobPod {
-    /// Namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Name.
+    /// Name of the pod.
     pub name: String,
-    /// Uid.
+    /// Uid of the pod.
     pub uid: Box<str>,
-    /// `metadata.generation`: 1 until something changes its spec, or deletes it.
+    /// `metadata.generation` of the pod: 1 until the pod's spec changes or the pod is deleted.
     pub generation: i64,
-    /// Name of the Workload by which it was started, from its annotation.
+    /// Name of the Workload by which the pod was started, from the pod's annotation.
     pub workload: Option<Box<str>>,
     /// Name of the pod's pod set.
     pub set: Box<str>,
-    /// The Job that controls the pod, if one does.
+    /// The Job that controls the pod, if any.
     pub job: Option<PodsJob>,
-    /// The uids of jobs that its labels name.
+    /// Uids of jobs in the pod's labels.
     pub named: Vec<Box<str>>,
     /// The pod is being deleted.
     pub deleting: bool,
-    /// The pod is being deleted, and only finalizers keep it.
+    /// The pod is being deleted, and only finalizers keep the pod.
     pub gone: bool,
-    /// The pod is managed by itself or in a group, or its controller is not a Job.
+    /// The pod is managed alone or in a pod group, or its controller is not a Job.
     others: bool,
     /// The pod has the finalizer of the Job controller.
     tracked: bool,
@@ -79,10 +79,10 @@ struct Reference {
 }
 
 impl JobPod {
-    /// Reads the text of a pod, or of its metadata.
+    /// Reads a pod from the JSON text of the pod or of its metadata.
     ///
     /// # Errors
-    /// When the text is no pod.
+    /// The text is no pod.
     pub fn read(text: &str) -> serde_json::Result<Box<Self>> {
         let Head { mut metadata } = *lean::decode::<Head>(text)?;
         let deleting = metadata.deletion_timestamp.is_some();
@@ -113,14 +113,14 @@ impl JobPod {
         }))
     }
 
-    /// Whether a job has made it, by its present metadata: pods by themselves and pods of other kinds have the name of a pod set as well.
+    /// Whether a job has created the pod, judged by its present metadata. Single pods and pods of other kinds also have the label with a pod set's name.
     #[must_use]
     pub fn is_of_job(&self) -> bool {
         let started = self.workload.is_some() && !self.others;
         self.job.is_some() || !self.named.is_empty() || self.tracked || started
     }
 
-    /// Whether it is an odd pod, which control has to keep: its Job does not count it or is about to lose it, or its spec has changed.
+    /// Whether the pod is an odd pod, which control has to keep: its Job does not count it or is about to lose it, or the pod's spec has changed.
     #[must_use]
     pub fn is_odd(&self) -> bool {
         let Some(job) = &self.job else { return self.is_of_job() };
@@ -128,10 +128,10 @@ impl JobPod {
         loses || self.is_changed()
     }
 
-    /// Whether its spec has changed since it was made.
+    /// Whether the pod's spec has changed since the pod's creation.
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        // The deletion of a pod makes a generation of its own.
+        // The deletion of a pod increases its generation, too.
         self.generation > 1 && !self.deleting
     }
 }
@@ -182,7 +182,7 @@ mod tests {
         assert!(relabelled.is_odd() && relabelled.named.is_empty(), "its Job is about to lose it");
         let resized = pod(|metadata| metadata["generation"] = json!(2));
         assert!(resized.is_odd() && resized.is_changed());
-        // The pod was started once, and has no reference to its job any more.
+        // The pod was started by Berth, and has lost the reference to its job.
         let stray = pod(|metadata| {
             for field in ["ownerReferences", "finalizers"] {
                 without(metadata, field);
@@ -192,7 +192,7 @@ mod tests {
         assert!(stray.is_odd() && stray.is_of_job());
     }
 
-    /// A pod by itself, or one of a group, has its own watch.
+    /// A single pod, and a pod of a group, have a watch of their own.
     #[test]
     fn pod_by_itself_is_not_remembered() {
         let single = pod(|metadata| {
@@ -209,7 +209,7 @@ mod tests {
                 json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": true}]);
         });
         assert!(!of_set.is_odd());
-        // Another queue manager has started it together with its controller.
+        // Another queue manager has started the pod together with the pod's controller.
         let of_stranger = pod(|metadata| {
             metadata["labels"] = json!({"kueue.x-k8s.io/podset": "main"});
             metadata["finalizers"] = json!([]);
@@ -219,7 +219,7 @@ mod tests {
         assert!(!of_stranger.is_odd());
     }
 
-    /// The watch shows the last state of what is deleted and of what loses its label in the same way; the former ends without a grace period.
+    /// The watch shows the last state of a deleted pod and of a relabelled pod in one form; only the deleted pod has a grace period of zero.
     #[test]
     fn watch_event_of_relabelled_pod_is_distinguished_from_its_deletion() {
         let at = "2026-01-01T00:00:00Z";

@@ -1,8 +1,8 @@
-//! jobset.x-k8s.io/v1alpha2 JobSet.
+//! The kind jobset.x-k8s.io/v1alpha2 JobSet.
 //!
-//! The templates of a JobSet may change while it is suspended; affinity never. Its status does not count terminating pods, so a stop always
-//! ends with a look at the pods. The JobSet controller merges a changed template into existing Jobs, which would keep the node selectors of
-//! another flavor: control deletes the Jobs of a stopped JobSet, and the JobSet controller makes them anew.
+//! The templates of a suspended JobSet may change, except their affinity. The status of a JobSet does not count terminating pods, so a stop always ends with a
+//! check of the pods. The JobSet controller merges a changed template into existing Jobs, which would keep the node selectors of another flavor. Control
+//! therefore deletes the Jobs of a stopped JobSet, and the JobSet controller creates them again.
 
 use crate::admission::{Place, topology_rules};
 use crate::finish::Finish;
@@ -30,15 +30,15 @@ const JOB_INDEX_LABEL: &str = "jobset.sigs.k8s.io/job-index";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobSet;
 
-/// How large one entry of `spec.replicatedJobs` is.
+/// Size of an entry of `spec.replicatedJobs`.
 struct Size<'a> {
     name: &'a str,
     replicas: i32,
-    /// Pods of one replica.
+    /// Number of pods of one replica.
     pods: i32,
 }
 
-/// One entry of `spec.replicatedJobs`.
+/// An entry of `spec.replicatedJobs`: its size and its pod template.
 struct Replicated<'a> {
     size: Size<'a>,
     template: PodTemplateSpec,
@@ -64,7 +64,7 @@ impl JobKind for JobSet {
     const KIND: &'static str = "JobSet";
     const REPORTER: &'static str = "jobset.x-k8s.io/jobset-kueue-controller";
     const UID_LABEL: &'static str = "jobset.sigs.k8s.io/jobset-uid";
-    /// AxLearn writes the queue into this annotation, which Kueue no longer reads: Berth reads it as an extension.
+    /// AxLearn writes the queue into this annotation. Kueue no longer reads the annotation, and Berth reads it as an extension.
     const QUEUE_IN_ANNOTATION: bool = true;
     const MADE_OF_JOBS: bool = true;
     const JOBS_IN: Option<&'static str> = Some("replicatedJobs");
@@ -165,7 +165,7 @@ impl JobKind for JobSet {
     fn reclaimable_pods(job: &Object) -> Vec<ReclaimablePod> {
         let (Ok(jobs), Some(status)) = (sizes(job), &job.status) else { return Vec::new() };
         if may_restart(job) {
-            // A restart makes every Job of it anew, also those that have succeeded: their pods are not over.
+            // A restart of the JobSet creates every Job again, including succeeded Jobs, so their pods may run again.
             return Vec::new();
         }
         let done = |jobs: &Size<'_>| {
@@ -224,7 +224,7 @@ impl JobKind for JobSet {
     }
 
     fn invalid_change(old: &Object, new: &Object) -> Vec<FieldError> {
-        // The quota of Jobs that have ended was given to other workloads, if nothing could run these Jobs again.
+        // The quota of ended Jobs of this JobSet was released, because nothing could run these Jobs again.
         let runs = Self::queue_name(old).is_some() && !Self::has_suspend(old) && !Self::has_suspend(new);
         if !runs || most_restarts(old) > 0 || most_restarts(new) <= 0 {
             return Vec::new();
@@ -243,7 +243,7 @@ impl JobKind for JobSet {
     }
 
     fn may_change_template(job: &Object) -> bool {
-        // Its controller must have stopped what ran: else it would see no stop at all, and pods would stay where they are.
+        // The JobSet controller must have stopped the JobSet's pods; otherwise it would not notice the stop, and the pods would stay on their nodes.
         Self::is_still(job)
     }
 
@@ -254,7 +254,7 @@ impl JobKind for JobSet {
     fn restore_patch(job: &Object, original: &[TemplateParts]) -> Option<Value> {
         let marker = is_stopping(&job.metadata).then_some(Value::Null);
         let jobs = replicated(job).ok()?;
-        // A Workload with another number of pod sets belongs to another job: this job must not get its parts.
+        // A Workload with another number of pod sets belongs to another job, so the JobSet must not get its templates.
         let changed = (jobs.len() == original.len()).then(|| {
             let changes = jobs.iter().zip(original).map(|(jobs, original)| change(jobs, original));
             with_changes(job, &changes.collect::<Vec<_>>())
@@ -295,7 +295,7 @@ fn may_restart(job: &Object) -> bool {
     restarts < most_restarts(job)
 }
 
-/// Number of restarts that failures may cause.
+/// Largest number of restarts that failures may cause in a JobSet.
 fn most_restarts(job: &Object) -> i64 {
     let Some(policy) = job.spec.0.get("failurePolicy") else { return 0 };
     let mut rules = policy.get("rules").and_then(Value::as_array).into_iter().flatten();
@@ -303,7 +303,7 @@ fn most_restarts(job: &Object) -> i64 {
     if rules.any(endless) { i64::MAX } else { policy.get("maxRestarts").and_then(Value::as_i64).unwrap_or_default() }
 }
 
-/// For a JobSet without a queue: the field of the first of its Jobs that names one, and that queue.
+/// The first queue that a Job template of a JobSet without a queue names, with the field.
 fn misplaced_queue(job: &Object) -> Option<(String, &str)> {
     if JobSet::queue_name(job).is_some() {
         return None;
@@ -323,7 +323,7 @@ fn template_of(entry: &Value) -> Option<PodTemplateSpec> {
     serde_json::from_value(entry.pointer("/template/spec/template")?.clone()).ok()
 }
 
-/// How large the replicated jobs are, in their order.
+/// Sizes of the JobSet's replicated jobs, in order.
 fn sizes(job: &Object) -> Result<Vec<Size<'_>>, String> {
     let read = entries(job).iter().enumerate().map(|(index, entry)| {
         let number = |path: &str, default: i32| match entry.pointer(path) {
@@ -346,7 +346,7 @@ fn sizes(job: &Object) -> Result<Vec<Size<'_>>, String> {
     read.collect()
 }
 
-/// The replicated jobs in their order.
+/// The replicated jobs of a JobSet, in order.
 fn replicated(job: &Object) -> Result<Vec<Replicated<'_>>, String> {
     let read = sizes(job)?.into_iter().zip(entries(job)).enumerate().map(|(index, (size, entry))| {
         let field = format!("spec.replicatedJobs[{index}].template");
@@ -358,12 +358,12 @@ fn replicated(job: &Object) -> Result<Vec<Replicated<'_>>, String> {
     read.collect()
 }
 
-/// Merge patch that turns the template of a replicated job into these parts.
+/// Merge patch that changes the template of a replicated job to these parts.
 fn change(jobs: &Replicated, want: &TemplateParts) -> Option<Value> {
     merge_diff(&jobs.parts().to_value(), &want.to_value())
 }
 
-/// `spec.replicatedJobs` with its pod templates changed, `None` when there is nothing to change.
+/// `spec.replicatedJobs` with changed pod templates; `None` if no template changes.
 fn with_changes(job: &Object, changes: &[Option<Value>]) -> Option<Value> {
     if changes.iter().all(Option::is_none) {
         return None;
@@ -371,7 +371,7 @@ fn with_changes(job: &Object, changes: &[Option<Value>]) -> Option<Value> {
     let entry = |(entry, change): (&Value, &Option<Value>)| {
         let Some(change) = change else { return entry.clone() };
         let mut entry = merged(entry, &json!({"template": {"spec": {"template": change}}}));
-        // Maps that a start has added and a restore has emptied are removed: an API server would keep them, and they are not the user's.
+        // Maps that a start added and a restore emptied are removed from the template, because the API server would keep the empty maps.
         for (path, field) in [("metadata", "annotations"), ("metadata", "labels"), ("spec", "nodeSelector")] {
             let parent = entry.pointer_mut(&format!("/template/spec/template/{path}")).and_then(Value::as_object_mut);
             if let Some(parent) = parent.filter(|parent| parent.get(field) == Some(&json!({}))) {
@@ -383,7 +383,7 @@ fn with_changes(job: &Object, changes: &[Option<Value>]) -> Option<Value> {
     Some(entries(job).iter().zip(changes).map(entry).collect())
 }
 
-/// A patch which, with a `marker`, sets or (null) removes the annotation of a stop under way.
+/// A patch of a JobSet. With a `marker`, the patch sets the annotation of a running stop, or removes it if the marker is null.
 fn patch(job: &Object, marker: Option<Value>, suspend: Option<bool>, replicated_jobs: Option<Value>) -> Value {
     let mut metadata = json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version});
     if let (Some(marker), Value::Object(fields)) = (marker, &mut metadata) {

@@ -8,44 +8,44 @@ use std::cmp::Ordering;
 use std::fmt::{self, Debug};
 use std::hash::{Hash, Hasher};
 
-/// [`JobKind::part_called`].
+/// Type of the function [`JobKind::part_called`].
 type PartCalled = for<'a> fn(&str, &str, &'a [Part]) -> Option<(&'a Part, i32)>;
 
-/// Names of a kind, the label by which its pods name their job, and the functions that read its objects.
+/// Properties of a job kind: its names, labels and fields, and the functions that read its objects.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "properties of a kind, each of which a kind has or has not")]
 pub struct JobInfo {
-    /// Name of the integration in Kueue's configuration.
+    /// Name of the kind's integration in Kueue's configuration.
     pub framework: &'static str,
-    /// API group.
+    /// API group of the kind.
     pub group: &'static str,
-    /// The version that is read and written.
+    /// API version of the kind that Berth reads and writes.
     pub version: &'static str,
-    /// `apiVersion` of owner references.
+    /// `apiVersion` of owner references to the kind.
     pub api_version: &'static str,
-    /// Plural, as in the URL.
+    /// Plural name of the kind, as in URLs.
     pub plural: &'static str,
-    /// Kind.
+    /// Name of the kind.
     pub kind: &'static str,
-    /// Reporter of events about its jobs.
+    /// Reporter of events about jobs of the kind.
     pub reporter: &'static str,
-    /// Label by which pods name the uid of their job.
+    /// Label of pods with the uid of their job.
     pub uid_label: &'static str,
-    /// See [`JobKind::QUEUE_IN_ANNOTATION`].
+    /// Whether a queue may be in an annotation; see [`JobKind::QUEUE_IN_ANNOTATION`].
     pub queue_in_annotation: bool,
-    /// See [`JobKind::WRITES_STATUS`].
+    /// Whether Berth writes the status of jobs; see [`JobKind::WRITES_STATUS`].
     pub writes_status: bool,
-    /// See [`JobKind::BUILT_IN`].
+    /// Whether every cluster has the kind; see [`JobKind::BUILT_IN`].
     pub built_in: bool,
-    /// See [`JobKind::MADE_OF_JOBS`].
+    /// Whether jobs of the kind consist of Jobs; see [`JobKind::MADE_OF_JOBS`].
     pub made_of_jobs: bool,
-    /// See [`JobKind::JOBS_IN`].
+    /// Field that lists the Jobs; see [`JobKind::JOBS_IN`].
     pub jobs_in: Option<&'static str>,
-    /// See [`JobKind::PART_LABEL`].
+    /// Label of a Job with its part; see [`JobKind::PART_LABEL`].
     pub part_label: Option<&'static str>,
-    /// See [`JobKind::TAKES_AFFINITY`].
+    /// Whether templates accept a node affinity; see [`JobKind::TAKES_AFFINITY`].
     pub takes_affinity: bool,
-    /// See [`JobKind::LEAN_PATCHES`].
+    /// Whether patches need no containers and volumes; see [`JobKind::LEAN_PATCHES`].
     pub lean_patches: bool,
     pub(crate) part_called: PartCalled,
     pub(crate) decode: fn(&str) -> serde_json::Result<Box<dyn JobObject>>,
@@ -53,7 +53,7 @@ pub struct JobInfo {
 }
 
 impl JobInfo {
-    /// Path at which a webhook is asked to `verb` its objects, as Kueue's controller runtime has it.
+    /// Path at which the API server asks a webhook to `verb` objects of the kind, as in Kueue's controller-runtime.
     #[must_use]
     pub fn review_path(&self, verb: &str) -> String {
         format!("/{verb}-{}-{}-{}", self.group.replace('.', "-"), self.version, self.kind.to_lowercase())
@@ -62,8 +62,8 @@ impl JobInfo {
 
 /// A kind of job that [`crate::KINDS`] lists.
 pub trait ListedKind: JobKind {
-    /// Names and functions of the kind, for code that does not know the kind: a static of this crate, so that whatever reads and writes its objects
-    /// is compiled once and not in each crate that names the kind.
+    /// Properties of the kind, for code that does not know the kind. A static of this crate compiles the functions that read and write the kind's objects once,
+    /// instead of once for each crate that names the kind.
     const INFO: &'static JobInfo;
 }
 
@@ -72,30 +72,30 @@ pub trait ListedKind: JobKind {
 pub struct JobType(&'static JobInfo);
 
 impl JobType {
-    /// The kind `K`.
+    /// The job kind `K` as a value.
     #[must_use]
     pub const fn of<K: ListedKind>() -> Self {
         Self(K::INFO)
     }
 
-    /// The names of the kind, and the functions that read its objects.
+    /// The properties of the kind.
     #[must_use]
     pub const fn info(self) -> &'static JobInfo {
         self.0
     }
 
-    /// Reads a job as a watch or a review shows it, without `metadata.managedFields`.
+    /// Decodes a job from the JSON text of a watch or a review, without `metadata.managedFields`.
     ///
     /// # Errors
-    /// If the input is no object of this kind.
+    /// The text is no object of this kind.
     pub fn decode(self, text: &str) -> serde_json::Result<Box<dyn JobObject>> {
         (self.0.decode)(text)
     }
 
-    /// Reads a job.
+    /// Decodes a job from a JSON value.
     ///
     /// # Errors
-    /// If the input is no object of this kind.
+    /// The value is no object of this kind.
     pub fn read(self, value: &Value) -> serde_json::Result<Box<dyn JobObject>> {
         (self.0.read)(value)
     }

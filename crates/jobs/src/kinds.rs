@@ -1,4 +1,4 @@
-//! The list of the kinds of job that can be suspended.
+//! The list of the job kinds that can be suspended.
 
 use crate::batch_job::BatchJob;
 use crate::job_set::JobSet;
@@ -7,7 +7,7 @@ use crate::metadata::group_of;
 use crate::object_of_kind::info_of;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-/// Every kind of job that can be suspended. A new one is its file, its `mod` in `lib.rs`, its entries here, and its cases.
+/// Every job kind that can be suspended. A new kind needs a file, its `mod` in `lib.rs`, its entries here, and case files.
 pub const KINDS: [JobType; 2] = [JobType::of::<BatchJob>(), JobType::of::<JobSet>()];
 
 static JOB: JobInfo = info_of::<BatchJob>();
@@ -22,18 +22,18 @@ impl ListedKind for JobSet {
 }
 
 impl JobType {
-    /// batch/v1 Job.
+    /// The kind batch/v1 Job.
     pub const JOB: Self = Self::of::<BatchJob>();
-    /// jobset.x-k8s.io JobSet.
+    /// The kind jobset.x-k8s.io JobSet.
     pub const JOB_SET: Self = Self::of::<JobSet>();
 
-    /// The kind of that name in that group.
+    /// The job kind with this name in this API group.
     #[must_use]
     pub fn named(group: &str, kind: &str) -> Option<Self> {
         KINDS.into_iter().find(|one| one.info().kind == kind && one.info().group == group)
     }
 
-    /// The kind of an owner.
+    /// The job kind of an owner reference.
     #[must_use]
     pub fn of_owner(owner: &OwnerReference) -> Option<Self> {
         Self::named(group_of(&owner.api_version), &owner.kind)

@@ -1,19 +1,19 @@
-//! The part of a large job that is kept: the requests and the placement of its pods decide about it, and a user can write a mebibyte of other
+//! The part of a large job that is kept in memory: the requests and placement of its pods decide about the job, and a user can write a mebibyte of other
 //! fields.
 
 use crate::job_type::JobType;
 use serde_json::Value;
 
-/// Lists of containers in the spec of a pod.
+/// Fields of a pod spec that list containers.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-/// Fields of a container that quota is charged for.
+/// Fields of a container on which charged quota depends.
 const OF_A_CONTAINER: [&str; 3] = ["name", "resources", "restartPolicy"];
-/// Fields of the spec of a pod that no patch writes and quota is not charged for.
+/// Fields of a pod spec that no patch writes and on which charged quota does not depend.
 const NOT_OF_A_POD: [&str; 6] =
     ["volumes", "hostAliases", "dnsConfig", "imagePullSecrets", "readinessGates", "securityContext"];
 
-/// A job reduced to the fields of its patches, and to the requests of its pods with the fields that these depend on. `None` for a kind whose
-/// patches repeat parts of the job, and for a job that cannot be read.
+/// A job's JSON text, reduced to the fields of its patches and the fields on which the requests of its pods depend. `None` for a kind whose patches repeat
+/// further parts of the job, and for a job that cannot be read.
 #[must_use]
 pub fn lean_text(kind: JobType, text: &str) -> Option<String> {
     if !kind.info().lean_patches {
@@ -38,7 +38,7 @@ fn thin(value: &mut Value) {
             if is_pod {
                 fields.retain(|key, _| !NOT_OF_A_POD.contains(&key.as_str()));
             }
-            // An affinity has lists, but no pods.
+            // An affinity contains lists, but no pod specs.
             fields.iter_mut().filter(|(key, _)| *key != "affinity").for_each(|(_, field)| thin(field));
         }
         _ => {}
@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
     use std::collections::BTreeMap;
 
-    /// Numbers from a seed: always the same.
+    /// A random number generator with fixed results per seed.
     struct Dice(u64);
 
     impl Dice {
@@ -82,7 +82,7 @@ mod tests {
         container
     }
 
-    /// A Job in any state in which control may find it.
+    /// A random Job in any state in which control may find it.
     fn job(dice: &mut Dice) -> Value {
         let mut spec = json!({"containers": [container(dice)], "volumes": [{"name": "v", "emptyDir": {}}],
             "nodeSelector": dice.map(&["zone", "tier"]), "restartPolicy": "Never"});
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// All that control writes of a job.
+    /// All patches that control makes of a job.
     fn patches(job: &dyn JobObject, placements: &[Placement], originals: &[TemplateParts]) -> Vec<String> {
         vec![
             job.suspend_patch().to_string(),

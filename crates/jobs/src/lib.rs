@@ -1,8 +1,8 @@
-//! The kinds of job: their pod sets, the patches that suspend, start and restore a job, and the conditions for its end.
+//! The kinds of job: their pod sets, the patches that suspend, start and restore a job, and the end of a job.
 //!
-//! Control calls this crate and gets plain values or patches. The crate does not talk to a server, read a clock, keep state or decide an
-//! admission. Start reading at [`JobKind`] and its implementation [`BatchJob`]; the way of a job through this crate is [`build_workload`],
-//! [`workload_needs`], [`Placement::of`], `start_patch`, `stop_patch`, `restore_patch`.
+//! Control calls this crate and gets plain values or patches. The crate does not talk to a server, read a clock, keep state or decide an admission. [`JobKind`]
+//! and its implementation [`BatchJob`] are the place to start reading. A job passes through this crate by [`build_workload`], [`workload_needs`],
+//! [`Placement::of`], `start_patch`, `stop_patch` and `restore_patch`.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! LimitRanges of a namespace in one summary, and the checks of requests against limits and against that summary.
+//! Summary of a namespace's LimitRanges, and checks of pod requests against limits and against this summary.
 
 use crate::requests::{Quantities, counted, exact, pod_requests};
 use berth_quantity::{Amount, parse_quantity};
@@ -15,12 +15,12 @@ const EXCEEDS_LIMITS: &str = "requests must not exceed its limits";
 const ABOVE_MAX: &str = "requests must not be above the limitRange max";
 const BELOW_MIN: &str = "requests must not be below the limitRange min";
 
-/// The LimitRanges of a namespace combined, by type (`Container`, `Pod`, ...): the strictest bounds, the first defaults.
+/// The combined LimitRanges of a namespace by type (`Container`, `Pod`, ...): the strictest bounds and the first defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LimitSummary(pub BTreeMap<String, LimitRangeItem>);
 
 impl LimitSummary {
-    /// Summary of LimitRanges; give them in the order of their names, because the first default counts.
+    /// The summary of LimitRanges, which must be sorted by name, because the first default counts.
     pub fn of<'a>(ranges: impl IntoIterator<Item = &'a LimitRange>) -> Self {
         let mut summary = BTreeMap::<String, LimitRangeItem>::new();
         for item in ranges.into_iter().filter_map(|range| range.spec.as_ref()).flat_map(|spec| &spec.limits) {
@@ -34,14 +34,14 @@ impl LimitSummary {
         Self(summary)
     }
 
-    /// The bounds and defaults for one type.
+    /// The bounds and defaults for one type of a LimitRange.
     #[must_use]
     pub fn get(&self, kind: &str) -> Option<&LimitRangeItem> {
         self.0.get(kind)
     }
 }
 
-/// Adds entries; one that is there already gives way when the new one compares as `wins` says.
+/// Merges quantities by resource; the new quantity of a resource replaces the old one if their comparison gives `wins`.
 fn merge(into: &mut Option<Quantities>, from: Option<&Quantities>, wins: Option<Ordering>) {
     for (resource, quantity) in from.into_iter().flatten() {
         let into = into.get_or_insert_default();
@@ -55,14 +55,14 @@ fn merge(into: &mut Option<Quantities>, from: Option<&Quantities>, wins: Option<
     }
 }
 
-/// One violated bound.
+/// A violated bound of requests or limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Path of the field in the Workload.
     pub field: String,
-    /// Resources concerned.
+    /// Names of the resources that violate the bound.
     pub resources: Vec<String>,
-    /// The fault, in Kueue's words.
+    /// Description of the fault, in Kueue's words.
     pub detail: String,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Requests of pod set `index` above their own limits.
+/// Requests of pod set `index` that exceed their own limits.
 #[must_use]
 pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -91,10 +91,10 @@ pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
     found
 }
 
-/// Amounts in the units of quota, in which Kueue compares them: amounts less than a unit apart are equal.
+/// Amounts in the units of quota, in which Kueue compares requests with limits; amounts less than a unit apart may be equal.
 type Counted = BTreeMap<String, Amount>;
 
-/// Amounts of a list that can be read.
+/// The readable amounts of a resource list.
 fn amounts(quantities: Option<&Quantities>) -> Counted {
     counted(quantities.and_then(|quantities| exact(quantities).ok()).unwrap_or_default())
 }
@@ -105,7 +105,7 @@ fn requests_and_limits(resources: Option<&ResourceRequirements>) -> [Counted; 2]
     [requests, limits].map(amounts)
 }
 
-/// The least and the most that a container names of each resource: a LimitRange bounds its limits too.
+/// The smallest and the largest amount that a container states for each resource; a LimitRange bounds limits as well as requests.
 fn span(resources: Option<&ResourceRequirements>) -> [Counted; 2] {
     let [mut least, limits] = requests_and_limits(resources);
     let mut most = least.clone();
@@ -118,8 +118,7 @@ fn span(resources: Option<&ResourceRequirements>) -> [Counted; 2] {
     [least, most]
 }
 
-/// Requests and limits of pod set `index` outside of the namespace's LimitRanges. Requests that are no quantities are left to
-/// [`pod_requests`] to refuse.
+/// Requests and limits of pod set `index` that are outside of the namespace's LimitRanges. [`pod_requests`] refuses requests that are no quantities.
 #[must_use]
 pub fn limit_range_violations(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -141,7 +140,7 @@ pub fn limit_range_violations(index: usize, spec: &PodSpec, summary: &LimitSumma
     found
 }
 
-/// Reason why effective pod specs (in the order of their pod sets) may not be admitted, in Kueue's words; `None` when they may.
+/// Reason why pods with these effective specs (in the order of their pod sets) may not be admitted, in Kueue's words; `None` if they may be admitted.
 #[must_use]
 pub fn validate_requests(specs: &[PodSpec], summary: &LimitSummary) -> Option<String> {
     let over: Vec<_> = specs.iter().enumerate().flat_map(|(i, spec)| limits_exceeded(i, spec)).collect();
@@ -153,7 +152,7 @@ pub fn validate_requests(specs: &[PodSpec], summary: &LimitSummary) -> Option<St
     (!outside.is_empty()).then(|| format!("resources didn't satisfy LimitRange constraints: {}", aggregate(&outside)))
 }
 
-/// One violation stands for itself, several stand in brackets.
+/// A single violation as text, or several violations in brackets.
 fn aggregate(violations: &[Violation]) -> String {
     match violations {
         [one] => one.to_string(),
@@ -183,7 +182,7 @@ fn path(index: usize) -> String {
     format!("spec.podSets[{index}].template.spec")
 }
 
-/// Init containers, then containers, with their paths.
+/// The init containers and then the containers of a pod spec, with their paths.
 fn containers(index: usize, spec: &PodSpec) -> impl Iterator<Item = (String, &Container)> {
     let base = path(index);
     let init = spec.init_containers.iter().flatten().enumerate().map(|(i, c)| ("initContainers", i, c));
@@ -213,7 +212,7 @@ mod tests {
         let base = "spec.podSets[0].template.spec";
         let cases = [
             (json!({"cpu": "1"}), json!({"cpu": "1000m"}), max.clone(), None),
-            // Less than a unit of quota apart.
+            // The request and the limit are less than a unit of quota apart.
             (json!({"cpu": "1500u", "memory": "500m"}), json!({"cpu": "1100u", "memory": "100m"}), json!([]), None),
             (
                 json!({"cpu": "2", "memory": "2"}),

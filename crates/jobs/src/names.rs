@@ -1,4 +1,4 @@
-//! Names that Kueue's users and tools compute themselves: they must match bit for bit.
+//! Names that Kueue's users and tools compute themselves, so Berth must compute equal names.
 
 use sha1::{Digest, Sha1};
 use std::fmt::Write as _;
@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 const MAX_NAME: usize = 253;
 const HASH_DIGITS: usize = 5;
 
-/// Name of the Workload of a job: `<kind>-<owner name>-<hash>`, at most 253 characters. The hash is the beginning of the
-/// SHA-1 of kind, API group, name and UID, so that a job re-created under its old name gets another Workload.
+/// Name of the Workload of a job: `<kind>-<owner name>-<hash>`, at most 253 characters. The hash is the beginning of the SHA-1 of kind, API group, name and
+/// UID, so that a job re-created under an earlier name gets another Workload.
 #[must_use]
 pub fn workload_name(kind: &str, group: &str, owner_name: &str, uid: &str) -> String {
     let mut name = format!("{}-{owner_name}", kind.to_lowercase());
@@ -22,7 +22,7 @@ pub fn workload_name(kind: &str, group: &str, owner_name: &str, uid: &str) -> St
     name
 }
 
-/// A name within the limit: a longer one is cut and gets the beginning of its SHA-1.
+/// A name within the length limit: a longer name is cut and gets the beginning of its SHA-1 as suffix.
 pub(crate) fn cut_name(mut name: String) -> String {
     let most = MAX_NAME - 1 - HASH_DIGITS;
     if name.len() > most {
@@ -35,7 +35,7 @@ pub(crate) fn cut_name(mut name: String) -> String {
     name
 }
 
-/// A short suffix that differs between objects of one name which are created one after the other.
+/// A short suffix from an object's uid, which differs between successive objects of one name.
 pub(crate) fn uid_suffix(uid: &str) -> String {
     hash(uid)
 }
@@ -44,20 +44,20 @@ fn hash(text: &str) -> String {
     let digest = Sha1::digest(text);
     let mut hex = String::with_capacity(HASH_DIGITS + 1);
     for byte in digest.iter().take(HASH_DIGITS.div_ceil(2)) {
-        // Writing into a String cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
     hex.truncate(HASH_DIGITS);
     hex
 }
 
-/// Whether `text` may be the value of a label.
+/// Whether `text` is a valid label value.
 #[must_use]
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_qualified_part(text)
 }
 
-/// Whether `text` may be the key of a label: an optional DNS-1123 subdomain, a slash, and a name.
+/// Whether `text` is a valid label key: an optional DNS-1123 subdomain with a slash, and a name.
 #[must_use]
 pub fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {

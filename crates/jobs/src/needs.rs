@@ -1,4 +1,4 @@
-//! Needs of a Workload's pod sets for quota and nodes, as plain data.
+//! The needs of a Workload's pod sets: quota and properties of nodes, as plain data.
 
 use crate::limits::{LimitSummary, refused_by, validate_requests};
 use crate::requests::{
@@ -14,36 +14,36 @@ use std::collections::BTreeMap;
 /// Needs of one pod set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSetNeeds {
-    /// Name.
+    /// Name of the pod set.
     pub name: String,
-    /// Pods.
+    /// Number of pods of the pod set.
     pub count: i32,
-    /// Least pods.
+    /// Smallest accepted number of pods of the pod set.
     pub min_count: Option<i32>,
-    /// Requests of one pod, in quota's units.
+    /// Requests of one pod, in the units of quota.
     pub requests: BTreeMap<String, Amount>,
-    /// The template's `nodeSelector`.
+    /// The pod template's `nodeSelector`.
     pub node_selector: BTreeMap<String, String>,
-    /// `matchExpressions` of each term of the required node affinity; terms are alternatives. Empty: no affinity.
+    /// `matchExpressions` of each term of the required node affinity, as alternatives; empty if there is no affinity.
     pub affinity: Vec<Vec<NodeSelectorRequirement>>,
-    /// The template's tolerations.
+    /// The pod template's tolerations.
     pub tolerations: Vec<Toleration>,
-    /// A topology request is present.
+    /// Whether the pod set has a topology request.
     pub topology_request: bool,
-    /// Pod sets of the same group get the same flavors.
+    /// Name of the pod set group; pod sets of one group get the same flavors.
     pub group: Option<String>,
 }
 
 /// Needs of a Workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkloadNeeds {
-    /// Per pod set, in order.
+    /// Needs of each pod set, in order.
     pub pod_sets: Vec<PodSetNeeds>,
-    /// Reason why it may not be admitted: requests above limits, outside of LimitRanges, or not quantities.
+    /// Reason why the Workload may not be admitted: requests that exceed limits, violate LimitRanges, or are no quantities.
     pub refused: Option<String>,
 }
 
-/// A pod spec as it will run in a namespace with these LimitRanges. `overhead` finds a RuntimeClass' overhead by name.
+/// A pod spec as it will run in a namespace with these LimitRanges. `overhead` returns the overhead of a RuntimeClass by name.
 #[must_use]
 pub fn spec_as_run<'a>(
     spec: &PodSpec,
@@ -54,15 +54,15 @@ pub fn spec_as_run<'a>(
     let overhead = spec.runtime_class_name.as_deref().and_then(overhead);
     if rules.to_the_letter {
         let mut spec = effective_pod_spec(spec, overhead, limits);
-        // Kueue takes every limit of the pod as a whole for a request.
+        // Kueue treats every pod-level limit as a request.
         spec.resources.iter_mut().for_each(limits_as_requests);
         return spec;
     }
     effective_pod_spec(&with_own_limits(spec), overhead, limits)
 }
 
-/// Needs of pod sets in a namespace with these LimitRanges. `overhead` finds a RuntimeClass' overhead by name, which is empty where it has
-/// none; a class that does not exist has to be waited for, since the API server refuses pods with it, and its overhead is not known.
+/// Needs of pod sets in a namespace with these LimitRanges. `overhead` returns the overhead of a RuntimeClass by name, empty for a class without overhead. A
+/// missing RuntimeClass delays the Workload, because the API server refuses its pods, and the overhead is not known.
 #[must_use]
 pub fn workload_needs<'a>(
     pod_sets: &[PodSet],
@@ -97,7 +97,7 @@ pub fn workload_needs<'a>(
     WorkloadNeeds { pod_sets, refused }
 }
 
-/// The RuntimeClass that a pod set names and that does not exist, in words.
+/// Message about a RuntimeClass that a pod set names and that does not exist.
 fn lacks_class<'a>(set: &PodSet, overhead: &impl Fn(&str) -> Option<&'a Quantities>) -> Option<String> {
     let class = set.template.spec.as_ref()?.runtime_class_name.as_deref().filter(|class| !class.is_empty())?;
     overhead(class)
@@ -105,8 +105,8 @@ fn lacks_class<'a>(set: &PodSet, overhead: &impl Fn(&str) -> Option<&'a Quantiti
         .then(|| format!("RuntimeClass {class:?} of pod set {} does not exist", set.effective_name()))
 }
 
-/// A pod set without what [`workload_needs`] does not read: images, commands, environments, volumes. Its needs are those of
-/// the full one, so that they can be computed again when LimitRanges or RuntimeClasses change.
+/// A copy of a pod set without fields that [`workload_needs`] does not read: images, commands, environments and volumes. The copy has equal needs, which can be
+/// computed again after a change of LimitRanges or RuntimeClasses.
 #[must_use]
 pub fn reduced_pod_set(set: &PodSet) -> PodSet {
     let spec = set.template.spec.as_ref().map(|spec| PodSpec {
@@ -139,7 +139,7 @@ fn affinity(spec: &PodSpec) -> Vec<Vec<NodeSelectorRequirement>> {
     required_terms(spec).iter().map(|term| term.match_expressions.clone().unwrap_or_default()).collect()
 }
 
-/// Terms of the required node affinity; empty where there is none.
+/// Terms of the required node affinity; empty if there is none.
 pub(crate) fn required_terms(spec: &PodSpec) -> &[NodeSelectorTerm] {
     let node = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = node.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());

@@ -1,4 +1,4 @@
-//! The objects of one kind of job, for code that does not know the kind.
+//! Objects of one job kind, for code that does not know the kind.
 
 use crate::admission::{
     Defaults, Facts, KeptSuspend, job_defaults, kept_suspend, validate_job, validate_job_update, validate_leaving_job,
@@ -18,7 +18,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-/// The names of the kind `K`, and the functions that read its objects.
+/// The properties of the kind `K`.
 pub(crate) const fn info_of<K: ListedKind>() -> JobInfo {
     JobInfo {
         framework: K::FRAMEWORK,

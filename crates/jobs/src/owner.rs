@@ -1,4 +1,4 @@
-//! The controller of an object, by the kinds that Berth knows.
+//! The controller of an object, in terms of the kinds that Berth knows.
 
 use crate::job_type::JobType;
 use crate::kinds::KINDS;
@@ -8,7 +8,7 @@ use crate::training::KIND as TRAINING_JOB;
 use berth_api::berth;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The controller of an object, if it has one.
+/// The controller of an object, if any.
 pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
     let controller = controller(metadata)?;
     Some(JobOwner {
@@ -18,7 +18,7 @@ pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
     })
 }
 
-/// A kind by its name, with the group if kinds of several groups have the name: Berth does not manage Volcano's Job.
+/// The name of a kind. A kind that shares its name with a kind of Berth gets its group appended, because Berth does not manage, for example, Volcano's Job.
 #[must_use]
 pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
     let group = group_of(api_version);
@@ -30,12 +30,12 @@ pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
     if group == ours { kind.into() } else { format!("{kind}.{group}").into() }
 }
 
-/// Whether the controller of a job is one of Berth's kinds that are made of Jobs, beside TrainingJobs.
+/// Whether the controller of a job is of a kind made of Jobs, other than TrainingJob.
 pub(crate) fn is_made_of_jobs(owner: &JobOwner) -> bool {
     KINDS.into_iter().any(|kind| kind.info().made_of_jobs && *kind.info().kind == *owner.kind)
 }
 
-/// The part of its controller that a Job names in a label, if the controller is of a kind that starts Jobs by such a label.
+/// The part that a Job names in a label, if the Job's controller starts Jobs by such a label.
 #[must_use]
 pub fn named_part(job: &ObjectMeta) -> Option<&str> {
     let kind = JobType::of_owner(controller(job)?)?;

@@ -1,21 +1,21 @@
-//! Jobs that another job is made of.
+//! The Jobs of which another job consists.
 
-/// Jobs of one sort that a job is made of, as its spec has them.
+/// A part of a job: equal Jobs, as the job's spec lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Name of their pod set.
+    /// Name of the part's pod set.
     pub name: Box<str>,
-    /// Jobs.
+    /// Number of Jobs of the part.
     pub replicas: i32,
-    /// Pods that one of them has at once.
+    /// Number of concurrent pods of one Job.
     pub pods: i32,
 }
 
-/// Size of one of these Jobs.
+/// Size of one Job of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartSize {
-    /// Pods that it has at once.
+    /// Number of concurrent pods of the Job.
     pub pods: i32,
-    /// Digest of the requests of one pod, see [`crate::requests_digest`].
+    /// Digest of the requests of one pod; see [`crate::requests_digest`].
     pub asks: [u8; 16],
 }

@@ -1,9 +1,9 @@
-//! Merge patches (RFC 7386) as the difference of two states.
+//! Merge patches (RFC 7386) as the difference of two values.
 
 use serde_json::{Map, Value};
 
-/// The merge patch that turns `from` into `to`, with nulls for what must go; `None` when there is nothing to do. `to`
-/// holds no nulls, which a merge patch could not express.
+/// The merge patch that turns `from` into `to`, with nulls for removed keys; `None` if the values are equal. `to` must have no nulls, which a merge patch
+/// cannot express.
 #[must_use]
 pub fn merge_diff(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(have), Value::Object(want)) = (from, to) else {
@@ -25,7 +25,7 @@ pub fn merge_diff(from: &Value, to: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// `target` after the merge patch, as the API server computes it.
+/// The value `target` after a merge patch, as the API server computes it.
 pub(crate) fn merged(target: &Value, patch: &Value) -> Value {
     let Value::Object(changes) = patch else {
         return patch.clone();

@@ -1,4 +1,4 @@
-//! The additions of an admission to the pods of a job, and the merge of these into a pod template.
+//! Additions of an admission to the pods of a job, and their merge into a pod template.
 
 use crate::names::{is_label_key, is_label_value};
 use crate::template::TemplateParts;
@@ -6,103 +6,103 @@ use berth_api::{AdmissionCheckState, BASTION_TIER, CAPACITY_SELECTORS, PodSetAss
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration};
 use std::collections::BTreeMap;
 
-/// Additions to the pods of one pod set when its job starts.
+/// Additions to the pods of one pod set when the pod set's job starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
-    /// Pod set.
+    /// Name of the pod set.
     pub pod_set: String,
-    /// Admitted pods.
+    /// Admitted number of pods.
     pub count: i32,
-    /// Added to the template's labels.
+    /// Labels that the pod template gets.
     pub labels: BTreeMap<String, String>,
-    /// Added to the template's annotations.
+    /// Annotations that the pod template gets.
     pub annotations: BTreeMap<String, String>,
-    /// Added to `nodeSelector`.
+    /// Entries that the template's `nodeSelector` gets.
     pub node_selector: BTreeMap<String, String>,
-    /// Added to `tolerations`.
+    /// Entries that the template's `tolerations` get.
     pub tolerations: Vec<Toleration>,
-    /// Added to `schedulingGates`.
+    /// Names that the template's `schedulingGates` get.
     pub scheduling_gates: Vec<String>,
-    /// The template's own selectors of capacity give way to these.
+    /// Whether the template's own selectors of a capacity kind are removed in favour of the placement's selectors.
     pub overrides: bool,
-    /// Node labels that the pods must not land on: key, and the values that are forbidden (none: every value).
+    /// Node labels that the pods must avoid: the key with its forbidden values, or with no values if every value is forbidden.
     pub forbidden: Vec<(String, Vec<String>)>,
 }
 
 /// Reason why a job cannot be started as it was admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// Two sources want different values under one key.
+    /// Two sources set different values for one key.
     #[error(
         "invalid admission check PodSetUpdate: conflict for {part}: conflict for key={key}, value1={first}, \
          value2={second}"
     )]
     Conflict {
-        /// `labels`, `annotations` or `nodeSelector`.
+        /// The map with the conflict: `labels`, `annotations` or `nodeSelector`.
         part: &'static str,
-        /// Key.
+        /// The key with two values.
         key: String,
-        /// Value that was there.
+        /// The value that the map had.
         first: String,
-        /// Value that was to be added.
+        /// The value that was to be added.
         second: String,
     },
-    /// A flavor forbids the node label that the pods select.
+    /// A flavor forbids a node label that the pods select.
     #[error("nodeSelector {key}={value} is forbidden by the annotation berth.dev/forbidden-node-labels of a flavor")]
     Forbidden {
-        /// Label key.
+        /// Key of the forbidden node label.
         key: String,
-        /// Selected value.
+        /// Selected value of the node label.
         value: String,
     },
     /// An assigned flavor does not exist.
     #[error("flavor {0} not found")]
     FlavorNotFound(String),
-    /// A flavor's annotation cannot be read.
+    /// An annotation of a flavor cannot be read.
     #[error("flavor {flavor}: annotation berth.dev/forbidden-node-labels: {problem}")]
     Annotation {
-        /// Flavor.
+        /// Name of the flavor.
         flavor: String,
-        /// The fault, with the entry.
+        /// Fault of the annotation, with the faulty entry.
         problem: String,
     },
-    /// A flavor forbids node labels, which takes an affinity that this kind of job cannot be given.
+    /// A flavor forbids node labels, which needs a node affinity, and jobs of this kind accept none.
     #[error(
         "a flavor has the annotation berth.dev/forbidden-node-labels, and the affinity that it takes cannot be set in a \
          {kind}: give this job a queue without such flavors, or a node selector"
     )]
     NoAffinity {
-        /// Kind of job.
+        /// Name of the job kind.
         kind: &'static str,
     },
-    /// The Workload's pod sets are not those of the job.
+    /// The pod sets of the Workload differ from the pod sets of the job.
     #[error("invalid podset infos: {given} given, {wanted} wanted")]
     PodSets {
-        /// Given.
+        /// Number of pod sets of the Workload.
         given: usize,
-        /// Wanted.
+        /// Number of pod sets of the job.
         wanted: usize,
     },
 }
 
 impl PlacementError {
-    /// Whether the cause may pass: an object of an administrator is absent, or has changed since quota was reserved. Otherwise the job can never
-    /// start as it is, and its Workload ends as FailedToStart.
+    /// Whether the cause may pass, because an administrator's object is missing or has changed since the quota reservation. Otherwise the job can never start
+    /// unchanged, and its Workload finishes as FailedToStart.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self {
             Self::FlavorNotFound(_) | Self::Annotation { .. } | Self::Forbidden { .. } => true,
-            // Labels and annotations come from admission checks, as in Kueue.
+            // Labels and annotations come from admission checks, as in Kueue, so a conflict between them does not pass.
             Self::Conflict { part, .. } => *part == "nodeSelector",
             Self::NoAffinity { .. } | Self::PodSets { .. } => false,
         }
     }
 }
 
-/// Names of an admission that label its pods.
+/// Names with which the pods of an admission are labelled.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmittedAs<'a> {
-    /// Name of the Workload.
+    /// Name of the admitted Workload.
     pub workload: &'a str,
     /// ClusterQueue of the admission.
     pub cluster_queue: &'a str,
@@ -111,11 +111,11 @@ pub struct AdmittedAs<'a> {
 }
 
 impl Placement {
-    /// The placement of an assignment: node labels, tolerations and forbidden labels of the flavors, the names of Workload, pod set and queues,
-    /// and the updates of the admission checks. `default_count` stands in for a missing count.
+    /// The placement for an assignment: node labels, tolerations and forbidden labels of the flavors, labels with the names of Workload, pod set and queues,
+    /// and the updates of admission checks. `default_count` is used if the assignment has no count.
     ///
     /// # Errors
-    /// [`PlacementError`], see there.
+    /// The pods cannot be placed as assigned; see [`PlacementError`].
     pub fn of<'f>(
         assignment: &PodSetAssignment,
         default_count: i32,
@@ -140,7 +140,7 @@ impl Placement {
         for (key, value) in
             [(labels::CLUSTER_QUEUE_NAME, admitted.cluster_queue), (labels::LOCAL_QUEUE_NAME, admitted.local_queue)]
         {
-            // Queue names may be longer than a label's value.
+            // A queue name that is too long for a label value gets no label.
             if !value.is_empty() && is_label_value(value) {
                 placement.labels.insert(key.to_owned(), value.to_owned());
             }
@@ -168,7 +168,7 @@ impl Placement {
         Ok(())
     }
 
-    /// Whether a part of a template gives way to this placement.
+    /// Whether the placement removes a part of a template.
     #[must_use]
     pub fn strips(&self, parts: &TemplateParts) -> bool {
         let stripped = || {
@@ -179,10 +179,10 @@ impl Placement {
         self.overrides && stripped() != *parts
     }
 
-    /// The parts of a template with this placement merged in; merging twice changes nothing.
+    /// The parts of a template with this placement merged in; a second merge changes nothing.
     ///
     /// # Errors
-    /// [`PlacementError::Conflict`] where the template has another value, [`PlacementError::Forbidden`] where the pods
+    /// [`PlacementError::Conflict`] if the template has another value for a key, and [`PlacementError::Forbidden`] if the pods could never be scheduled.
     /// could never be scheduled.
     pub fn apply(&self, parts: &TemplateParts) -> Result<TemplateParts, PlacementError> {
         let mut result = parts.clone();
@@ -205,7 +205,7 @@ impl Placement {
     }
 }
 
-/// Removes selectors of a kind of capacity; a stop restores them.
+/// Removes a template's selectors of a capacity kind; a stop restores them.
 fn strip_capacity(parts: &mut TemplateParts) {
     parts.labels.remove(BASTION_TIER);
     parts.node_selector.retain(|key, _| !CAPACITY_SELECTORS.contains(&key.as_str()));
@@ -214,10 +214,11 @@ fn strip_capacity(parts: &mut TemplateParts) {
     parts.tolerations.retain(is_own);
 }
 
-/// Reads `berth.dev/forbidden-node-labels`: entries `key` or `key=value`, separated by commas. Values of one key are
-/// gathered; a bare key forbids every value of it.
+/// Parses the annotation `berth.dev/forbidden-node-labels`: entries `key` or `key=value`, separated by commas. Values of one key are merged, and a key without
+/// value forbids every value.
 ///
 /// # Errors
+/// The error names the entry that is not a label.
 /// Names the entry that is not a label.
 pub fn parse_forbidden(text: &str) -> Result<Vec<(String, Vec<String>)>, String> {
     let mut forbidden = Vec::new();
@@ -231,7 +232,7 @@ pub fn parse_forbidden(text: &str) -> Result<Vec<(String, Vec<String>)>, String>
     Ok(forbidden)
 }
 
-/// The first entry of a node selector that is forbidden: key and value.
+/// Key and value of the first node selector entry that is forbidden.
 fn selects_forbidden(
     forbidden: &[(String, Vec<String>)],
     node_selector: &BTreeMap<String, String>,
@@ -246,7 +247,7 @@ fn forbid(forbidden: &mut Vec<(String, Vec<String>)>, key: String, mut values: V
     match forbidden.iter_mut().find(|(known, _)| *known == key) {
         None => forbidden.push((key, values)),
         Some((_, known)) if values.is_empty() => known.clear(),
-        // Every value is forbidden already.
+        // An earlier entry forbids every value of the key.
         Some((_, known)) if known.is_empty() => {}
         Some((_, known)) => {
             values.retain(|value| !known.contains(value));
@@ -255,7 +256,7 @@ fn forbid(forbidden: &mut Vec<(String, Vec<String>)>, key: String, mut values: V
     }
 }
 
-/// Puts the forbidden labels into every alternative of the required node affinity.
+/// Adds the forbidden labels to every alternative of the required node affinity.
 fn avoid(parts: &mut TemplateParts, forbidden: &[(String, Vec<String>)]) {
     let wanted: Vec<NodeSelectorRequirement> = forbidden
         .iter()
@@ -275,14 +276,14 @@ fn avoid(parts: &mut TemplateParts, forbidden: &[(String, Vec<String>)]) {
     for term in &mut selector.node_selector_terms {
         let is_empty = term.match_expressions.as_ref().is_none_or(Vec::is_empty)
             && term.match_fields.as_ref().is_none_or(Vec::is_empty);
-        // A term without requirements matches no node; with one it would begin to match.
+        // A term without requirements matches no node, and an added requirement would make it match nodes.
         if !is_empty {
             append(term.match_expressions.get_or_insert_default(), &wanted);
         }
     }
 }
 
-/// Adds the entries that are not there yet.
+/// Adds the elements of a list that another list lacks.
 fn append<T: PartialEq + Clone>(into: &mut Vec<T>, from: &[T]) {
     for item in from {
         if !into.contains(item) {

@@ -1,4 +1,4 @@
-//! Pod sets of a Workload as they are made from a job's pod templates.
+//! Construction of a Workload's pod sets from the pod templates of a job.
 
 use crate::metadata::go_bool;
 use berth_api::labels;
@@ -7,26 +7,26 @@ use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels that the batch controller puts on a Job's template: not the user's, and different for every Job.
+/// Labels that the Job controller adds to a Job's template, with values that differ between Jobs.
 pub const BATCH_CONTROLLER_LABELS: [&str; 4] =
     ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
 
-/// Labels with the index of a kind's pods in their group, for topology requests.
+/// Labels with the index of a kind's pods, for topology requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexLabels {
-    /// Label that carries the pod's index.
+    /// Label with the pod's index.
     pub pod: Option<String>,
-    /// Label that carries the index of the pod's sub-group.
+    /// Label with the index of the pod's sub-group.
     pub sub_group: Option<String>,
     /// Number of sub-groups.
     pub sub_groups: Option<i32>,
 }
 
-/// The pod set of a template: labels and annotations are all that stays of its metadata, labels of the batch controller
-/// are dropped, environment variables given twice keep the last value, topology annotations become a topology request.
+/// The pod set of a template. The template's metadata keeps only labels and annotations, without labels of the Job controller. An environment variable that
+/// occurs twice keeps its last value, and topology annotations become a topology request.
 ///
 /// # Errors
-/// Names a topology annotation that cannot be read, and its value.
+/// The error names a topology annotation that cannot be read, and its value.
 pub fn pod_set_of(
     name: &str,
     template: &PodTemplateSpec,
@@ -63,7 +63,7 @@ pub fn pod_set_of(
     })
 }
 
-/// The Workload's list is keyed by name and would be refused with a name given twice.
+/// Keeps the last of environment variables with one name: the Workload's list is keyed by name, and the API server would refuse duplicates.
 fn keep_last(env: &mut Vec<EnvVar>) {
     let mut seen = BTreeSet::new();
     env.reverse();
@@ -76,7 +76,7 @@ fn topology_request(
     index: &IndexLabels,
 ) -> Result<Option<PodSetTopologyRequest>, String> {
     let get = |key: &str| annotations.get(key).cloned();
-    // One annotation without the other one is a fault, which the rules of the job report.
+    // A slice level without a slice size, or a size without a level, is a fault that the rules of the job report.
     let slice = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY).zip(get(labels::POD_SET_SLICE_SIZE));
     let layers = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS);
     let mut request = PodSetTopologyRequest::default();

@@ -1,9 +1,8 @@
-//! v1 Pod, by itself or in a group, and the kinds whose pods are managed one by one or as a group.
+//! The kind v1 Pod, single or in a pod group, and the kinds that are admitted through their pods.
 //!
-//! A pending pod has a scheduling gate. A start removes the gate and adds the placement in one write. A pod cannot be gated again, so a stop
-//! writes the reason into a condition and deletes the pod. A finalizer keeps the pod until its end is accounted for. A group is the set of
-//! pods that name it. A [`Tally`] counts the states of its pods as they change, so that no decision walks a group. Start reading at
-//! [`PodState`].
+//! A pending pod has a scheduling gate. A start removes the gate and adds the placement in one write. A started pod cannot get its gate back, so a stop writes
+//! the reason into a condition and deletes the pod. A finalizer keeps the pod until its end is accounted for. A pod group consists of the pods that name it. A
+//! [`Tally`] counts the states of a group's pods as they change, so that no decision reads all pods of the group. [`PodState`] is the place to start reading.
 
 mod governing;
 mod group;

@@ -1,26 +1,26 @@
-//! The priority that decides: the Workload's own, and the boost that its annotation asks for.
+//! The effective priority of a Workload: its own priority, and the boost from its annotation.
 
 use berth_api::{Workload, labels};
 
-/// A priority and where it comes from.
+/// An effective priority with its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EffectivePriority {
-    /// `spec.priority`, 0 when absent.
+    /// The Workload's `spec.priority`; 0 if absent.
     pub base: i32,
-    /// Boost by the annotation; 0 when it is off, absent or no number.
+    /// Boost from the annotation; 0 if boosts are off, or the annotation is absent or no number.
     pub boost: i32,
     /// Sum of base and boost, which may exceed 32 bits.
     pub effective: i64,
-    /// The annotation says something, and that is no 32-bit number.
+    /// Whether the annotation is not empty and no 32-bit number.
     pub boost_invalid: bool,
 }
 
-/// The effective priority of a Workload. `boosts` is the gate `PriorityBoost`.
+/// The effective priority of a Workload. `boosts` is the value of the feature gate `PriorityBoost`.
 #[must_use]
 pub fn effective_priority(workload: &Workload, boosts: bool) -> EffectivePriority {
     let base = workload.spec.priority.unwrap_or_default();
     let annotations = workload.metadata.annotations.as_ref().filter(|_| boosts);
-    // An empty text is as good as none.
+    // An empty annotation counts as absent.
     let text = annotations.and_then(|all| all.get(labels::PRIORITY_BOOST)).filter(|text| !text.is_empty());
     let parsed = text.map(|text| text.parse::<i32>().ok());
     let boost = parsed.flatten().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The ProvisioningRequests of a Workload, as in Kueue: their names, their content, and the meaning of an answer.
+//! The ProvisioningRequests of a Workload, as in Kueue: their names, their content, and the meaning of their conditions.
 
 use crate::limits::LimitSummary;
 use crate::names::cut_name;
@@ -14,18 +14,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Pod sets count as one where their templates are the same.
+/// Merge policy: pod sets are merged if their templates are equal.
 const SAME_TEMPLATES: &str = "IdenticalPodTemplates";
-/// Pod sets count as one where the scheduler sees no difference.
+/// Merge policy: pod sets are merged if their requirements for scheduling are equal.
 const SAME_REQUIREMENTS: &str = "IdenticalWorkloadSchedulingRequirements";
 
-/// Name of the request of a check for a Workload and attempt.
+/// Name of the ProvisioningRequest for a Workload, admission check and attempt.
 #[must_use]
 pub fn provisioning_request_name(workload: &str, check: &str, attempt: i32) -> String {
     cut_name(format!("{workload}-{check}-{attempt}"))
 }
 
-/// Name of the PodTemplate of a pod set in a request.
+/// Name of the PodTemplate for a pod set of a ProvisioningRequest.
 #[must_use]
 pub fn pod_template_name(request: &str, pod_set: &str) -> String {
     cut_name(format!("ppt-{request}-{pod_set}"))
@@ -34,19 +34,18 @@ pub fn pod_template_name(request: &str, pod_set: &str) -> String {
 /// Equal pods of a ProvisioningRequest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedPods {
-    /// First of the pod sets that have these pods.
+    /// Name of the first pod set with these pods.
     pub pod_set: String,
-    /// Number of pods of all these pod sets.
+    /// Number of pods in all pod sets with these pods.
     pub count: i32,
-    /// Pod template, as it will be when the job starts.
+    /// Pod template, as the job's pods have it after the start.
     pub template: Value,
 }
 
-/// The pods for which capacity has to be asked: those of pod sets that request a managed resource, merged as the
-/// configuration says.
+/// The pods that a ProvisioningRequest lists: the pods of pod sets that request a managed resource, merged by the configured policy.
 ///
 /// # Errors
-/// [`PlacementError`]: the job could never start as it was admitted.
+/// The job could never start as it was admitted; see [`PlacementError`].
 pub fn requested_pods(
     pod_sets: &[PodSet],
     placements: &[Placement],
@@ -76,7 +75,7 @@ pub fn requested_pods(
     Ok(found.into_iter().map(|(_, pods)| pods).collect())
 }
 
-/// No resource named means all of them.
+/// Whether a pod requests one of the managed resources; an empty list means all resources.
 fn requests_one_of(spec: &PodSpec, resources: &[String]) -> bool {
     let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     resources.is_empty()
@@ -104,11 +103,11 @@ fn placed(spec: &PodSpec, parts: &TemplateParts) -> Value {
     template
 }
 
-/// Key for merging pod sets: pod sets with equal keys are merged. `None` is never merged.
+/// Key for merging pod sets: pod sets with equal keys are merged, and `None` is never merged.
 fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
     match policy {
         Some(SAME_TEMPLATES) => {
-            // The name of the pod set is the only label that has to differ.
+            // The label with the pod set's name differs even between equal templates.
             let mut template = template.clone();
             if let Some(own) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
                 own.remove(labels::POD_SET);
@@ -117,7 +116,7 @@ fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
         }
         Some(SAME_REQUIREMENTS) => {
             let spec = template.get("spec")?;
-            // Requests of containers count, and limits do not.
+            // The comparison includes requests of containers, and no limits.
             let requests = |part: &str| -> Vec<Option<&Value>> {
                 let all = spec.get(part).and_then(Value::as_array);
                 all.into_iter().flatten().map(|container| container.pointer("/resources/requests")).collect()
@@ -132,7 +131,7 @@ fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
     }
 }
 
-/// Spec of a request for these pods; `own` are the parameters of the job itself.
+/// Spec of a ProvisioningRequest for these pods; `own` has the job's own parameters.
 #[must_use]
 pub fn provisioning_request_spec(
     request: &str,
@@ -153,7 +152,7 @@ pub fn provisioning_request_spec(
     }
 }
 
-/// The parameters that annotations of a job set.
+/// The parameters of ProvisioningRequests that a job sets by annotations.
 #[must_use]
 pub fn provisioning_parameters(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = |(key, value): (&String, &String)| {
@@ -162,24 +161,24 @@ pub fn provisioning_parameters(annotations: &BTreeMap<String, String>) -> BTreeM
     annotations.iter().filter_map(own).collect()
 }
 
-/// Answer of an autoscaler to a request, with its message.
+/// Answer of an autoscaler to a ProvisioningRequest, with its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provisioning<'a> {
     /// The autoscaler has not answered yet.
     Unanswered,
-    /// The autoscaler is provisioning; the message has the expected time, if known.
+    /// The autoscaler is provisioning nodes; the message has the expected time, if known.
     Accepted(Option<&'a str>),
-    /// The nodes are there.
+    /// The nodes have been created.
     Provisioned(&'a str),
-    /// The autoscaler has no capacity for the request.
+    /// The autoscaler has no capacity for the ProvisioningRequest.
     Failed(&'a str),
-    /// The nodes were there, and no pods used them in time.
+    /// The nodes were created, and no pods used them in time.
     BookingExpired(&'a str),
-    /// The nodes are gone again.
+    /// The created nodes are gone again.
     CapacityRevoked(&'a str),
 }
 
-/// The state of a request: conditions that end it go before earlier ones.
+/// The answer in the conditions of a ProvisioningRequest: conditions that end the request win over earlier ones.
 #[must_use]
 pub fn provisioning_state(request: &ProvisioningRequest) -> Provisioning<'_> {
     let conditions = request.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -201,7 +200,7 @@ pub fn provisioning_state(request: &ProvisioningRequest) -> Provisioning<'_> {
     words("Accepted").map_or(Provisioning::Unanswered, |_| Provisioning::Accepted(expected))
 }
 
-/// Updates of the pod sets of a Workload by a provisioned request. The request names only the first of merged pod sets, as in Kueue.
+/// Updates of a Workload's pod sets by a successful ProvisioningRequest. The request names only the first of merged pod sets, as in Kueue.
 #[must_use]
 pub fn provisioned_updates<'a>(
     request: &ProvisioningRequest,
@@ -234,7 +233,7 @@ pub fn provisioned_updates<'a>(
     pod_sets.filter(named).map(update).collect()
 }
 
-/// Seconds to wait after a failed attempt, `None` when it was the last one.
+/// Seconds to wait after a failed attempt; `None` if it was the last attempt.
 #[must_use]
 pub fn retry_after(strategy: Option<&ProvisioningRequestRetryStrategy>, attempt: i32) -> Option<i32> {
     let (mut limit, mut base, mut most) = (None, None, None);

@@ -1,5 +1,5 @@
-//! Requests of one pod: the pod spec as it will run (`effective_pod_spec`), the sum over its containers (`pod_requests`), and the amounts
-//! that quota counts (`quota_requests`).
+//! Requests of a pod: the pod spec as it will run (`effective_pod_spec`), the sum over the pod's containers (`pod_requests`), and the amounts that are charged
+//! as quota (`quota_requests`).
 
 use crate::limits::LimitSummary;
 use crate::transform::{Transformation, transform};
@@ -8,35 +8,34 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// Quantities by resource, as objects carry them.
+/// Quantities by resource, in the types of the API.
 pub type Quantities = BTreeMap<String, Quantity>;
 /// Exact amounts by resource, in nano units.
 pub type Exact = BTreeMap<String, i128>;
 
-/// A request that is not a quantity.
+/// Error about a request that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("request of {resource}: {source}")]
 pub struct RequestError {
-    /// Resource.
+    /// Name of the requested resource.
     pub resource: String,
-    /// Fault of its text.
+    /// Fault of the quantity's text.
     pub source: ParseError,
 }
 
-/// Rules that turn requests into quota: the `resources` section of the configuration.
+/// Rules that turn requests into charged quota: the `resources` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestRules {
-    /// Resources with one of these prefixes are not counted.
+    /// Prefixes of resources that are not charged.
     pub exclude_prefixes: Vec<String>,
-    /// `transformations`, at most one per input resource.
+    /// The `transformations` of the configuration, at most one per input resource.
     pub transformations: Vec<Transformation>,
-    /// Kueue's rules in place of Berth's: LimitRanges give requests before a container's own limits do, excluded resources are not transformed, a
-    /// RuntimeClass that does not exist is ignored, and only the bounds of requests count in LimitRanges.
+    /// Whether Kueue's rules replace Berth's: LimitRange defaults apply before a container's own limits, excluded resources are not transformed, a missing
+    /// RuntimeClass is ignored, and LimitRanges bound requests only.
     pub to_the_letter: bool,
 }
 
-/// The pod spec as it will run: the RuntimeClass' `overhead` where the spec has none, LimitRange defaults, and limits in
-/// place of missing requests.
+/// The pod spec as it will run: with the RuntimeClass' `overhead` if the spec has none, with LimitRange defaults, and with limits in place of missing requests.
 #[must_use]
 pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits: &LimitSummary) -> PodSpec {
     let mut spec = spec.clone();
@@ -67,8 +66,8 @@ pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits:
     spec
 }
 
-/// The pod spec as the API server stores it before it applies LimitRanges: a container without requests requests its own limits. Kueue applies
-/// LimitRanges first (`docs/departures/0013-own-limits-before-limit-ranges.md`).
+/// The pod spec as the API server stores it before LimitRanges apply: a container without requests requests its own limits. Kueue applies LimitRanges first
+/// (`docs/departures/0013-own-limits-before-limit-ranges.md`).
 pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
@@ -78,8 +77,8 @@ pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     spec
 }
 
-/// Uses limits of the pod as a whole for missing requests, as the API server does. An exception is a resource that a container requests: the
-/// pod requests the sum over its containers. The limit of huge pages is always the request, because huge pages cannot be overcommitted.
+/// Uses pod-level limits for missing pod-level requests, as the API server does, except for a resource that a container requests: the pod then requests the sum
+/// over its containers. The limit of huge pages is always the request, because huge pages cannot be overcommitted.
 fn pod_limits_as_requests(spec: &mut PodSpec) {
     let PodSpec { resources: Some(whole), containers, init_containers, .. } = spec else { return };
     let all = || containers.iter().chain(init_containers.iter().flatten());
@@ -106,11 +105,11 @@ fn fill(into: &mut Option<Quantities>, from: Option<&Quantities>) {
     }
 }
 
-/// Exact requests of one pod: the maximum of the sum over its containers (with restartable init containers) and of each step of its
-/// initialisation. Requests of the pod as a whole replace those sums; overhead comes on top.
+/// Exact requests of a pod: the maximum of the sum over its containers (with restartable init containers) and of each step of its initialisation. Pod-level
+/// requests replace these sums, and overhead is added.
 ///
 /// # Errors
-/// [`RequestError`] for a text that is not a quantity.
+/// A request is not a quantity; see [`RequestError`].
 pub fn pod_requests(spec: &PodSpec) -> Result<Exact, RequestError> {
     let mut total = Exact::new();
     for container in &spec.containers {
@@ -121,7 +120,7 @@ pub fn pod_requests(spec: &PodSpec) -> Result<Exact, RequestError> {
     for container in spec.init_containers.iter().flatten() {
         let mut step = requests_of(container)?;
         if container.restart_policy.as_deref() == Some("Always") {
-            // A restartable init container keeps running beside the containers, and beside every later init container.
+            // A restartable init container keeps running beside the containers and every later init container.
             add(&mut total, &step);
             add(&mut sidecars, &step);
             step.clone_from(&sidecars);
@@ -141,16 +140,16 @@ pub fn pod_requests(spec: &PodSpec) -> Result<Exact, RequestError> {
     Ok(total)
 }
 
-/// Resources that can be requested for a pod as a whole.
+/// Whether a resource can be requested at pod level.
 fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
-/// Quota for one pod of an effective spec: transformed requests without excluded resources, in quota's units, never negative. With
-/// `to_the_letter` an excluded resource is not transformed (`docs/departures/0054-transform-before-exclude.md`).
+/// Charged quota of one pod with an effective spec: transformed requests without excluded resources, in the units of quota, never negative. With
+/// `to_the_letter`, an excluded resource is not transformed (`docs/departures/0054-transform-before-exclude.md`).
 ///
 /// # Errors
-/// [`RequestError`] for a text that is not a quantity.
+/// A request is not a quantity; see [`RequestError`].
 pub fn quota_requests(spec: &PodSpec, rules: &RequestRules) -> Result<BTreeMap<String, Amount>, RequestError> {
     let mut requests = pod_requests(spec)?;
     let counts = |resource: &String| !rules.exclude_prefixes.iter().any(|prefix| resource.starts_with(prefix.as_str()));
@@ -170,18 +169,18 @@ pub fn quota_requests(spec: &PodSpec, rules: &RequestRules) -> Result<BTreeMap<S
         .collect())
 }
 
-/// Rounded up to the unit in which quota counts the resource; below zero it is zero.
+/// An amount in the unit of quota, rounded up; a negative amount gives zero.
 fn to_amount(resource: &str, nano: i128) -> Amount {
     in_units(resource, nano.max(0))
 }
 
-/// Rounded away from zero to the unit in which quota counts the resource.
+/// An amount in the unit of quota, rounded away from zero.
 fn in_units(resource: &str, nano: i128) -> Amount {
     let unit = if resource == "cpu" { 1_000_000 } else { 1_000_000_000 };
     Amount::clamped((nano / unit).saturating_add((nano % unit).signum()))
 }
 
-/// Exact amounts in the units in which quota counts them, also below zero.
+/// Exact amounts in the units of quota, which may be negative.
 pub(crate) fn counted(exact: Exact) -> BTreeMap<String, Amount> {
     let amount = |(resource, nano): (String, i128)| {
         let amount = in_units(&resource, nano);
@@ -194,7 +193,7 @@ fn requests_of(container: &Container) -> Result<Exact, RequestError> {
     container.resources.as_ref().and_then(|r| r.requests.as_ref()).map_or_else(|| Ok(Exact::new()), exact)
 }
 
-/// Exact amounts of a resource list.
+/// The exact amounts of a resource list.
 pub(crate) fn exact(quantities: &Quantities) -> Result<Exact, RequestError> {
     quantities
         .iter()
@@ -329,12 +328,12 @@ mod tests {
         assert_eq!(requests.keys().collect::<Vec<_>>(), ["cpu"]);
     }
 
-    /// A rule that turns a slice of an accelerator into ten of `output`; `retain` keeps the input.
+    /// A transformation of a slice of an accelerator into ten units of `output`; `retain` keeps the input.
     fn of_slice(output: &str, multiply_by: Option<&str>, retain: bool) -> Transformation {
         Transformation::new("example.com/slice", multiply_by, [(output, "10")], retain).expect("factors")
     }
 
-    /// Quota for a pod that asks for one slice of an accelerator and two of another resource, where resources of `example.com/` are not counted.
+    /// Charged quota of a pod that requests one slice of an accelerator and two units of another resource, with the prefix `example.com/` excluded.
     fn charged(rule: Transformation, to_the_letter: bool) -> Vec<(String, i64)> {
         let asks = json!({"example.com/slice": "1", "example.com/copies": "2"});
         let spec: PodSpec = serde_json::from_value(json!({"containers": [container(asks)]})).expect("pod spec");

@@ -1,30 +1,29 @@
-//! Limit of the size of a Workload. etcd takes objects up to 1.5 MiB. A Workload without room for its status could not be admitted, and could
-//! not have a reason to wait in its conditions.
+//! Size limit of a Workload. etcd accepts objects up to 1.5 MiB. A Workload without room for its status could not be admitted, and could not have a pending
+//! reason in its conditions.
 
 use berth_api::Workload;
 use berth_api::validation::FieldError;
 use serde::Serialize;
 
-/// The most bytes that a Workload may have as JSON without its status. Half a mebibyte is left for the status and for what the API
-/// server notes in the metadata.
+/// Largest size of a Workload without its status, in bytes of JSON. Half a mebibyte remains for the status and for metadata that the API server adds.
 pub const MOST_BYTES: usize = 1_048_576;
 
-/// Bytes of a value as JSON.
+/// Size of a value as JSON in bytes.
 fn bytes(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |text| text.len())
 }
 
-/// Fault of a Workload that is too large, in words about the job that it is made of.
+/// Fault of a Workload that is too large, in words about its job.
 #[must_use]
 pub fn too_large(workload: &Workload) -> Option<String> {
     let bytes = bytes(workload);
-    // The number comes after the rule in the message: a stored job that changes its size breaks the same rule as before.
+    // The size comes after the rule in the message, so that a stored job with a changed size counts as having the fault already.
     (bytes > MOST_BYTES)
         .then(|| format!("the Workload of a job may have {MOST_BYTES} bytes: this one would have {bytes}"))
 }
 
-/// Fault of an object whose Workload is too large. The Workload has the template `parts` times. A small object makes no large Workload, so
-/// only its own size is measured.
+/// Fault of an object whose Workload is too large. The Workload has the object's template `parts` times. If the object is small, the Workload cannot be too
+/// large, and is not built.
 pub(crate) fn size_rule(
     object: &impl Serialize,
     parts: usize,
@@ -36,8 +35,8 @@ pub(crate) fn size_rule(
     Some(FieldError::new("spec", "", too_large(&workload()?)?))
 }
 
-/// Fault of a Workload that a user makes beforehand. A Workload with an owner was made of its job, which was measured before the API server
-/// filled in the defaults of the schema.
+/// Fault of a prebuilt Workload that is too large. A Workload with an owner is not checked, because it was made of a job that was checked before the API server
+/// added defaults.
 #[must_use]
 pub fn prebuilt_size_rule(workload: &Workload) -> Option<FieldError> {
     if workload.metadata.owner_references.iter().flatten().next().is_some() {
@@ -74,7 +73,7 @@ mod tests {
         errors.iter().find(|error| error.message.contains("the Workload of a job may have 1048576 bytes"))
     }
 
-    /// The largest Workload that may be is made, and one with a byte more is refused with its size and the limit.
+    /// A Workload of the maximum size is created, and a Workload with one byte more is refused with its size and the limit.
     #[test]
     fn job_one_byte_above_size_limit_is_refused_with_size() {
         let made = |bytes: usize| {
@@ -94,7 +93,7 @@ mod tests {
             about_size(&errors).map(|error| error.message.as_str()),
             Some("the Workload of a job may have 1048576 bytes: this one would have 1048577")
         );
-        // A job without a queue gets no Workload, and a Workload that was made beforehand is measured by itself.
+        // A job without a queue gets no Workload, and a prebuilt Workload is measured in its own review.
         let mut alone = job(2 * MOST_BYTES);
         alone.metadata.labels = None;
         assert_eq!(about_size(&validate_job::<BatchJob>(&alone)), None);
@@ -107,7 +106,7 @@ mod tests {
         assert!(beforehand(fits + frame).is_some());
     }
 
-    /// A stored job that is too large may still be changed: its deletion waits for that.
+    /// A stored job that is too large may still be changed, because its deletion may need a change.
     #[test]
     fn stored_job_above_size_limit_may_change() {
         let (old, mut new) = (job(MOST_BYTES), job(MOST_BYTES + 7));

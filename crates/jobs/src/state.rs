@@ -1,5 +1,5 @@
-//! A job of any kind as control keeps it: fields that are read often, and the job as packed JSON. The JSON takes a tenth of the memory, and
-//! is read only to make a Workload or a patch.
+//! The state of a job in control's memory: fields that are read often, and the job as packed JSON. The packed JSON takes a tenth of the memory of the object,
+//! and is decoded only to make a Workload or a patch.
 
 mod read;
 
@@ -16,135 +16,135 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// One state of a job.
+/// The facts about a job that control reads often.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are read off a job")]
 pub struct JobState {
     /// Kind of the job.
     pub kind: JobType,
-    /// `metadata.uid`.
+    /// The job's `metadata.uid`.
     pub uid: String,
-    /// `metadata.resourceVersion`, 0 when it has none.
+    /// The job's `metadata.resourceVersion` as a number; 0 if it has none.
     pub version: u64,
     /// Controller of the job, if it has one.
     pub owner: Option<Box<JobOwner>>,
-    /// Being deleted.
+    /// Whether the job is being deleted.
     pub deleting: bool,
-    /// Being deleted, and its pods are deleted before it goes.
+    /// Whether the job is being deleted, and its pods are deleted before the job disappears.
     pub pods_go_first: bool,
-    /// Being deleted, and the objects that it owns are orphaned first.
+    /// Whether the job is being deleted, and the objects that it owns are orphaned first.
     pub leaves_pods: bool,
-    /// LocalQueue that governs it.
+    /// LocalQueue of the job.
     pub queue_name: Option<Box<str>>,
-    /// See [`crate::JobKind::misplaced_queue`].
+    /// Queue name without effect; see [`crate::JobKind::misplaced_queue`].
     pub misplaced: Option<Box<str>>,
-    /// Name of the Workload that was made for it beforehand.
+    /// Name of the job's prebuilt Workload.
     pub prebuilt_workload: Option<Box<str>>,
-    /// WorkloadPriorityClass; it wins over the pods' PriorityClass.
+    /// WorkloadPriorityClass of the job, which wins over the pods' PriorityClass.
     pub workload_priority_class: Option<Box<str>>,
-    /// PriorityClass of its pods.
+    /// PriorityClass of the job's pods.
     pub pod_priority_class: Option<Box<str>>,
-    /// Maximum execution time in seconds.
+    /// Maximum execution time of the job in seconds.
     pub max_execution_seconds: Option<i32>,
-    /// Suspended in its spec, whatever is left in its templates.
+    /// Whether `spec.suspend` is true, whatever the job's templates have.
     pub suspended: bool,
-    /// True while a stop is under way: the templates are not yet as the user wrote them.
+    /// Whether a stop is running, so that the job's templates are not restored yet.
     pub stopping: bool,
-    /// A template carries what a start has put there.
+    /// Whether a template of the job has the marks that a start writes.
     pub placed: bool,
-    /// Jobs that it is made of, none where its pods are its own.
+    /// Jobs of which the job consists; empty for a job whose controller creates its pods directly.
     pub parts: Box<[Part]>,
-    /// Size of a Job that has the marks of a start, that cannot be read, or whose controller is of a kind that is made of Jobs.
+    /// Size of a Job with the marks of a start, of a Job that cannot be read, or of a Job whose controller is of a kind made of Jobs.
     pub size: Option<Box<PartSize>>,
-    /// See [`crate::named_part`].
+    /// The part that the Job names in a label; see [`crate::named_part`].
     pub named_part: Option<Box<str>>,
-    /// See [`crate::JobKind::attempt`].
+    /// Number of the job's attempt; see [`crate::JobKind::attempt`].
     pub attempt: Option<i32>,
-    /// Pods run or terminate.
+    /// Whether pods of the job run or terminate.
     pub active: bool,
-    /// See [`crate::JobKind::pods_there`].
+    /// Number of the job's own pods; see [`crate::JobKind::pods_there`].
     pub pods: i32,
-    /// See [`crate::JobKind::is_still`].
+    /// Whether the job is suspended without pods; see [`crate::JobKind::is_still`].
     pub still: bool,
-    /// See [`crate::JobKind::has_come_to_rest`].
+    /// Whether the job has stopped after a start; see [`crate::JobKind::has_come_to_rest`].
     pub at_rest: bool,
-    /// See [`crate::JobKind::has_seen_start`].
+    /// Whether the job's controller has noticed the last start; see [`crate::JobKind::has_seen_start`].
     pub seen_start: bool,
-    /// All pods are ready or have succeeded.
+    /// Whether all pods of the job are ready or have succeeded.
     pub ready: bool,
-    /// See [`crate::JobKind::pods_succeeded`].
+    /// Whether all pods of the job have succeeded; see [`crate::JobKind::pods_succeeded`].
     pub succeeded: bool,
-    /// See [`crate::JobKind::has_independent_pods`].
+    /// Whether the job's pods work independently; see [`crate::JobKind::has_independent_pods`].
     pub independent: bool,
-    /// The API server accepts changes of the templates now.
+    /// Whether the API server accepts changes of the job's templates now.
     pub may_change_template: bool,
-    /// The end of the job, once it has ended.
+    /// The end of a job that has succeeded or failed; `None` before.
     pub finished: Option<Box<Finish>>,
-    /// Pods per pod set that will not run again.
+    /// Number of pods per pod set that will not run again.
     pub reclaimable: Vec<ReclaimablePod>,
-    /// The field that decides whether or where the job may run, and that Berth does not support.
+    /// The unsupported field of the job that would decide whether or where the job may run.
     pub unsupported: Option<Box<str>>,
-    /// See [`crate::JobKind::training_of_pods`].
+    /// Uid of the TrainingJob in the labels of the job's pods; see [`crate::JobKind::training_of_pods`].
     pub training: Option<Box<str>>,
-    /// State of the TrainingJob's role that it runs, if a TrainingJob controls it.
+    /// State of the TrainingJob's role that the job runs, if a TrainingJob controls the job.
     pub role: Option<Box<RoleState>>,
-    /// Labels by which a bastion runner marks its jobs, as far as this job has them.
+    /// Labels with which a bastion runner marks its jobs, as far as this job has them.
     pub runner_labels: Box<[(&'static str, Box<str>)]>,
     /// Time of the job's creation, in milliseconds since 1970.
     pub created: i64,
-    /// `metadata.generation`: 1 until its spec is changed.
+    /// `metadata.generation` of the job: 1 until its spec changes.
     pub generation: i64,
     annotations: Box<[(Box<str>, Box<str>)]>,
-    /// Digests of the job's pod sets, kept for jobs that need them often, because computing them reads all templates. The inner `None` is a job that
+    /// Digests of the job's pod sets, stored for jobs that need them often, because computing them reads all templates. The inner `None` means that the job
     /// cannot be read.
     asked: Option<Option<Arc<[PodSetDigest]>>>,
     packed: Option<Box<str>>,
-    /// The packed JSON has only the fields that patches need.
+    /// Whether the packed JSON has only the fields that patches need.
     is_lean: bool,
 }
 
-/// A job whose text has more bytes is large.
+/// Size in bytes from which on the text of a job counts as large.
 const LARGE: usize = 64 << 10;
 
 impl JobState {
-    /// Number of Jobs that it is made of.
+    /// Number of Jobs of which the job consists.
     #[must_use]
     pub fn part_count(&self) -> i32 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.replicas))
     }
 
-    /// The Job of that name, if this job is called `own`: its pod set and index, which may be beyond the existing Jobs.
+    /// The part and index of the Job called `name`, if this job is called `own`; the index may be beyond the existing Jobs.
     #[must_use]
     pub fn part_called(&self, own: &str, name: &str) -> Option<(&Part, i32)> {
         (self.kind.info().part_called)(own, name, &self.parts)
     }
 
-    /// The pod sets follow from the spec, which a generation fixes, and from annotations.
+    /// Whether both states have equal pod sets: pod sets follow from the spec, whose generation is equal, and from annotations.
     fn asks_as(&self, newer: &Self) -> bool {
         let settled = newer.generation > 0 && self.generation == newer.generation;
         settled && self.uid == newer.uid && self.annotations == newer.annotations
     }
 
-    /// An annotation.
+    /// The value of one of the job's annotations.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         let (_, value) = self.annotations.iter().find(|(have, _)| **have == *key)?;
         Some(value)
     }
 
-    /// Suspended, and its templates are as the user wrote them.
+    /// Whether the job is suspended and its templates are as the user wrote them.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.suspended && !self.stopping
     }
 
-    /// A suspended job still has a template changed by Berth. `original` is what the Workload stores.
+    /// Whether a template of a suspended job still has changes of a start. `original` has the template parts that the Workload stores.
     #[must_use]
     pub fn needs_restore(&self, original: &[TemplateParts]) -> bool {
         self.suspended && (self.stopping || (self.placed && !original.iter().any(TemplateParts::is_placed)))
     }
 
-    /// Digests of its pod sets, `None` when the job cannot be read.
+    /// Digests of the job's pod sets; `None` if the job cannot be read.
     #[must_use]
     pub fn asked(&self) -> Option<Cow<'_, [PodSetDigest]>> {
         match &self.asked {
@@ -153,13 +153,13 @@ impl JobState {
         }
     }
 
-    /// The job itself, for a patch, or for a Workload unless it is lean; `None` after [`JobState::shed`].
+    /// The decoded job, for a patch, or for a Workload if the packed JSON is complete; `None` after [`JobState::shed`].
     #[must_use]
     pub fn whole(&self) -> Option<Box<dyn JobObject>> {
         self.kind.decode(self.packed.as_deref()?).ok()
     }
 
-    /// Suspends a job without marks of a start, also after [`JobState::shed`].
+    /// Patch that suspends a job without marks of a start, also after [`JobState::shed`].
     #[must_use]
     pub fn suspend_patch(&self) -> Value {
         json!({
@@ -168,7 +168,7 @@ impl JobState {
         })
     }
 
-    /// Drops the fields of a large job that no patch needs. A Workload can be made of it only after it was read again.
+    /// Drops the fields of a large job that no patch needs. A Workload of this job can be made only after the job was read again.
     pub fn lighten(&mut self) {
         let Some(text) = self.packed.as_deref().filter(|_| self.is_large()) else { return };
         let Some(lean) = lean_text(self.kind, text) else { return };
@@ -179,34 +179,34 @@ impl JobState {
         self.is_lean = true;
     }
 
-    /// Whether no Workload can be made of the kept fields.
+    /// Whether fields were dropped from the packed JSON, so that no Workload can be made of it.
     #[must_use]
     pub const fn is_lean(&self) -> bool {
         self.is_lean
     }
 
-    /// Whether all fields are kept, and [`JobState::lighten`] would drop some.
+    /// Whether the packed JSON is complete, and [`JobState::lighten`] would drop fields.
     #[must_use]
     pub fn is_large(&self) -> bool {
         let is_whole = self.kind.info().lean_patches && !self.is_lean;
         is_whole && self.packed.as_deref().is_some_and(|text| text.len() > LARGE)
     }
 
-    /// Drops the job itself and its digests: its next state has both again.
+    /// Drops the packed JSON and the digests; the next state of the job has both again.
     pub fn shed(&mut self) {
         self.packed = None;
         self.asked = None;
     }
 }
 
-/// The controller of a job.
+/// The controller of a job, from its owner reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobOwner {
-    /// Kind; with its group where that is not the one of which Berth knows a kind of this name.
+    /// Kind of the controller, with its group if Berth knows a kind of this name in another group.
     pub kind: Box<str>,
-    /// Name.
+    /// Name of the controller.
     pub name: Box<str>,
-    /// Uid.
+    /// Uid of the controller.
     pub uid: Box<str>,
 }
 
@@ -289,7 +289,7 @@ mod tests {
     fn job_requests_are_read_once_per_generation() {
         let first = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         let digests = |state: &JobState| state.asked().expect("readable").into_owned();
-        // The spec of one generation cannot change, so it is not read again.
+        // The spec of one generation cannot change, so the pod sets are not computed again.
         let same = JobState::read::<BatchJob>(&job(1, "two", "q"), Some(&first));
         assert_eq!(digests(&same), digests(&first));
         let next = JobState::read::<BatchJob>(&job(2, "two", "q"), Some(&same));
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(digests(&unqueued), digests(&next), "read when it is asked for");
     }
 
-    /// The Job of a TrainingJob's only worker.
+    /// The Job of a TrainingJob with a single worker.
     fn child(status: &serde_json::Value, deleted: Option<&str>) -> Job {
         let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "t", "uid": "t-1",
             "controller": true});

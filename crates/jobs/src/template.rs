@@ -1,4 +1,4 @@
-//! The parts of a pod template that starting a job changes and stopping it restores.
+//! The parts of a pod template that the start of a job changes and a stop restores.
 
 use crate::pod_set::BATCH_CONTROLLER_LABELS;
 use berth_api::{PodSet, labels};
@@ -7,30 +7,30 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The parts of a suspended job's template that the API server lets change, and the pod count. Control keeps only these of a stored pod set
-/// to restore a job.
+/// The parts of a suspended job's template that the API server lets change, and the number of pods. Of a Workload's pod set, control keeps only these parts, in
+/// order to restore the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TemplateParts {
-    /// Labels of the template, without those of the batch controller.
+    /// Labels of the template, without those of the Job controller.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the template.
     pub annotations: BTreeMap<String, String>,
-    /// `nodeSelector`.
+    /// The template's `nodeSelector`.
     pub node_selector: BTreeMap<String, String>,
-    /// `tolerations`.
+    /// The template's `tolerations`.
     pub tolerations: Vec<Toleration>,
-    /// `affinity`; only its node part may change.
+    /// The template's `affinity`, of which only the node affinity may change.
     pub affinity: Option<Affinity>,
-    /// Names of `schedulingGates`.
+    /// Names in the template's `schedulingGates`.
     pub scheduling_gates: Vec<String>,
-    /// Pods.
+    /// Number of pods.
     pub count: i32,
-    /// Least pods that were accepted when the Workload was made.
+    /// Smallest number of pods that was accepted when the Workload was made.
     pub min_count: Option<i32>,
 }
 
 impl TemplateParts {
-    /// Places of the parts in the JSON of a template.
+    /// JSON pointers of the parts within a template.
     pub(crate) const FIELDS: [&str; 6] = [
         "/metadata/labels",
         "/metadata/annotations",
@@ -40,7 +40,7 @@ impl TemplateParts {
         "/spec/schedulingGates",
     ];
 
-    /// The parts of a pod template that starting a job changes, and `count` as the number of pods.
+    /// The parts of a pod template that the start of a job changes, with `count` as the number of pods.
     #[must_use]
     pub fn of(template: &PodTemplateSpec, count: i32) -> Self {
         let metadata = template.metadata.as_ref();
@@ -62,20 +62,20 @@ impl TemplateParts {
         }
     }
 
-    /// The parts of a Workload's pod set.
+    /// The template parts of a Workload's pod set.
     #[must_use]
     pub fn of_pod_set(set: &PodSet) -> Self {
         Self { min_count: set.min_count, ..Self::of(&set.template, set.effective_count()) }
     }
 
-    /// Whether the template shows the marks that starting a job leaves on it.
+    /// Whether the template has the marks that the start of a job writes.
     #[must_use]
     pub fn is_placed(&self) -> bool {
         self.labels.contains_key(labels::POD_SET) || self.annotations.contains_key(labels::WORKLOAD)
     }
 
-    /// The parts as in a template's JSON: maps always, and lists if they are not empty. The difference of two of them then names every removed key,
-    /// and does not touch foreign keys such as the batch controller's labels.
+    /// The parts as the JSON of a template: maps always, and lists if they are not empty. The difference of two such values names every removed key, and does
+    /// not touch foreign keys such as the labels of the Job controller.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let gates: Vec<_> = self.scheduling_gates.iter().map(|name| PodSchedulingGate { name: name.clone() }).collect();
@@ -88,7 +88,7 @@ impl TemplateParts {
     }
 }
 
-/// Whether a template shows the marks that starting a job leaves on it.
+/// Whether a template has the marks that the start of a job writes.
 pub(crate) fn is_placed(template: &PodTemplateSpec) -> bool {
     let Some(metadata) = &template.metadata else { return false };
     let has = |map: &Option<BTreeMap<String, String>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));

@@ -1,4 +1,4 @@
-//! Resource transformations of the configuration: one requested resource counted as others.
+//! Resource transformations of the configuration: a requested resource is counted as other resources.
 
 use crate::requests::Exact;
 use berth_quantity::{Nano, ParseError, parse_quantity};
@@ -6,24 +6,24 @@ use std::collections::BTreeMap;
 
 const NANO: i128 = 1_000_000_000;
 
-/// One rule of `resources.transformations`.
+/// A rule in `resources.transformations` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transformation {
-    /// Resource that is transformed.
+    /// Name of the resource that is transformed.
     pub input: String,
-    /// Resource whose requested quantity multiplies the input, if it is requested.
+    /// Name of the resource whose requested quantity multiplies the input, if that resource is requested.
     pub multiply_by: Option<String>,
-    /// Factor per resulting resource, in nano; may be negative.
+    /// Factor by name of the resulting resource, in nano units; a factor may be negative.
     pub outputs: BTreeMap<String, i128>,
-    /// The input stays (`Retain`); else its place is taken (`Replace`).
+    /// Whether the input is kept (`Retain`) instead of replaced (`Replace`).
     pub retain: bool,
 }
 
 impl Transformation {
-    /// A rule with the output factors as the configuration writes them.
+    /// A rule with output factors in the notation of the configuration.
     ///
     /// # Errors
-    /// [`ParseError`] when a factor is not a quantity.
+    /// A factor is not a quantity; see [`ParseError`].
     pub fn new<'a>(
         input: &str,
         multiply_by: Option<&str>,
@@ -38,8 +38,8 @@ impl Transformation {
     }
 }
 
-/// Requests after the rules: outputs of all rules are summed per resource and floored at zero, then added to what is
-/// requested (and not replaced) under that name.
+/// Requests after the transformation rules. Outputs of all rules are summed per resource, with zero as the smallest sum, and added to the kept request for the
+/// resource.
 pub(crate) fn transform(requests: Exact, rules: &[Transformation]) -> Exact {
     let mut generated = Exact::new();
     let mut result = Exact::new();
@@ -63,11 +63,11 @@ pub(crate) fn transform(requests: Exact, rules: &[Transformation]) -> Exact {
     result
 }
 
-/// Product of two nano amounts, rounded away from zero: an amount never disappears by rounding.
+/// Product of two nano amounts, rounded away from zero, so that no amount disappears by rounding.
 fn product(a: i128, b: i128) -> i128 {
     match a.checked_mul(b) {
         Some(value) => value / NANO + if value % NANO == 0 { 0 } else { value.signum() },
-        // Beyond 1.7e20: more than any amount that quota can count.
+        // Amounts beyond 1.7e20 exceed every amount that quota can count.
         None if (a < 0) == (b < 0) => i128::MAX,
         None => i128::MIN,
     }

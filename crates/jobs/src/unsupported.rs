@@ -1,12 +1,12 @@
-//! Fields that decide whether or where a job may run and that Berth does not act on yet. Such a field is not ignored: the workload is held,
-//! and the message names the field.
+//! Fields that decide whether or where a job may run and that Berth does not support. Berth does not ignore such a field: the Workload is held, and a message
+//! names the field.
 
 use crate::metadata::annotation;
 use berth_api::{Workload, labels};
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Annotations of pods that request a place in a topology, or name it.
+/// Annotations of pods that request or name a topology domain.
 pub(crate) const TOPOLOGY: [&str; 7] = [
     labels::POD_SET_REQUIRED_TOPOLOGY,
     labels::POD_SET_PREFERRED_TOPOLOGY,
@@ -21,14 +21,14 @@ fn message(field: &str) -> String {
     format!("{field} is not supported yet")
 }
 
-/// The first such annotation of a job or Workload.
+/// Message about the first unsupported annotation of a job or Workload.
 #[must_use]
 pub fn unsupported_metadata(metadata: &ObjectMeta) -> Option<String> {
     let elastic = annotation(metadata, labels::ELASTIC_JOB).filter(|value| *value == "true");
     elastic.map(|_| message(&format!("annotation {}", labels::ELASTIC_JOB)))
 }
 
-/// The first such field of a pod template at `path`.
+/// Message about the first unsupported field of a pod template at `path`.
 #[must_use]
 pub fn unsupported_template(path: &str, template: &PodTemplateSpec) -> Option<String> {
     if let Some(key) =
@@ -53,13 +53,13 @@ pub fn unsupported_template(path: &str, template: &PodTemplateSpec) -> Option<St
     Some(message(&format!("{path}.spec.{list}[name={}].resources.claims", container.name)))
 }
 
-/// The reason to hold a Workload with preemption gates, where Berth does not act on these.
+/// Reason to hold a Workload with preemption gates, if Berth does not support them.
 #[must_use]
 pub fn unsupported_gates(workload: &Workload) -> Option<String> {
     (!workload.spec.preemption_gates.is_empty()).then(|| message("spec.preemptionGates"))
 }
 
-/// The first such field of a Workload, its pod sets included.
+/// Message about the first unsupported field of a Workload, including its pod sets.
 #[must_use]
 pub fn unsupported_workload(workload: &Workload) -> Option<String> {
     let metadata = &workload.metadata;

@@ -1,4 +1,4 @@
-//! Tests of what kinds of jobs mean: case files, groups of pods, and what TrainingJobs render.
+//! Tests of the job kinds: case files, pod groups, and the objects that TrainingJobs create.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,50 +1,50 @@
-//! Facts about the cluster that a review of a job needs, and the fields that it sets.
+//! Facts about the cluster that a review of a job needs, and the changes that a review makes.
 
-/// Name of the LocalQueue and of the WorkloadPriorityClass for jobs that name none.
+/// Name of the default LocalQueue and of the default WorkloadPriorityClass, for jobs that name none.
 pub const DEFAULT_NAME: &str = "default";
 
-/// Facts about the cluster beside the job.
+/// Facts about the cluster that a review of a job needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on one another")]
 pub struct Facts {
-    /// The job's namespace is among those whose jobs are managed.
+    /// Berth manages jobs of this namespace.
     pub managed_namespace: bool,
-    /// Jobs without a queue name are managed too (`manageJobsWithoutQueueName`).
+    /// Berth also manages jobs without a queue name (`manageJobsWithoutQueueName`).
     pub without_queue_name: bool,
-    /// The namespace has a LocalQueue of the name [`DEFAULT_NAME`].
+    /// The namespace has a LocalQueue called [`DEFAULT_NAME`].
     pub default_queue: bool,
-    /// A WorkloadPriorityClass of the name [`DEFAULT_NAME`] exists.
+    /// A WorkloadPriorityClass called [`DEFAULT_NAME`] exists.
     pub default_priority_class: bool,
-    /// The owner of the job is managed itself, and decides when the job runs.
+    /// The job has an owner that Berth manages and that decides when the job runs.
     pub governed: bool,
-    /// Pods are managed.
+    /// Berth manages pods.
     pub pods: bool,
-    /// Pods of Deployments are managed.
+    /// Berth manages the pods of Deployments.
     pub deployments: bool,
-    /// Pods of StatefulSets are managed.
+    /// Berth manages the pods of StatefulSets.
     pub stateful_sets: bool,
-    /// Jobs of this kind are not managed: the configuration does not name the kind.
+    /// Berth does not manage jobs of this kind, because the configuration does not name the kind.
     pub unmanaged_kind: bool,
 }
 
 /// Defaults that a job gets at its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// The queue name [`DEFAULT_NAME`].
+    /// The job gets the queue name [`DEFAULT_NAME`].
     pub queue_name: bool,
-    /// The priority class [`DEFAULT_NAME`].
+    /// The job gets the priority class [`DEFAULT_NAME`].
     pub priority_class: bool,
-    /// The job is suspended.
+    /// The job gets suspended.
     pub suspend: bool,
 }
 
-/// `spec.suspend` as a review sets it in a change by another client than Berth.
+/// The value of `spec.suspend` that a review sets in a job's update by another client than Berth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSuspend {
-    /// The value of the field.
+    /// The value that the field `spec.suspend` gets.
     pub suspend: bool,
-    /// The job is stopped by this write: it gets the annotation of a stop, after which its template is restored.
+    /// The write stops the job: the job gets the annotation of a stop, after which Berth restores its template.
     pub stopping: bool,
-    /// Warning to the user.
+    /// Warning to the user about the kept value.
     pub warning: String,
 }

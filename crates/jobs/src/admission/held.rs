@@ -1,7 +1,7 @@
-//! Fields of a job that must stay while the job may hold quota, for every client.
+//! Fields of a job that no client may change while the job may hold quota.
 //!
-//! The stored job alone shows that: a job that Berth started has the marks of its start until it is restored. Reserved quota that is not used
-//! yet leaves no mark. A change in that time is allowed, and control gives the quota back.
+//! The stored job alone shows whether the job may hold quota: a job that Berth started has the marks of its start until Berth restores the job. A reservation
+//! that is not used yet leaves no mark on the job. A change before the start is allowed, and control then releases the quota.
 
 use super::facts::{Facts, KeptSuspend};
 use super::paths::{prebuilt_path, queue_path};
@@ -12,30 +12,30 @@ use berth_api::labels;
 use berth_api::validation::FieldError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Whether Berth has started a job, or lets it run, and has not brought it back yet: quota may be held for it.
+/// Whether Berth has started the job, or lets it run, and has not restored the job yet, so that the job may hold quota.
 pub(crate) fn is_held<K: JobKind>(job: &K::Object) -> bool {
     let runs = !K::has_suspend(job) || K::is_placed(job) || is_stopping(K::metadata(job));
     runs && K::queue_name(job).is_some() && K::finished(job).is_none()
 }
 
-/// Faults of a change of a job that is held: these fields decide about its controller and its quota.
+/// Faults of a change to the fields that decide about the controller and the quota of a started job.
 pub(crate) fn held_rules<K: JobKind>(old: &K::Object, new: &K::Object, leaving: bool) -> Vec<FieldError> {
     if !is_held::<K>(old) {
         return Vec::new();
     }
     let (before, after) = (K::metadata(old), K::metadata(new));
-    // Without a suspension in this write, other rules keep queue and Workload already.
+    // In a write that does not suspend the job, other rules keep the queue and the Workload.
     let asked = leaving || K::is_suspended(new);
-    // The path of a removed value is that in the old object.
+    // The error about a removed value has the value's path in the old object.
     let with = |is: Option<&str>| if is.is_some() { after } else { before };
     let mut errors = Vec::new();
     let (was, is) = (K::queue_name(old), K::queue_name(new));
-    // A job that is suspended in the same write is stopped, and moved; one that is being deleted does not come back.
+    // A write that suspends a job may move the job to another queue. A job that is being deleted must keep its queue.
     if asked && was != is && (leaving || is.is_none()) {
         errors.push(FieldError::new(queue_path(with(is)), is.unwrap_or_default(), UNTIL_STOPPED));
     }
     let prebuilt = prebuilt_workload_name(after);
-    // An elastic job goes on with another Workload while it runs, as in Kueue.
+    // A running elastic job may get another Workload, as in Kueue.
     if asked && prebuilt_workload_name(before) != prebuilt && (leaving || !is_elastic(before)) {
         errors.push(FieldError::new(prebuilt_path(with(prebuilt)), prebuilt.unwrap_or_default(), UNTIL_STOPPED));
     }
@@ -46,8 +46,8 @@ pub(crate) fn held_rules<K: JobKind>(old: &K::Object, new: &K::Object, leaving: 
     errors
 }
 
-/// Faults of a change of the parts of a template that a start changes. While a job stops, these are the parts of its start, and the end of the stop
-/// replaces them by the ones that the Workload has stored: a change would be lost. A write that starts the job is judged by other rules.
+/// Faults of a change to the parts of a template that a start writes. While a job stops, the template still has the parts from its start, and the end of the
+/// stop replaces these parts by the parts stored in the Workload, so a change would be lost. Other rules judge a write that starts the job.
 fn template_changes<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec<FieldError> {
     let stops = is_stopping(K::metadata(old)) && K::has_suspend(old) && K::has_suspend(new);
     let sets = |job: &K::Object| if stops { K::pod_sets(job).unwrap_or_default() } else { Vec::new() };
@@ -67,7 +67,7 @@ const UNTIL_RESTORED: &str =
 
 const UNTIL_STOPPED: &str = "must stay until the job has stopped: its quota is counted by it";
 
-/// A controller may let go of a job, but none may come or take the place of another one.
+/// Fault of a change of a job's controller: a controller may be removed, but must not be added or replaced.
 fn controller_change(before: &ObjectMeta, after: &ObjectMeta) -> Option<FieldError> {
     let uid = |metadata| controller(metadata).map(|owner| owner.uid.as_str());
     let is = uid(after)?;
@@ -75,8 +75,8 @@ fn controller_change(before: &ObjectMeta, after: &ObjectMeta) -> Option<FieldErr
     (uid(before) != Some(is)).then(|| FieldError::new("metadata.ownerReferences", "", message))
 }
 
-/// The value of `spec.suspend` that Berth keeps in a change by another client. `None` if the field did not change, or if the user may set
-/// it: the job is not managed, has ended, or is started and stopped by its owner. A job that runs and grows is stopped, and waits for quota of
+/// The value of `spec.suspend` that Berth keeps in an update by another client. `None` if the field did not change, or if the user may change it, because the
+/// job is not managed, has ended, or is started and stopped by its owner. A job that grows while it runs is stopped, and waits for quota for its new size.
 /// its new size.
 #[must_use]
 pub fn kept_suspend<K: JobKind>(old: &K::Object, new: &K::Object, facts: Facts) -> Option<KeptSuspend> {
@@ -87,7 +87,7 @@ pub fn kept_suspend<K: JobKind>(old: &K::Object, new: &K::Object, facts: Facts) 
     }
     let (before, after) = (K::metadata(old), K::metadata(new));
     let (was, is) = (K::has_suspend(old), K::has_suspend(new));
-    // A write that moves the job elsewhere is judged as it is.
+    // A write that moves the job to another queue or Workload keeps its own value of `spec.suspend`.
     let moves = queue != K::queue_name(new) || prebuilt_workload_name(before) != prebuilt_workload_name(after);
     if was {
         return (!is && !moves).then(|| KeptSuspend { suspend: true, stopping: false, warning: waits_on::<K>(queue) });
@@ -127,7 +127,7 @@ fn runs_on<K: JobKind>(job: &K::Object) -> String {
     )
 }
 
-/// Whether a pod set has more pods than before.
+/// Whether a pod set of the job has more pods than before.
 fn grows<K: JobKind>(old: &K::Object, new: &K::Object) -> bool {
     let (Ok(before), Ok(after)) = (K::pod_sets(old), K::pod_sets(new)) else { return false };
     after.iter().any(|set| {

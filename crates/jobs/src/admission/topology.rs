@@ -8,19 +8,19 @@ use berth_api::validation::{FieldError, qualified_name};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
-/// Layers of nested slices that may be asked for.
+/// Largest number of layers of nested topology slices.
 const LAYERS: usize = 3;
 
-/// A pod template that may ask for a place.
+/// A pod template that may have topology annotations.
 pub(crate) struct Place<'a> {
-    /// Path of its metadata.
+    /// Path of the template's metadata.
     pub(crate) path: String,
     pub(crate) metadata: Option<&'a ObjectMeta>,
-    /// Number of pods, if it is known.
+    /// Number of pods of the template, if known.
     pub(crate) count: Option<i32>,
 }
 
-/// Faults of the topology annotations of all pod sets of a job.
+/// Faults of the topology annotations of a job's pod sets.
 pub(crate) fn topology_rules(sets: &[Place<'_>]) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = sets.iter().flat_map(Place::rules).collect();
     let mut groups: BTreeMap<&str, Vec<&Place<'_>>> = BTreeMap::new();
@@ -33,7 +33,7 @@ pub(crate) fn topology_rules(sets: &[Place<'_>]) -> Vec<FieldError> {
     errors
 }
 
-/// Pod sets that name one group are two, of which one is a single pod, and want the same.
+/// Faults of a pod set group: the group must have two pod sets with equal topology annotations, of which one has a single pod.
 fn grouped(members: &[&Place<'_>]) -> Vec<FieldError> {
     let key = labels::POD_SET_GROUP_NAME;
     let refuse = |message: String| {
@@ -63,7 +63,7 @@ fn grouped(members: &[&Place<'_>]) -> Vec<FieldError> {
 }
 
 impl Place<'_> {
-    /// Faults of this template, whatever other pod sets its job has.
+    /// Faults of the template's topology annotations that do not depend on other pod sets of the job.
     pub(crate) fn rules(&self) -> Vec<FieldError> {
         let mut errors = self.levels();
         errors.extend(self.slices());
@@ -72,7 +72,7 @@ impl Place<'_> {
         errors
     }
 
-    /// Faults of annotations that are present and empty; [`Place::rules`] treats these as any other value.
+    /// Faults of present and empty topology annotations, which [`Place::rules`] treats as any other value.
     pub(crate) fn empty(&self) -> Vec<FieldError> {
         let empty = TOPOLOGY.into_iter().filter(|key| self.get(key) == Some(""));
         empty.map(|key| self.error(key, "", "must not be empty: leave it out, or say what it asks for")).collect()
@@ -86,7 +86,7 @@ impl Place<'_> {
         FieldError::new(format!("{}.annotations[{key}]", self.path), value, message)
     }
 
-    /// At most one annotation about the level, with a label key as its value.
+    /// Fault of the topology level: at most one annotation may set the level, and its value must be a label key.
     fn levels(&self) -> Vec<FieldError> {
         let required = labels::POD_SET_REQUIRED_TOPOLOGY;
         let preferred = labels::POD_SET_PREFERRED_TOPOLOGY;
@@ -109,7 +109,7 @@ impl Place<'_> {
         errors
     }
 
-    /// Slices have a level and a size, and a size that the pods can fill.
+    /// Fault of topology slices: a slice needs a level and a size, and the pods must fill its size.
     fn slices(&self) -> Option<FieldError> {
         let key = labels::POD_SET_SLICE_SIZE;
         match (self.get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY), self.get(key)) {
@@ -130,7 +130,7 @@ impl Place<'_> {
         }
     }
 
-    /// Nested slices: one to three layers, each size a divisor of the one before.
+    /// Fault of nested topology slices: there are one to three layers, and each size divides the size of the layer before.
     fn layers(&self) -> Option<FieldError> {
         let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
         let text = self.get(key)?;
@@ -170,7 +170,7 @@ impl Place<'_> {
         uneven.map(|(outer, inner)| self.error(key, text, format!("size {inner} must divide the size before, {outer}")))
     }
 
-    /// A group is of pod sets without slices that want a level.
+    /// Fault of the annotation of a pod set group: the pod set must have a topology level and no slices.
     fn group(&self) -> Option<FieldError> {
         let key = labels::POD_SET_GROUP_NAME;
         let name = self.get(key)?;

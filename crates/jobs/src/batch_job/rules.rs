@@ -1,4 +1,4 @@
-//! Faults for which the creation or a change of a batch Job is refused.
+//! Faults for which the webhook refuses the creation or a change of a batch/v1 Job.
 
 use super::{BatchJob, completions_follow, is_indexed, pod_count};
 use crate::admission::{Place, annotation_path};
@@ -8,7 +8,7 @@ use berth_api::labels;
 use berth_api::validation::FieldError;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 
-/// Annotations that make fewer pods possible, and those about topology.
+/// Faults of a Job's annotations about fewer pods and about topology.
 pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
     let Some(spec) = &job.spec else { return Vec::new() };
     let count = pod_count(spec);
@@ -25,12 +25,12 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
     }
     errors.extend(following_completions(job, spec));
     let path = "spec.template.metadata".to_owned();
-    // The rules about groups of pod sets do not apply to a single pod set, as in Kueue.
+    // A Job has a single pod set, so the rules about pod set groups do not apply, as in Kueue.
     errors.extend(Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }.rules());
     errors
 }
 
-/// Faults of an elastic Job: it must not have a number of pods that is settled at admission, or one place in a topology for all its pods.
+/// Faults of an elastic Job: its number of pods must not be fixed at admission, and its pods must not request one topology domain together.
 fn not_elastic(job: &Job, spec: &JobSpec) -> Vec<FieldError> {
     let own = job.metadata.annotations.as_ref();
     let of_pods = spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
@@ -52,7 +52,7 @@ fn not_elastic(job: &Job, spec: &JobSpec) -> Vec<FieldError> {
     fewest.into_iter().chain(placed).collect()
 }
 
-/// Completions that follow the parallelism must be equal to it and be able to change.
+/// Fault of completions that follow the parallelism: the two numbers must be equal, and the Job must be indexed.
 fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     let key = labels::JOB_COMPLETIONS_EQUAL_PARALLELISM;
     let text = written(job.metadata.annotations.as_ref(), key)?;
@@ -72,15 +72,15 @@ fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     }
 }
 
-/// The fewest pods are judged when they are written, as in Kueue: a user who changes the number of pods need not change the fewest, too. A
-/// pending Job loses its Workload then, and Berth reports why it gets no other one.
+/// Whether a fault of the minimum parallelism does not refuse a change. The minimum is checked when a user writes it, as in Kueue, so that a user may change
+/// the number of pods alone. A pending Job then loses its Workload, and Berth reports why the Job gets no other Workload.
 pub(super) fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
     let key = labels::JOB_MIN_PARALLELISM;
     let [before, after] = [old, new].map(|job| written(job.metadata.annotations.as_ref(), key));
     before == after && wrong.field == annotation_path(key)
 }
 
-/// While a job runs with the number of pods it was admitted with, that number is not the user's.
+/// Faults of a change of a running Job's number of pods, which is the number of its admission and not the user's.
 pub(super) fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if BatchJob::is_suspended(old) {

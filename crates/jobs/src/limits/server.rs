@@ -1,5 +1,5 @@
-//! Rules by which the API server refuses pods for their limits and the LimitRanges of their namespace, in Kueue's words with numbers added,
-//! and further rules of its plugin `LimitRanger` (`docs/departures/0040-limit-ranges-as-the-api-server.md`).
+//! Rules by which the API server refuses pods for their limits and their namespace's LimitRanges, in Kueue's words with added numbers, including rules of the
+//! plugin `LimitRanger` that Kueue does not check (`docs/departures/0040-limit-ranges-as-the-api-server.md`).
 
 use berth_quantity::format;
 use k8s_openapi::api::core::v1::{LimitRangeItem, PodSpec, ResourceRequirements};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::requests::{Quantities, counted, pod_requests};
 
-/// Reason why effective pod specs (in the order of their pod sets) may not be admitted; `None` when they may.
+/// Reason why the API server would refuse pods with these effective specs (in the order of their pod sets); `None` if it would accept them.
 #[must_use]
 pub fn refused_by(specs: &[PodSpec], summary: &LimitSummary) -> Option<String> {
     let over: Vec<_> = specs.iter().enumerate().flat_map(|(index, spec)| beyond_limits(index, spec, summary)).collect();
@@ -27,7 +27,7 @@ fn violation(field: &str, resource: &str, detail: String) -> Violation {
     Violation { field: field.to_owned(), resources: vec![resource.to_owned()], detail }
 }
 
-/// Requests above limits. A limit that is the default of the namespace's LimitRanges is named so.
+/// Requests of a pod set that exceed their limits. The message marks a limit that is a default of the namespace's LimitRanges.
 fn beyond_limits(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut check = |field: String, resources: Option<&ResourceRequirements>, kind: &str| {
@@ -52,7 +52,7 @@ fn beyond_limits(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Vi
     found
 }
 
-/// Requests and limits outside of LimitRanges.
+/// Requests and limits of a pod set outside of the namespace's LimitRanges.
 fn out_of_range(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Violation> {
     let mut found = Vec::new();
     if let Some(item) = summary.get("Container") {
@@ -73,7 +73,7 @@ fn out_of_range(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Vio
             .collect();
         found.extend(bounds(&field, &requests, &most, item));
         found.extend(ratios(&field, &requests, &limits, item));
-        // The plugin wants a limit for each resource that it bounds above, and a request for each that it bounds below.
+        // The plugin requires a limit for each resource with a maximum, and a request for each resource with a minimum.
         for resource in item.max.iter().flat_map(BTreeMap::keys) {
             if !limits.contains_key(resource) {
                 let most = shown(item.max.as_ref(), resource);
@@ -98,7 +98,7 @@ fn shown(bound: Option<&Quantities>, resource: &str) -> String {
     bound.and_then(|bound| bound.get(resource)).map(|quantity| quantity.0.clone()).unwrap_or_default()
 }
 
-/// A copy of the pod with its limits as requests, so that limits are added up in the same way as requests.
+/// A copy of the pod spec with limits in place of requests, so that the code for requests adds up limits, too.
 fn limits_alone(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
     let turned = |resources: &mut Option<ResourceRequirements>| {
@@ -133,7 +133,7 @@ fn bounds(field: &str, least: &Counted, most: &Counted, item: &LimitRangeItem) -
     above.chain(below).collect()
 }
 
-/// Limits that are too many times their requests.
+/// Violations of a LimitRange's maximum ratio of limit to request.
 fn ratios(field: &str, requests: &Counted, limits: &Counted, item: &LimitRangeItem) -> Vec<Violation> {
     let Some(ratios) = &item.max_limit_request_ratio else { return Vec::new() };
     let beyond = ratios.iter().filter_map(|(resource, ratio)| {

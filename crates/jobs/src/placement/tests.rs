@@ -36,7 +36,7 @@ fn placement(assigned: Value, checks: Value) -> Result<Placement, PlacementError
     Placement::of(&assignment, 4, ADMITTED, &checks, |name| known.get(name))
 }
 
-/// Template with the placement of `assigned` merged in.
+/// A template's parts with the placement of the assignment `assigned` merged in.
 fn started(template: Value, assigned: Value) -> Result<Value, PlacementError> {
     let placement = placement(assigned, json!([]))?;
     let once = placement.apply(&TemplateParts::of(&parse::<PodTemplateSpec>(template), 4))?;
@@ -168,7 +168,7 @@ fn forbidden_node_labels_annotation_is_parsed_or_refused() {
     }
 }
 
-/// After a temporary cause, a job loses its reservation. After any other cause, the job's Workload is finished.
+/// A job loses its reservation after a temporary placement error. After any other placement error, the job's Workload finishes.
 #[test]
 fn placement_error_is_temporary_if_an_object_may_still_change() {
     let text = str::to_owned;

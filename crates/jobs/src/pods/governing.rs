@@ -1,4 +1,4 @@
-//! The group or the controller with which a pod is admitted, by its metadata.
+//! The pod group or the controller with which a pod is admitted, from the pod's metadata.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -7,13 +7,13 @@ use crate::metadata::{annotation, controller, group_of, label, queue_name};
 use crate::training::KIND as TRAINING_JOB;
 use berth_api::{berth, labels};
 
-/// The group that a pod names; the annotation wins over the label.
+/// Name of the pod group in the metadata of a pod; the annotation wins over the label.
 #[must_use]
 pub fn group_name(metadata: &ObjectMeta) -> Option<&str> {
     annotation(metadata, labels::POD_GROUP_NAME).or_else(|| label(metadata, labels::POD_GROUP_NAME))
 }
 
-/// Whether pods with that controller are admitted with it: they have no Workload of their own.
+/// Whether a pod is admitted with its controller, and has no Workload of its own.
 #[must_use]
 pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some_and(|owner| {
@@ -22,8 +22,8 @@ pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Whether a Deployment or StatefulSet is left to its controller. One that names a queue itself is managed nevertheless, as in Kueue: an
-/// operator without support for queues made it for a user who wants one.
+/// Whether Berth leaves a Deployment or StatefulSet to its controller. An object that names a queue itself is managed nevertheless, as in Kueue: an operator
+/// without support for queues may have created the object for a user who wants a queue.
 pub(super) fn is_left_to_controller(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some() && (queue_name(metadata).is_none() || is_admitted_with_owner(metadata))
 }

@@ -1,56 +1,56 @@
-//! The state of a group of pods, and its excess and replaced pods.
+//! Counts of a pod group's pods, and the choice of its excess and replaced pods.
 
 use super::state::{Phase, PodState};
 use crate::finish::Finish;
 use berth_api::ReclaimablePod;
 use std::collections::BTreeMap;
 
-/// Pods of one role.
+/// Counts of a pod group's pods of one role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleTally {
-    /// Waiting, running or succeeded.
+    /// Number of pods that count: they wait, run or have succeeded.
     pub counting: i32,
-    /// Counting pods that are being deleted: another pod may take the place of each once it has ended.
+    /// Number of counting pods that are being deleted; another pod may replace each of them after its end.
     pub leaving: i32,
-    /// Held pods that do not count: failed, or deleted before they ran.
+    /// Number of pods with Berth's finalizer that do not count, because they have failed or were deleted before they ran.
     pub inactive: i32,
-    /// Succeeded.
+    /// Number of succeeded pods.
     pub succeeded: i32,
-    /// Ready or succeeded.
+    /// Number of pods that are ready or have succeeded.
     pub ready: i32,
 }
 
-/// Counts of a group, kept by adding and removing its pods one by one.
+/// Counts of a pod group's pods, updated by adding and removing single pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     roles: BTreeMap<Box<str>, RoleTally>,
-    /// All pods that are there.
+    /// Number of all pods of the group.
     pub pods: i32,
-    /// Pods that are not being deleted.
+    /// Number of pods that are not being deleted.
     pub staying: i32,
-    /// Pods that have ended, are being deleted, and are held.
+    /// Number of pods that have ended, are being deleted, and have Berth's finalizer.
     pub kept: i32,
-    /// Kept pods that have not succeeded.
+    /// Number of `kept` pods that have not succeeded.
     pub kept_failed: i32,
-    /// Started and not ended.
+    /// Number of started pods that have not ended.
     pub running: i32,
-    /// Neither succeeded nor failed.
+    /// Number of pods that have neither succeeded nor failed.
     pub unfinished: i32,
-    /// Pods that let the whole group fail.
+    /// Number of pods whose failure makes the complete group fail.
     pub unretriable: i32,
-    /// Pods that say that the group serves.
+    /// Number of pods that declare that the group serves and never ends.
     pub serving: i32,
-    /// Pods that let the Workload be made of the first of them.
+    /// Number of pods that declare fast admission, in which the Workload is made of the first pod.
     pub fast: i32,
 }
 
 impl Tally {
-    /// A pod came.
+    /// Counts a new pod.
     pub fn add(&mut self, pod: &PodState) {
         self.change(pod, 1);
     }
 
-    /// A pod is gone, or is about to be counted anew.
+    /// Removes a pod from the counts, because the pod is gone or has changed.
     pub fn remove(&mut self, pod: &PodState) {
         self.change(pod, -1);
         if self.role(pod.role()) == RoleTally::default() {
@@ -84,37 +84,37 @@ impl Tally {
         add(&mut self.fast, group.is_some_and(|group| group.fast));
     }
 
-    /// Pods of a role.
+    /// Counts of the pods of one role.
     #[must_use]
     pub fn role(&self, name: &str) -> RoleTally {
         self.roles.get(name).copied().unwrap_or_default()
     }
 
-    /// The roles that have pods that count.
+    /// The roles with counting pods, and their number of counting pods.
     pub fn counting_roles(&self) -> impl Iterator<Item = (&str, i32)> {
         self.roles.iter().filter(|(_, role)| role.counting > 0).map(|(name, role)| (&**name, role.counting))
     }
 
-    /// Pods that wait, run, or have succeeded.
+    /// Number of pods that wait, run or have succeeded.
     #[must_use]
     pub fn counting(&self) -> i32 {
         self.roles.values().fold(0, |sum, role| sum.saturating_add(role.counting))
     }
 
-    /// Pods that are being deleted of those that wait, run, or have succeeded.
+    /// Number of pods that wait, run or have succeeded, and are being deleted.
     #[must_use]
     pub fn leaving(&self) -> i32 {
         self.roles.values().fold(0, |sum, role| sum.saturating_add(role.leaving))
     }
 
-    /// Whether no pod is held that neither runs nor will: the Workload can be made of what is there.
+    /// Whether the group has a pod with Berth's finalizer that neither runs nor will run.
     #[must_use]
     pub fn has_inactive(&self) -> bool {
         self.roles.values().any(|role| role.inactive > 0)
     }
 
-    /// Pods of a Workload's pod sets that are absent. The later pods of a group with fast admission may come at any time: such a group lacks one
-    /// pod of each pod set that has none at all.
+    /// Number of missing pods of a Workload's pod sets. The later pods of a group with fast admission may be created at any time, so such a group misses one
+    /// pod for each pod set without any pod.
     #[must_use]
     pub fn absent<'a>(&self, sets: impl IntoIterator<Item = (&'a str, i32)>) -> i32 {
         let lacking = |(name, count): (&str, i32)| {
@@ -130,7 +130,7 @@ impl Tally {
         sets.into_iter().all(|(name, count)| self.role(name).ready >= count)
     }
 
-    /// The end of a group of that size, once it has ended: all pods have succeeded, or none goes on and none may be replaced.
+    /// The end of a group of this size: all pods have succeeded, or no pod continues and none may be replaced. `None` before the end.
     #[must_use]
     pub fn finish(&self, size: i32) -> Option<Finish> {
         let succeeded = self.roles.values().fold(0_i32, |sum, role| sum.saturating_add(role.succeeded));
@@ -140,7 +140,7 @@ impl Tally {
         over.then(|| Finish { success: all, message: format!("Pods succeeded: {succeeded}/{size}."), at: None })
     }
 
-    /// Pods that have succeeded: their quota is free. A group that serves keeps what it has.
+    /// Number of succeeded pods by role, whose quota is free. A group that serves keeps its quota.
     #[must_use]
     pub fn reclaimable(&self) -> Vec<ReclaimablePod> {
         if self.serving > 0 {
@@ -151,7 +151,7 @@ impl Tally {
     }
 }
 
-/// Position of a pod in its group: held before not held, started before waiting, bound before unbound, the oldest first.
+/// Position of a pod in its group's order: pods with Berth's finalizer before others, started before waiting, bound before unbound, older before younger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     state: (bool, bool, bool, i64),
@@ -159,7 +159,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The position of a pod.
+    /// The position of a pod in its group's order.
     #[must_use]
     pub fn of(name: &str, pod: &PodState) -> Self {
         let (unheld, gated, unbound, created, name) = place(name, pod);
@@ -167,14 +167,15 @@ impl Place {
     }
 }
 
-/// Key of the order of pods in a group. Pods of a Deployment or StatefulSet are held only if an older Berth made them.
+/// Key of a group's order of pods. Only an older version of Berth added the finalizer to pods of a Deployment or StatefulSet, so these pods count as if they
+/// had it.
 fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) {
     let counts_as_held = pod.held || pod.parent.is_some();
     (!counts_as_held, pod.gated, !pod.bound, pod.created, name)
 }
 
-/// The pod that is the first to go where there are too many of them: the last one in the order of places. A controller would make its pod
-/// again at once: such pods are not among those to choose from.
+/// The excess pod of a group that is deleted first: the last pod in the group's order. Pods with a controller are not chosen, because the controller would
+/// create them again at once.
 #[must_use]
 pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
     let goes = |pod: &PodState| pod.counts() && pod.phase != Phase::Succeeded && !pod.deleting() && pod.owner.is_none();
@@ -182,7 +183,7 @@ pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Op
     going.max_by_key(|(name, pod)| place(name, pod)).map(|(name, _)| name)
 }
 
-/// The first `size` pods in the order of places, of those that count and stay.
+/// The first `size` pods in the group's order that count and are not being deleted.
 #[must_use]
 pub fn placed<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Vec<(&'a str, &'a PodState)> {
     let mut all: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts() && !pod.deleting()).collect();
@@ -191,8 +192,8 @@ pub fn placed<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size:
     all
 }
 
-/// The last of the first `size` positions of the pods that count: pods that are not behind it are among these. `None` where there are none.
-/// Costs one walk over the pods.
+/// The last of the first `size` positions in the group's order of counting pods: every pod up to this position is among these pods. `None` if there are no
+/// counting pods. The search visits each pod once.
 #[must_use]
 pub fn last_place<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Option<Place> {
     let mut counting: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts()).collect();
@@ -201,8 +202,7 @@ pub fn last_place<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, s
     Some(Place::of(name, pod))
 }
 
-/// The pod whose place is taken by another one, and which is therefore let go first: the one that went first, whether it failed or was
-/// deleted.
+/// The pod that another pod replaces, and that loses its finalizer first: the pod that failed or was deleted first.
 #[must_use]
 pub fn replaced<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
     let inactive = pods.into_iter().filter(|(_, pod)| pod.held && !pod.counts());

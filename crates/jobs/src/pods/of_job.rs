@@ -1,5 +1,5 @@
-//! Pods that the Job controller makes. They have no Workload of their own. Their Job counts them by their metadata, and control finds the
-//! running pods of a job by it.
+//! Pods that the Job controller creates, which have no Workload of their own. A Job counts its pods by their metadata, and control finds the running pods of a
+//! job by this metadata.
 
 use super::governing::is_admitted_with_owner;
 use super::rules::has_ended;
@@ -12,23 +12,23 @@ use berth_api::validation::FieldError;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-/// Finalizer of the Job controller on pods that it still has to count.
+/// Finalizer of the Job controller on pods that the controller still has to count.
 pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Annotation with the name of a pod's Workload.
+/// Annotation of a pod with the name of its Workload.
 pub const COUNTED_ANNOTATION: &str = labels::WORKLOAD;
 
 const UNTIL_ENDED: &str = "must stay until the pod has ended: the pod is counted by it";
 
-/// The labels by which a pod names the uid of a job.
+/// The labels in which a pod has the uid of a job.
 pub fn uid_labels() -> impl Iterator<Item = &'static str> {
     let kinds = KINDS.into_iter().map(|kind| kind.info().uid_label);
     kinds.chain([labels::TRAINING_JOB_UID, OLD_CONTROLLER_UID])
 }
 
-/// The older name of the label that a Job's pods carry.
+/// The older name of the label with the Job's uid on the Job's pods.
 const OLD_CONTROLLER_UID: &str = "controller-uid";
 
-/// The labels by which a pod of a job is counted.
+/// The labels by which the Job and Berth count a pod of a job.
 #[must_use]
 pub fn counted_labels() -> Vec<&'static str> {
     let mut all = vec![labels::POD_SET, labels::MANAGED];
@@ -40,8 +40,8 @@ pub fn counted_labels() -> Vec<&'static str> {
     all
 }
 
-/// Faults of a change of a pod of a started job by another client than Kubernetes' controllers: until the pod has ended, the fields that it is
-/// counted by must stay. A pod that its Job does not know any more would run beside its replacement.
+/// Faults of a change of a started job's pod by a client other than Kubernetes' controllers: until the pod has ended, the fields by which it is counted must
+/// stay. A pod that its Job no longer knows would run beside its replacement.
 #[must_use]
 pub fn validate_pod_of_job(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
@@ -59,7 +59,7 @@ pub fn validate_pod_of_job(old: &Pod, new: &Pod) -> Vec<FieldError> {
     if was != is {
         errors.push(FieldError::new(annotation_path(COUNTED_ANNOTATION), is, UNTIL_ENDED));
     }
-    // The Job controller knows its pods by all of these.
+    // The Job controller finds its pods by kind, name and uid of the owner reference.
     let named = |owner: &'_ OwnerReference| (owner.kind.clone(), owner.name.clone(), owner.uid.clone());
     let [was, is] = [before, after].map(|metadata| controller(metadata).map(named));
     if was != is {
@@ -74,7 +74,7 @@ pub fn validate_pod_of_job(old: &Pod, new: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a job that was admitted with its pods has made a pod.
+/// Whether a pod was created for a job that was admitted together with its pods.
 fn is_of_started_job(metadata: &ObjectMeta) -> bool {
     let names = |key: &str| !raw_label(metadata, key).is_empty();
     names(labels::POD_SET) && (uid_labels().any(names) || is_admitted_with_owner(metadata))
@@ -106,7 +106,7 @@ mod tests {
         validate_pod_of_job(&read(old), &read(&new)).into_iter().map(|error| error.field).collect()
     }
 
-    /// Labels, references and the finalizer by which the Job and Berth find a pod stay until it has ended.
+    /// The labels, owner references and finalizer by which the Job and Berth find a pod must stay until the pod has ended.
     #[test]
     fn pod_of_job_may_not_lose_labels_owner_or_finalizer() {
         for key in ["kueue.x-k8s.io/podset", "batch.kubernetes.io/controller-uid", "controller-uid", "job-name"] {
@@ -153,7 +153,7 @@ mod tests {
         let mut of_free_job = pod();
         of_free_job["metadata"]["labels"].as_object_mut().expect("labels").remove("kueue.x-k8s.io/podset");
         assert!(refused(&of_free_job, unlabel).is_empty(), "nobody counts it");
-        // A pod that was left behind by its job is found by its labels alone.
+        // A pod that its job has orphaned is found by its labels alone.
         let mut left = pod();
         left["metadata"]["ownerReferences"] = json!([]);
         assert_eq!(refused(&left, unlabel).len(), 5);

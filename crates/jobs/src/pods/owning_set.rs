@@ -8,16 +8,16 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
-/// Settings of a StatefulSet for each of its pods.
+/// Settings of a StatefulSet that apply to each of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwningSet {
-    /// `metadata.uid`.
+    /// The StatefulSet's `metadata.uid`.
     pub uid: String,
-    /// LocalQueue that governs it.
+    /// LocalQueue of the StatefulSet.
     pub queue_name: Option<String>,
-    /// WorkloadPriorityClass.
+    /// WorkloadPriorityClass of the StatefulSet.
     pub priority_class: Option<String>,
-    /// Replicas that it shall have.
+    /// Wanted number of the StatefulSet's replicas.
     pub replicas: i32,
 }
 
@@ -33,24 +33,24 @@ impl OwningSet {
         }
     }
 
-    /// Labels and annotations for each of its pods, beside those of its group.
+    /// Labels and annotations that each pod gets from its StatefulSet, beside the name of the pod group.
     pub(super) fn tells(&self) -> [BTreeMap<&'static str, String>; 2] {
         let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
         let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));
-        // Berth does not read the number, but a Kueue that takes over again needs it.
+        // Berth does not read the total count, but Kueue needs it if Kueue takes over again.
         let total = Some(self.replicas).filter(|replicas| *replicas > 0);
         let total = total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string()));
         [queue.into_iter().chain(class).collect(), total.into_iter().collect()]
     }
 }
 
-/// Name of the group of a StatefulSet's pods, and of its Workload.
+/// Name of the pod group of a StatefulSet's pods, and of the group's Workload.
 #[must_use]
 pub fn group_of_stateful_set(name: &str, uid: &str) -> String {
     workload_name("StatefulSet", "apps", name, uid)
 }
 
-/// The StatefulSet through which a pod is managed, as the pod refers to it.
+/// The owner reference of a pod to the StatefulSet through which the pod is managed.
 #[must_use]
 pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let waits = annotation(metadata, labels::POD_SUSPENDING_PARENT) == Some(STATEFUL_SET_FRAMEWORK);
@@ -61,7 +61,7 @@ fn is_set(owner: &OwnerReference) -> bool {
     owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/")
 }
 
-/// Replicas that it shall have.
+/// Wanted number of a StatefulSet's replicas.
 pub(super) fn replicas(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }

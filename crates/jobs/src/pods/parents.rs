@@ -1,8 +1,8 @@
-//! Deployments and StatefulSets: they are admitted through their pods, so the pod template makes the pods wait.
+//! Deployments and StatefulSets, which are admitted through their pods.
 //!
-//! Pods of a Deployment are admitted one by one, so that an autoscaler may add and remove replicas: the template has the queue. Pods of a
-//! StatefulSet are one group, as large as the set. Each pod gets the settings of the set at its creation and not from the template, so that
-//! a set that another operator began gets no new revision.
+//! Pods of a Deployment are admitted one by one, so that an autoscaler may add and remove replicas, and the pod template has the queue. Pods of a StatefulSet
+//! are one pod group of the set's size. Each pod gets the settings of the set at its creation instead of from the template, so that a set that another operator
+//! created gets no new revision.
 
 use super::governing::is_left_to_controller;
 use super::names::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
@@ -25,18 +25,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Defaults for such an object.
+/// Defaults that a review sets in a Deployment or StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentDefaults {
-    /// Labels of its own that it has not.
+    /// Labels that the object lacks.
     pub own_labels: BTreeMap<&'static str, String>,
-    /// Labels that its pod template has not, or with other values.
+    /// Labels that the pod template lacks, or has with another value.
     pub labels: BTreeMap<&'static str, String>,
-    /// Annotations that its pod template has not, or with other values.
+    /// Annotations that the pod template lacks, or has with another value.
     pub annotations: BTreeMap<&'static str, String>,
 }
 
-/// Defaults for a Deployment at each write; `stored` is its state before an update.
+/// Defaults for a Deployment at each write; `stored` is the Deployment before an update.
 #[must_use]
 pub fn deployment_defaults(object: &Deployment, stored: Option<&Deployment>, facts: Facts) -> ParentDefaults {
     let template = object.spec.as_ref().map(|spec| &spec.template);
@@ -51,17 +51,17 @@ pub fn deployment_defaults(object: &Deployment, stored: Option<&Deployment>, fac
     if let Some(class) = workload_priority_class(metadata).or(default) {
         result.labels.insert(labels::PRIORITY_CLASS, class.to_owned());
     }
-    // A Kueue that takes over again gates pods with that annotation, but looks only after those that have the label.
+    // Kueue, if it takes over again, gates pods with this annotation, but manages only pods with this label.
     result.labels.insert(labels::MANAGED, "true".to_owned());
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, DEPLOYMENT_FRAMEWORK.to_owned());
-    // Each of its pods has a Workload of its own, made of the pod.
+    // Each pod of a Deployment has a Workload made of the pod, so the pod template needs the annotation, too.
     if let Some(tiers) = annotation(metadata, labels::CAPACITY_TIERS) {
         result.annotations.insert(labels::CAPACITY_TIERS, tiers.to_owned());
     }
     result.lacked_by(managed.template)
 }
 
-/// Defaults for a StatefulSet at each write; `stored` is its state before an update.
+/// Defaults for a StatefulSet at each write; `stored` is the StatefulSet before an update.
 #[must_use]
 pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>, facts: Facts) -> ParentDefaults {
     let template = object.spec.as_ref().map(|spec| &spec.template);
@@ -74,7 +74,7 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
     let template = managed.template;
     let mut result = managed.defaults();
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, STATEFUL_SET_FRAMEWORK.to_owned());
-    // An older Berth wrote these into templates: a write that replaces such a set without them is not meant to restart its pods.
+    // An older version of Berth wrote these labels into templates. A write that replaces such a StatefulSet without them is not meant to restart its pods.
     let before = stored.and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
     let now = template.metadata.as_ref();
     for key in [labels::QUEUE_NAME, labels::PRIORITY_CLASS] {
@@ -83,7 +83,7 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
         }
     }
     let joins = stored.is_none_or(|set| queue_name(&set.metadata).is_none());
-    // A write that replaces a set without its default class is not meant to remove the class.
+    // A write that replaces a StatefulSet without its default priority class is not meant to remove the class.
     let was_given = stored.is_some_and(|set| workload_priority_class(&set.metadata) == Some(DEFAULT_NAME));
     if (was_given || joins && facts.default_priority_class) && workload_priority_class(metadata).is_none() {
         result.own_labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
@@ -92,7 +92,7 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
 }
 
 impl ParentDefaults {
-    /// Puts it into the object and its template, where no review is answered with operations on them.
+    /// Writes the defaults into the object and its template, for callers that do not answer a review with patches.
     pub fn fill(self, own: &mut ObjectMeta, template: &mut PodTemplateSpec) {
         fill(&mut own.labels, self.own_labels);
         if !self.labels.is_empty() || !self.annotations.is_empty() {
@@ -111,17 +111,17 @@ impl ParentDefaults {
     }
 }
 
-/// An object whose pods are managed through it.
+/// A Deployment or StatefulSet whose pods are managed through it.
 struct Managed<'a> {
     template: &'a PodTemplateSpec,
-    /// The queue that its pods wait for; without one they wait until it names one.
+    /// The queue of the object's pods; without a queue, the pods wait until the object names one.
     queue: Option<&'a str>,
-    /// True if the object names no queue itself and gets the queue `default`.
+    /// Whether the object names no queue itself and gets the queue `default`.
     given: bool,
 }
 
 impl<'a> Managed<'a> {
-    /// The object with that metadata and template, which had that metadata `before`, if it was there.
+    /// The managed object with this metadata and template; `before` is the metadata before an update. `None` if the object's pods are not managed through it.
     fn of(
         metadata: &'a ObjectMeta,
         before: Option<&ObjectMeta>,
@@ -130,10 +130,10 @@ impl<'a> Managed<'a> {
     ) -> Option<Self> {
         let template = template.filter(|_| facts.managed_namespace && !is_left_to_controller(metadata))?;
         let named = queue_name(metadata);
-        // If its pods name a queue, they wait for that one by one.
+        // Pods whose template names a queue wait for this queue one by one.
         let pods_name_one = template.metadata.as_ref().is_some_and(|metadata| queue_name(metadata).is_some());
-        // An existing object may run already, and gets no queue by default. A write that replaces an object without its default queue is not
-        // meant to remove the queue.
+        // An existing object may have running pods, and gets no default queue. A write that replaces an object without its default queue is not meant to remove
+        // the queue.
         let gives = before.map_or(!pods_name_one, |before| queue_name(before) == Some(DEFAULT_NAME));
         let given = named.is_none() && facts.default_queue && gives;
         let queue = named.or(given.then_some(DEFAULT_NAME));
@@ -141,7 +141,7 @@ impl<'a> Managed<'a> {
         waits.then_some(Self { template, queue, given })
     }
 
-    /// Defaults for every such object.
+    /// Defaults for a Deployment or StatefulSet: the label with the default queue.
     fn defaults(&self) -> ParentDefaults {
         let mut result = ParentDefaults::default();
         if self.given {
@@ -151,7 +151,7 @@ impl<'a> Managed<'a> {
     }
 }
 
-/// Faults of a Deployment by itself.
+/// Faults of a Deployment that do not depend on its earlier state.
 #[must_use]
 pub fn validate_deployment(object: &Deployment) -> Vec<FieldError> {
     parent_rules(&object.metadata, "Deployment")
@@ -166,14 +166,14 @@ pub fn validate_deployment_update(old: &Deployment, new: &Deployment) -> Vec<Fie
     errors
 }
 
-/// Whether the pods of a StatefulSet wait with what controls it, as those of a LeaderWorkerSet do under Kueue.
+/// Whether the pods of a StatefulSet wait with the set's controller, as the pods of a LeaderWorkerSet do under Kueue.
 fn waits_with_controller(set: &StatefulSet) -> bool {
     let pods = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
     let parent = pods.and_then(|pods| annotation(pods, labels::POD_SUSPENDING_PARENT));
     controller(&set.metadata).is_some() && parent.is_some_and(|parent| parent != STATEFUL_SET_FRAMEWORK)
 }
 
-/// Faults of a StatefulSet by itself.
+/// Faults of a StatefulSet that do not depend on its earlier state.
 #[must_use]
 pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
     if waits_with_controller(object) {
@@ -212,19 +212,19 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
     errors
 }
 
-/// Faults of the metadata fields that every parent has. The longest time to run is not checked, as in Kueue.
+/// Faults of metadata fields of a Deployment or StatefulSet. The maximum execution time is not checked, as in Kueue.
 fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
     let mut errors = metadata_rules(metadata, queue_name(metadata));
     errors.extend(elastic_rule(metadata, kind));
     errors
 }
 
-/// Faults of changed pod fields: the Workload of a StatefulSet stays through updates, so the fields that decide about quota must stay, too.
+/// Faults of a StatefulSet's changed pod fields. The Workload of a StatefulSet stays through updates, so the fields that decide about quota must stay, too.
 fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape_of_pods);
     let (Some(Value::Object(was)), Some(Value::Object(is))) = (of(old), of(new)) else { return Vec::new() };
     let said = |shape: &Map<String, Value>, field: &str| shape.get(field).cloned().unwrap_or_default();
-    // The path of a removed field is that in the old template.
+    // The error about a removed field has the field's path in the old template.
     let fields: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
     let differs = fields.into_iter().map(|field| (field, said(&was, field), said(&is, field)));
     let differs = differs.filter(|(_, was, is)| !same(was.clone(), is.clone()));
@@ -235,8 +235,8 @@ fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     differs.map(refuse).collect()
 }
 
-/// Fields that decide about the admission of a template's pods. Limits are requests where the template has none, and init containers that
-/// restart always ask for quota beside the containers.
+/// Fields of a pod template that decide about the admission of its pods. Limits count as requests if the template has none, and restartable init containers
+/// need quota beside the containers.
 fn shape_of_pods(template: &PodSpec) -> Value {
     let spec = effective_pod_spec(template, None, &LimitSummary::default());
     let mut shape = shape(&spec);
@@ -249,7 +249,7 @@ fn shape_of_pods(template: &PodSpec) -> Value {
     shape
 }
 
-/// Faults of changes to a parent's metadata that are not allowed, with or without ready pods.
+/// Faults of changes to the metadata of a Deployment or StatefulSet; the queue may change only while no replica is ready.
 fn changed(old: &ObjectMeta, new: &ObjectMeta, ready: i32) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (was, is) = (queue_name(old), queue_name(new));

@@ -11,7 +11,7 @@ use berth_api::labels;
 use serde_json::{Value, json};
 use std::iter;
 
-/// Notes the reason for its deletion on the pod of that namespace, name and uid: the body of a server-side apply of its status at that time.
+/// The body of a server-side apply to the status of a pod, given by namespace, name and uid, that adds the reason for its deletion.
 #[must_use]
 pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str), at: &str) -> Value {
     json!({
@@ -24,12 +24,12 @@ pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str
 }
 
 impl PodState {
-    /// Starts a pending pod: adds its placement and removes its gate; `None` when it is not pending any more. The patch also removes the gate that
-    /// Kueue adds to every pod in case its admission names a topology, because no other client would. A pod of a StatefulSet gets the current
-    /// settings of its `set`, which may not have been known when the pod was made.
+    /// Patch that starts a pending pod: the pod gets its placement and loses its gate. `None` if the pod is not pending. The patch also removes the gate that
+    /// Kueue adds to every pod in case the admission names a topology, because no other client would remove it. A pod of a StatefulSet gets the current
+    /// settings of its `set`, which may not have been known at the pod's creation.
     ///
     /// # Errors
-    /// [`PlacementError`]: the pod can never start as it was admitted.
+    /// The pod can never start as it was admitted; see [`PlacementError`].
     pub fn start_patch(
         &self,
         placements: &[Placement],
@@ -61,7 +61,7 @@ impl PodState {
         self.is_of_set() && self.owner.as_ref().is_some_and(|owner| *owner.uid == *set.uid)
     }
 
-    /// Gives a waiting pod another version, so that no start that was derived from this one can be applied any more.
+    /// Patch that gives a waiting pod a new resourceVersion, so that the API server refuses every start made from the current version.
     #[must_use]
     pub fn withdrawal(&self) -> Value {
         let version = self.version.to_string();
@@ -70,8 +70,8 @@ impl PodState {
         }})
     }
 
-    /// Marks a pod that no review has gone over as managed: what a review would have given it, but for the gate, which only a new pod can get,
-    /// and for the hash of its role, by which pods are known that were reviewed.
+    /// Patch that marks a pod without a review as managed. The pod gets the defaults of a review, except the gate, which only a new pod can get, and the hash
+    /// of its role, which marks reviewed pods.
     #[must_use]
     pub fn mark_patch(&self, mut defaults: PodDefaults) -> Value {
         defaults.labels.insert(labels::MANAGED, "true".to_owned());
@@ -92,8 +92,8 @@ impl PodState {
         json!({ "metadata": metadata })
     }
 
-    /// Tells a pod that runs without a review that it is admitted: the labels and annotations that a start gives the others. The node of such a pod
-    /// cannot be changed any more.
+    /// Patch for a running pod without a review that was admitted: the pod gets the labels and annotations of a start. The node of such a pod cannot change any
+    /// more.
     #[must_use]
     pub fn admitted_patch(&self, placements: &[Placement]) -> Option<Value> {
         let placement = placements.iter().find(|placement| placement.pod_set == self.role())?;

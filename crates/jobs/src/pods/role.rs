@@ -1,5 +1,5 @@
-//! Roles of a group's pods, with the same names as in Kueue: pods that are made anew after a migration find their pod set in a Workload that
-//! the other controller made.
+//! Roles of a pod group's pods, with the names that Kueue gives. After a migration between Kueue and Berth, re-created pods find their pod set in the Workload
+//! that the other controller made.
 
 mod go;
 
@@ -10,30 +10,30 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
-/// Hex digits of a role's name.
+/// Number of hex digits of a role's name.
 const DIGITS: usize = 8;
 
-/// Name of a pod's role: pods of one group are in one pod set when what decides about their admission is equal. Labels,
-/// images, commands and limits play no part: the API server has put limits into requests that were missing.
+/// Name of a pod's role: the pods of a group whose fields for admission are equal are in one pod set. Labels, images, commands and limits do not count, because
+/// the API server has copied limits to missing requests.
 ///
-/// The name does not cover the requests of a sidecar, so the start of a pod has to look at the pod's own requests.
+/// The name does not depend on the requests of a sidecar, so the start of a pod has to check the pod's own requests.
 #[must_use]
 pub fn role_hash(spec: &PodSpec) -> String {
     let digest = Sha256::digest(go::write(&json!({ "spec": shape(spec) }), &ROLE));
     let mut name = String::with_capacity(DIGITS);
     for byte in digest.iter().take(DIGITS / 2) {
-        // Writing into a String cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     name
 }
 
-/// Fields of a pod that decide about its admission.
+/// Fields of a pod spec that decide about the pod's admission.
 pub(super) fn shape(spec: &PodSpec) -> Value {
     shape_with(spec, |quantities| json!(quantities))
 }
 
-/// The shape of a pod, with amounts as `amounts` writes them.
+/// Fields of a pod spec that decide about the pod's admission, with amounts in the form that `amounts` gives.
 pub(crate) fn shape_with(spec: &PodSpec, amounts: fn(Option<&Quantities>) -> Value) -> Value {
     let containers = |list: &[Container]| -> Vec<Value> {
         let shape = |container: &Container| {
@@ -54,14 +54,14 @@ pub(crate) fn shape_with(spec: &PodSpec, amounts: fn(Option<&Quantities>) -> Val
         "overhead": amounts(spec.overhead.as_ref()),
         "resourceClaims": spec.resource_claims,
     });
-    // Kueue names the resources of the pod as a whole only where there are some: older hashes did not have them.
+    // Kueue includes pod-level resources only if there are any, because older hashes did not have them.
     if let (Some(resources), Value::Object(fields)) = (&spec.resources, &mut shape) {
         fields.insert("resources".to_owned(), amounts(resources.requests.as_ref()));
     }
     shape
 }
 
-// The order of fields, and which are left out, is that of the types of k8s.io/api 0.36; where Kueue writes a map, that of its keys.
+// The order of fields and the omitted fields are those of the types of k8s.io/api 0.36; where Kueue writes a map, keys are sorted.
 
 static ROLE: Form = Form::Fields(&[field("spec", &SPEC, Kept::Always)]);
 static SPEC: Form = Form::Fields(&[
@@ -155,7 +155,7 @@ static LABEL_SELECTOR: Form = Form::Fields(&[
     field("matchLabels", &Form::Texts, Kept::Filled),
     field("matchExpressions", &Form::List(&REQUIREMENT), Kept::Filled),
 ]);
-/// Requirements of node selectors and of label selectors.
+/// The form of requirements in node selectors and label selectors.
 static REQUIREMENT: Form = Form::Fields(&[
     field("key", &Form::Plain, Kept::Always),
     field("operator", &Form::Plain, Kept::Always),

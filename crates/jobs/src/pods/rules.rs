@@ -1,4 +1,4 @@
-//! Reviews of pods by the admission webhook: defaults that gate and hold a pod, and the rules that refuse a creation or a change.
+//! Reviews of pods by the admission webhook: defaults with the gate and the finalizer of managed pods, and the rules that refuse a creation or a change.
 
 use super::governing::{group_name, is_admitted_with_owner};
 use super::owning_set::{OwningSet, controlling_set, group_of_stateful_set};
@@ -17,30 +17,30 @@ use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Annotation of a static pod that a kubelet mirrors.
+/// Annotation of a mirror pod, which shows a kubelet's static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Defaults that a pod gets at its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodDefaults {
-    /// Labels that it has not, or with other values.
+    /// Labels that the pod lacks, or has with another value.
     pub labels: BTreeMap<&'static str, String>,
-    /// Annotations that it has not, or with other values.
+    /// Annotations that the pod lacks, or has with another value.
     pub annotations: BTreeMap<&'static str, String>,
-    /// Our finalizer is missing.
+    /// Whether the pod lacks Berth's finalizer.
     pub finalizer: bool,
-    /// Our gate is missing.
+    /// Whether the pod lacks Berth's scheduling gate.
     pub gate: bool,
 }
 
 impl PodDefaults {
-    /// True if the webhook has nothing to change in the pod.
+    /// Whether the webhook has nothing to change in the pod.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Puts it into the pod, where no review is answered with operations on it.
+    /// Writes the defaults into the pod, for callers that do not answer a review with patches.
     pub fn fill(self, pod: &mut Pod) {
         fill(&mut pod.metadata.labels, self.labels);
         fill(&mut pod.metadata.annotations, self.annotations);
@@ -54,9 +54,9 @@ impl PodDefaults {
     }
 }
 
-/// Defaults for a pod at its creation; none for a pod that is not managed. A pod of a StatefulSet gets the settings of its `set`. If the set is
-/// not known yet, the pod waits nevertheless and gets the settings when it starts. A pod whose annotation says that it waits with a parent
-/// waits, too, before it names a queue. A pod without a queue gets the one called [`DEFAULT_NAME`], if there is one.
+/// Defaults for a pod at its creation; empty for a pod that is not managed. A pod of a StatefulSet gets the settings of its `set`. If the set is not known yet,
+/// the pod waits nevertheless, and gets the settings when it starts. A pod with the annotation of a suspending parent waits even before it names a queue. A pod
+/// without a queue gets the queue [`DEFAULT_NAME`] if that queue exists.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
@@ -65,7 +65,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     let through_set = facts.stateful_sets && controlling_set(metadata).is_some();
     let may_be_given = !named && !through_set && !goes_without(metadata);
     let given = may_be_given && facts.default_queue;
-    // The parent of such a pod may be of any kind, and may name a queue later: the pod waits until it names one.
+    // The suspending parent of such a pod may be of any kind and may name a queue later, so the pod waits until it names a queue.
     let of_free_set = controlling_set(metadata).is_some() && !facts.stateful_sets;
     let told_to_wait = parent.is_some() && !of_free_set && annotation(metadata, MIRROR).is_none();
     let asked = named || through_set || told_to_wait || given || may_be_given && facts.without_queue_name;
@@ -81,7 +81,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     if class {
         defaults.labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
     }
-    // A pod that is not managed through its StatefulSet joins no group because of it.
+    // A pod that is not managed through its StatefulSet joins no pod group because of the set.
     if let Some(owner) = controlling_set(metadata).filter(|_| named || through_set) {
         let group = group_of_stateful_set(&owner.name, &owner.uid);
         if crate::is_label_value(&group) {
@@ -103,14 +103,14 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     }
     keep_lacking(&mut defaults.labels, metadata.labels.as_ref());
     keep_lacking(&mut defaults.annotations, metadata.annotations.as_ref());
-    // A pod that a parent makes again counts only while it exists, and must be able to go while Berth is down.
+    // A pod that its controller creates again counts only while it exists, and has no finalizer, so that it can be deleted while Berth is down.
     defaults.finalizer = parent.is_none() && !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     defaults.gate = !is_gated(pod);
     defaults
 }
 
-/// Whether a pod without the label of managed pods may be one that a review would have made wait: it names a queue, or its StatefulSet waits for
-/// one, and it is not admitted with its controller. A pod that a kubelet runs of itself is only shown: its deletion would stop nothing.
+/// Whether a pod without the label of managed pods may be a pod that a review would have gated: the pod or its StatefulSet names a queue, and the pod is not
+/// admitted with its controller. A mirror pod is excluded, because its deletion would stop nothing.
 #[must_use]
 pub fn may_be_let_in(pod: &Pod) -> bool {
     let metadata = &pod.metadata;
@@ -118,7 +118,7 @@ pub fn may_be_let_in(pod: &Pod) -> bool {
     asks && !is_admitted_with_owner(metadata) && annotation(metadata, MIRROR).is_none()
 }
 
-/// Fault of a new pod whose controller is admitted with its pods, although another client than the Job controller makes it: it would run with
+/// Fault of a new pod whose controller is admitted together with its pods, if another client than the Job controller creates the pod: such a pod would run with
 /// quota that a job holds for other pods, or without quota. Pods that would not be managed without a controller are not checked.
 #[must_use]
 pub fn forged_controller(pod: &Pod, facts: Facts) -> Option<FieldError> {
@@ -137,15 +137,14 @@ pub(super) fn keep_lacking(wanted: &mut BTreeMap<&'static str, String>, have: Op
     wanted.retain(|key, value| have.and_then(|have| have.get(*key)) != Some(value));
 }
 
-/// Adds entries to an object.
+/// Adds entries to the labels or annotations of an object.
 pub(super) fn fill(have: &mut Option<BTreeMap<String, String>>, given: BTreeMap<&'static str, String>) {
     if !given.is_empty() {
         have.get_or_insert_default().extend(given.into_iter().map(|(key, value)| (key.to_owned(), value)));
     }
 }
 
-/// Whether a pod without a queue is not managed: the node of a DaemonSet's pod is fixed, which leaves no flavor to choose, and a mirror pod
-/// runs already and cannot wait.
+/// Whether a pod without a queue is not managed: the node of a DaemonSet's pod is fixed, which leaves no choice of flavors, and a mirror pod runs already.
 fn goes_without(metadata: &ObjectMeta) -> bool {
     let of_daemon_set = |owner: &OwnerReference| owner.kind == "DaemonSet" && group_of(&owner.api_version) == "apps";
     annotation(metadata, MIRROR).is_some() || controller(metadata).is_some_and(of_daemon_set)
@@ -156,7 +155,7 @@ fn is_gated(pod: &Pod) -> bool {
     gates.into_iter().flatten().any(|gate| gate.name == labels::ADMISSION_GATE)
 }
 
-/// Faults of a pod by itself.
+/// Faults of a pod that do not depend on its earlier state.
 #[must_use]
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     let metadata = &pod.metadata;
@@ -171,7 +170,7 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     }
     errors.extend(group_rules(metadata));
     if !is_admitted_with_owner(metadata) {
-        // A pod does not know the number of pods like it.
+        // A pod does not state the number of its pod set's pods.
         errors.extend(Place { path: "metadata".to_owned(), metadata: Some(metadata), count: None }.rules());
     }
     if queue_name(metadata).is_some() && prebuilt_workload_name(metadata).is_none() {
@@ -180,7 +179,7 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Path of the group name of a pod that has one: the annotation wins over the label.
+/// Path of the group name in a pod's metadata: the annotation wins over the label.
 fn group_path(metadata: &ObjectMeta) -> String {
     let key = labels::POD_GROUP_NAME;
     if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) }
@@ -202,7 +201,7 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
     }
     let path = || annotation_path(labels::POD_GROUP_TOTAL_COUNT);
     match total {
-        // The StatefulSet has the size of the group.
+        // The StatefulSet has the size of the pod group.
         None if annotation(metadata, labels::POD_SUSPENDING_PARENT).is_some() => {}
         None => {
             let message =
@@ -217,18 +216,18 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
     errors
 }
 
-/// Faults of a change of a pod. Errors that the pod had before are no reason to refuse.
+/// Faults of a change of a pod. A fault that the pod had before does not count.
 #[must_use]
 pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = newly_broken(validate_pod(new), &validate_pod(old));
     let queues = (queue_name(before), queue_name(after));
-    // A pod that has ended may move together with pods of its group that wait again.
+    // A pod that has ended may change its queue together with waiting pods of its group.
     let rests = |pod: &Pod| is_gated(pod) || has_ended(pod);
     errors.extend(metadata_change_rules(before, after, queues, (rests(old), rests(new)), default_queue));
     errors.extend(identity_change_rules(old, new));
     let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
-    // The annotation matters in a group only, as in Kueue.
+    // The annotation has an effect in a pod group only, as in Kueue.
     if group_name(after).is_some() && refuses(before) && !refuses(after) {
         let value = annotation(after, labels::RETRIABLE_IN_GROUP).unwrap_or_default();
         let message = "must stay false: a group that fails with one of its pods does not become another";
@@ -237,8 +236,8 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     errors
 }
 
-/// Faults of a change of a pod that is being deleted. Until the pod has ended, the fields that its group and its queue count it by must stay;
-/// all other changes are allowed.
+/// Faults of a change of a pod that is being deleted. Until the pod has ended, the fields by which its group and its queue count it must stay; all other
+/// changes are allowed.
 #[must_use]
 pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     if has_ended(old) {
@@ -254,7 +253,7 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     }
     let prebuilt = prebuilt_workload_name(&new.metadata);
     if !is_gated(old) && prebuilt_workload_name(&old.metadata) != prebuilt {
-        // The path of a removed value is that in the old pod.
+        // The error about a removed value has the value's path in the old pod.
         let path = prebuilt_path(if prebuilt.is_some() { &new.metadata } else { &old.metadata });
         errors.push(FieldError::new(path, prebuilt.unwrap_or_default(), UNTIL_ENDED));
     }
@@ -263,15 +262,15 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
 
 const UNTIL_ENDED: &str = "must stay until the pod has ended";
 
-/// Faults of changes to the identity of a pod. Its group must stay always; until it has ended, so must its mark as managed and its role. A pod
-/// that runs with a Workload of its own must not join a group, because that Workload would lose its pod.
+/// Faults of changes to the identity of a pod. The name of its group must stay always, and the mark of managed pods and the role must stay until the pod has
+/// ended. A pod that runs with a Workload of its own must not join a group, because this Workload would lose its pod.
 fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = Vec::new();
     let runs = is_managed(before) && !is_gated(old) && !has_ended(old);
     let (was, is) = (group_name(before), group_name(after));
     if was != is && (was.is_some() || runs) {
-        // The path of a removed value is that in the old pod.
+        // The error about a removed value has the value's path in the old pod.
         let (path, value) = match is {
             Some(group) => (group_path(after), group),
             None => (group_path(before), ""),
@@ -284,7 +283,7 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
         errors.push(FieldError::new(path, value, message));
     }
     let role = |metadata| annotation(metadata, labels::ROLE_HASH);
-    // A pod without any looks as if no review had gone over it.
+    // A pod without the annotation of its role would look as if no review had checked it.
     let forgets = is_managed(before) && !has_ended(old) && role(before).is_some() && role(after).is_none();
     if runs && role(before) != role(after) || forgets {
         let value = role(after).unwrap_or_default();
@@ -298,8 +297,7 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Fault of a removed mark: Berth would not see the pod any more, so its quota would be neither used nor given back, and its finalizer would
-/// stay.
+/// Fault of the removal of the mark of managed pods: Berth would no longer observe the pod, so its quota would stay charged and its finalizer would remain.
 fn mark_rule(old: &Pod, new: &Pod) -> Option<FieldError> {
     let is_held = new.metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     let lost = is_managed(&old.metadata) && !is_managed(&new.metadata);

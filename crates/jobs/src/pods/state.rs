@@ -1,4 +1,4 @@
-//! A pod as control keeps it. Tens of thousands of pods may run, so fields that only a pending pod needs are dropped with its gate.
+//! The state of a pod in control's memory. Tens of thousands of pods may run, so fields that only a pending pod needs are dropped when the pod loses its gate.
 
 use super::governing::group_name;
 use super::names::STATEFUL_SET_FRAMEWORK;
@@ -20,107 +20,107 @@ use std::collections::BTreeMap;
 /// Phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// The pod has not begun, or its phase is unknown.
+    /// The pod has not started, or its phase is unknown.
     #[default]
     Pending,
     /// The pod runs.
     Running,
-    /// All its containers have succeeded.
+    /// All containers of the pod have succeeded.
     Succeeded,
-    /// The pod has failed, and does not come back.
+    /// The pod has failed, and does not start again.
     Failed,
 }
 
-/// A pod's membership in its group.
+/// A pod's membership in a pod group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// Name of the group, and of its Workload.
+    /// Name of the pod group, and of the group's Workload.
     pub name: Box<str>,
-    /// Role, which is the name of the pod set.
+    /// Role of the pod, which is the name of its pod set.
     pub role: Box<str>,
-    /// Size of the group; `None` if it is absent or no positive number.
+    /// Size of the pod group; `None` if the size is absent or no positive number.
     pub total: Option<i32>,
-    /// The Workload is made as soon as there is one pod.
+    /// Whether the group's Workload is created as soon as the group has one pod.
     pub fast: bool,
-    /// Pods come and go, and the group never ends.
+    /// Whether the group serves: its pods come and go, and the group never ends.
     pub serving: bool,
-    /// A failed pod may be replaced.
+    /// Whether a failed pod of the group may be replaced.
     pub retriable: bool,
-    /// `apiVersion` and kind of the controller that makes the pod again when it goes, as the pod refers to it.
+    /// `apiVersion` and kind of the controller that creates the pod again after its deletion, from the pod's owner reference.
     maker: Option<Box<(Box<str>, Box<str>)>>,
 }
 
-/// State of a pod, as far as Berth uses it.
+/// The facts about a pod that Berth uses.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are read off a pod")]
 pub struct PodState {
-    /// `metadata.uid`.
+    /// The pod's `metadata.uid`.
     pub uid: Box<str>,
-    /// `metadata.resourceVersion`, 0 when it has none.
+    /// The pod's `metadata.resourceVersion` as a number; 0 if it has none.
     pub version: u64,
     /// Time of the pod's creation, in seconds since 1970.
     pub created: i64,
-    /// Time of the request to delete it, in seconds since 1970.
+    /// Time of the pod's deletion request, in seconds since 1970.
     pub deleted: Option<i64>,
-    /// Time of its failure, in seconds since 1970, if its kubelet has reported it.
+    /// Time of the pod's failure, in seconds since 1970, if the kubelet has reported it.
     pub failed: Option<i64>,
-    /// Phase.
+    /// Phase of the pod.
     pub phase: Phase,
-    /// A node has it.
+    /// Whether the pod is bound to a node.
     pub bound: bool,
-    /// True while the pod waits behind the gate of admission.
+    /// Whether the pod has Berth's scheduling gate.
     pub gated: bool,
-    /// True if Kueue has started the pod, and the pod still waits for its place in a topology.
+    /// Whether Kueue has started the pod, and the pod still waits for its topology assignment.
     pub placing: bool,
-    /// True if the containers start again whenever they end (`restartPolicy: Always`), so that the pod succeeds only because it is deleted.
+    /// Whether the pod's containers always restart (`restartPolicy: Always`), so that the pod succeeds only through its deletion.
     pub restarts: bool,
     /// True if the pod is ready.
     pub ready: bool,
-    /// Our finalizer is on it.
+    /// Whether the pod has Berth's finalizer.
     pub held: bool,
-    /// The label of managed pods is on it.
+    /// Whether the pod has the label of managed pods.
     pub marked: bool,
-    /// A review has gone over it, or it was started: the hash of its role is on it, or the name of its pod set. A user may forge both, and gains
-    /// nothing by that: a reviewed pod without a gate runs only as admitted.
+    /// Whether a review has checked the pod or Berth has started it: the pod has the hash of its role or the name of its pod set. A user who forges these gains
+    /// nothing, because Berth stops a reviewed pod without a gate that is not admitted.
     pub reviewed: bool,
-    /// True if a condition has the reason for its deletion.
+    /// Whether a condition of the pod has the reason for its deletion.
     pub condemned: bool,
     /// Controller of the pod.
     pub owner: Option<Box<JobOwner>>,
-    /// LocalQueue that governs it.
+    /// LocalQueue of the pod.
     pub queue_name: Option<Box<str>>,
-    /// Name of the Workload that was made for it beforehand.
+    /// Name of the pod's prebuilt Workload.
     pub prebuilt_workload: Option<Box<str>>,
-    /// WorkloadPriorityClass.
+    /// WorkloadPriorityClass of the pod.
     pub workload_priority_class: Option<Box<str>>,
-    /// PriorityClass.
+    /// PriorityClass of the pod.
     pub pod_priority_class: Option<Box<str>>,
-    /// Maximum execution time in seconds.
+    /// Maximum execution time of the pod in seconds.
     pub max_execution_seconds: Option<i32>,
-    /// Annotation that names the controllers that keep it from being tried.
+    /// Annotation with the controllers that keep the pod from being admitted.
     pub admission_gates: Option<Box<str>>,
-    /// Annotation that names the accepted capacity tiers.
+    /// Annotation with the capacity tiers that the pod accepts.
     pub capacity_tiers: Option<Box<str>>,
-    /// Framework of the kind whose pods are managed through it.
+    /// Framework of the kind through which the pod is managed.
     pub parent: Option<Box<str>>,
-    /// Node selectors of a started pod of a group that has its place in a topology.
+    /// Node selectors of a started pod of a group, if the pod has its topology assignment.
     pub selectors: Option<Box<BTreeMap<String, String>>>,
-    /// Group of the pod, if it is in one.
+    /// Membership of the pod in a pod group, if any.
     pub group: Option<Box<Membership>>,
-    /// Message about its end.
+    /// Message about the pod's end.
     pub message: Option<Box<str>>,
-    /// The scheduler's words when it found no node.
+    /// The scheduler's message if it found no node for the pod.
     pub unschedulable: Option<Box<str>>,
-    /// True if the node has ended the pod's deletion: only finalizers keep the pod.
+    /// Whether the kubelet has finished the pod's deletion, so that only finalizers keep the pod.
     gone: bool,
-    /// Finalizers of the pod besides Berth's.
+    /// Finalizers of the pod other than Berth's.
     pub(super) others: Box<[Box<str>]>,
-    /// The pod as JSON, while it waits, or runs without a review.
+    /// The pod as JSON, while the pod waits, or runs without a review.
     pub(super) packed: Option<Box<str>>,
 }
 
 impl PodState {
-    /// Reads a pod.
+    /// Reads the state of a pod.
     #[must_use]
     pub fn read(pod: &Pod) -> Self {
         let metadata = &pod.metadata;
@@ -183,7 +183,7 @@ impl PodState {
             unschedulable: condition("PodScheduled")
                 .filter(unschedulable)
                 .map(|condition| condition.message.as_deref().unwrap_or_default().into()),
-            // A node that has stopped a pod deletes it without a grace period; finalizers are all that keep it then.
+            // A kubelet that has stopped a pod deletes it with a grace period of zero, and then only finalizers keep the pod.
             gone: metadata.deletion_timestamp.is_some() && metadata.deletion_grace_period_seconds == Some(0),
             others: finalizers
                 .iter()
@@ -196,7 +196,8 @@ impl PodState {
         Self { packed: packed.map(Into::into).or(state.packed), ..state }
     }
 
-    /// A pod that runs and that no review has gone over, since it was created while Berth did not answer. A pod that was told that it goes is none any more.
+    /// Whether the pod was let in: the pod runs, and no review has checked it, because Berth did not answer at its creation. A pod with a reason for its
+    /// deletion does not count.
     #[must_use]
     pub fn is_let_in(&self) -> bool {
         !self.reviewed && self.runs() && !self.placing && !self.deleting() && !self.condemned
@@ -208,31 +209,31 @@ impl PodState {
         self.deleted.is_some()
     }
 
-    /// True if no container of the pod runs or will run.
+    /// Whether no container of the pod runs or will run.
     #[must_use]
     pub fn ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed) || self.never_runs()
     }
 
-    /// True if the pod runs or may run at any moment.
+    /// Whether the pod runs or may run at any moment.
     #[must_use]
     pub fn runs(&self) -> bool {
         !self.gated && !self.ended()
     }
 
-    /// True if the pod counts as one of its group's pods: it waits, runs, or has succeeded.
+    /// Whether the pod counts in its pod group: the pod waits, runs, or has succeeded.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.succeeded() || (!matches!(self.phase, Phase::Succeeded | Phase::Failed) && !self.never_runs())
     }
 
-    /// Whether the pod has ended. A pod whose containers always restart was only stopped, even if they succeeded.
+    /// Whether the pod has succeeded. A deleted pod whose containers always restart was only stopped, even if they succeeded.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.phase == Phase::Succeeded && !(self.restarts && self.deleting())
     }
 
-    /// Whether it is managed through its StatefulSet, whose queue counts and not the pod's.
+    /// Whether the pod is managed through its StatefulSet, whose queue counts instead of the pod's queue.
     #[must_use]
     pub fn is_of_set(&self) -> bool {
         let controlled = self.owner.as_ref().is_some_and(|owner| &*owner.kind == "StatefulSet");
@@ -249,8 +250,8 @@ impl PodState {
         self.group.as_ref().map_or(DEFAULT_POD_SET_NAME, |group| &group.role)
     }
 
-    /// Owner reference of the group's Workload to the controller that makes the pod again when it goes; `None` without such a controller. A pod
-    /// that controls other pods may be one of the group itself, and owns the Workload as such.
+    /// Owner reference from the group's Workload to the controller that creates the pod again after its deletion; `None` without such a controller. If the
+    /// controller is itself a pod of the group, it owns the Workload as a member.
     #[must_use]
     pub fn maker_reference(&self) -> Option<OwnerReference> {
         let (api_version, kind) = &**self.group.as_ref()?.maker.as_ref()?;
@@ -265,7 +266,7 @@ impl PodState {
         })
     }
 
-    /// The pod itself, while it waits, or runs without a review.
+    /// The complete pod, while the pod waits, or runs without a review.
     #[must_use]
     pub fn whole(&self) -> Option<Pod> {
         serde_json::from_str(self.packed.as_deref()?).ok()
@@ -276,9 +277,9 @@ fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     let metadata = &pod.metadata;
     let flag = |key: &str, value: &str| annotation(metadata, key) == Some(value);
     let (said, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
-    // A start changes fields of the hash, but not the name of the pod set. An annotation that is edited later moves no pod to another pod set.
+    // A start changes fields of the role's hash, but not the name of the pod set. A later edit of the annotation moves no pod to another pod set.
     let role = if gated { said.or(started_as) } else { started_as.or(said) };
-    // All pods of a StatefulSet are of one role.
+    // All pods of a StatefulSet have one role.
     let own_role = || match controlling_set(metadata) {
         Some(_) => DEFAULT_POD_SET_NAME.into(),
         None => role_hash(spec).into(),
@@ -298,13 +299,13 @@ fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     })
 }
 
-/// A pod as it was when it was made: without its node, which is none of its requests.
+/// The pod as its creator wrote it: without its node, which is no request.
 fn as_made(pod: &Pod) -> Pod {
     let spec = pod.spec.clone().map(|spec| PodSpec { node_name: None, ..spec });
     Pod { metadata: ObjectMeta { managed_fields: None, ..pod.metadata.clone() }, spec, status: None }
 }
 
-/// A pod in the form of a template.
+/// The metadata and spec of a pod as a pod template.
 pub(super) fn template(pod: &Pod) -> PodTemplateSpec {
     PodTemplateSpec { metadata: Some(pod.metadata.clone()), spec: pod.spec.clone() }
 }

@@ -1,17 +1,17 @@
-//! The place in a topology that Kueue has chosen for a pod. Kueue starts such a pod in two steps: it takes the gate of the admission
-//! away, and then the gate of the topology, with the labels of the place. Berth chooses no places yet; it ends what was begun.
+//! The topology assignment that Kueue has chosen for a pod. Kueue starts such a pod in two steps: first it removes the admission gate, and then the topology
+//! gate, with node selectors for the assigned domain. Berth assigns no topology domains, but completes such a start.
 
 use super::state::PodState;
 use berth_api::{TopologyAssignment, TopologyAssignmentSlice, TopologyAssignmentSliceLevelValues, labels};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Most domains that are looked at: more than a Workload fits.
+/// Largest number of examined domains, which is more than a Workload can have.
 const MOST_DOMAINS: usize = 100_000;
 
-/// Node labels of the place of a pod: `placed` are the node selectors of the pods of its pod set that have theirs, and `before` is how
-/// many that wait for theirs come before it. Pods fill the domains in their order, none with more than it was given. `None` when no place
-/// is left, or the assignment cannot be read.
+/// Node labels of the domain for a pod. `placed` has the node selectors of the pod set's pods with a domain, and `before` is the number of pods without a
+/// domain that precede this pod. Pods fill the domains in order, up to the assigned number of pods of each. `None` if no domain has room, or the assignment
+/// cannot be read.
 #[must_use]
 pub fn place<'a>(
     assignment: &TopologyAssignment,
@@ -44,7 +44,7 @@ pub fn place<'a>(
     None
 }
 
-/// Values of the levels of one domain, and its pods.
+/// Values of the topology levels of one domain, and its number of pods.
 fn domain(slice: &TopologyAssignmentSlice, index: usize) -> Option<(Vec<String>, i32)> {
     let value = |level: &TopologyAssignmentSliceLevelValues| {
         if let Some(value) = &level.universal {
@@ -60,8 +60,8 @@ fn domain(slice: &TopologyAssignmentSlice, index: usize) -> Option<(Vec<String>,
 }
 
 impl PodState {
-    /// Gives a pod that [waits for its place](PodState::placing) these node labels, and takes the gate of the topology away;
-    /// `None` when it asks for other nodes itself, or does not wait.
+    /// Patch for a pod that [waits for its topology assignment](PodState::placing): the pod gets these node labels as node selectors and loses the topology
+    /// gate. `None` if the pod selects other nodes itself, or does not wait.
     #[must_use]
     pub fn place_patch(&self, place: &BTreeMap<String, String>) -> Option<Value> {
         if !self.placing {
@@ -69,7 +69,7 @@ impl PodState {
         }
         let spec = self.whole()?.spec?;
         let asked = spec.node_selector.unwrap_or_default();
-        // A node selector of a pod can be added to, and in no other way be changed.
+        // The API server accepts additions to a pod's node selector, and no other changes.
         if place.iter().any(|(key, value)| asked.get(key).is_some_and(|asked| asked != value)) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The Workload of a pod, of a group, and of a StatefulSet.
+//! Construction of the Workloads of a pod, a pod group and a StatefulSet.
 
 use super::governing::is_left_to_controller;
 use super::names::STATEFUL_SET_FRAMEWORK;
@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 
 const POD: OwnerKind = OwnerKind { group: "", api_version: "v1", kind: "Pod" };
 const STATEFUL_SET: OwnerKind = OwnerKind { group: "apps", api_version: "apps/v1", kind: "StatefulSet" };
-/// Label by which a StatefulSet tells its pods apart.
+/// Label with the index of a StatefulSet's pod.
 pub(super) const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// The Workload to create for a pod by itself.
+/// The Workload to create for a single pod.
 ///
 /// # Errors
-/// Names the annotation that cannot be read, with its value.
+/// The error names the annotation that cannot be read, with its value.
 pub fn pod_workload(pod: &Pod, priority: Priority, copied: &BTreeSet<String>) -> Result<Workload, String> {
     let set = pod_set(DEFAULT_POD_SET_NAME, pod, 1)?;
     let mut workload = workload_of(&pod.metadata, POD, vec![set], priority, copied);
@@ -29,10 +29,10 @@ pub fn pod_workload(pod: &Pod, priority: Priority, copied: &BTreeSet<String>) ->
     Ok(workload)
 }
 
-/// The Workload to create for a group: one pod of each role with how many there are of it, and name and uid of all pods.
+/// The Workload to create for a pod group. `roles` has one pod of each role with the number of pods, and `members` has name and uid of all pods.
 ///
 /// # Errors
-/// Names the annotation that cannot be read, with its value.
+/// The error names the annotation that cannot be read, with its value.
 pub fn group_workload(
     name: &str,
     roles: &[(&str, Pod, i32)],
@@ -53,34 +53,34 @@ pub fn group_workload(
     Ok(workload)
 }
 
-/// Fields of a StatefulSet that decide about its Workload.
+/// The facts about a StatefulSet on which its Workload depends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetState {
-    /// `metadata.uid`.
+    /// The StatefulSet's `metadata.uid`.
     pub uid: Box<str>,
-    /// `metadata.resourceVersion`, 0 when it has none.
+    /// The StatefulSet's `metadata.resourceVersion` as a number; 0 if it has none.
     pub version: u64,
-    /// Being deleted.
+    /// Whether the StatefulSet is being deleted.
     pub deleting: bool,
-    /// Replicas of the spec.
+    /// Number of replicas in the StatefulSet's spec.
     pub replicas: i32,
-    /// LocalQueue that governs it.
+    /// LocalQueue of the StatefulSet.
     pub queue_name: Option<Box<str>>,
-    /// WorkloadPriorityClass.
+    /// WorkloadPriorityClass of the StatefulSet.
     pub workload_priority_class: Option<Box<str>>,
-    /// PriorityClass of its pods.
+    /// PriorityClass of the StatefulSet's pods.
     pub pod_priority_class: Option<Box<str>>,
-    /// Annotation that names the controllers that keep it from being tried.
+    /// Annotation with the controllers that keep the StatefulSet from being admitted.
     pub admission_gates: Option<Box<str>>,
-    /// Annotation that names the accepted capacity tiers.
+    /// Annotation with the capacity tiers that the StatefulSet accepts.
     pub capacity_tiers: Option<Box<str>>,
-    /// Name of its pods' group, and of its Workload.
+    /// Name of the pod group of the StatefulSet's pods, and of the group's Workload.
     pub group: Box<str>,
     packed: Box<str>,
 }
 
 impl SetState {
-    /// Reads a StatefulSet; `None` when its pods are not managed through it.
+    /// Reads the state of a StatefulSet; `None` if its pods are not managed through it.
     #[must_use]
     pub fn read(set: &StatefulSet) -> Option<Self> {
         let metadata = &set.metadata;
@@ -107,14 +107,14 @@ impl SetState {
         })
     }
 
-    /// The StatefulSet itself.
+    /// The complete StatefulSet.
     #[must_use]
     pub fn whole(&self) -> Option<StatefulSet> {
         serde_json::from_str(&self.packed).ok()
     }
 }
 
-/// A value of a StatefulSet's metadata, or else of its template's, where the webhook puts the default class.
+/// A metadata value of a StatefulSet, or else of its pod template, where the webhook writes the default class.
 fn said<'a>(set: &'a StatefulSet, read: impl Fn(&'a ObjectMeta) -> Option<&'a str>) -> Option<&'a str> {
     let template = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
     read(&set.metadata).or_else(|| template.and_then(read))
@@ -124,10 +124,10 @@ fn tiers(metadata: &ObjectMeta) -> Option<&str> {
     annotation(metadata, labels::CAPACITY_TIERS)
 }
 
-/// The Workload to create for a StatefulSet with that many replicas: that of the group of its pods.
+/// The Workload to create for a StatefulSet with this number of replicas, which is the Workload of its pods' group.
 ///
 /// # Errors
-/// Names the annotation that cannot be read, with its value.
+/// The error names the annotation that cannot be read, with its value.
 pub fn stateful_set_workload(
     set: &StatefulSet,
     replicas: i32,
@@ -143,7 +143,7 @@ pub fn stateful_set_workload(
     let name = set.metadata.name.clone().unwrap_or_default();
     let group = group_of_stateful_set(&name, set.metadata.uid.as_deref().unwrap_or_default());
     mark_group(&mut workload.metadata, &group);
-    // Other owners may follow: none of them controls it.
+    // The StatefulSet owns its Workload without controlling it, because other owners may follow.
     for owner in workload.metadata.owner_references.iter_mut().flatten() {
         owner.controller = None;
         owner.block_owner_deletion = None;
@@ -155,7 +155,7 @@ pub fn stateful_set_workload(
     Ok(workload)
 }
 
-/// Owner reference of a Workload to a pod of its group.
+/// Owner reference from a Workload to a pod of its group.
 fn member_reference(name: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: POD.api_version.to_owned(),
@@ -173,7 +173,7 @@ fn mark_group(metadata: &mut ObjectMeta, name: &str) {
     notes.insert(labels::IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
 }
 
-/// The pod set of pods like this one: as their user wrote them, without our gate.
+/// The pod set of pods equal to this pod, as their user wrote them, without Berth's gate.
 fn pod_set(name: &str, pod: &Pod, count: i32) -> Result<PodSet, String> {
     let mut template: PodTemplateSpec = template(pod);
     if let Some(spec) = &mut template.spec {

@@ -6,7 +6,7 @@ fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object")
 }
 
-/// Workers and a driver of the same shape, and a monitor without an accelerator.
+/// Pod sets of equal workers and driver, and a monitor without accelerators.
 fn pod_sets() -> Vec<PodSet> {
     let card = json!({"limits": {"nvidia.com/gpu": "1", "cpu": "2"}});
     let set = |name: &str, image: &str, resources: &Value| {

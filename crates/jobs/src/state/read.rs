@@ -1,4 +1,4 @@
-//! The state of a job as it follows from its object.
+//! Reading of a job's state from its object.
 
 use super::{JobState, asked};
 use crate::job_type::{JobType, ListedKind};
@@ -11,7 +11,7 @@ use berth_api::{BASTION_JOB_VERSION, BASTION_TIER};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 impl JobState {
-    /// Reads a job of kind `K`; parts of its older state are reused.
+    /// Reads the state of a job of kind `K`; equal parts of the older state are reused.
     #[must_use]
     pub fn read<K: ListedKind>(job: &K::Object, older: Option<&Self>) -> Self {
         let metadata = K::metadata(job);
@@ -61,13 +61,13 @@ impl JobState {
         let same = older.filter(|older| older.uid == state.uid && state.finished.is_some());
         let ended = same.and_then(|older| older.role.as_deref()?.finish.clone());
         if let Some(role) = state.role.as_deref_mut().filter(|role| role.finish.is_none()) {
-            // Times are whole seconds, but an end that was seen earlier came before the deletion.
+            // Times are full seconds. An end that an older state has came before the deletion.
             role.finish = ended;
         }
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
         let of_jobs = state.owner.as_deref().is_some_and(is_made_of_jobs);
-        // A tenant may make a running job unreadable by an annotation: its size still shows whether it has grown.
+        // A tenant may make a running job unreadable by an annotation; its size then still shows whether it has grown.
         if of_jobs || state.placed || matches!(state.asked, Some(None)) {
             let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.size.clone());
             state.size = known.or_else(|| K::part_size(job).map(Box::new));
@@ -76,7 +76,7 @@ impl JobState {
     }
 }
 
-/// Finalizer of an object that is deleted after the objects that it owns.
+/// Finalizer with which an object is deleted after its dependents.
 const FOREGROUND: &str = "foregroundDeletion";
 
 fn runner_labels(metadata: &ObjectMeta) -> Box<[(&'static str, Box<str>)]> {

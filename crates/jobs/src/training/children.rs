@@ -1,8 +1,8 @@
-//! The objects that run an admitted TrainingJob: a headless Service for the names of its pods, the host file of an MPIJob,
-//! and one Indexed Job per role.
+//! The children of an admitted TrainingJob, which run it: a headless Service for the names of its pods, the host file of an MPIJob, and one Indexed Job per
+//! role.
 //!
-//! Jobs are called `<name>-<role>`, so that users find them. Names of Service and ConfigMap have a hash of the TrainingJob's uid: no other
-//! client's object has such a name, and objects of an earlier TrainingJob of the same name are not taken for this one's.
+//! Jobs are called `<name>-<role>`, so that users find them. The names of the Service and the ConfigMap have a hash of the TrainingJob's uid, so that no other
+//! client's object has such a name, and children of an earlier TrainingJob with this name are not mistaken for current ones.
 
 use berth_api::berth::{API_VERSION, TrainingJob};
 use berth_api::labels;
@@ -20,32 +20,32 @@ use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
 
-/// Restarts of the pod of one place, where none are given.
+/// Default number of restarts of each pod index.
 const BACKOFF_LIMIT: i32 = 3;
 
-/// Kinds of children.
+/// Kinds of a TrainingJob's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildKind {
-    /// Names of the pods.
+    /// The headless Service for the names of the pods.
     Service,
-    /// Host file of an MPIJob.
+    /// The ConfigMap with the host file of an MPIJob.
     ConfigMap,
-    /// The pods of one role.
+    /// The Job with the pods of one role.
     Job,
 }
 
-/// An object that a start creates.
+/// A child: an object that the start of a TrainingJob creates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
-    /// Kind.
+    /// Kind of the child.
     pub kind: ChildKind,
-    /// Name.
+    /// Name of the child.
     pub name: String,
-    /// The object as JSON.
+    /// The child as JSON.
     pub body: Value,
 }
 
-/// Reason why an admitted TrainingJob cannot be started. The reason does not pass with time.
+/// Permanent reason why an admitted TrainingJob cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The spec of the TrainingJob cannot be turned into pods.
@@ -56,10 +56,10 @@ pub enum RunError {
     Placement(#[from] PlacementError),
 }
 
-/// Everything that a start creates, in the order of creation: the Jobs come last. It goes on from its last checkpoint.
+/// The children that a start creates, in the order of creation, Jobs last. The new run continues from the last checkpoint.
 ///
 /// # Errors
-/// [`RunError`]: the TrainingJob can never start as it was admitted.
+/// The TrainingJob can never start as it was admitted; see [`RunError`].
 pub fn children(
     job: &TrainingJob,
     cards: &Cards,
@@ -88,7 +88,7 @@ pub fn children(
         let name = child_job_name(job.name(), &role.name);
         let told = elastic(job).and_then(|elastic| match elastic.rescale {
             Rescale::InPlace => (role.name == WORKER).then(|| json!({labels::ELASTIC_WORKERS: elastic.text()})),
-            // The pods of every role get this number.
+            // The pods of every role get this number of workers.
             Rescale::ByRestart => Some(json!({labels::TOLD_WORKERS: workers.to_string()})),
         });
         let body = json!({"spec": job_spec(job, prepare(&party, role))});
@@ -117,7 +117,7 @@ fn place_in(template: &mut PodTemplateSpec, place: &Placement) -> Result<(), Pla
     Ok(())
 }
 
-/// Labels of everything that belongs to a TrainingJob.
+/// Labels of every object that belongs to a TrainingJob.
 fn own_labels(job: &TrainingJob) -> [(&'static str, &str); 2] {
     [(labels::TRAINING_JOB, job.name()), (labels::TRAINING_JOB_UID, job.uid())]
 }
@@ -150,7 +150,7 @@ fn child(job: &TrainingJob, kind: ChildKind, name: &str, more: Value) -> Child {
 }
 
 fn service_spec(job: &TrainingJob) -> Value {
-    // Pods look for each other before any of them is ready.
+    // The Service publishes addresses of pods that are not ready, because pods look for each other before they are ready.
     json!({"spec": {
         "clusterIP": "None",
         "publishNotReadyAddresses": true,
@@ -168,13 +168,13 @@ fn job_spec(job: &TrainingJob, role: Role) -> Value {
         "completions": role.count,
         "parallelism": role.count,
         "backoffLimitPerIndex": job.spec.backoff_limit.unwrap_or(BACKOFF_LIMIT),
-        // One failed index ends the training: the other pods wait for it.
+        // One failed index ends the training, because the other pods wait for it.
         "maxFailedIndexes": 0,
-        // A pod that was lost with its node has not failed by itself.
+        // A pod that was lost with its node does not count as failed.
         "podFailurePolicy": {"rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         ]},
-        // A terminating pod keeps its index and its quota.
+        // A terminating pod keeps its index and its quota, so its replacement starts after its end.
         "podReplacementPolicy": "Failed",
         "template": template,
     })

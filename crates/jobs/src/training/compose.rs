@@ -1,5 +1,5 @@
-//! From the template of a role to its pod: resources, accelerator type, place, shared memory. Fields that the template sets already must not
-//! have another value.
+//! Construction of a role's pod from the role's template: resources, accelerator type, topology affinity and shared memory. A field that the template sets must
+//! not have another value.
 
 use berth_api::berth::{ReplicaResources, TrainingJob};
 use berth_api::labels;
@@ -18,10 +18,10 @@ use crate::admission::Place;
 
 const SHARED_MEMORY_PATH: &str = "/dev/shm";
 const SHARED_MEMORY_VOLUME: &str = "berth-shared-memory";
-/// Weight of a preferred place: the highest that there is.
+/// Weight of the preferred topology affinity: the largest possible weight.
 const WEIGHT: i32 = 100;
 
-/// The pod of a role.
+/// The pod template of a role, with the fields of the TrainingJob.
 pub(super) fn compose(
     job: &TrainingJob,
     role: &str,
@@ -66,8 +66,8 @@ pub(super) fn compose(
     if errors.is_empty() { Ok(composed) } else { Err(errors) }
 }
 
-/// Metadata without empty annotations. A stored TrainingJob with one runs on without it; a new one with an empty topology annotation is
-/// refused.
+/// Template metadata without empty annotations. A stored TrainingJob with an empty annotation continues without it, and the webhook refuses a new TrainingJob
+/// with an empty topology annotation.
 fn without_empty(mut metadata: ObjectMeta) -> ObjectMeta {
     if let Some(annotations) = &mut metadata.annotations {
         annotations.retain(|_, value| !value.is_empty());
@@ -93,14 +93,14 @@ fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards,
         let Some(amount) = amount else { continue };
         put("requests", &mut resources.requests, name, amount);
         if name == cards.resource {
-            // Extended resources cannot be overcommitted: the API server wants both to be equal.
+            // Extended resources cannot be overcommitted, so the API server requires equal requests and limits.
             put("limits", &mut resources.limits, name, amount);
         }
     }
     errors
 }
 
-/// Whether two amounts are equal, in any notation.
+/// Whether two quantities are equal amounts, in any notation.
 fn is_same(one: &Quantity, other: &Quantity) -> bool {
     let amounts = (parse_quantity(&one.0), parse_quantity(&other.0));
     one == other || matches!(amounts, (Ok(one), Ok(other)) if one == other)
@@ -140,7 +140,7 @@ fn put_card(job: &TrainingJob, spec: &mut PodSpec, cards: &Cards, path: &str) ->
     })
 }
 
-/// All pods of the job in one domain: required of a gang, else preferred.
+/// Adds a pod affinity for all pods of the job in one topology domain: required for a gang, else preferred.
 fn put_place(job: &TrainingJob, spec: &mut PodSpec) {
     let Some(key) = &job.spec.resources.topology_constraint else { return };
     let name = job.metadata.name.clone().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The number of workers of an elastic TrainingJob, and its changes while the job runs. The Job of the workers is an Indexed Job. Indexes are
-//! added and removed at the end, so worker 0, which the others connect to, stays. If pods learn the number only at their start, all Jobs of
-//! the run are made anew with the new number.
+//! The number of workers of an elastic TrainingJob, and its changes while the job runs. The Job of the workers is an Indexed Job. Indexes are added and removed
+//! at the end, so worker 0, to which the others connect, stays. If pods learn the number of workers only at their start, all Jobs of the run are created again
+//! with the new number.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels;
@@ -10,44 +10,44 @@ use serde_json::{Value, json};
 
 use super::role::worker_bounds;
 
-/// The framework whose workers find each other anew when their number changes.
+/// The framework whose workers find each other again after a change of their number.
 const FIND_EACH_OTHER: &str = "PyTorchJob";
-/// Workers that are added or taken at once, where no step is given.
+/// Default number of workers that are added or removed at once.
 const STEP: i32 = 1;
-/// Pause before workers are added, where none is given.
+/// Default pause before workers are added, in seconds.
 const UP_COOLDOWN_SECONDS: i64 = 300;
-/// Pause before workers are taken, where none is given.
+/// Default pause before workers are removed, in seconds.
 const DOWN_COOLDOWN_SECONDS: i64 = 60;
 
 /// The way in which the number of workers changes while a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rescale {
-    /// Workers are added to those that are there, or taken from them.
+    /// Workers are added to the running workers, or removed from them.
     InPlace,
-    /// Each pod learned the number at its start: all pods start again with the new number.
+    /// Each pod learned the number of workers at its start, so all pods start again with the new number.
     ByRestart,
 }
 
-/// Bounds and pace of the number of workers, with defaults filled in.
+/// Limits and steps of an elastic TrainingJob's number of workers, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elastic {
-    /// Fewest workers.
+    /// Smallest number of workers.
     pub min: i32,
-    /// Most workers.
+    /// Largest number of workers.
     pub max: i32,
-    /// The way in which the number changes while it runs.
+    /// The way in which the number of workers changes during a run.
     pub rescale: Rescale,
-    /// Workers that are added at once.
+    /// Number of workers that are added at once.
     pub up_step: i32,
-    /// Workers that are taken at once.
+    /// Number of workers that are removed at once.
     pub down_step: i32,
     /// Pause before workers are added, in seconds.
     pub up_cooldown_seconds: i64,
-    /// Pause before workers are taken, in seconds.
+    /// Pause before workers are removed, in seconds.
     pub down_cooldown_seconds: i64,
 }
 
-/// The elastic settings of a TrainingJob, `None` when it is not elastic.
+/// The elastic settings of a TrainingJob; `None` if the job is not elastic.
 pub(super) fn elastic(job: &TrainingJob) -> Option<Elastic> {
     let config = job.spec.elastic_config.as_ref().filter(|config| config.enabled == Some(true))?;
     let policy = config.scale_policy.clone().unwrap_or_default();
@@ -65,13 +65,13 @@ pub(super) fn elastic(job: &TrainingJob) -> Option<Elastic> {
 }
 
 impl Elastic {
-    /// The bounds as an annotation of the workers' Job has them: the bounds that its pods have.
+    /// The limits of the number of workers as text, for an annotation on the workers' Job: the limits that its pods got.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{}:{}", self.min, self.max)
     }
 
-    /// The bounds of a run whose Job has `text`: the bounds that its pods got at their start, combined with the current spec.
+    /// The limits for a run whose Job has the annotation `text`: the limits that its pods got at their start, narrowed by the current spec.
     #[must_use]
     pub fn within(&self, text: &str) -> Option<(i32, i32)> {
         let (least, most) = text.split_once(':')?;
@@ -81,7 +81,7 @@ impl Elastic {
     }
 }
 
-/// Times that the replacement slice of a scale-up takes over from the old slice: the Workload is new, but the job and its run are not.
+/// Times that the replacement slice of a scale-up takes over from the old slice, because a scale-up does not renew the job or its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Past {
@@ -92,7 +92,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Reads the times from the text of [`Self::text`]; `None` for any other text.
+    /// Parses the times from a text of [`Self::text`]; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
@@ -105,29 +105,29 @@ impl Past {
     }
 }
 
-/// The last change of the number of workers of a run. It is noted on the Job of the workers, or on the Workload if the Jobs of the run are
-/// made anew for each change.
+/// The last change of a run's number of workers. The annotation with the change is on the Job of the workers, or on the Workload if each change creates the
+/// run's Jobs again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scale {
-    /// Wanted number of workers.
+    /// Wanted number of workers after the change.
     pub workers: i32,
     /// Time of the change.
     pub at: Timestamp,
-    /// Uid of the Workload that held their quota.
+    /// Uid of the Workload that held the workers' quota.
     pub workload: String,
-    /// Number of evictions of the Workload at that time, if the annotation is on a Workload. The annotation is void after the next eviction.
+    /// Number of the Workload's evictions at the time of the change, if the annotation is on the Workload. The next eviction invalidates the annotation.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub evictions: i32,
 }
 
-/// Serde passes references.
+/// Whether a number of evictions is zero; serde passes a reference.
 const fn is_zero(evictions: &i32) -> bool {
     *evictions == 0
 }
 
 impl Scale {
-    /// Reads the change from the value of the annotation `berth.dev/last-scale`; `None` for any other text.
+    /// Parses the change from the annotation `berth.dev/last-scale`; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
@@ -144,12 +144,12 @@ impl Scale {
         json!({"metadata": {"annotations": self.noted()}})
     }
 
-    /// The merge patch of the Job that runs the workers: their number and the annotation with the change, in one write.
+    /// The merge patch of the Job that runs the workers: the number of workers and the annotation with the change, in one write.
     #[must_use]
     pub fn patch(&self) -> Value {
         json!({
             "metadata": {"annotations": self.noted()},
-            // The API server takes a change of an Indexed Job's completions only together with its parallelism.
+            // The API server accepts changed completions of an Indexed Job only together with an equal parallelism.
             "spec": {"completions": self.workers, "parallelism": self.workers},
         })
     }

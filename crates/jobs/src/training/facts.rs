@@ -1,4 +1,4 @@
-//! Settings of a TrainingJob that decide about it apart from its pods.
+//! Settings of a TrainingJob beside its pods.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels::LAST_CHECKPOINT_TIME;
@@ -6,42 +6,42 @@ use berth_api::labels::LAST_CHECKPOINT_TIME;
 use super::elastic::{Elastic, elastic};
 use crate::metadata::{max_execution_seconds, queue_name, workload_priority_class};
 
-/// Time in which all pods of a gang must be ready, where none is given.
+/// Default time in which all pods of a gang must be ready, in seconds.
 const SCHEDULING_TIMEOUT_SECONDS: i64 = 600;
 
-/// Checkpoints that are kept, where no number is given.
+/// Default number of checkpoints that are kept.
 const MAX_CHECKPOINTS: i32 = 3;
 
-/// Queue, priority and patience of a TrainingJob, with defaults filled in.
+/// Settings of a TrainingJob, such as queue, priority and timeouts, with defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrainingFacts {
-    /// Framework.
+    /// Name of the framework, such as PyTorchJob.
     pub job_type: String,
-    /// LocalQueue, empty when none is named.
+    /// LocalQueue of the TrainingJob; empty if it names none.
     pub queue: String,
-    /// WorkloadPriorityClass.
+    /// WorkloadPriorityClass of the TrainingJob.
     pub priority_class: Option<String>,
-    /// True if `spec.suspend` is set.
+    /// Whether `spec.suspend` is true.
     pub suspended: bool,
-    /// Longest time to run, in seconds.
+    /// Maximum execution time, in seconds.
     pub max_execution_seconds: Option<i32>,
     /// Longest time in the queue, in seconds.
     pub max_wait_seconds: Option<i64>,
-    /// Time in which all pods must be ready, in seconds; `None` for what is no gang.
+    /// Time in which all pods must be ready, in seconds; `None` without gang scheduling.
     pub scheduling_timeout_seconds: Option<i64>,
-    /// CheckpointStore that it names.
+    /// Name of the CheckpointStore.
     pub store: Option<String>,
     /// Longest time between two checkpoints, in seconds.
     pub interval_seconds: Option<i64>,
-    /// Checkpoints that are kept.
+    /// Number of checkpoints that are kept.
     pub max_checkpoints: i32,
-    /// Bounds and pace of the number of workers, when that may change.
+    /// Limits and steps of the number of workers, if the TrainingJob is elastic.
     pub elastic: Option<Elastic>,
-    /// True if the job saves checkpoints: its spec has `checkpoint`, or it has reported one.
+    /// Whether the job saves checkpoints: its spec has `checkpoint`, or the job has reported a checkpoint.
     pub saves: bool,
 }
 
-/// Reads the settings. A setting that cannot be read counts as absent, and the validation reports it.
+/// Reads the settings of a TrainingJob. A setting that cannot be read counts as absent, and the validation reports it.
 #[must_use]
 pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
     let scheduling = &job.spec.scheduling_config;

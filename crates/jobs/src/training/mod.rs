@@ -1,8 +1,8 @@
-//! TrainingJob: its requests, the objects that run it, and its state, which follows from the state of these objects.
+//! The kind TrainingJob: its requests, its children, and its state, which follows from the state of its children.
 //!
-//! Unlike other kinds, a TrainingJob has no pods before it is admitted: a start creates its children, and a stop deletes them. The children
-//! have their placement from the beginning, and a stop restores nothing. Start reading at [`roles`] (the roles and their pods), then
-//! [`children`] (the objects that a start creates); `rendezvous` has the variables of each framework.
+//! Unlike jobs of other kinds, a TrainingJob has no pods before it is admitted: a start creates its children, and a stop deletes them. The children have their
+//! placement from their creation, and a stop restores nothing. [`roles`] (the roles and their pods) and [`children`] (the objects that a start creates) are the
+//! places to start reading; `rendezvous` has the environment variables of each framework.
 
 mod children;
 mod compose;

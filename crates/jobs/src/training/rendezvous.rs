@@ -1,7 +1,7 @@
-//! Rendezvous of the pods of a training: the environment and files that each framework documents, for the first container.
+//! Rendezvous of a training's pods: the environment variables and files that each framework documents, for the first container.
 //!
-//! A pod's rank is its completion index. The first variable carries it, so that those after it may refer to it. A variable that
-//! the user sets in the template is left as it is.
+//! A pod's rank is its completion index. The first variable has the rank, so that later variables may refer to it. A variable that the user's template sets is
+//! not changed.
 
 mod frameworks;
 mod mpi;
@@ -19,12 +19,12 @@ pub(super) use size::too_many_workers;
 
 const INDEX_ANNOTATION: &str = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
 
-/// Data of the ConfigMap with the host file, for a framework that has one.
+/// Data of the ConfigMap with the host file, for a framework with a host file.
 pub(super) fn host_file(party: &Party<'_>) -> Option<Value> {
     (party.job.spec.job_type == "MPIJob").then(|| mpi::host_file(party))
 }
 
-/// A role with its rendezvous.
+/// A role whose pods have the variables and files of their rendezvous.
 pub(super) fn prepare(party: &Party<'_>, mut role: Role) -> Role {
     let wanted = match party.job.spec.job_type.as_str() {
         "PyTorchJob" => frameworks::torch(party),

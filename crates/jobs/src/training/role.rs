@@ -3,26 +3,26 @@
 use berth_api::berth::TrainingJob;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-/// The role that every framework has.
+/// Name of the role that every framework has.
 pub const WORKER: &str = "worker";
-/// The role that starts the processes of an MPIJob.
+/// Name of the role that starts the processes of an MPIJob.
 pub(super) const LAUNCHER: &str = "launcher";
-/// The role that decides about a TFJob that has it.
+/// Name of the role that decides about the end of a TFJob, if the job has it.
 pub(super) const CHIEF: &str = "chief";
-/// The roles that any framework has.
+/// Names of all roles that any framework has.
 pub const ROLES: [&str; 5] = [WORKER, LAUNCHER, CHIEF, "ps", "evaluator"];
 
-/// Resource and label of the cluster's accelerators.
+/// Resource and node label of the cluster's accelerators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cards {
-    /// Resource that counts them.
+    /// Name of the resource that counts accelerators.
     pub resource: String,
-    /// Node label whose value is the type of the accelerator.
+    /// Node label with the type of the accelerator.
     pub type_label: String,
 }
 
 impl Cards {
-    /// Whether a resource counts accelerators: the configured one, and any vendor's resource that is called a GPU.
+    /// Whether a resource counts accelerators: the configured resource, and any vendor's resource whose name ends in `/gpu`.
     #[must_use]
     pub fn counts(&self, resource: &str) -> bool {
         resource == self.resource || resource.ends_with("/gpu")
@@ -35,20 +35,20 @@ impl Default for Cards {
     }
 }
 
-/// A role: equal pods with an index each.
+/// A role: equal pods, each with an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Role {
-    /// Name, also of its pod set.
+    /// Name of the role and of its pod set.
     pub name: String,
-    /// Wanted pods.
+    /// Wanted number of pods.
     pub count: i32,
-    /// Fewest pods, where that is less.
+    /// Smallest number of pods, if the role accepts fewer pods.
     pub min_count: Option<i32>,
-    /// The pod with everything but rendezvous and placement.
+    /// The pod template of the role, without rendezvous and placement.
     pub template: PodTemplateSpec,
 }
 
-/// Fewest and wanted workers.
+/// Smallest and wanted number of workers.
 pub(super) fn worker_bounds(job: &TrainingJob) -> (i32, i32) {
     let resources = &job.spec.resources;
     let most = resources.max_replicas.or(resources.min_replicas).unwrap_or(1);
@@ -59,7 +59,7 @@ pub(super) fn worker_bounds(job: &TrainingJob) -> (i32, i32) {
     }
 }
 
-/// The role whose end is the job's end.
+/// The role whose end is the end of the job.
 #[must_use]
 pub fn deciding_role<'a>(names: impl IntoIterator<Item = &'a str>) -> &'static str {
     let names: Vec<&str> = names.into_iter().collect();

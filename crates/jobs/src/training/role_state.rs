@@ -1,36 +1,36 @@
-//! The state of the pods of one role of a TrainingJob.
+//! The state of the pods in one role of a TrainingJob.
 
 use crate::finish::Finish;
 
-/// State of the pods of one role.
+/// State of the pods in one role of a TrainingJob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleState {
-    /// Pods that are wanted.
+    /// Wanted number of pods.
     pub wanted: i32,
-    /// Ready pods.
+    /// Number of ready pods.
     pub ready: i32,
-    /// Pods that are there and not ready.
+    /// Number of existing pods that are not ready.
     pub pending: i32,
-    /// Pods that succeeded.
+    /// Number of succeeded pods.
     pub succeeded: i32,
-    /// Pods that failed.
+    /// Number of failed pods.
     pub failed: i32,
-    /// The end of the role by itself, once it has ended.
+    /// The end of the role that its own pods caused; `None` before.
     pub finish: Option<Finish>,
-    /// Time at which its end was decided, in seconds since 1970, if known.
+    /// Time at which the role's end was decided, in seconds since 1970, if known.
     pub ended: Option<i64>,
-    /// Digest of the requests of its pods, see [`crate::requests_digest`].
+    /// Digest of the requests of the role's pods; see [`crate::requests_digest`].
     pub asks: [u8; 16],
 }
 
 impl RoleState {
-    /// All its pods are there, whatever they wait for, or have succeeded.
+    /// Whether all wanted pods of the role exist or have succeeded.
     #[must_use]
     pub fn has_all_pods(&self) -> bool {
         self.ready.saturating_add(self.pending).saturating_add(self.succeeded) >= self.wanted
     }
 
-    /// Every pod is ready or has succeeded.
+    /// Whether every wanted pod of the role is ready or has succeeded.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.ready.saturating_add(self.succeeded) >= self.wanted

@@ -1,4 +1,4 @@
-//! The roles of a TrainingJob, the number of pods of each, and the pod of each.
+//! The roles of a TrainingJob, with the number of pods and the pod template of each.
 
 use berth_api::PodSet;
 use berth_api::berth::{TrainingJob, TrainingRole};
@@ -8,10 +8,10 @@ use super::compose::compose;
 use super::role::{Cards, LAUNCHER, Role, WORKER, worker_bounds};
 use crate::pod_set::{IndexLabels, pod_set_of};
 
-/// Label that the Job controller puts on the pods of an Indexed Job.
+/// Label that the Job controller adds to the pods of an Indexed Job.
 const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Roles beside the workers, with the launcher that every MPIJob has.
+/// Roles of the TrainingJob other than the workers, including the launcher that every MPIJob has.
 fn beside(job: &TrainingJob) -> Vec<TrainingRole> {
     let mut all = job.spec.roles.clone();
     if job.spec.job_type == "MPIJob" && all.is_empty() {
@@ -20,7 +20,7 @@ fn beside(job: &TrainingJob) -> Vec<TrainingRole> {
     all
 }
 
-/// Names of all roles, workers first.
+/// Names of all roles of a TrainingJob, workers first.
 #[must_use]
 pub fn role_names(job: &TrainingJob) -> Vec<String> {
     [WORKER.to_owned()].into_iter().chain(beside(job).into_iter().map(|role| role.name)).collect()
@@ -29,7 +29,7 @@ pub fn role_names(job: &TrainingJob) -> Vec<String> {
 /// The roles of a TrainingJob, workers first.
 ///
 /// # Errors
-/// Every fault of the spec that keeps pods of a role from being created, with its field.
+/// The list has every fault of the spec that prevents the pods of a role, with its field.
 pub fn roles(job: &TrainingJob, cards: &Cards) -> Result<Vec<Role>, Vec<FieldError>> {
     let spec = &job.spec;
     let mut errors = Vec::new();
@@ -61,10 +61,10 @@ pub fn roles(job: &TrainingJob, cards: &Cards) -> Result<Vec<Role>, Vec<FieldErr
     if errors.is_empty() { Ok(found) } else { Err(errors) }
 }
 
-/// The pod sets of its Workload: one per role.
+/// The pod sets of a TrainingJob's Workload: one per role.
 ///
 /// # Errors
-/// As [`roles`], and an annotation about topology that cannot be read.
+/// The spec has a fault as in [`roles`], or a topology annotation cannot be read.
 pub fn training_pod_sets(job: &TrainingJob, cards: &Cards) -> Result<Vec<PodSet>, Vec<FieldError>> {
     let index = IndexLabels { pod: Some(INDEX_LABEL.to_owned()), ..IndexLabels::default() };
     let set = |role: &Role| {

@@ -1,5 +1,4 @@
-//! Faults of a TrainingJob. The schema refuses most of them, but stored objects may be older than the schema. The webhook and control call
-//! this code.
+//! Faults of a TrainingJob. The schema refuses most of them, but a stored object may be older than the schema. The webhook and control call this code.
 
 use berth_api::berth::{MAX_TRAINING_JOB_NAME, ReplicaResources, TrainingJob, duration_seconds};
 use berth_api::conditions::types;
@@ -60,7 +59,7 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
     errors
 }
 
-/// Fault of a number of workers that is too large for the lists of their names.
+/// Fault of a number of workers whose host list would be too long.
 fn hosts(job: &TrainingJob, roles: &[Role], cards: &Cards) -> Option<FieldError> {
     let service = format!("{}-{}", job.name(), uid_suffix(job.uid()));
     let mut party = Party::new(job, &service, roles, cards);
@@ -74,11 +73,11 @@ fn hosts(job: &TrainingJob, roles: &[Role], cards: &Cards) -> Option<FieldError>
     Some(FieldError::new(field, workers.to_string(), wrong))
 }
 
-/// Faults of the labels and annotations that every job, or its pods, may have. A stored TrainingJob with such a fault runs on without the
-/// label or annotation, as any job does.
+/// Faults of labels and annotations that every job, or a job's pods, may have. A stored TrainingJob with such a fault continues without the label or
+/// annotation, as any job does.
 #[must_use]
 pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
-    // The queue that its field names is looked at with the rest of its spec.
+    // The check of the spec includes the queue that the spec names.
     let mut errors = metadata_rules(&job.metadata, None);
     errors.extend(time_rule(&job.metadata));
     errors.extend(elastic_rule(&job.metadata, super::KIND));
@@ -86,7 +85,7 @@ pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
     errors
 }
 
-/// Annotations of its templates that would ask for a place, and are empty.
+/// Faults of empty topology annotations in the TrainingJob's templates.
 fn empty_places(job: &TrainingJob) -> Vec<FieldError> {
     let roles = job.spec.roles.iter().enumerate();
     let own =
@@ -98,8 +97,8 @@ fn empty_places(job: &TrainingJob) -> Vec<FieldError> {
     .collect()
 }
 
-/// Faults of a change of a TrainingJob by itself. The queue and the longest time to run of an admitted one must stay, as for a Job that is not
-/// suspended in Kueue. They may change together with a suspension.
+/// Faults of a change of a TrainingJob that the user may not make. The queue and the maximum execution time of an admitted TrainingJob must stay, as for an
+/// unsuspended Job in Kueue. They may change together with a suspension.
 #[must_use]
 pub fn invalid_training_job_change(old: &TrainingJob, new: &TrainingJob) -> Vec<FieldError> {
     let conditions = old.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -128,7 +127,7 @@ fn name(job: &TrainingJob) -> Option<FieldError> {
     if name.len() > MAX_TRAINING_JOB_NAME {
         return bad(format!("must be no more than {MAX_TRAINING_JOB_NAME} characters, so that host names of pods fit"));
     }
-    // An object that the server is still to name has none.
+    // An object with `generateName` has no name yet.
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let begins = name.bytes().next().is_none_or(|first| first.is_ascii_lowercase());
     if !begins || name.ends_with('-') || !name.bytes().all(plain) {

@@ -1,22 +1,22 @@
-//! The last checkpoint of a job, and the variables that let a run continue from it.
+//! The last checkpoint of a TrainingJob, and the environment variables with which a run continues from it.
 
 use berth_api::labels;
 use berth_api::validation::FieldError;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// A checkpoint.
+/// A checkpoint of a training.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// Time of its completion.
+    /// Time at which the checkpoint was completed.
     pub at: Timestamp,
-    /// Step of the training, if it is known.
+    /// Training step of the checkpoint, if known.
     pub step: Option<i64>,
     /// Location of the checkpoint, if known.
     pub uri: Option<String>,
 }
 
-/// The checkpoint in annotations; `None` without a time that can be read.
+/// The checkpoint in a TrainingJob's annotations; `None` if their time cannot be read.
 #[must_use]
 pub fn saved_of(annotations: &BTreeMap<String, String>) -> Option<Saved> {
     let at = annotations.get(labels::LAST_CHECKPOINT_TIME)?.parse().ok()?;
@@ -24,7 +24,7 @@ pub fn saved_of(annotations: &BTreeMap<String, String>) -> Option<Saved> {
     Some(Saved { at, step: step.filter(|step| *step >= 0), uri: annotations.get(labels::LAST_CHECKPOINT_URI).cloned() })
 }
 
-/// Faults of these annotations.
+/// Faults of the annotations with a checkpoint.
 pub(super) fn faults(annotations: &BTreeMap<String, String>) -> Vec<FieldError> {
     let field = |key: &str| format!("metadata.annotations[{key}]");
     let mut errors = Vec::new();
@@ -43,9 +43,9 @@ pub(super) fn faults(annotations: &BTreeMap<String, String>) -> Vec<FieldError> 
 /// Checkpoint settings of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Continuation<'a> {
-    /// Location for its checkpoints, if it names a store.
+    /// Location for the run's checkpoints, if the TrainingJob names a store.
     pub save_to: Option<&'a str>,
-    /// Checkpoint to continue from.
+    /// Checkpoint from which the run continues.
     pub saved: Option<&'a Saved>,
 }
 

@@ -1,4 +1,4 @@
-//! The state of a TrainingJob as it follows from its children.
+//! The state of a TrainingJob, computed from its children.
 
 use berth_api::labels;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use crate::batch_job::{end_of, finish_of};
 use crate::equivalence::requests_digest;
 use crate::finish::Finish;
 
-/// State of the role that a Job runs, if a TrainingJob controls it.
+/// State of the role that a Job runs, if a TrainingJob controls the Job.
 pub(crate) fn role_of(job: &Job) -> Option<RoleState> {
     training_owner(&job.metadata).map(|_| role_state(job))
 }
@@ -36,7 +36,7 @@ pub fn role_state(job: &Job) -> RoleState {
     }
 }
 
-/// The end of a role, unless its Job was being deleted when that was decided: pods that are deleted before the Job say nothing about the
+/// The end of a role. A Job that was being deleted when its end was decided has none, because pods that are deleted before their Job say nothing about the
 /// training.
 fn own_finish(job: &Job) -> Option<Finish> {
     let at = settled_at(job);
@@ -45,7 +45,7 @@ fn own_finish(job: &Job) -> Option<Finish> {
     if by_deletion { None } else { finish_of(job) }
 }
 
-/// Time at which the end of a Job was decided. The Job reports its end when all its pods are gone, which may be much later.
+/// Time at which the end of a Job was decided. The Job reports its end after all its pods are gone, which may be much later.
 fn settled_at(job: &Job) -> Option<Timestamp> {
     let end = end_of(job)?;
     let before = if end.type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
@@ -55,25 +55,25 @@ fn settled_at(job: &Job) -> Option<Timestamp> {
     told.filter_map(|one| one.last_transition_time.as_ref()).map(|time| time.0).min()
 }
 
-/// The end of a TrainingJob by one of its roles.
+/// The end of a TrainingJob through one of its roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainingEnd {
-    /// The role.
+    /// Name of the role that ended the TrainingJob.
     pub role: String,
-    /// True if the job succeeded, false if it failed.
+    /// Whether the TrainingJob succeeded instead of failing.
     pub success: bool,
-    /// The words of its Job.
+    /// Message of the role's Job.
     pub message: String,
 }
 
 impl TrainingEnd {
-    /// Reads the end from the value of the annotation `berth.dev/training-end`; `None` for any other text.
+    /// Parses the end from the annotation `berth.dev/training-end`; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The merge patch that adds the annotation with the end to the Workload.
+    /// The merge patch that adds the annotation with the TrainingJob's end to the Workload.
     #[must_use]
     pub fn note(&self) -> Value {
         json!({"metadata": {"annotations": {labels::TRAINING_END: serde_json::to_string(self).unwrap_or_default()}}})
@@ -92,7 +92,7 @@ impl TrainingEnd {
     }
 }
 
-/// The end of a TrainingJob: failed as soon as one role has failed, succeeded when the deciding role has succeeded.
+/// The end of a TrainingJob: failure as soon as one role has failed, and success when the deciding role has succeeded.
 #[must_use]
 pub fn training_end(roles: &BTreeMap<String, RoleState>) -> Option<TrainingEnd> {
     let failed = roles.iter().find_map(|(name, state)| {
@@ -104,7 +104,7 @@ pub fn training_end(roles: &BTreeMap<String, RoleState>) -> Option<TrainingEnd> 
     Some(TrainingEnd { role: role.to_owned(), success: finish.success, message: finish.message.clone() })
 }
 
-/// The end of the TrainingJob for the Workload, with the message of the Job that ended it.
+/// The end of the TrainingJob for its Workload, with the message of the Job that ended it.
 #[must_use]
 pub fn training_finish(roles: &BTreeMap<String, RoleState>) -> Option<Finish> {
     training_end(roles).map(|end| end.finish())

@@ -1,4 +1,4 @@
-//! The Workload of a TrainingJob.
+//! Construction of the Workload of a TrainingJob.
 
 use berth_api::berth::{API_VERSION, GROUP, TrainingJob};
 use berth_api::validation::FieldError;
@@ -13,10 +13,10 @@ use crate::build::{OwnerKind, Priority, workload_of};
 use crate::metadata::annotation;
 use crate::names::uid_suffix;
 
-/// The Workload to create for a TrainingJob, as for any job. `copied` are the label keys that it takes over.
+/// The Workload to create for a TrainingJob. `copied` has the keys of the labels that the Workload copies from the TrainingJob.
 ///
 /// # Errors
-/// As `training_pod_sets`.
+/// The pod sets cannot be made; see `training_pod_sets`.
 pub fn training_workload(
     job: &TrainingJob,
     cards: &Cards,
@@ -32,8 +32,8 @@ pub fn training_workload(
     Ok(workload)
 }
 
-/// The replacement slice of `older` (name and uid) with that many workers. `first` is the slice with which the job began, and `past` has the
-/// times to take over. Its name follows from the old slice, so that the same scale-up makes one object.
+/// The replacement slice of the slice `older` (name and uid) with this number of workers. `first` is the name of the job's first slice, and `past` has the
+/// times to take over. The name of the new slice follows from the old slice, so that a repeated scale-up creates only one object.
 #[must_use]
 pub fn slice_workload(
     mut workload: Workload,
@@ -56,8 +56,8 @@ pub fn slice_workload(
     Some(workload)
 }
 
-/// Annotations of a Workload with settings of its TrainingJob; `None` for a setting without a value. Tiers come from the field, or else from
-/// the annotation that other jobs have.
+/// Annotations of a Workload with settings of its TrainingJob; `None` for a setting without a value. Tiers are from the spec, or else from the annotation that
+/// other jobs have.
 #[must_use]
 pub fn own_annotations(job: &TrainingJob) -> [(&'static str, Option<String>); 2] {
     let tiers = (!job.spec.capacity_tiers.is_empty()).then(|| job.spec.capacity_tiers.join(","));

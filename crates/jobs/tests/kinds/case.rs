@@ -1,4 +1,4 @@
-//! The format of a case file, and the comparison of results with it.
+//! The format of a case file, and the comparison of results with expectations.
 
 use berth_api::validation::FieldError;
 use berth_jobs::{Facts, Placement, RequestRules, effective_pod_spec, parse_forbidden, quota_requests};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// One file.
+/// A case file: an object, and cases with changes of the object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
@@ -19,27 +19,27 @@ pub(crate) struct File {
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Case {
-    /// Name of the case: its difference from the others.
+    /// Name of the case: its difference from the other cases.
     pub(crate) name: String,
-    /// The change of the file's object; afterwards the object itself.
+    /// The case's object; in the file, the change of the file's object.
     #[serde(default, rename = "with")]
     pub(crate) object: Value,
-    /// The update of the object, as a change of it.
+    /// The update of the object, as a merge patch.
     #[serde(default)]
     then: Value,
-    /// The namespace has a LocalQueue called default.
+    /// Whether the namespace has a LocalQueue called default.
     #[serde(default)]
     pub(crate) default_queue: bool,
-    /// Facts about the cluster.
+    /// Names of the facts about the cluster that are true.
     #[serde(default)]
     facts: Vec<String>,
-    /// The job's admission, one entry for each pod set.
+    /// The job's admission, one entry per pod set.
     pub(crate) admission: Option<Vec<Admission>>,
-    /// The object that the Workload was made of, as a change of the file's object; none if it is not known.
+    /// The object that the Workload was made of, as a change of the file's object; `None` if it is not known.
     original: Option<Value>,
-    /// The StatefulSet of a pod, if it is known.
+    /// The StatefulSet of a pod, if known.
     pub(crate) set: Option<Value>,
-    /// Pods of a group, each given as changes to the file's object.
+    /// Pods of a group, each as a change of the file's object.
     #[serde(default)]
     pub(crate) pods: Vec<Value>,
     #[serde(skip)]
@@ -83,12 +83,12 @@ impl Default for Admission {
 impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        // A `y` or an `n` is a plain name.
+        // Strict booleans keep `y` and `n` as plain names.
         let options = serde_saphyr::options! { strict_booleans: true };
         serde_saphyr::from_str_with_options(&text, options).map_err(|error| error.to_string())
     }
 
-    /// The cases, each with its object.
+    /// The cases of the file, each with its object.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut cases = self.cases.clone();
         let mut names = BTreeSet::new();
@@ -113,7 +113,7 @@ impl Case {
         Some(merged(&self.base, self.original.as_ref()?))
     }
 
-    /// Each pod of a group.
+    /// The pods of a case's pod group.
     pub(crate) fn members(&self) -> Vec<Value> {
         self.pods.iter().map(|pod| merged(&self.object, pod)).collect()
     }
@@ -157,15 +157,15 @@ impl Case {
     }
 }
 
-/// A result, and its comparison.
+/// A result of a case, with its kind of comparison.
 pub(crate) enum Found {
-    /// The result must be equal.
+    /// The result must equal the expectation.
     Whole(Value),
     /// The expectation must be a part of the result.
     Part(Value),
-    /// The expected text must be in the result; `None` is no text.
+    /// The result must contain the expected text; `None` means that there is no text.
     Text(Option<String>),
-    /// An entry each, `field` or `field: words of the message`.
+    /// Errors that are compared one by one with expected entries `field` or `field: words of the message`.
     Errors(Vec<FieldError>),
 }
 
@@ -174,7 +174,7 @@ impl Found {
         Self::Whole(serde_json::to_value(value).unwrap())
     }
 
-    /// The difference from the expectation.
+    /// The difference between the result and the expectation, if any.
     pub(crate) fn differs(&self, wanted: &Value) -> Option<String> {
         let differs = match self {
             Self::Whole(found) => found != wanted,
@@ -198,14 +198,14 @@ fn errors_are(found: &[FieldError], wanted: &Value) -> bool {
     let wanted = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
     let is = |(error, entry): (&FieldError, &Value)| {
         let entry = entry.as_str().unwrap_or_default();
-        // Keys of labels stand in brackets and hold no such separator.
+        // Label keys in a path are in brackets, and have no colon followed by a space.
         let (field, words) = entry.split_once(": ").unwrap_or((entry, ""));
         error.field == field && error.to_string().contains(words)
     };
     found.len() == wanted.len() && found.iter().zip(wanted).all(is)
 }
 
-/// Whether all of `part` is in `whole`; null is in an absent value.
+/// Whether `whole` contains all of `part`; an absent value contains null.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -218,7 +218,7 @@ fn contains(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// `target` after a merge patch (RFC 7386).
+/// The value `target` after a merge patch (RFC 7386).
 pub(crate) fn merged(target: &Value, patch: &Value) -> Value {
     let (mut result, changes) = match (target, patch) {
         (_, Value::Null) => return target.clone(),
@@ -237,7 +237,7 @@ pub(crate) fn merged(target: &Value, patch: &Value) -> Value {
     Value::Object(result)
 }
 
-/// The object as a server keeps it: without empty values.
+/// The object as an API server stores it, without empty values.
 pub(crate) fn stored(object: &Value) -> Value {
     let mut object = object.clone();
     prune(&mut object);

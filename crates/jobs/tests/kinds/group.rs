@@ -1,4 +1,4 @@
-//! Pods of one group.
+//! Answers of the case kind `pod-group`: the pods of one pod group.
 
 use crate::kinds::case::{Case, Found, pod_sets};
 use crate::kinds::read;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The group of a case's pods.
+/// Name of the pod group in the cases.
 const GROUP: &str = "g";
 
 pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {

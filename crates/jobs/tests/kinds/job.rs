@@ -1,4 +1,4 @@
-//! Kinds that can be suspended, called as control and the webhook call them: through `berth_jobs::KINDS`.
+//! Answers of the kinds that can be suspended, called through `berth_jobs::KINDS` as control and the webhook call them.
 
 use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
 use berth_jobs::{JobObject, JobType, PodSetDigest, Standing, TemplateParts, lean_text, pod_sets_equivalent};
@@ -63,7 +63,7 @@ fn state(job: &dyn JobObject) -> Value {
     })
 }
 
-/// The parts that the Workload of the case stores.
+/// The template parts that the Workload of the case stores.
 fn original(kind: JobType, case: &Case) -> Vec<TemplateParts> {
     let Some(object) = case.original() else { return Vec::new() };
     parts(&*read(kind, &object))
@@ -79,8 +79,8 @@ fn asked(job: &dyn JobObject) -> Vec<PodSetDigest> {
     job.pod_sets().expect("pod sets").iter().map(PodSetDigest::of).collect()
 }
 
-/// Laws of a start: it is one patch of the state that was read and places the job, the started job is still equivalent to the Workload, and a
-/// stop restores the job.
+/// Laws of a start: the start is one patch of the observed state and places the job, the started job is still equivalent to its Workload, and a stop restores
+/// the job.
 pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut holds = |holds: bool, what: &str| {
@@ -131,7 +131,7 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let mut wanted = stored(&whole(&*before));
     wanted["spec"]["suspend"] = json!(true);
     if let Some(notes) = wanted["metadata"]["annotations"].as_object_mut() {
-        // This note of an earlier start has no use any more.
+        // An earlier start's annotation with the user's parallelism is no longer needed.
         notes.remove(berth_api::labels::OWN_PARALLELISM);
     }
     let wanted = stored(&wanted);

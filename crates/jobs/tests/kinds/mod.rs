@@ -1,4 +1,4 @@
-//! Every kind of job by its case files: `cases/<kind>/*.yaml`. `cases/README.md` has their format.
+//! Tests of every job kind by its case files `cases/<kind>/*.yaml`, whose format `cases/README.md` explains.
 
 mod case;
 mod group;
@@ -13,12 +13,12 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Result of a kind for an expectation of a case, by its name; `None` if the kind has no expectation of that name.
+/// Function that gives a kind's result for a named expectation of a case; `None` if the kind has no expectation of that name.
 type Answer = fn(&Case, &str) -> Option<Found>;
-/// A law that holds in every case, whatever is expected.
+/// Function that checks a law that holds in every case, and returns the violations.
 type Law = fn(&Case) -> Vec<String>;
 
-/// The kind of object in the cases of a folder.
+/// The kind of the objects in a folder of cases.
 #[derive(Clone, Copy)]
 enum Kind {
     /// A kind that can be suspended.
@@ -27,17 +27,17 @@ enum Kind {
     Pods(Answer, Law),
 }
 
-/// Kinds that cannot be suspended.
+/// Kinds that cannot be suspended, with their answers and laws.
 const PODS: [(&str, Answer, Law); 4] = [
     ("pod", pod::answer, pod::laws),
     ("pod-group", group::answer, |_| Vec::new()),
     ("deployment", parent::deployment, |_| Vec::new()),
     ("statefulset", parent::stateful_set, |_| Vec::new()),
 ];
-/// TrainingJobs, whose golden files `tests/training_jobs` reads.
+/// Folders of TrainingJobs, whose golden files `tests/training_jobs` reads.
 const OTHERS: [&str; 1] = ["training"];
 
-/// The folders that must exist: one for each kind that can be suspended, with the kind's name in lower case, and those of pods.
+/// The required folders of cases: one for each kind that can be suspended, with the kind's name in lower case, and the folders of pods.
 fn kinds() -> BTreeMap<String, Kind> {
     let jobs = berth_jobs::KINDS.into_iter().map(|kind| (kind.info().kind.to_lowercase(), Kind::Job(kind)));
     let pods = PODS.into_iter().map(|(name, answer, laws)| (name.to_owned(), Kind::Pods(answer, laws)));
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The laws that do not hold in a case.
+    /// The laws that a case violates.
     fn broken_laws(self, case: &Case) -> Vec<String> {
         match self {
             Self::Job(kind) => job::laws(kind, case),
@@ -106,7 +106,7 @@ fn check(case: &Case, kind: Kind) -> Vec<String> {
     wrong
 }
 
-/// The object of a case as a kind reads it.
+/// The object of a case, decoded as a kind's type.
 fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"))
 }

@@ -1,4 +1,4 @@
-//! Kinds whose pods are managed: Deployments and StatefulSets.
+//! Answers of the case kinds `deployment` and `statefulset`.
 
 use crate::kinds::case::{Case, Found, pod_sets};
 use crate::kinds::read;
@@ -45,7 +45,7 @@ pub(crate) fn stateful_set(case: &Case, key: &str) -> Option<Found> {
     })
 }
 
-/// Defaults of a template, and of the object itself if it gets any.
+/// Defaults of a pod template, and of the object itself if it gets any.
 fn given(defaults: ParentDefaults) -> Found {
     let mut given = json!({"labels": defaults.labels, "annotations": defaults.annotations});
     if !defaults.own_labels.is_empty() {

@@ -1,4 +1,4 @@
-//! A pod by itself.
+//! Answers of the case kind `pod`: single pods.
 
 use crate::kinds::case::{Case, Found, merged, pod_sets};
 use crate::kinds::read;
@@ -61,7 +61,7 @@ fn state(pod: &Pod) -> Value {
     })
 }
 
-/// A start that fits is one patch of the state that was read, after which the pod does not wait for its admission any more.
+/// Laws of a pod's start: the start is one patch of the observed state, after which the pod no longer waits for its admission.
 pub(crate) fn laws(case: &Case) -> Vec<String> {
     let pod: Pod = read(&case.object);
     let placements = case.placements();

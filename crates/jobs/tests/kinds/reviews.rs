@@ -1,4 +1,4 @@
-//! Refusals of the webhook are tried on a real API server, too: each rule that a case meets has a row in `e2e/cases/reviews`.
+//! Check that every refusal in the cases is also tried on a real API server: each rule has a row in `e2e/cases/reviews`.
 
 use crate::kinds::case::{Case, File, Found};
 use crate::kinds::{kinds, sorted};
@@ -8,11 +8,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Rules that an API server does not reach in the namespace of the tables: kind, field, and the beginning of the message.
+/// Rules that an API server cannot reach in the namespace of the tables: kind, field, and the beginning of the message.
 const NOT_COME_TO: [(&str, &str, &str); 6] = [
-    // No pod of the table has ended.
+    // No pod in the table has ended.
     ("Pod", "metadata.labels[kueue.x-k8s.io/managed]", "must stay until the finalizer"),
-    // The schema refuses the object first.
+    // The schema refuses the object before the webhook reviews it.
     ("JobSet", "spec.replicatedJobs", ""),
     // An object with an empty queue name gets the queue called `default`.
     ("Pod", QUEUE_NAME, "must not be empty"),
@@ -43,7 +43,7 @@ struct Row {
     says: String,
 }
 
-/// A text without numbers, because a case has other numbers than the table.
+/// A text with numbers replaced, because the numbers in cases and in the table differ.
 fn plain(text: &str) -> String {
     let mut plain = text.replace(|letter: char| letter.is_ascii_digit(), "#");
     while plain.contains("##") {
@@ -70,7 +70,7 @@ fn job_rule_of_each_case_has_a_refused_review_row() {
     let mut missing = BTreeSet::new();
     for (path, kind) in tables.iter().zip(names) {
         let table: Table = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        // A folder of cases has the name of its kind.
+        // The folder of a kind's cases has the kind's name in lower case.
         let folder = kind.to_lowercase();
         let of = kinds[&folder];
         let files = sorted(&root.join("cases").join(folder));

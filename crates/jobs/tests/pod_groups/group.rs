@@ -34,7 +34,7 @@ fn pod_group_tally_equals_sum_of_its_pods() {
     assert_eq!(all.absent([("a", 4), ("b", 3)]), 3);
     assert!(all.is_ready([("a", 1)]) && !all.is_ready([("a", 2)]), "one has succeeded");
     assert_eq!(all.reclaimable().len(), 1);
-    // The later pods of a group with fast admission may come at any time.
+    // The later pods of a group with fast admission may be created at any time.
     let fast = |role: &str, more: Value| {
         let mut all = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-fast-admission": "true"}}});
         crate::pod_groups::merge(&mut all, &more);
@@ -43,7 +43,7 @@ fn pod_group_tally_equals_sum_of_its_pods() {
     let failed = json!({"spec": {"schedulingGates": null, "nodeName": "x"}, "status": {"phase": "Failed"}});
     let first = tally(&[fast("a", json!({})), fast("b", failed)]);
     assert_eq!([first.absent([("a", 4)]), first.absent([("b", 4)]), first.absent([("b", 0)])], [0, 1, 0]);
-    // In whatever order they go, nothing is left.
+    // The tally is empty after all pods are removed, in any order.
     let mut rest = all;
     for index in [3, 0, 4, 1, 2] {
         rest.remove(&pods[index]);

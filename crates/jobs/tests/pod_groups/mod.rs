@@ -1,4 +1,4 @@
-//! Pods of groups and of topologies: tests that the case files of `pod` and `pod-group` cannot have.
+//! Tests of pod groups and topology assignments that the case files of `pod` and `pod-group` cannot express.
 
 mod group;
 mod state;
@@ -7,7 +7,7 @@ mod topology;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-/// A managed pod that waits; `more` is merged into it.
+/// A managed pod that waits, with `more` merged into it.
 fn pod(more: Value) -> Pod {
     let mut object = json!({
         "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7",
@@ -36,7 +36,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// A pod of a group of that size.
+/// A pod of a pod group of this size.
 fn member(total: &str, more: Value) -> Pod {
     let mut all = json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "g"},
         "annotations": {"kueue.x-k8s.io/pod-group-total-count": total}}});

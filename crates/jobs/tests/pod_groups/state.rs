@@ -12,7 +12,7 @@ fn condemned_pod_gets_reason_in_its_status() {
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("TerminationTarget"), &json!("Why")));
 }
 
-/// A pod that was let in has its node, and keeps it: it is told the names of its admission alone.
+/// A pod that was let in has its node already, so it gets only the labels and annotations of its admission.
 #[test]
 fn let_in_pod_gets_admission_labels_and_keeps_its_node() {
     let running = json!({"spec": {"schedulingGates": null, "nodeName": "n"}, "status": {"phase": "Running"}});

@@ -26,7 +26,7 @@ fn pods_fill_topology_domains_in_order() {
     let all: Vec<_> = (0..5).map(|before| found(&[], before)).collect();
     let second = || Some(at("r-2-x", "b1"));
     assert_eq!(all, [Some(at("r-1-x", "b1")), second(), second(), Some(at("r-3", "b2")), None]);
-    // A pod with a place leaves the other places free, and a pod elsewhere takes none of them.
+    // A pod in a domain leaves the other domains free, and a pod outside of the assigned domains takes no room in them.
     let placed = [at("r-1-x", "b1"), at("r-2-x", "b1"), at("r-9", "b9"), labels(&[("rack", "r-3")])];
     assert_eq!(found(&placed, 0), second());
     assert_eq!(found(&placed, 1), Some(at("r-3", "b2")));

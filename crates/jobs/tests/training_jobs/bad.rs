@@ -1,4 +1,4 @@
-//! Every field with a value that it must not have: the message names field, value, and what is allowed.
+//! Every field of a TrainingJob with a bad value: the message names the field, the value, and what is allowed.
 
 use super::{job, run};
 use berth_api::berth::TrainingJob;
@@ -326,7 +326,7 @@ fn unreadable_metadata_is_refused_but_stored_training_job_runs_on() {
 #[test]
 fn empty_topology_annotation_is_refused_but_stored_training_job_runs() {
     let key = |name: &str| format!("kueue.x-k8s.io/podset-{name}");
-    // The manifest was rendered from values, one of which is empty.
+    // The annotations are as from a template engine with an empty value.
     for (empty, said) in [("preferred-topology", Some("required-topology")), ("group-name", None), ("slice-size", None)]
     {
         let mut annotations = json!({key(empty): ""});
@@ -386,7 +386,7 @@ fn queue_label_that_contradicts_training_job_field_is_refused() {
     assert!(errors.iter().any(|e| e.field == "spec.schedulingConfig.queue" && e.message.contains("\"other\"")));
 }
 
-/// A job whose field, and whose label, name these queues, with that status.
+/// A TrainingJob with this status, whose field and label name these queues.
 fn queued(field: Value, label: Option<&str>, status: &Value) -> TrainingJob {
     let mut job = job("PyTorchJob", scheduling(json!({"queue": field})));
     job.metadata.labels = label.map(|queue| [("kueue.x-k8s.io/queue-name".to_owned(), queue.to_owned())].into());
@@ -404,13 +404,13 @@ fn queue_of_admitted_training_job_is_immutable() {
     let (field, label) = ("spec.schedulingConfig.queue", "metadata.labels[kueue.x-k8s.io/queue-name]");
     let none = Value::Null;
     let cases = [
-        // Field and label before and after; path of the refusal, and the value there.
+        // Each case has field and label before and after the change, and the path and value of the refusal.
         ((json!("a"), None), (json!("b"), None), Some((field, "b"))),
         ((json!("a"), None), (none.clone(), Some("b")), Some((field, "b"))),
         ((json!("a"), Some("a")), (json!("b"), Some("b")), Some((field, "b"))),
         ((none.clone(), Some("a")), (none.clone(), Some("b")), Some((label, "b"))),
         ((none.clone(), Some("a")), (none.clone(), None), Some((label, ""))),
-        // The queue stays the same, whether the field or the label names it.
+        // The queue does not change, whether the field or the label names it.
         ((json!("a"), None), (json!("a"), Some("a")), None),
         ((json!("a"), None), (none.clone(), Some("a")), None),
         ((none.clone(), Some("a")), (json!("a"), None), None),

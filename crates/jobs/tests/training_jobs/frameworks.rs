@@ -1,4 +1,4 @@
-//! The variables that each framework documents, one by one, for the pod of index 2.
+//! The environment variables that each framework documents, for the pod with index 2.
 
 use super::{container, job, run, variable};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ fn paddle_workers_get_master_rank_and_own_address() {
             ("PADDLE_MASTER", "LEADER:36543"),
             ("PADDLE_NNODES", "3"),
             ("PADDLE_RANK", "2"),
-            // The launcher of the rank that has the master's address for its own starts the server: rank 0's, and no other.
+            // The launcher of the pod whose own address is the master's address starts the server, which is the pod with rank 0 only.
             ("POD_IP", "gpt-worker-2.SERVICE"),
             ("PADDLE_NPROC_PER_NODE", "8"),
         ],

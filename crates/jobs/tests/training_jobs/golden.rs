@@ -1,4 +1,4 @@
-//! Complete children as golden files in `cases/training`; `BERTH_BLESS=1` writes them anew.
+//! Complete children of TrainingJobs, compared with golden files in `cases/training`; `BERTH_BLESS=1` rewrites the files.
 
 use super::{job, run};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! TrainingJobs: the variables of each framework's pods, complete objects as golden files, and every bad input by field.
+//! Tests of TrainingJobs: the variables of each framework's pods, complete children as golden files, and every bad input by field.
 
 mod bad;
 mod frameworks;
@@ -11,7 +11,7 @@ use berth_jobs::Placement;
 use berth_jobs::training::{Cards, Child, Continuation, children, roles};
 use serde_json::{Value, json};
 
-/// A TrainingJob of three workers with 8 GPUs each; `more` is merged into its spec.
+/// A TrainingJob with three workers of 8 GPUs each, and with `more` merged into its spec.
 fn job(job_type: &str, more: Value) -> TrainingJob {
     let mut spec = json!({
         "jobType": job_type,
@@ -36,7 +36,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// An admission with all requested pods, on a flavor that selects spot nodes.
+/// Placements of all requested pods, on a flavor that selects spot nodes.
 fn admitted(job: &TrainingJob) -> Vec<Placement> {
     let place = |role: &berth_jobs::training::Role| Placement {
         pod_set: role.name.clone(),
@@ -52,13 +52,13 @@ fn run(job: &TrainingJob) -> Vec<Child> {
     children(job, &Cards::default(), &admitted(job), Continuation::default()).unwrap()
 }
 
-/// The first container of the pods of a role, as it is sent to the API server.
+/// The first container of a role's pods, as sent to the API server.
 fn container(all: &[Child], role: &str) -> Value {
     let job = all.iter().find(|child| child.name == format!("gpt-{role}")).unwrap();
     job.body["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
-/// A variable as the kubelet gives it to the pod of an index.
+/// The value of a variable in the pod with this index, after the kubelet's substitution.
 fn variable(container: &Value, name: &str, index: usize) -> Option<String> {
     let all = container["env"].as_array().unwrap();
     assert_eq!(all[0]["name"], "JOB_COMPLETION_INDEX", "what refers to the index comes after it");

@@ -1,4 +1,4 @@
-//! Roles, pod sets and the parts of a pod that a TrainingJob's fields become.
+//! Tests of the roles, pod sets and pod fields that a TrainingJob's fields become.
 
 use super::{admitted, container, job, run, variable};
 use berth_api::berth::TrainingJob;
@@ -9,7 +9,7 @@ use berth_jobs::training::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Name, count and fewest pods of every pod set.
+/// Name, count and smallest count of every pod set.
 fn sets(job: &TrainingJob) -> Vec<(String, i32, Option<i32>)> {
     let sets = training_pod_sets(job, &Cards::default()).unwrap();
     sets.into_iter().map(|set| (set.name.unwrap(), set.count.unwrap(), set.min_count)).collect()
@@ -93,7 +93,7 @@ fn job_annotation_records_worker_count_told_to_its_pods() {
     let elastic = || json!({"resources": {"minReplicas": 2}, "elasticConfig": {"enabled": true}});
     let (worker, launcher) = ("gpt-worker".to_owned(), "gpt-launcher".to_owned());
     assert_eq!(notes("PyTorchJob", elastic()), [(worker.clone(), json!({"berth.dev/elastic-workers": "2:3"}))]);
-    // Each role waits for all workers.
+    // Each role's pods wait for all workers, so each Job has the annotation with their number.
     let told = json!({"berth.dev/told-workers": "3"});
     assert_eq!(notes("MPIJob", elastic()), [(worker.clone(), told.clone()), (launcher, told)]);
     assert_eq!(notes("JAXJob", json!({"resources": {"minReplicas": 2}})), [(worker, Value::Null)]);

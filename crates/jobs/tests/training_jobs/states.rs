@@ -1,4 +1,4 @@
-//! End and progress of a training.
+//! Tests of the end and progress of a training.
 
 use berth_jobs::requests_digest;
 use berth_jobs::training::{

@@ -1,22 +1,22 @@
-//! JSON byte for byte as Go's encoding/json writes it: what is hashed there and here must be the same text.
+//! JSON in the bytes that Go's encoding/json writes, so that Kueue and Berth compute hashes from equal texts.
 
 use serde_json::Value;
 
-/// Form in which Go writes a value of a field as JSON.
+/// Form in which Go writes the value of a field as JSON.
 pub(super) enum Form {
-    /// A text, a number or a truth value.
+    /// A text, a number or a boolean.
     Plain,
-    /// A map of texts, by key.
+    /// A map of texts, sorted by key.
     Texts,
-    /// A map of quantities, by key, as Kubernetes writes them.
+    /// A map of quantities, sorted by key, in Kubernetes' notation.
     Quantities,
-    /// A list.
+    /// A list of values of one form.
     List(&'static Form),
-    /// A struct: its fields in the order of their declaration.
+    /// A struct, with fields in the order of their declaration.
     Fields(&'static [Field]),
 }
 
-/// A field of a struct.
+/// A field of a Go struct.
 pub(super) struct Field {
     name: &'static str,
     form: &'static Form,
@@ -25,20 +25,20 @@ pub(super) struct Field {
 
 /// Condition under which Go writes a field as JSON.
 pub(super) enum Kept {
-    /// Always written: the Go field has no `omitempty`.
+    /// Go always writes the field, because the field has no `omitempty`.
     Always,
-    /// A pointer with `omitempty`: where it points to something, be that zero or empty.
+    /// Go writes the field, a pointer with `omitempty`, if it is not nil; its target may be zero or empty.
     Given,
-    /// A value with `omitempty`: where it is neither zero nor empty.
+    /// Go writes the field, a value with `omitempty`, if it is neither zero nor empty.
     Filled,
 }
 
-/// A field of that name.
+/// A field with this name, form and condition.
 pub(super) const fn field(name: &'static str, form: &'static Form, kept: Kept) -> Field {
     Field { name, form, kept }
 }
 
-/// A value as Go writes it.
+/// The text that Go writes for a value of this form.
 pub(super) fn write(value: &Value, form: &Form) -> String {
     let mut text = String::new();
     put(&mut text, Some(value), form);
@@ -75,7 +75,7 @@ fn put(text: &mut String, value: Option<&Value>, form: &Form) {
             });
         }
         (Form::Plain, Some(value)) => plain(text, value),
-        // An empty list or map comes from the API server as none at all.
+        // An absent list or map is null, because the API server returns empty ones as absent.
         _ => text.push_str("null"),
     }
 }
@@ -120,7 +120,7 @@ fn plain(text: &mut String, value: &Value) {
     }
 }
 
-/// Go also escapes what would be markup or a line end in HTML.
+/// Writes a quoted text; Go also escapes HTML markup and HTML line ends.
 fn quote(text: &mut String, value: &str) {
     for character in Value::from(value).to_string().chars() {
         match character {

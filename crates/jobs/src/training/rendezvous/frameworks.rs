@@ -1,4 +1,4 @@
-//! Variables of the frameworks whose workers are equal, and TensorFlow's.
+//! Environment variables of the frameworks with equal workers, and of TensorFlow.
 
 use serde_json::{Map, Value};
 
@@ -6,15 +6,15 @@ use super::party::{Party, Variables, index};
 use crate::training::role::WORKER;
 
 const TORCH_PORT: u16 = 29500;
-/// Times that each agent of an elastic job starts its workers anew before its pod fails. `torchrun` takes a pod that goes for a failure of the
-/// others, and its own default is 0 restarts: each scale-down costs every remaining pod one restart.
+/// Number of times that each agent of an elastic job restarts its workers before its pod fails. `torchrun` treats a removed pod as a failure of the others, and
+/// its default is 0 restarts, while each scale-down costs every remaining pod one restart.
 const TORCH_RESTARTS: u16 = 20;
 const TENSORFLOW_PORT: u16 = 2222;
 const XGBOOST_PORT: u16 = 9999;
 const PADDLE_PORT: u16 = 36543;
 const JAX_PORT: u16 = 6666;
 
-/// PyTorch: what `env://` reads in a process per pod, and what `torchrun` takes in place of its flags (`PET_`).
+/// Variables of PyTorch: those that `env://` reads with one process per pod, and those that `torchrun` reads in place of its flags (`PET_`).
 pub(super) fn torch(party: &Party<'_>) -> Variables {
     let (leader, workers, port) = (party.leader(), party.count(WORKER).to_string(), TORCH_PORT.to_string());
     let mut variables = vec![
@@ -39,7 +39,7 @@ pub(super) fn torch(party: &Party<'_>) -> Variables {
     variables
 }
 
-/// TensorFlow: `TF_CONFIG` with cluster and task. An evaluator has a task and is no part of the cluster.
+/// Variables of TensorFlow: `TF_CONFIG` with cluster and task. An evaluator has a task and is not in the cluster.
 pub(super) fn tensorflow(party: &Party<'_>, role: &str) -> Variables {
     let cluster: Map<String, Value> = party
         .roles
@@ -50,12 +50,12 @@ pub(super) fn tensorflow(party: &Party<'_>, role: &str) -> Variables {
             (name.clone(), Value::Array(hosts.collect()))
         })
         .collect();
-    // The index is filled in by the kubelet, as a number.
+    // The kubelet replaces the index variable by a number.
     let config = format!(r#"{{"cluster":{},"task":{{"type":"{role}","index":{}}}}}"#, Value::Object(cluster), index());
     vec![("PYTHONUNBUFFERED", "1".to_owned()), ("TF_CONFIG", config)]
 }
 
-/// XGBoost: address, size and rank, and the names under which Rabit's workers look for their tracker.
+/// Variables of XGBoost: address, size and rank, and the names under which Rabit's workers look for their tracker.
 pub(super) fn xgboost(party: &Party<'_>) -> Variables {
     let (leader, workers, port) = (party.leader(), party.count(WORKER).to_string(), XGBOOST_PORT.to_string());
     let others: Vec<String> = party.hosts(WORKER).into_iter().skip(1).collect();
@@ -74,8 +74,8 @@ pub(super) fn xgboost(party: &Party<'_>) -> Variables {
     ]
 }
 
-/// Paddle: variables that `paddle.distributed.launch` takes in place of its flags. The pod whose own address is the master's serves the others,
-/// so each pod gets its own name as the address (`POD_IP` stands for `--host`).
+/// Variables of Paddle, which `paddle.distributed.launch` reads in place of its flags. The pod whose own address is the master's address serves the others, so
+/// each pod gets its own name as its address (`POD_IP` stands for `--host`).
 pub(super) fn paddle(party: &Party<'_>) -> Variables {
     vec![
         ("PYTHONUNBUFFERED", "1".to_owned()),
@@ -88,7 +88,7 @@ pub(super) fn paddle(party: &Party<'_>) -> Variables {
     ]
 }
 
-/// JAX: coordinator, number of processes and process id, under the names of Kubeflow's JAXJob and under JAX's own.
+/// Variables of JAX: coordinator, number of processes and process id, under the names of Kubeflow's JAXJob and under JAX's own names.
 pub(super) fn jax(party: &Party<'_>) -> Variables {
     let (leader, processes) = (party.leader(), party.count(WORKER).to_string());
     vec![

@@ -1,4 +1,4 @@
-//! MPI: a launcher starts processes on workers that it finds in a host file, over SSH.
+//! Rendezvous of MPI: a launcher starts processes over SSH on the workers that a host file lists.
 
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, KeyToPath, ProjectedVolumeSource, SecretProjection, Volume, VolumeMount, VolumeProjection,
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 use super::party::{Party, Variables};
 use crate::training::role::{LAUNCHER, Role, WORKER};
 
-/// Hosts as Open MPI reads them.
+/// File name of the host list for Open MPI.
 const HOST_FILE: &str = "hostfile";
-/// Hosts as Hydra reads them, the process manager of MPICH and Intel MPI.
+/// File name of the host list for Hydra, the process manager of MPICH and Intel MPI.
 const MACHINE_FILE: &str = "machinefile";
 const HOST_FOLDER: &str = "/etc/mpi";
 const HOST_VOLUME: &str = "berth-mpi-hosts";
 const SSH_VOLUME: &str = "berth-mpi-ssh";
-/// Owner may read: what ssh asks of a private key.
+/// File mode of a private SSH key, which ssh requires: only the owner may read.
 const SSH_MODE: i32 = 0o400;
 /// File names of OpenSSH for the keys of a Secret of the type `kubernetes.io/ssh-auth`, and of Kubeflow's Secret with its public key.
 const SSH_FILES: [(&str, &str); 3] =
     [("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"), ("ssh-publickey", "authorized_keys")];
 
-/// The host files: one line per worker with the processes that it takes.
+/// The host files: one line per worker with its number of process slots.
 pub(super) fn host_file(party: &Party<'_>) -> Value {
     let given = party.job.spec.mpi.as_ref().and_then(|mpi| mpi.slots_per_worker);
     let slots = given.unwrap_or_else(|| party.gpus.max(1));
@@ -31,13 +31,13 @@ pub(super) fn host_file(party: &Party<'_>) -> Value {
     json!({HOST_FILE: lines(" slots="), MACHINE_FILE: lines(":")})
 }
 
-/// Arguments that Open MPI gives to ssh.
+/// Arguments that Open MPI passes to ssh.
 const SSH_ARGUMENTS: &str = "-o ConnectionAttempts=10 -o StrictHostKeyChecking=no";
 
-/// Variables with the host files for Open MPI, Intel MPI and MPICH; only the launcher needs them.
+/// Variables with the host files for Open MPI, Intel MPI and MPICH, which only the launcher needs.
 ///
-/// Open MPI 4 reads the variables of ORTE, Open MPI 5 those of PRRTE, and each ignores the other's. PRRTE calls a host by its name up to the
-/// first dot, which is the pod's own host name, and gives ssh the full name: `prte_keep_fqdn_hostnames` stays as it is.
+/// Open MPI 4 reads the variables of ORTE, and Open MPI 5 reads those of PRRTE; each ignores the other's. PRRTE calls a host by its name up to the first dot,
+/// which is the pod's host name, and passes the full name to ssh, so `prte_keep_fqdn_hostnames` keeps its default.
 pub(super) fn variables(role: &str) -> Variables {
     if role != LAUNCHER {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn variables(role: &str) -> Variables {
         ("OMPI_MCA_plm_rsh_args", SSH_ARGUMENTS.to_owned()),
         ("PRTE_MCA_prte_default_hostfile", file),
         ("PRTE_MCA_plm_ssh_args", SSH_ARGUMENTS.to_owned()),
-        // With more than 64 workers some would be started by other workers, which get neither full names nor arguments with a `=`.
+        // With more than 64 workers, other workers would start some of the workers, and these get neither full names nor arguments with a `=`.
         ("PRTE_MCA_plm_ssh_no_tree_spawn", "true".to_owned()),
         ("I_MPI_HYDRA_HOST_FILE", machines.clone()),
         ("I_MPI_HYDRA_BOOTSTRAP", "ssh".to_owned()),
@@ -57,7 +57,7 @@ pub(super) fn variables(role: &str) -> Variables {
     ]
 }
 
-/// The keys under the names that OpenSSH knows, where the Secret has them, and whatever else it has as it is.
+/// The Secret's keys under the file names of OpenSSH, as far as the Secret has them, and its other entries unchanged.
 fn ssh_files(secret: &str) -> ProjectedVolumeSource {
     let source = |items: Option<Vec<KeyToPath>>, optional: bool| VolumeProjection {
         secret: Some(SecretProjection { name: secret.to_owned(), items, optional: Some(optional) }),
@@ -68,7 +68,7 @@ fn ssh_files(secret: &str) -> ProjectedVolumeSource {
     ProjectedVolumeSource { default_mode: Some(SSH_MODE), sources: Some(sources) }
 }
 
-/// Mounts the host file and the keys; a worker that has nothing else to do serves SSH.
+/// Mounts the host file and the SSH keys; a worker without a command of its own runs an SSH server.
 pub(super) fn mount(party: &Party<'_>, role: &mut Role) {
     let spec = role.template.spec.get_or_insert_default();
     let mut volumes = Vec::new();

@@ -1,4 +1,4 @@
-//! The pods of one run of a TrainingJob, and the names by which they find each other.
+//! The pods of one run of a TrainingJob, and their host names.
 
 use berth_api::berth::TrainingJob;
 use std::fmt::Display;
@@ -6,21 +6,21 @@ use std::fmt::Display;
 use crate::training::role::{Cards, Role, WORKER, worker_bounds};
 use crate::training::saved::{Continuation, checkpoint_variables};
 
-/// Variable with the index of a pod; the Job controller leaves one that is there alone.
+/// Variable with the index of a pod; the Job controller keeps a value that the template sets.
 pub(super) const INDEX: &str = "JOB_COMPLETION_INDEX";
 
-/// Names and values.
+/// Names and values of environment variables.
 pub(super) type Variables = Vec<(&'static str, String)>;
 
 /// The roles and pods of one run.
 pub(in crate::training) struct Party<'a> {
     pub(super) job: &'a TrainingJob,
     pub(super) service: &'a str,
-    /// Name and pods of every role.
+    /// Name and number of pods of every role.
     pub(super) roles: Vec<(String, i32)>,
-    /// GPUs of one worker.
+    /// Number of GPUs of one worker.
     pub(super) gpus: i32,
-    /// Variables with its checkpoint settings.
+    /// Variables with the run's checkpoint settings.
     pub(super) checkpoints: Vec<(&'static str, String)>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Party<'a> {
         Self { job, service, roles, gpus, checkpoints: Vec::new() }
     }
 
-    /// Adds the checkpoint settings.
+    /// Adds the variables with the checkpoint settings.
     pub(in crate::training) fn knowing(self, told: Continuation<'_>) -> Self {
         Self { checkpoints: checkpoint_variables(told), ..self }
     }
@@ -44,12 +44,12 @@ impl<'a> Party<'a> {
         format!("{}-{role}-{index}.{}", self.job.name(), self.service)
     }
 
-    /// Host name of the pod that reads it.
+    /// Host name of the pod whose environment has this text; the kubelet inserts the pod's index.
     pub(super) fn own_host(&self, role: &str) -> String {
         self.host(role, index())
     }
 
-    /// Host names of a role, in the order of their ranks.
+    /// Host names of a role's pods, in the order of their ranks.
     pub(super) fn hosts(&self, role: &str) -> Vec<String> {
         (0..self.count(role)).map(|index| self.host(role, index)).collect()
     }
@@ -63,12 +63,12 @@ impl<'a> Party<'a> {
         self.roles.iter_mut().filter(|(name, _)| name == WORKER).for_each(|(_, count)| *count = workers);
     }
 
-    /// Host name of the worker that the others connect to.
+    /// Host name of the worker to which the others connect.
     pub(super) fn leader(&self) -> String {
         self.host(WORKER, 0)
     }
 
-    /// Bounds of the number of workers, if it may change.
+    /// Limits of the number of workers, if the job is elastic.
     pub(super) fn elastic(&self) -> Option<(i32, i32)> {
         let elastic = self.job.spec.elastic_config.as_ref()?;
         (elastic.enabled == Some(true)).then(|| worker_bounds(self.job))
@@ -80,7 +80,7 @@ impl<'a> Party<'a> {
     }
 }
 
-/// The value of the index in other variables.
+/// Reference to the index variable, for the values of other variables.
 pub(super) fn index() -> String {
     format!("$({INDEX})")
 }

@@ -1,18 +1,18 @@
-//! Lists of hosts that are too long: the kernel starts no process with a longer variable, and the API server takes no larger ConfigMap.
+//! Size limits of host lists: the kernel starts no process with a longer variable, and the API server accepts no larger ConfigMap.
 
 use super::party::{Party, Variables, index};
 use super::{frameworks, mpi};
 use crate::training::role::{Role, WORKER};
 
-/// The longest that Linux takes of one variable: name, `=`, value and the byte behind it (`MAX_ARG_STRLEN`).
+/// Largest size that Linux accepts for one variable, in bytes: name, `=`, value and the final zero byte (`MAX_ARG_STRLEN`).
 const VARIABLE: usize = 131_072;
-/// Most bytes of the values of a ConfigMap.
+/// Largest size of a ConfigMap's values, in bytes.
 const CONFIG_MAP: usize = 1_048_576;
 
-/// A list of hosts: what has it, how long it is, and how long it may be.
+/// A host list: a description of its place, its size in bytes, and its largest allowed size.
 type List = (&'static str, usize, usize);
 
-/// Reason why that many workers cannot find each other, with the largest number that can; `None` if they can.
+/// Reason why this number of workers has too long a host list, with the largest number that fits; `None` if the list fits.
 pub(in crate::training) fn too_many_workers(party: &mut Party<'_>, roles: &[Role]) -> Option<String> {
     let workers = party.count(WORKER);
     let (what, bytes, allowed) = longest(party, roles).filter(|(_, bytes, allowed)| bytes > allowed)?;
@@ -31,12 +31,12 @@ pub(in crate::training) fn too_many_workers(party: &mut Party<'_>, roles: &[Role
     ))
 }
 
-/// The list of hosts that comes closest to what is allowed.
+/// The host list that is closest to its size limit, or furthest beyond it.
 fn longest(party: &Party<'_>, roles: &[Role]) -> Option<List> {
     let of_variable = |role: &Role, name: &'static str, variables: Variables| {
         let (_, value) = variables.into_iter().find(|(known, _)| *known == name)?;
         let digits = role.count.max(1).saturating_sub(1).to_string().len();
-        // The kubelet puts the number in.
+        // The kubelet inserts the index of the pod into the value.
         let value = value.replace(&index(), &"9".repeat(digits));
         Some((name, name.len() + value.len() + 2, VARIABLE))
     };
@@ -58,7 +58,7 @@ fn longest(party: &Party<'_>, roles: &[Role]) -> Option<List> {
     }
 }
 
-/// Whether the template sets that variable itself, which is left as it is.
+/// Whether the template sets this variable itself, so that the rendezvous does not.
 fn sets(role: &Role, name: &str) -> bool {
     let spec = role.template.spec.as_ref();
     let main = spec.and_then(|spec| spec.containers.first());
@@ -72,7 +72,7 @@ mod tests {
 
     use crate::training::{Cards, invalid_training_job};
 
-    /// Faults of a job with that many workers.
+    /// Faults of a TrainingJob with this number of workers.
     fn said(job_type: &str, workers: i32) -> Vec<String> {
         let spec = json!({"jobType": job_type, "resources": {"maxReplicas": workers, "replicaResources": {"cpu": "1"}},
             "schedulingConfig": {"queue": "lq"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
