@@ -1,10 +1,9 @@
-//! Leader election as a pure state machine: what to do next with the Lease, given what was seen of it and our own clock.
+//! Leader election as a pure state machine: the next action on the Lease, computed from the observed Lease and the process's own clock.
 //!
-//! Clocks of different machines are never compared. A candidate measures, on its own monotonic clock, how long the record
-//! has not changed; the holder measures how long ago its last successful renewal *began*. Times are durations since the
-//! process began.
+//! Clocks of different machines are never compared. A candidate measures, on its own monotonic clock, how long the Lease has not changed. The leader measures
+//! the time since its last successful renewal *began*. Times are durations since the start of the process.
 //!
-//! The crate performs no request and has no clock. Start reading at [`Candidate`].
+//! The crate sends no requests and has no clock. [`Candidate`] is the place to start reading.
 
 #![cfg_attr(
     not(test),
@@ -24,56 +23,56 @@
 
 use std::time::Duration;
 
-/// Number of a time in which one process leads: every claim of the Lease makes a higher one. The writer refuses a write that was decided in another term.
+/// Number of a term, in which one process leads. Every claim of the Lease gives a higher number. The writer refuses a write that was decided in another term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
-/// Time-outs of an election.
+/// Time-outs of the leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a lease holds without renewal.
+    /// Time for which the Lease is held without a renewal.
     pub lease_duration: Duration,
-    /// The holder gives up after that long without a renewal.
+    /// Time without a renewal after which the leader steps down.
     pub renew_deadline: Duration,
-    /// Pause between attempts.
+    /// Pause between two attempts to get or renew the Lease.
     pub retry_period: Duration,
 }
 
-/// The Lease as it was read or written.
+/// The content of the Lease, as read from the API server or written to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Holder; `None` when it was released.
+    /// Identity of the holder; `None` if the holder has released the Lease.
     pub holder: Option<String>,
-    /// How long it holds without a change.
+    /// Time for which the Lease is held without a change.
     pub duration: Duration,
-    /// `leaseTransitions`.
+    /// The `leaseTransitions` of the Lease: the number of changes of its holder.
     pub transitions: i32,
-    /// resourceVersion.
+    /// The resourceVersion of the Lease.
     pub version: String,
 }
 
-/// The next thing that a participant does.
+/// The next action of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read the Lease.
     Read,
-    /// Create it with us as holder.
+    /// Create the Lease with the candidate as its holder.
     Create,
-    /// Take it: replace at that version, with these transitions.
+    /// Claim the Lease: replace this version of it, with this number of transitions.
     Claim {
-        /// Version to replace.
+        /// The resourceVersion to replace.
         version: String,
         /// New `leaseTransitions`.
         transitions: i32,
     },
-    /// Renew it: replace at that version.
+    /// Renew the Lease: replace this version of it.
     Renew {
-        /// Version to replace.
+        /// The resourceVersion to replace.
         version: String,
     },
-    /// Stop leading now.
+    /// Stop leading at once.
     StepDown,
-    /// No request about the lease is due for that time.
+    /// Wait for this time, in which no request about the Lease is due.
     Wait(Duration),
 }
 
@@ -83,33 +82,33 @@ struct Leading {
     renewed: Duration,
 }
 
-/// One participant of the election.
+/// A candidate: one participant of the election, which may be the leader.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     identity: String,
     timing: Timing,
-    /// The record last seen (`None`: there is no Lease) and since when it has not changed.
+    /// The last observed Lease (`None` if there is no Lease), and the time since which it has not changed.
     seen: Option<(Option<Record>, Duration)>,
-    /// The record that we saw may be out of date: read before the next write.
+    /// Whether the observed Lease may be outdated, so that the next action is a read.
     stale: bool,
     next_try: Duration,
     leading: Option<Leading>,
 }
 
 impl Candidate {
-    /// A participant that has seen nothing yet.
+    /// A candidate that has not observed the Lease yet.
     #[must_use]
     pub const fn new(identity: String, timing: Timing) -> Self {
         Self { identity, timing, seen: None, stale: true, next_try: Duration::ZERO, leading: None }
     }
 
-    /// Our term and the end of our lease, when we lead.
+    /// The candidate's term and the end of its lease, if the candidate leads.
     #[must_use]
     pub fn leading(&self) -> Option<(Term, Duration)> {
         self.leading.as_ref().map(|leading| (leading.term, leading.renewed + self.timing.lease_duration))
     }
 
-    /// The Lease was read.
+    /// Notes the Lease that a read returned.
     pub fn observe(&mut self, record: Option<Record>, now: Duration) {
         self.stale = false;
         let version = |record: &Option<Record>| record.as_ref().map(|record| record.version.clone());
@@ -119,7 +118,7 @@ impl Candidate {
         }
     }
 
-    /// The next action at `now`.
+    /// The next action of the candidate at the time `now`.
     #[must_use]
     pub fn next(&mut self, now: Duration) -> Action {
         if let Some(leading) = &self.leading {
@@ -157,11 +156,11 @@ impl Candidate {
         }
     }
 
-    /// A create, claim or renewal that began at `began` succeeded.
+    /// Notes that a create, claim or renewal that began at `began` has succeeded.
     pub fn written(&mut self, record: Record, began: Duration) {
         let term = match &self.leading {
             Some(leading) => leading.term,
-            // A claim raises the transitions, so a term never comes back; a fresh Lease begins at one.
+            // Each claim increases the transitions, so no term number occurs twice. A new Lease begins with term 1.
             None => Term(u64::try_from(record.transitions).unwrap_or(0).saturating_add(1)),
         };
         self.leading = Some(Leading { term, renewed: began });
@@ -170,13 +169,13 @@ impl Candidate {
         self.next_try = began + self.timing.retry_period;
     }
 
-    /// A request failed or lost a race: look before trying again, at once after a lost race.
+    /// Notes a failed request. The candidate reads the Lease before the next write, at once after a conflict and otherwise after the retry period.
     pub fn failed(&mut self, conflict: bool, now: Duration) {
         self.stale = true;
         self.next_try = if conflict { now } else { now + self.timing.retry_period };
     }
 
-    /// We do not lead any more.
+    /// Notes that the candidate no longer leads.
     pub fn step_down(&mut self, now: Duration) {
         self.leading = None;
         self.stale = true;

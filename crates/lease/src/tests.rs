@@ -1,4 +1,4 @@
-//! The election, step by step and as a small world of two candidates with drifting moments.
+//! Tests of the election, step by step and with two candidates on one simulated Lease.
 
 use super::*;
 
@@ -38,14 +38,14 @@ fn candidate_claims_a_lease_that_expired_by_its_own_clock() {
     b.observe(Some(record(Some("a"), 3, 10)), secs(100));
     assert_eq!(b.next(secs(100)), Action::Wait(secs(2)));
     assert_eq!(b.next(secs(102)), Action::Read);
-    // Renewed meanwhile: the time starts again.
+    // The holder has renewed the Lease, so the waiting time of the other candidate starts again.
     b.observe(Some(record(Some("a"), 3, 11)), secs(102));
     for at in (104..=116).step_by(2) {
         let _pause = b.next(secs(at - 2));
         assert_eq!(b.next(secs(at)), Action::Read, "{at}");
         b.observe(Some(record(Some("a"), 3, 11)), secs(at));
     }
-    // One second before the end the pause is no longer than that.
+    // The last pause before the end of the lease is as short as the remaining time.
     assert_eq!(b.next(secs(116)), Action::Wait(secs(1)));
     assert_eq!(b.next(secs(117)), Action::Read);
     b.observe(Some(record(Some("a"), 3, 11)), secs(117));
@@ -78,7 +78,7 @@ fn leader_steps_down_before_others_may_claim_its_lease() {
     a.step_down(secs(10));
     assert_eq!(a.leading(), None);
     assert_eq!(a.next(secs(10)), Action::Read);
-    // No other process took it: claimed again under a new term.
+    // No other process has claimed the Lease, so the candidate claims it again under a new term.
     a.observe(Some(record(Some("a"), 0, 1)), secs(11));
     assert_eq!(a.next(secs(11)), Action::Claim { version: "1".into(), transitions: 1 });
     a.written(record(Some("a"), 1, 2), secs(11));
@@ -96,7 +96,7 @@ fn leader_steps_down_when_another_candidate_holds_the_lease() {
     assert_eq!(a.next(secs(2)), Action::StepDown);
 }
 
-/// Two candidates on one Lease, one of them stopped for a while at every possible second: their leases never overlap.
+/// With two candidates on one Lease, of which one pauses from any second on, the terms of the candidates never overlap.
 #[test]
 fn candidates_with_pauses_never_lead_at_the_same_time() {
     for stop in 0..60 {

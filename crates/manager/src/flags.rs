@@ -64,10 +64,10 @@ pub struct ManagerFlags {
 }
 
 impl ManagerFlags {
-    /// Keys of the taints, besides the built-in ones, that announce that the cloud takes a node back.
+    /// Keys of the taints beside the built-in ones that announce the reclaim of a node by the cloud.
     ///
     /// # Errors
-    /// Fails if a key is invalid; the error has the flag, its value and the fault.
+    /// A key is invalid; the error has the flag, its value and the fault.
     pub(crate) fn reclaim_taints(&self) -> Result<Vec<String>, String> {
         let read = |key: &String| match qualified_name(key) {
             Some(wrong) => Err(format!("--reclaim-taint is `{key}`: {wrong}")),

@@ -1,8 +1,6 @@
-//! Wiring of the manager: configuration, logging, signals, and the parts that run. The crate `berth-manager` has no other logic.
+//! Wiring of the manager: configuration, logging, signals, and the running parts. The crate `berth-manager` has no other logic.
 //!
-//! The manager never decides anything about a job. Decisions are in `berth-control`, and input and output are in `berth-runtime`.
-//!
-//! Where to start reading: [`run`].
+//! The manager decides nothing about jobs. Decisions are in `berth-control`, and input and output are in `berth-runtime`. [`run`] is the entry point.
 
 mod flags;
 mod logging;
@@ -25,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use webhooks::Webhooks;
 
-/// Longest time for blocking calls to end after everything else has ended.
+/// Longest wait for blocking calls after all other parts have ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// File with the namespace of the service account.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -33,7 +31,7 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// Runs the manager until a signal ends it.
 ///
 /// # Errors
-/// Fails if a flag or the configuration file is invalid, or if an address or the API server cannot be used; the error is one message for the user.
+/// A flag or the configuration file is invalid, or an address or the API server cannot be used; the error is one message for the user.
 pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     // The default provider is set explicitly: if two crypto providers were linked, rustls could not choose one.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
@@ -49,7 +47,7 @@ pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     }
     let options = options(flags, &loaded);
     tracing::info!(version = options.version, namespace = loaded.namespace, "starting");
-    // One thread does all I/O, besides control's own thread: with more threads, the transfer of work between them costs more than they save.
+    // One thread does all I/O, beside the thread of control. With more threads, passing work between threads would cost more than the threads save.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = berth_runtime::pace::moderate(&mut builder).enable_all().build().context("starting the runtime")?;
     completed(runtime, async {
@@ -91,7 +89,7 @@ pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     })
 }
 
-/// Notified at each SIGUSR2. Kueue's manager also dumps its state into its log on SIGUSR2.
+/// A notification for each SIGUSR2, on which the manager dumps its state into the log, as Kueue's manager does.
 fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     let mut signals = signal(SignalKind::user_defined2()).context("listening for SIGUSR2")?;
     let dump = Arc::new(Notify::new());
@@ -104,7 +102,7 @@ fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     Ok(dump)
 }
 
-/// Runs `work` to its end, and then waits only shortly for blocking calls: a call on a folder that hangs would keep the process alive for ever.
+/// Runs `work` to its end, and then waits only shortly for blocking calls, because a hanging call on a folder would keep the process alive.
 fn completed<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(PATIENCE);
@@ -161,7 +159,7 @@ fn options(flags: &ManagerFlags, loaded: &Loaded) -> Options {
     }
 }
 
-/// Converts the settings of the leader election for the runtime.
+/// Converts the settings of the leader election from the configuration's type to the runtime's type.
 fn election(of: berth_configuration::Election) -> Election {
     let berth_configuration::Election { namespace, name, lease_duration, renew_deadline, retry_period, counts_pods } =
         of;

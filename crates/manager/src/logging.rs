@@ -1,11 +1,11 @@
-//! Logs: one JSON object per line on standard error. At the levels info and debug, libraries outside of Berth log only warnings and errors.
+//! Logging: one JSON object per line on standard error. At the levels info and debug, libraries outside of Berth log only warnings and errors.
 
 use tracing_subscriber::EnvFilter;
 
-/// The log filter for a level, which is a name, or a number as zap counts levels.
+/// The log filter for a log level, which is a name, or a number as zap counts levels.
 ///
 /// # Errors
-/// Fails if the level is neither a known name nor a number.
+/// The level is neither a known name nor a number.
 fn filter(level: &str) -> Result<String, String> {
     let ours = match level.to_ascii_lowercase().as_str() {
         "error" | "dpanic" | "panic" | "fatal" => "error",
@@ -28,10 +28,10 @@ fn filter(level: &str) -> Result<String, String> {
     ))
 }
 
-/// Starts logging.
+/// Starts logging with a log level.
 ///
 /// # Errors
-/// Fails if the level is unknown, or if logging was started before.
+/// The level is unknown, or logging was started before.
 pub(crate) fn start(level: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter(level).map_err(anyhow::Error::msg)?)?;
     tracing_subscriber::fmt()

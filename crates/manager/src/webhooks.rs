@@ -32,10 +32,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-/// Pause between two checks that the server still runs.
+/// Pause between two checks whether the webhook server still runs.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// The running webhooks.
+/// The running webhook server, with its facts, its certificates and its thread.
 pub(crate) struct Webhooks {
     known: Arc<Known>,
     changed: Arc<Notify>,
@@ -47,8 +47,7 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    /// Starts the webhook server; `None` if it is switched off. `start` must be called within a tokio runtime, in which the keeper of certificates
-    /// runs.
+    /// Starts the webhook server; `None` if it is switched off. `start` must be called within a tokio runtime, in which the keeper of certificates runs.
     pub(crate) fn start(
         flags: &ManagerFlags,
         loaded: &Loaded,
@@ -108,7 +107,7 @@ impl Webhooks {
         Ok(Some(Self { known, changed, served, stop, thread: Arc::new(thread), keeper, delay }))
     }
 
-    /// Observer hook that updates the server's facts by the watches' observations.
+    /// Observer hook that updates the facts of the webhook server from the observations of the watches.
     pub(crate) fn tap(&self) -> Tap {
         let (known, changed) = (Arc::clone(&self.known), Arc::clone(&self.changed));
         Arc::new(move |observation| {
@@ -120,9 +119,9 @@ impl Webhooks {
         })
     }
 
-    /// Reason why reviews cannot arrive, or cannot be answered well: until Namespaces are listed, a pod in a namespace with unknown labels would pass
-    /// without its scheduling gate. Only the list of Namespaces is required, because Namespaces need no conversion, which a replica serves only once
-    /// it is ready.
+    /// Reason why reviews cannot arrive, or cannot be answered correctly. Until Namespaces are listed, a pod in a namespace with unknown labels would pass
+    /// without its scheduling gate. Only the list of Namespaces is required, because other lists may need the conversion webhook, which a replica serves only
+    /// after it is ready.
     pub(crate) fn missing(&self) -> Missing {
         let (served, thread, known) = (Arc::clone(&self.served), Arc::clone(&self.thread), Arc::clone(&self.known));
         Arc::new(move || {
@@ -134,22 +133,22 @@ impl Webhooks {
         })
     }
 
-    /// Serves reviews until the delay since `asked` is over, then answers the requests under way and ends. The process is not ready from the time
-    /// `asked` on, but nodes send new connections to it until they know that.
+    /// Serves reviews until the shutdown delay since `asked` is over, answers the running requests, and stops the server. The process is not ready from the
+    /// time `asked` on, but clients send new connections until they know that.
     pub(crate) async fn stop(self, asked: Option<Instant>) {
-        // The watches have ended, so the facts become outdated, and the keeper must not write the configurations any more.
+        // The facts become outdated because the watches have ended, and the keeper must not write the webhook configurations any more.
         self.keeper.abort();
         let rest = asked.map_or(Duration::ZERO, |asked| self.delay.saturating_sub(asked.elapsed()));
         tokio::time::sleep(rest).await;
         self.stop.send_replace(true);
-        // The server's thread ends by itself, after at most its own grace time.
+        // The server's thread ends by itself, after its own grace time at the latest.
         while !self.thread.is_finished() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
 
-/// The values of the feature gates for reviews.
+/// Values of the feature gates that reviews need.
 fn gates(loaded: &Loaded) -> Gates {
     Gates {
         partial_admission: loaded.settings.engine.partial_admission,
@@ -158,7 +157,7 @@ fn gates(loaded: &Loaded) -> Gates {
     }
 }
 
-/// Returns when the server has ended, which is a fault unless `stop` was called before.
+/// Returns when the webhook server has ended, which is a fault unless `stop` was called before.
 pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
     let Some(webhooks) = webhooks else { return std::future::pending().await };
     while !webhooks.thread.is_finished() {
@@ -166,7 +165,7 @@ pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
     }
 }
 
-/// Names under which clients reach this process: the Service for the API server, the Service for Prometheus, and the local host.
+/// Host names under which clients reach this process: the Service for the API server, the Service for Prometheus, and the local host.
 fn names(objects: ObjectNames, namespace: &str) -> Vec<String> {
     let services = [objects.service(), objects.metrics_service()];
     let of = |service: &str| ["svc", "svc.cluster.local"].map(|suffix| format!("{service}.{namespace}.{suffix}"));
@@ -175,7 +174,7 @@ fn names(objects: ObjectNames, namespace: &str) -> Vec<String> {
     names
 }
 
-/// The TLS configuration for metrics, with the webhooks' certificate if there are webhooks.
+/// The TLS configuration of the metrics server, with the webhooks' certificate if there are webhooks.
 pub(crate) fn tls_of_figures(
     webhooks: Option<&Webhooks>,
     objects: ObjectNames,
@@ -185,7 +184,7 @@ pub(crate) fn tls_of_figures(
     served::tls_of_figures(served, &names(objects, &loaded.namespace), Timestamp::now()).context("metrics")
 }
 
-/// Facts about the cluster from control, behind a lock.
+/// Control's facts about the cluster, behind a lock.
 struct Known(RwLock<surroundings::Surroundings>);
 
 impl Surroundings for Known {
@@ -214,7 +213,7 @@ impl Surroundings for Known {
     }
 }
 
-/// Asks the API server about the rights of authors, on the thread of all other requests.
+/// Questions to the API server about the rights of authors, sent from the thread of all other requests.
 struct Asked {
     access: Access,
     here: Handle,
@@ -253,7 +252,7 @@ impl Meter for Figures {
     }
 
     fn expires(&self, at: i64) {
-        // A float holds a number of seconds since 1970 exactly.
+        // A float represents a number of seconds since 1970 exactly.
         self.0.hold("berth_webhook_certificate_expiry_timestamp_seconds", at as f64);
     }
 }
@@ -317,7 +316,7 @@ mod tests {
         let seen = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
         tap(&Observation::Namespace(Change::Apply(seen)));
         assert!(missing().is_some(), "there may be more of them");
-        // The list of LocalQueues is not awaited, because it may need the conversion that this replica will serve.
+        // The readiness does not wait for the list of LocalQueues, which may need the conversion that this replica will serve.
         tap(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
         assert_eq!(missing(), None);
         webhooks.stop(None).await;
