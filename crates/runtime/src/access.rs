@@ -1,7 +1,7 @@
 //! Authentication and authorization by the API server: TokenReviews and SubjectAccessReviews.
 //!
-//! Answers are remembered for a short time ([`memory`]), and few are asked for at once: any client that reaches the port of `/metrics` may send a
-//! token, and a flood of tokens must not become a flood of TokenReviews.
+//! Verdicts are cached for a short time ([`memory`]), and few requests run at once: any client that reaches the port of `/metrics` may send a token, and a
+//! flood of tokens must not cause a flood of TokenReviews.
 
 mod memory;
 
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bounds for the bearers of tokens.
+/// Limits of the cache for bearers of tokens.
 const BEARERS: Limits = Limits {
     entries: 1024,
     at_once: 4,
@@ -27,7 +27,7 @@ const BEARERS: Limits = Limits {
     good: Duration::from_secs(60),
     bad: Duration::from_secs(10),
 };
-/// Bounds for the authors of objects. The API server has authenticated them, so a client cannot invent many of them.
+/// Limits of the cache for authors of objects. The API server has authenticated the authors, so a client cannot invent many of them.
 const AUTHORS: Limits = Limits {
     entries: 4096,
     at_once: 16,
@@ -37,48 +37,48 @@ const AUTHORS: Limits = Limits {
     bad: Duration::from_secs(10),
 };
 
-/// Answer about a user.
+/// The API server's verdict about a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The user may.
+    /// The user is allowed.
     Allowed,
-    /// The user may not; the text is the message of RBAC.
+    /// The user is not allowed; the text is the message of RBAC.
     Forbidden(Arc<str>),
-    /// The API server does not know the token.
+    /// The API server does not know the user's token.
     Unknown,
-    /// The API server was not asked, because too many questions about other users are open.
+    /// No request was sent, because too many requests about other users are running.
     Busy,
-    /// The API server gave no answer, and why.
+    /// The API server gave no answer; the text is the reason.
     Unanswered(Arc<str>),
 }
 
-/// A user as the API server has authenticated it.
+/// A user, as the API server has authenticated the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// Name.
+    /// Name of the user.
     pub name: String,
-    /// UID, by which an account differs from an earlier one of the same name.
+    /// UID of the user, which distinguishes the account from an earlier account with its name.
     pub uid: String,
-    /// Groups.
+    /// Groups of the user.
     pub groups: Vec<String>,
-    /// Further facts of the authenticator.
+    /// Further facts about the user, from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A verb on a resource of a namespace.
+/// A verb on a resource in a namespace, about which RBAC is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deed<'a> {
-    /// As `create`.
+    /// The verb, such as `create`.
     pub verb: &'a str,
     /// API group of the resource.
     pub group: &'a str,
-    /// Plural of the resource.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// The namespace.
+    /// Namespace of the resource.
     pub namespace: &'a str,
 }
 
-/// Asks the API server, and remembers what it said.
+/// Client that asks the API server for verdicts, and caches them.
 #[derive(Clone)]
 pub struct Access {
     client: Client,
@@ -92,20 +92,20 @@ impl Access {
         Self { client, memory: Arc::new(Memory::new(BEARERS)) }
     }
 
-    /// For the authors of objects.
+    /// Access for the authors of objects.
     #[must_use]
     pub fn of_authors(client: Client) -> Self {
         Self { client, memory: Arc::new(Memory::new(AUTHORS)) }
     }
 
-    /// Verdict of the API server on a GET of one of our paths by the bearer of a token.
+    /// Verdict of the API server on a GET of one of Berth's paths by the bearer of a token.
     pub async fn bearer_may_get(&self, token: String, path: &'static str) -> Verdict {
         let key = digest(&[token.as_bytes(), path.as_bytes()]);
         let client = self.client.clone();
         self.memory.verdict(key, || async move { bearer(&client, token, path).await }).await
     }
 
-    /// Verdict of the API server on a verb that a user may want to perform.
+    /// Verdict of the API server on a verb that a user wants to perform.
     pub async fn may(&self, user: User, deed: Deed<'_>) -> Verdict {
         let Deed { verb, group, resource, namespace } = deed;
         let who = json!([user.name, user.uid, user.groups, user.extra]).to_string();
@@ -127,7 +127,7 @@ impl Access {
     }
 }
 
-/// The key of a question. Tokens are remembered by their digest alone.
+/// The cache key of a question, which has a digest in place of a token.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! The part of control that the loop calls, as a trait: tests of the loop use a small implementation of their own.
+//! The interface of control for the control loop, as a trait, so that tests of the loop can use a small implementation.
 
 use crate::metrics::{Gauges, Metrics};
 use berth_control::event::Observation;
@@ -8,28 +8,27 @@ use berth_control::{Control, Step, measure};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Control, seen from the loop.
+/// Control, as the control loop uses it.
 pub trait Brain: Send + 'static {
-    /// Takes the time of day and the time by the monotonic clock for which the process has run, before anything else of a turn.
+    /// Sets the time of day and the process's run time by the monotonic clock, at the beginning of each turn.
     fn tick(&mut self, now: Timestamp, steady: Duration);
-    /// Takes what a watch saw, leader or not, so that the view stays warm.
+    /// Passes an observation of a watch to control, also while the process does not lead, so that the view is current when it does.
     fn observe(&mut self, observation: Observation, now: Timestamp);
-    /// Tells since when pods are counted, before the lists after a claim.
+    /// Sets the time since which pods are counted, before the lists that follow a claim of the Lease.
     fn count_pods_since(&mut self, since: Option<Timestamp>);
-    /// `Some`: this process leads under that term and everything observed is newer than the claim; `None`: stop.
+    /// Sets leadership: with `Some`, the process leads in this term and all observations are newer than the claim; with `None`, it does not lead.
     fn lead(&mut self, term: Option<Term>);
-    /// Takes the outcome of a write.
+    /// Passes the outcome of a write to control.
     fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp);
-    /// Decides.
+    /// Lets control decide, and returns its writes.
     fn step(&mut self, now: Timestamp) -> Step;
-    /// Moves counters and histogram observations since the last call into the registry. `took` is the time the last
-    /// step took on the clock.
+    /// Moves counters and histogram observations since the last call into the metrics registry. `took` is the duration of the last step.
     fn record(&mut self, metrics: &Metrics, took: Duration);
-    /// Gauges of this moment.
+    /// The current gauges.
     fn gauges(&self) -> Gauges;
-    /// Digest of the view, for comparison with one recomputed from a fresh list.
+    /// Digest of the view, for a comparison with a view built from fresh lists.
     fn recompute(&self) -> serde_json::Value;
-    /// Usage of ClusterQueues and cohorts with the holders of quota, for people.
+    /// Usage of ClusterQueues and cohorts with the holders of quota, for users.
     fn held(&self) -> serde_json::Value;
 }
 
@@ -60,7 +59,7 @@ impl Brain for Control {
 
     fn record(&mut self, metrics: &Metrics, took: Duration) {
         let measures = self.drain_measures();
-        // A walk over all series is for all that went together.
+        // One pass over all series removes the series of consecutive forgotten objects together.
         for run in measures.chunk_by(|one, next| forgotten(one).is_some() && forgotten(next).is_some()) {
             let gone: Vec<_> = run.iter().filter_map(forgotten).map(borrowed).collect();
             if !gone.is_empty() {
@@ -87,7 +86,7 @@ impl Brain for Control {
     }
 }
 
-/// Counter of attempts; their duration is the step's, since control has no clock.
+/// Counter of scheduling attempts. Their duration is the duration of the step, because control has no clock.
 const ATTEMPTS: &str = "kueue_admission_attempts";
 
 fn record(metrics: &Metrics, measure: &Measure, took: Duration) {
@@ -95,7 +94,7 @@ fn record(metrics: &Metrics, measure: &Measure, took: Duration) {
         Measure::Count { name, labels, by } => {
             metrics.count(name, &borrowed(labels), *by);
             if *name == ATTEMPTS {
-                // Several cycles of one step share its time evenly.
+                // Several scheduling cycles in one step share the step's duration equally.
                 let each = took.as_secs_f64() / (*by).max(1) as f64;
                 for _ in 0..*by {
                     metrics.observe("kueue_admission_attempt_duration_seconds", &borrowed(labels), each);

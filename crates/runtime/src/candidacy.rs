@@ -1,5 +1,5 @@
-//! Lease participation: this process leads only after all objects are stored in the version it reads, and then as the election decides, or
-//! always where there is no election.
+//! Lease participation: the process joins the election only after all objects are stored in the version that Berth reads. Without an election, the process then
+//! leads at once.
 
 use crate::elector::{self, Elector};
 use crate::leadership::State;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// Participation of a process in the election.
+/// Participation of the process in the election.
 pub(crate) enum Candidacy {
     /// The process does not take part in the election yet.
     Waits {
-        /// Name of the process in the election.
+        /// Identity of the process in the election.
         identity: String,
-        /// Receives the state when the process leads.
+        /// Channel for the leadership state.
         state: watch::Sender<State>,
     },
     /// The process takes part in the election.
@@ -30,7 +30,7 @@ impl Candidacy {
         matches!(self, Self::Waits { .. })
     }
 
-    /// Lets the process take part in the election, or lead if there is no election.
+    /// Lets the process join the election, or lead if there is no election.
     pub(crate) fn begin(self, client: &Client, election: Option<&Election>) -> Self {
         match (self, election) {
             (Self::Waits { identity, state }, Some(election)) => {
@@ -44,7 +44,7 @@ impl Candidacy {
         }
     }
 
-    /// Ends when the elector's task does; never without an elector.
+    /// Ends when the elector's task ends; never without an elector.
     pub(crate) async fn end(&mut self) {
         match self {
             Self::Stands(handle) => {
@@ -54,7 +54,7 @@ impl Candidacy {
         }
     }
 
-    /// Stops leading. The lease is returned where there is one.
+    /// Stops leading, and returns the lease if there is one.
     pub(crate) fn resign(self) -> Option<Lease> {
         match self {
             Self::Waits { .. } => None,
@@ -77,11 +77,11 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Releases the lease, unless writes may still arrive: then no other process may lead before the lease has expired.
+    /// Releases the lease, unless writes may still arrive at the API server: then no other process may lead before the lease has expired.
     pub(crate) async fn end(self, drained: bool, patience: Duration) {
         if drained {
             let _ = self.release.send(());
-            // A task that has ended must not be awaited a second time.
+            // A finished task must not be awaited a second time.
             if !self.task.is_finished() {
                 let _ = tokio::time::timeout(patience, self.task).await;
             }

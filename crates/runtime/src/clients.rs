@@ -1,5 +1,5 @@
-//! The two clients: one that watches, one for calls that must end. Both count their requests, and each has one HTTP/2
-//! connection for all it does: a connection per request under way would cost a TLS handshake and buffers each.
+//! The two Kubernetes clients: one for watches, and one for calls with a time limit. Both count their requests, and each has a single HTTP/2 connection,
+//! because a connection for each concurrent request would cost a TLS handshake and buffers.
 
 use crate::metrics::Metrics;
 use futures::future::BoxFuture;
@@ -14,32 +14,32 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
-/// The two clients.
+/// The Kubernetes clients for watches and for calls.
 #[derive(Clone)]
 pub struct Clients {
-    /// For watches: silence on it is bounded by pings and by the watcher's own time-outs.
+    /// Client for watches. Pings and the watcher's time-outs limit silence on its connection.
     pub watch: Client,
-    /// For calls: no hidden retry, and an answer within 30 s or an error.
+    /// Client for calls, without hidden retries. A call gets an answer within 30 s or fails.
     pub rpc: Client,
 }
 
-/// Pings on a silent connection.
+/// Time without traffic after which a ping is sent on the connection.
 const PING: Duration = Duration::from_secs(15);
-/// Patience for the answer to a ping; then the connection is given up, and what was under way on it has an unknown outcome.
+/// Time limit for the answer to a ping. Without an answer the connection is closed, and requests on it have an unknown outcome.
 const PONG: Duration = Duration::from_secs(10);
 
 impl Clients {
-    /// Makes both from one configuration.
+    /// Makes both clients from one configuration.
     ///
     /// # Errors
-    /// When the configuration's certificates or credentials cannot be read.
+    /// The certificates or credentials of the configuration cannot be read.
     pub fn new(mut config: Config, version: &str, metrics: &Arc<Metrics>) -> kube::Result<Self> {
-        // Compression costs CPU on both sides and the operator runs beside its API server.
+        // Compression is off, because it costs CPU on both sides, and Berth runs near its API server.
         config.disable_compression = true;
         if let Ok(agent) = http::HeaderValue::from_str(&format!("berth/{version}")) {
             config.headers.push((http::header::USER_AGENT, agent));
         }
-        // Watches are tried again by their watchers, writes by control.
+        // The clients do not retry: watchers repeat failed watches, and control repeats failed writes.
         config.default_retry = false;
         let mut rpc = config.clone();
         rpc.read_timeout = Some(Duration::from_secs(30));
@@ -49,15 +49,15 @@ impl Clients {
     }
 }
 
-/// A client that speaks HTTP/2 where the server does.
+/// A client that uses HTTP/2 if the server supports it.
 fn client(config: Config, counting: &Counting) -> kube::Result<Client> {
-    // kube's own stack knows proxies, server names and credential plugins, and speaks HTTP/1.1 only.
+    // The client stack of kube supports proxies, server names and credential plugins, and only HTTP/1.1.
     if config.proxy_url.is_some() || config.tls_server_name.is_some() || config.auth_info.exec.is_some() {
         return Ok(ClientBuilder::try_from(config)?.with_layer(counting).build());
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // A small frame must not wait for the acknowledgement of the one before.
+    // A small frame must not wait for the acknowledgement of the frame before.
     tcp.set_nodelay(true);
     let tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?);
     let mut connector = TimeoutConnector::new(tls.https_or_http().enable_all_versions().wrap_connector(tcp));
@@ -136,7 +136,7 @@ where
     }
 }
 
-/// Resource (with subresource) and verb of a request, as the API server's own metrics name them.
+/// Resource (with subresource) and verb of a request, with the names in the API server's own metrics.
 fn classify(method: &Method, path: &str, query: &str) -> (String, &'static str) {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let skip = match parts.next() {
@@ -196,7 +196,7 @@ mod tests {
         check(Method::GET, "/version", "", "/version", "raw");
     }
 
-    /// Answers every request with 503, and counts them by method.
+    /// Address of a server that answers every request with 503, and counts requests by method.
     async fn overloaded(asked: Arc<Mutex<BTreeMap<String, usize>>>) -> http::Uri {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -210,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn write_refused_by_overloaded_server_is_sent_once_per_client() {
-        // kube's own stack is used for what ours does not know, such as another name of the server.
+        // The client stack of kube is used for features that Berth's stack lacks, such as another server name.
         for server_name in [None, Some("kubernetes.example".to_owned())] {
             let asked = Arc::<Mutex<BTreeMap<String, usize>>>::default();
             let mut config = Config::new(overloaded(Arc::clone(&asked)).await);

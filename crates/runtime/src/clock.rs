@@ -1,23 +1,23 @@
-//! The time that control receives. It comes from this clock alone, and never goes back.
+//! The clock of the control loop, the only source of time for control; its time never decreases.
 //!
-//! All that control waits for is kept as a time of day. If the wall clock were simply believed, then setting it back by half an hour would make
-//! everything wait half an hour longer. Control measures durations by the monotonic clock, which cannot be set (`control/src/timeline.rs`).
+//! Control stores deadlines as times of day. If the loop used the wall clock directly, setting the wall clock back by half an hour would prolong every wait by
+//! half an hour. Control measures durations by the monotonic clock, which cannot be set (`control/src/timeline.rs`).
 
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A lead over the wall clock that is worth a word.
+/// Lead of the loop's time over the wall clock from which on a log line is written.
 const NOTED: SignedDuration = SignedDuration::from_secs(2);
 
-/// The wall clock, but for what it is set back: then time goes on at half its speed until the wall clock has caught up, so that
-/// nothing takes more than twice as long as it should. A step forward is followed at once.
+/// The loop's clock: the wall clock, except after the wall clock was set back. Then the loop's time advances at half speed until the wall clock has caught up,
+/// so that no wait takes more than twice as long. A forward jump of the wall clock is followed at once.
 #[derive(Debug)]
 pub struct Clock {
     last: Timestamp,
     begin: Instant,
     read: Instant,
-    /// By how much the last time was ahead of the wall clock.
+    /// Lead of the last time over the wall clock.
     lead: SignedDuration,
     told: bool,
 }
@@ -33,7 +33,7 @@ impl Clock {
         Self { last: wall, begin: instant, read: instant, lead: SignedDuration::ZERO, told: false }
     }
 
-    /// The time: not before the last one that was returned.
+    /// The current time, which is never before the last returned time.
     pub fn now(&mut self) -> Timestamp {
         let now = self.at(Timestamp::now(), Instant::now());
         if self.lead > NOTED && !self.told {
@@ -47,13 +47,13 @@ impl Clock {
         now
     }
 
-    /// Time of the monotonic clock at the last reading.
+    /// Time of the monotonic clock at the last reading, since the start of the clock.
     #[must_use]
     pub fn steady(&self) -> Duration {
         self.read.saturating_duration_since(self.begin)
     }
 
-    /// The time for a reading of the wall clock and one of the clock that cannot be set.
+    /// The loop's time for readings of the wall clock and of the monotonic clock.
     fn at(&mut self, wall: Timestamp, instant: Instant) -> Timestamp {
         let passed = instant.saturating_duration_since(self.read);
         let least = self.last.checked_add(passed / 2).unwrap_or(self.last);
@@ -68,7 +68,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// A wall clock whose distance to a monotonic clock a test sets, in seconds.
+    /// A wall clock whose offset from a monotonic clock the test sets, in seconds.
     struct Wall {
         begin: Instant,
         passed: Duration,
@@ -101,7 +101,7 @@ mod tests {
         }
         wall.off = 86_400 * 365;
         assert_eq!(wall.read(&mut clock), wall.wall(), "a step forward");
-        // A daemon that corrects the clock slows it down, but does not stop it.
+        // A time daemon slows the wall clock down to correct it, but does not stop it.
         let before = wall.wall();
         let slow = before.checked_add(Duration::from_millis(9_990)).unwrap();
         let passed = wall.passed + Duration::from_secs(10);
@@ -121,7 +121,7 @@ mod tests {
             assert!(now > last && wall.passed <= Duration::from_secs(20), "{now} after {:?}", wall.passed);
             last = now;
         }
-        // Half an hour is made up for in an hour, and then the wall clock is believed again.
+        // The loop's time makes up for half an hour within an hour, and then follows the wall clock again.
         while wall.passed < Duration::from_secs(3_500) {
             wall.passed += Duration::from_millis(700);
             assert!(wall.read(&mut clock) > wall.wall());
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(wall.read(&mut clock), wall.wall());
     }
 
-    /// No timer ends because of that: the monotonic clock goes on as before, and the time of day catches up in two days.
+    /// Timers still work, because the monotonic clock is not affected. The time of day catches up within two days.
     #[test]
     fn clock_set_back_by_a_day_runs_at_half_speed() {
         let (mut wall, mut clock) = start();

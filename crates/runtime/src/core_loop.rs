@@ -1,7 +1,7 @@
-//! The loop: the one place where observations, outcomes and time meet control.
+//! The control loop, in which control receives observations, outcomes and the time.
 //!
-//! Everything that is available is taken in before each step, so that a burst of changes costs one decision. It steps
-//! only when all kinds were listed, and leads only when all were listed again after the claim.
+//! The loop passes everything that has arrived to control before each step, so that a burst of changes costs one decision. The loop steps only after all kinds
+//! were listed, and leads only after all kinds were listed again since the claim of the Lease.
 
 use crate::brain::Brain;
 use crate::clock::Clock;
@@ -21,62 +21,62 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-/// Most observations taken before a step.
+/// Largest number of observations that are passed on before a step.
 const BATCH: usize = 8192;
-/// Most queries that are answered in one turn, so that many clients cannot delay decisions for long.
+/// Largest number of queries that are answered in one turn, so that many clients cannot delay decisions for long.
 const QUERIES: usize = 8;
-/// Longest sleep: the heartbeat must go on, and a jump of the wall clock is noticed within it.
+/// Longest sleep of the loop: the heartbeat must go on, and a jump of the wall clock must be noticed within this time.
 const NAP: Duration = Duration::from_secs(5);
 
-/// Least time between two steps. After [`BURST`] steps without a rest it is [`INTERVAL`], so that changes that arrive in between are decided
+/// Shortest time between two steps. After [`BURST`] steps without a rest, the shortest time is [`INTERVAL`], so that changes that arrive meanwhile are decided
 /// together. The first change after a rest is decided at once.
 const GAP: Duration = Duration::from_millis(10);
 /// Time per step under lasting load.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Number of steps in a row that wait for [`GAP`] only, and not for [`INTERVAL`]. A single job in a quiet cluster takes fewer steps from its creation
-/// to its start.
+/// Number of consecutive steps that wait for [`GAP`] only, instead of [`INTERVAL`]. A single job in a quiet cluster needs fewer steps from its creation to its
+/// start.
 const BURST: u32 = 20;
 
-/// A question to the thread that owns control.
+/// A query to the thread that owns control.
 #[derive(Debug)]
 pub enum Query {
-    /// Gauges of this moment.
+    /// Query for the current gauges.
     Gauges(oneshot::Sender<Gauges>),
-    /// Digest of the view.
+    /// Query for the digest of the view.
     Digest(oneshot::Sender<Value>),
-    /// The part of the digest that says what queues and cohorts hold.
+    /// Query for the part of the digest with the quota that queues and cohorts hold.
     Held(oneshot::Sender<Value>),
 }
 
-/// Connections of the loop.
+/// Channels and shared state that connect the loop with other parts of the runtime.
 pub struct Ports {
-    /// From the watches.
+    /// Observations from the watches.
     pub seen: mpsc::Receiver<Seen>,
-    /// From the writer pool; closed when the pool has ended.
+    /// Outcomes from the writer pool; the channel closes when the pool has ended.
     pub outcomes: mpsc::Receiver<(WriteId, Outcome)>,
-    /// From the servers.
+    /// Queries from the servers.
     pub queries: mpsc::Receiver<Query>,
-    /// To the writer pool.
+    /// Writes to the writer pool.
     pub writes: mpsc::UnboundedSender<Write>,
-    /// To the watches: a higher number asks for fresh lists.
+    /// Epochs for the watches: a higher number requests fresh lists.
     pub epochs: watch::Sender<u64>,
     /// Term and lease of this process.
     pub leadership: Leadership,
-    /// Events.
+    /// Sink for Kubernetes events.
     pub events: EventSink,
     /// Receives whether any Workload waits for quota.
     pub load: Arc<Load>,
-    /// Figures.
+    /// Registry of metrics.
     pub metrics: Arc<Metrics>,
-    /// Heartbeat and readiness.
+    /// Heartbeat and readiness of the loop.
     pub pulse: Arc<Pulse>,
-    /// True: stop leading, wait for the writes under way, end.
+    /// Request to stop: the loop stops leading, waits for the running writes, and ends.
     pub stop: watch::Receiver<bool>,
-    /// False when there is no election: then no other process can have written, and the first lists are recent enough.
+    /// Whether there is an election. Without an election no other process can have written, so the first lists are recent enough.
     pub elected: bool,
 }
 
-/// Progress of lists: which kinds were listed in which epoch.
+/// The epoch in which each kind was last listed completely.
 struct Lists {
     listed: [Option<u64>; KINDS],
 }
@@ -87,7 +87,7 @@ impl Lists {
     }
 }
 
-/// Observations and outcomes that have arrived and were not handed over yet.
+/// Observations and outcomes that have arrived and were not passed to control yet.
 struct Inbox {
     seen: Vec<Seen>,
     outcomes: Vec<(WriteId, Outcome)>,
@@ -102,7 +102,7 @@ impl Inbox {
         self.seen.is_empty() && self.outcomes.is_empty()
     }
 
-    /// Takes along what is there, without waiting.
+    /// Receives everything that has arrived, without waiting.
     fn fill(&mut self, ports: &mut Ports) {
         while let Ok(outcome) = ports.outcomes.try_recv() {
             self.outcomes.push(outcome);
@@ -129,14 +129,14 @@ impl Inbox {
     }
 }
 
-/// A term that is ours: waiting for lists of that epoch, or leading.
+/// A claimed term of this process, which waits for the lists of its epoch or leads.
 struct Claim {
     term: Term,
     epoch: u64,
     leading: bool,
 }
 
-/// Runs until it is asked to stop and the writer pool has ended.
+/// Runs the loop until it is asked to stop and the writer pool has ended.
 pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut lists = Lists { listed: [None; KINDS] };
     let mut claim: Option<Claim> = None;
@@ -148,13 +148,13 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut clock = Clock::default();
     let mut journal = Journal::new(Instant::now());
     if !ports.elected {
-        // Without an election, no Lease says since when pods are counted, so that all pods count.
+        // Without an election, no Lease has the time since which pods are counted, so all pods count.
         brain.count_pods_since(Some(Timestamp::MIN));
     }
     while !*ports.stop.borrow() {
         ports.pulse.beat();
         if std::mem::take(&mut stepped) {
-            // The thread belongs to the loop alone, so that a plain sleep delays no other task.
+            // The thread runs only the loop, so a blocking sleep delays no other task.
             std::thread::sleep(pace.rest(ports.pulse.elapsed()));
         }
         let nap = if due { Duration::ZERO } else { nap(wake, clock.now()) };
@@ -168,7 +168,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
             () = tokio::time::sleep(nap) => {}
         }
         inbox.fill(&mut ports);
-        // Under load there always is an outcome or an observation to wake up for, and never a turn for questions alone.
+        // Under load, an outcome or an observation always wakes the loop, so queries have no turn of their own.
         for _ in 0..QUERIES {
             let Ok(query) = ports.queries.try_recv() else { break };
             answer(&brain, query);
@@ -184,7 +184,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         follow_leadership(&mut brain, &mut claim, &lists, &ports);
         let closed = claim.as_ref().is_some_and(|claim| claim.leading) && !ports.leadership.open(Instant::now());
         if closed {
-            // With too little of the lease left every write would come back unsent; a renewal makes a step due.
+            // Near the end of the lease every write would come back unsent; a renewal of the lease makes a step due.
             wake = None;
         }
         if !due || !synced || closed {
@@ -198,7 +198,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     stop(brain, ports, inbox.outcomes, clock).await;
 }
 
-/// Time for which the control loop may sleep.
+/// Time for which the loop may sleep.
 fn nap(wake: Option<Timestamp>, now: Timestamp) -> Duration {
     let Some(wake) = wake else { return NAP };
     let left = wake.duration_since(now);
@@ -227,7 +227,7 @@ fn step<B: Brain>(brain: &mut B, ports: &Ports, journal: &mut Journal, now: Time
 }
 
 fn answer<B: Brain>(brain: &B, query: Query) {
-    // A questioner that went away is no matter.
+    // A client that has gone needs no answer.
     match query {
         Query::Gauges(reply) => drop(reply.send(brain.gauges())),
         Query::Digest(reply) => drop(reply.send(brain.recompute())),
@@ -235,7 +235,7 @@ fn answer<B: Brain>(brain: &B, query: Query) {
     }
 }
 
-/// Brings control's leadership in line with the elector's.
+/// Applies a change of leadership from the elector to control.
 fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: &Lists, ports: &Ports) {
     let term = ports.leadership.state().term;
     if claim.as_ref().map(|claim| claim.term) != term {
@@ -265,11 +265,11 @@ fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: 
     }
 }
 
-/// Stops deciding and takes in the outcomes of what is under way.
+/// Stops deciding, and passes the outcomes of running writes to control.
 async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(WriteId, Outcome)>, mut clock: Clock) {
     brain.lead(None);
     let Ports { outcomes: mut pending, writes, seen, pulse, metrics, .. } = ports;
-    // The pool ends when its senders are dropped; the watches end with their channel.
+    // The pool ends when its senders are dropped, and the watches end with their channel.
     drop(writes);
     drop(seen);
     while pending.recv_many(&mut outcomes, BATCH).await > 0 {

@@ -1,4 +1,4 @@
-//! The loop with a small controller: when it leads, which outcomes it passes on, how it stops.
+//! Tests of the control loop with a small controller: when the loop leads, which outcomes it passes on, and how it stops.
 
 use super::*;
 use crate::leadership::State;
@@ -13,7 +13,7 @@ type Log = Arc<Mutex<Vec<String>>>;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes once per step while leading.
+/// A controller that makes one write per step while it leads.
 struct Scribe {
     log: Log,
     term: Option<Term>,
@@ -149,7 +149,7 @@ impl World {
     }
 }
 
-/// Time for a forbidden action of the loop: only used before asserting that nothing happened.
+/// Waits for a forbidden action of the loop, before an assertion that the action did not happen.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
@@ -209,7 +209,7 @@ async fn core_loop_answers_queries_during_endless_write_outcomes() {
     world.list_all(0).await;
     world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
     world.write().await;
-    // The channel is full whenever the loop looks: it rests between steps.
+    // The channel is full whenever the loop reads it, because the loop rests between steps.
     let outcomes = world.outcomes.clone();
     let flood = std::thread::spawn(move || while outcomes.blocking_send((WriteId(1), Outcome::Conflict)).is_ok() {});
     for _ in 0..5 {

@@ -1,27 +1,26 @@
-//! Differences between two digests of the view, object by object and field by field.
+//! Differences between two digests of the view, by object and field.
 //!
-//! A digest is `{"objects": {kind: {name: {field: value}}}, "problems": [text]}`.
+//! A digest has the form `{"objects": {kind: {name: {field: value}}}, "problems": [text]}`.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Most differences that are named; beyond them only their number is reported.
+/// Largest number of differences that are listed; further differences are only counted.
 const NAMED: usize = 500;
 
-/// Differences that are being collected.
+/// Collector of the differences between two digests.
 #[derive(Default)]
 struct Found(Vec<Value>);
 
-/// Kind and name of the object of a difference.
+/// Kind and name of the object that has a difference.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     kind: &'a str,
     name: &'a str,
 }
 
-/// Compares the digest that was kept up event by event with one from fresh lists: `equal`, the `differences` by kind, name
-/// and field with both values (the first 500, and `more` for the number of the others), and of each side its problems and
-/// how many objects of each kind it has.
+/// Compares the digest of the watched view with a digest from fresh lists. The report has `equal`, the `differences` by kind, name and field with both values
+/// (the first 500, and `more` for the number of others), and for each digest its problems and its number of objects per kind.
 pub(crate) fn report(incremental: &Value, fresh: &Value) -> Value {
     let mut found = Found::default();
     for (kind, one, other) in pairs(incremental.get("objects"), fresh.get("objects")) {
@@ -43,7 +42,7 @@ pub(crate) fn report(incremental: &Value, fresh: &Value) -> Value {
     })
 }
 
-/// A digest without its objects.
+/// A digest's problems and number of objects per kind, without the objects.
 fn side(digest: &Value) -> Value {
     let kinds = digest.get("objects").and_then(Value::as_object);
     let counts = kinds.into_iter().flatten().map(|(kind, objects)| {
@@ -53,10 +52,10 @@ fn side(digest: &Value) -> Value {
     json!({"problems": digest.get("problems"), "objects": counts.collect::<Map<_, _>>()})
 }
 
-/// A name with what each side has under it.
+/// A name, with the value that each digest has under it.
 type Pair<'a> = (&'a str, Option<&'a Value>, Option<&'a Value>);
 
-/// All names of two objects; a side that is no object has none.
+/// All names in two JSON objects, with both values; a value that is no object has no names.
 fn pairs<'a>(one: Option<&'a Value>, other: Option<&'a Value>) -> Vec<Pair<'a>> {
     let one = one.and_then(Value::as_object);
     let other = other.and_then(Value::as_object);
@@ -77,7 +76,7 @@ impl Found {
                     self.compare(place, &field, one, other);
                 }
             }
-            // Long lists are reduced to the entries that only one side has.
+            // Long lists are reduced to the entries that only one list has.
             (Some(Value::Array(one)), Some(Value::Array(other))) => {
                 let (left, right) = (only(one, other), only(other, one));
                 self.add(place, field, json!(left), json!(right));

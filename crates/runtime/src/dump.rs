@@ -1,4 +1,4 @@
-//! Dump of the loop's view into the log, on a signal: a line for each ClusterQueue and each cohort, and one at the end that counts them.
+//! Dump of the loop's view into the log on a signal: a line for each ClusterQueue and cohort, and a last line with counts.
 
 use crate::core_loop::Query;
 use crate::server;
@@ -7,31 +7,31 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 
-/// Holders that a line names: with the longest names they take 13 KB, and a container's log splits a line after 16.
+/// Largest number of quota holders in a line. With the longest names they take 13 KB, and a container's log splits lines after 16 KB.
 const MOST_HOLDERS: usize = 40;
 
-/// A line of the log.
+/// A line of the dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A ClusterQueue.
+    /// The line about a ClusterQueue.
     ClusterQueue {
         name: String,
         ready: String,
         reserving: u64,
         pending: u64,
-        /// Used and given, by flavor and resource.
+        /// Used and available quota by flavor and resource.
         usage: String,
         holders: String,
     },
-    /// A cohort, with an object or without.
+    /// The line about a cohort, with or without a Cohort object.
     Cohort { name: String, cycle: bool, usage: String },
-    /// The last one, with the numbers of what is held and of the faults that the engine finds in its accounting.
+    /// The last line, with counts of the dumped objects and of the faults that the engine finds in its accounting.
     End { cluster_queues: usize, cohorts: usize, workloads: u64, problems: usize },
-    /// The loop did not say what it holds.
+    /// The line about a loop that did not answer.
     NoAnswer,
 }
 
-/// Passes the lines of a dump to `tell`, each time that it is asked for. All requests during a dump cause one more dump together.
+/// Passes the lines of a dump to `tell` for each request. Requests during a dump cause one more dump together.
 pub(crate) async fn tell_when_asked(
     asked: Arc<Notify>,
     queries: mpsc::Sender<Query>,
@@ -45,13 +45,13 @@ pub(crate) async fn tell_when_asked(
         };
         for line in lines(&held) {
             tell(line);
-            // Renewals of the lease share the thread, and must not wait for thousands of lines.
+            // Lease renewals run on this thread, and must not wait for thousands of lines.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Writes a line into the log.
+/// Writes a line of the dump into the log.
 pub(crate) fn log(line: Line) {
     match line {
         Line::ClusterQueue { name, ready, reserving, pending, usage, holders } => {
@@ -78,7 +78,7 @@ fn lines(held: &Value) -> Vec<Line> {
     lines
 }
 
-/// The objects of one kind: name and digest.
+/// Name and digest of the objects of one kind.
 fn objects<'a>(held: &'a Value, kind: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     held.get(kind).and_then(Value::as_object).into_iter().flatten()
 }

@@ -1,4 +1,4 @@
-//! The election's input and output: reads and writes the Lease, publishes leadership.
+//! Input and output of the election: requests about the Lease, and publication of the leadership state.
 
 use crate::leadership::State;
 use crate::options::Election;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-/// A name for this process that no other one has, readable in `kubectl get lease`.
+/// The identity of this process: a unique name that is readable in `kubectl get lease`.
 #[must_use]
 pub fn identity() -> String {
     let host = ["POD_NAME", "HOSTNAME"]
@@ -30,7 +30,7 @@ pub fn identity() -> String {
     format!("{host}_{unique}")
 }
 
-/// Takes part in the election until it is asked to stop.
+/// The elector: takes part in the election until it is asked to stop.
 pub struct Elector {
     leases: Api<Lease>,
     name: String,
@@ -44,11 +44,11 @@ pub struct Elector {
 
 /// Handles of a running elector.
 pub struct Handle {
-    /// Send to make it stop leading; it goes on holding the Lease.
+    /// Sending makes the elector stop leading; it still holds the Lease afterwards.
     pub resign: oneshot::Sender<()>,
-    /// Send to make it release the Lease and end.
+    /// Sending makes the elector release the Lease and end.
     pub release: oneshot::Sender<()>,
-    /// Ends with the elector.
+    /// The task of the elector.
     pub task: tokio::task::JoinHandle<()>,
 }
 
@@ -102,7 +102,7 @@ impl Elector {
         }
     }
 
-    /// Does the next thing; returns how long to wait before the one after.
+    /// Performs the next action of the candidate, and returns the pause before the action after it.
     async fn act(&mut self, candidate: &mut Candidate) -> Duration {
         let began = self.now();
         let action = candidate.next(began);
@@ -157,7 +157,7 @@ impl Elector {
         Duration::ZERO
     }
 
-    /// The Lease as we want it, keeping what others wrote into its metadata.
+    /// The Lease to write, with the metadata that other clients wrote.
     fn desired(&self, version: Option<String>, transitions: i32, acquire: bool) -> Lease {
         let now = MicroTime(Timestamp::now());
         let old = self.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
@@ -183,7 +183,7 @@ impl Elector {
         }
     }
 
-    /// Empties the Lease so that another process takes it without waiting.
+    /// Empties the Lease, so that another process can claim it without waiting.
     async fn give_back(&self) {
         let Some(mut lease) = self.lease.clone() else { return };
         lease.metadata.managed_fields = None;
@@ -198,7 +198,7 @@ impl Elector {
         }
     }
 
-    /// A call that ends: half the renew deadline at most, so that a second try fits before giving up.
+    /// A call with a time limit of half the renew deadline, so that a second attempt fits before the leader steps down.
     async fn bounded<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
         match tokio::time::timeout(self.timing.renew_deadline / 2, call).await {
             Ok(Ok(value)) => Ok(value),
@@ -221,12 +221,13 @@ impl Elector {
     }
 }
 
-/// Since when pods are counted, as a Lease says.
+/// The time in a Lease's annotation since which pods are counted.
 fn pods_since(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.annotations.as_ref()?.get(PODS_SINCE)?.parse().ok()
 }
 
-/// Has a Lease say since when pods are counted, and keeps that as long as they are. Berth did not gate older pods, so it leaves them alone.
+/// Sets the annotation with the time since which pods are counted, and keeps the time as long as they are. Berth did not gate older pods, so it does not manage
+/// them.
 fn note_pods(metadata: &mut ObjectMeta, counts_pods: bool, now: Timestamp) {
     if !counts_pods {
         if let Some(annotations) = &mut metadata.annotations {
@@ -267,7 +268,7 @@ mod tests {
         note_pods(&mut metadata, true, first);
         note_pods(&mut metadata, true, later);
         assert_eq!(pods_since(&metadata), Some(first));
-        // Switched off and on again: pods that were made meanwhile did not wait.
+        // After counting was switched off and on again, the time is new, because pods that were created meanwhile have no gate.
         note_pods(&mut metadata, false, later);
         assert_eq!(pods_since(&metadata), None);
         note_pods(&mut metadata, true, later);

@@ -1,6 +1,6 @@
-//! Kubernetes events: a bounded queue, one worker, a rate. An event that does not fit is dropped and counted; nothing waits for one. Events
-//! give way to writes: while the server is busy with writes, events get a fraction of the rate. An event carries the time at which it
-//! happened, so that a late one is still right. Events go out a few together, since each waking up costs as much as an event.
+//! Kubernetes events: a bounded queue, one worker, and a rate limit. An event that does not fit into the queue is dropped and counted, and no part waits for an
+//! event. While the API server is busy with writes, events get a fraction of their rate. An event has the time at which it happened, so that a late event is
+//! still correct. Events are sent in small batches, because waking up costs as much as an event.
 
 mod packed;
 
@@ -22,27 +22,27 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Longest note that the API server takes, in bytes.
+/// Longest note of an event that the API server accepts, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// End of a note that was cut.
+/// Text at the end of a shortened note.
 const CUT: &str = " ...";
-/// Longest reason or action, in bytes.
+/// Longest reason or action of an event, in bytes.
 const REASON_LIMIT: usize = 128;
-/// Notices that may wait: on their way to the worker, which looks every few seconds at most, and with it.
+/// Largest number of queued notices: on their way to the worker, which reads them every few seconds, and in the worker itself.
 const QUEUE: usize = 2048;
 const WAITING: usize = 6144;
-/// An identical notice within this time is not written again.
+/// Time within which an identical notice is not written again.
 const REPEAT: Duration = Duration::from_secs(60);
-/// Notices remembered for comparison.
+/// Largest number of notices that are remembered for this comparison.
 const REMEMBERED: usize = 8192;
-/// Events that go out together.
+/// Number of events in a batch.
 const BATCH: usize = 16;
-/// Additional cost of an event, in tokens of the rate, while writes that move jobs take all of the server's time.
+/// Additional cost of an event, in tokens of the rate limit, while writes that move jobs take all of the API server's time.
 const BUSY_COST: f64 = 9.0;
-/// Time-out of one request.
+/// Time limit of the request that creates an event.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where notices go. Cheap to clone, never blocks.
+/// Sink for event notices. A sink is cheap to clone and never blocks.
 #[derive(Clone)]
 pub struct EventSink {
     queue: mpsc::Sender<Packed>,
@@ -50,8 +50,8 @@ pub struct EventSink {
 }
 
 impl EventSink {
-    /// Starts the worker. It ends when every sink is gone and the rest is sent, or with the runtime, whose end drops that
-    /// rest. `load` is that of the writes that move jobs.
+    /// Starts the worker. The worker ends when every sink is dropped and the queue is sent, or with the runtime, which drops the rest of the queue. `load` is
+    /// the load of writes that move jobs.
     #[must_use]
     pub fn spawn(client: Client, instance: String, bucket: Bucket, load: Arc<Load>, metrics: Arc<Metrics>) -> Self {
         let (queue, notices) = mpsc::channel(QUEUE);
@@ -115,7 +115,7 @@ impl Worker {
         (notice, body)
     }
 
-    /// Takes the tokens of that many, more of them while the server is busy; false after having waited for them a while.
+    /// Takes the tokens for `count` events, more tokens while the API server is busy. If there are too few tokens, waits for a while and returns false.
     async fn wait(&self, bucket: &mut Bucket, count: u32) -> bool {
         let now = Instant::now();
         let cost = 1.0 + BUSY_COST * self.load.yielding(now);
@@ -152,7 +152,7 @@ impl Worker {
         match tokio::time::timeout(DEADLINE, self.client.send(request)).await {
             Ok(Ok(response)) => {
                 let status = response.status();
-                // Read to the end, so that the connection can be used again.
+                // The body is read to its end, so that the connection can be used again.
                 let _body = response.into_body().collect_bytes().await;
                 if status.is_success() { Ok(()) } else { Err(status.to_string()) }
             }
@@ -162,21 +162,22 @@ impl Worker {
     }
 }
 
-/// Notices that wait for the rate, in the order in which they came.
+/// Notices that wait for the rate limit, in order of arrival.
 #[derive(Default)]
 struct Waiting {
-    /// One that was superseded leaves its place empty.
+    /// Queued notices; a superseded notice leaves an empty entry.
     notices: VecDeque<Option<Packed>>,
-    /// Number of the first of them.
+    /// Number of the first entry.
     first: u64,
-    /// Number of notices that are not empty.
+    /// Number of entries that are not empty.
     live: usize,
-    /// Place of the notice that explains why an object waits, by the object's uid.
+    /// Number of the entry that explains why an object waits, by the object's uid.
     explained: HashMap<Box<str>, u64>,
 }
 
 impl Waiting {
-    /// True when it takes the place of an older one: why an object waited is no news once something has happened to it.
+    /// Adds a notice, and removes the older notice that explains why its object waits, because that reason is outdated. Returns true if an older notice was
+    /// removed.
     fn push(&mut self, notice: Packed) -> bool {
         let older = self.explained.remove(notice.uid());
         if let Some(older) = older {
@@ -194,7 +195,7 @@ impl Waiting {
         older.is_some()
     }
 
-    /// Moves all notices up. It is seldom done: the waiting notices are at most half of the places.
+    /// Removes the empty entries. Removal is rare, because it happens only after half of all entries are empty.
     fn close_gaps(&mut self) {
         self.notices.retain(Option::is_some);
         self.first = 0;
@@ -235,7 +236,7 @@ impl Waiting {
     }
 }
 
-/// Notices of the last time by hash: their texts would be megabytes.
+/// Hashes of recent notices, because their texts would take megabytes.
 #[derive(Default)]
 struct Recent {
     hasher: RandomState,
@@ -256,7 +257,7 @@ impl Recent {
     }
 }
 
-/// The event object of a notice.
+/// The Event object of a notice.
 fn event(notice: &Packed, instance: &str, count: u64) -> Value {
     let (group, version, _) = notice.kind.resource();
     let now = notice.at;
@@ -285,7 +286,7 @@ fn event(notice: &Packed, instance: &str, count: u64) -> Value {
     })
 }
 
-/// The longest start of `text` of at most `limit` bytes that ends at a character.
+/// The longest beginning of `text` with at most `limit` bytes that ends at a character boundary.
 fn cut_at(text: &str, limit: usize) -> &str {
     let mut end = text.len().min(limit);
     while !text.is_char_boundary(end) {
@@ -294,7 +295,7 @@ fn cut_at(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// A message that fits into a note.
+/// A message, shortened to the limit of a note.
 fn truncated(message: &str) -> String {
     if message.len() <= NOTE_LIMIT {
         return message.to_owned();
@@ -408,7 +409,7 @@ mod tests {
             let head = format!("{name}_total{labels} ");
             text.lines().find_map(|line| line.strip_prefix(&*head).map(str::to_owned))
         };
-        // No event is taken from the queue before the first await.
+        // The worker takes no event from the queue before its first await.
         for number in 0..QUEUE + 3 {
             sink.publish(&Notice { uid: format!("u-{number}"), ..notice("no quota") });
         }

@@ -1,33 +1,33 @@
-//! How long the first list of a kind is waited for. Berth decides on complete lists alone. A kind that is dispensable and cannot be listed
-//! costs only the jobs of that kind.
+//! Time limit for the first list of a kind. Berth decides only on complete lists, so a kind that cannot be listed would stop all decisions. The loop continues
+//! without a dispensable kind, at the cost of the jobs that need the kind.
 
 use kube::runtime::watcher::Error;
 use std::time::{Duration, Instant};
 
-/// Patience of the other kinds with one whose list fails.
+/// Time for which the loop waits for a kind whose list fails.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most characters of a reason that are reported.
+/// Longest reason of a failed list that is reported, in characters.
 const TOLD: usize = 300;
 
-/// The first list of a kind since a view was asked for.
+/// Progress of the first list of a kind since fresh lists were requested.
 #[derive(Debug, Default)]
 pub(crate) struct FirstList {
     begun: Option<Instant>,
     failures: u32,
-    /// The loop waits for it no more.
+    /// Whether the loop no longer waits for the list.
     listed: bool,
-    /// The loop was informed that it goes on without this list.
+    /// Whether the loop was told that it continues without the list.
     told: bool,
 }
 
 impl FirstList {
-    /// A fresh list is asked for.
+    /// Notes the request of a fresh list.
     pub(crate) fn begin(&mut self, now: Instant) {
         *self = Self { begun: Some(now), told: self.told, ..Self::default() };
     }
 
-    /// A list failed; true when the loop is to go on without it from now on, which is reported once for each list that is asked for. A forbidden list
-    /// stays forbidden until an administrator changes the permissions. One failure alone does not count: the next attempt is a second away.
+    /// Notes a failed list. Returns true if the loop is to continue without the list from now on, once for each requested list. A forbidden list stays
+    /// forbidden until an administrator changes the permissions. A single failure does not count, because the next attempt is a second away.
     pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         let late = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PATIENCE);
@@ -37,14 +37,14 @@ impl FirstList {
         goes_on
     }
 
-    /// The list is complete; true when the loop goes on without it so far.
+    /// Notes a complete list. Returns true if the loop continued without the list until now.
     pub(crate) fn is_complete(&mut self) -> bool {
         let told = self.told;
         *self = Self { listed: true, ..Self::default() };
         told
     }
 
-    /// Whether the list that was asked for is still not complete.
+    /// Whether the loop still waits for the requested list.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.listed
     }
@@ -64,7 +64,7 @@ fn is_forbidden(error: &Error) -> bool {
     status(error).is_some_and(|status| status.code == 403)
 }
 
-/// Why a list failed, in the server's words if it gave any.
+/// Reason of a failed list, in the API server's words if there are any.
 pub(crate) fn reason(error: &Error) -> String {
     let text = status(error).map_or_else(|| error.to_string(), |status| status.message.clone());
     text.chars().take(TOLD).collect()
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(reason(&failure(403)), "jobsets is forbidden");
     }
 
-    /// An API server that answers after a minute only fails twice in two.
+    /// An API server that answers each list after a minute fails only twice in two minutes.
     #[test]
     fn first_list_with_server_errors_is_given_up_after_patience() {
         let now = Instant::now();
@@ -110,7 +110,7 @@ mod tests {
         let mut first = FirstList::default();
         first.begin(now);
         assert!(!first.failed(&failure(403), now) && first.failed(&failure(403), now));
-        // The next leader asks for a list of its own.
+        // The next leader requests a list of its own.
         first.begin(now);
         assert!(first.is_awaited());
         assert!(first.is_complete(), "it was done without so far");

@@ -1,5 +1,4 @@
-//! A list of the API server, object by object as it comes in. A page of large objects is never held in memory at once: neither its bytes,
-//! nor all its objects before the first one is passed on.
+//! Streaming parser for the API server's lists, object by object. A page of large objects is never in memory at once, neither as bytes nor as objects.
 
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use serde::Deserialize;
@@ -12,18 +11,18 @@ struct Rest {
     metadata: Meta,
 }
 
-/// The state of a list, and where its next page begins.
+/// Metadata of a list: its version, and the token of its next page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Meta {
-    /// The state of the store that it shows.
+    /// The resourceVersion of the list.
     pub(crate) resource_version: Option<String>,
-    /// The token with which the next page is asked for.
+    /// The continue token with which the next page is requested.
     #[serde(rename = "continue")]
     pub(crate) token: Option<String>,
 }
 
-/// The objects of a list.
+/// The objects of a list, read one by one.
 pub(crate) struct Items<R> {
     from: R,
     scan: Scan,
@@ -34,10 +33,10 @@ impl<R: AsyncBufRead + Unpin> Items<R> {
         Self { from, scan: Scan::default() }
     }
 
-    /// The text of the next object, `None` after the last one.
+    /// The text of the next object; `None` after the last object.
     ///
     /// # Errors
-    /// If the text cannot be read, is incomplete, or is no list.
+    /// The text cannot be read, is incomplete, or is no list.
     pub(crate) async fn next(&mut self) -> io::Result<Option<String>> {
         while !self.scan.is_over {
             let chunk = self.from.fill_buf().await?;
@@ -56,7 +55,7 @@ impl<R: AsyncBufRead + Unpin> Items<R> {
     /// Metadata of the list, after its last object.
     ///
     /// # Errors
-    /// If the text is no list.
+    /// The text is no list.
     pub(crate) fn meta(self) -> io::Result<Meta> {
         let rest: Rest = serde_json::from_slice(&self.scan.rest)?;
         Ok(rest.metadata)
@@ -67,32 +66,32 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// The progress through a JSON text: what belongs to an object of its `items`, and all else. It need not be valid beyond its brackets and
-/// strings: each object is read by itself later.
+/// State of the parser within the JSON text of a list, which separates the objects in `items` from all other text. The parser only checks brackets and strings,
+/// because each object is decoded later.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the place in a text, and what was read there")]
 struct Scan {
-    /// All but the objects.
+    /// The text of the list without its objects.
     rest: Vec<u8>,
     item: Vec<u8>,
-    /// Open brackets, of the object that is read where `in_items`.
+    /// Number of open brackets: of the current object if `in_items`, else of the list.
     depth: usize,
     in_items: bool,
     in_string: bool,
     is_escaped: bool,
-    /// Where the last string of the list itself begins in `rest`, and the last name of a field there.
+    /// Position in `rest` of the last string of the list itself.
     string_at: usize,
     names_items: bool,
     is_over: bool,
 }
 
 impl Scan {
-    /// Reads on, up to the end of the next object: how many bytes, and that object.
+    /// Reads bytes up to the end of the next object. Returns the number of bytes used, and the object if it is complete.
     fn take(&mut self, bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
         let mut left = bytes;
         while let Some((byte, next)) = left.split_first() {
             if self.in_string && !self.is_escaped {
-                // Most of a list is text: it goes as one piece.
+                // Most of a list is text in strings, which is copied in one piece.
                 let plain = left.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(left.len());
                 if plain > 0 {
                     let (text, next) = left.split_at(plain);
@@ -112,7 +111,7 @@ impl Scan {
         (bytes.len(), None)
     }
 
-    /// Whether a byte belongs to a string; one that begins a string does.
+    /// Whether a byte belongs to a string; the opening quote of a string does.
     fn is_of_string(&mut self, byte: u8) -> bool {
         if !self.in_string {
             self.in_string = byte == b'"';
@@ -128,7 +127,7 @@ impl Scan {
         true
     }
 
-    /// A byte of the list itself; true at its end.
+    /// Reads a byte outside of `items`. Returns true at the end of the list.
     fn outside(&mut self, byte: u8) -> bool {
         let begins = !self.in_string;
         let at = self.rest.len();
@@ -159,7 +158,7 @@ impl Scan {
         self.is_over
     }
 
-    /// A byte between the brackets of `items`; true at the end of an object.
+    /// Reads a byte within `items`. Returns true at the end of an object.
     fn inside(&mut self, byte: u8) -> bool {
         if self.is_of_string(byte) {
             self.item.push(byte);
@@ -171,7 +170,7 @@ impl Scan {
                 self.in_items = false;
                 self.names_items = false;
                 self.depth = 1;
-                // A value without brackets ends here.
+                // A value without brackets ends at the end of `items`.
                 return !self.item.is_empty();
             }
             b',' if self.depth == 0 => return !self.item.is_empty(),
@@ -191,7 +190,7 @@ mod tests {
     use futures::io::{BufReader, Cursor};
     use serde_json::{Value, json};
 
-    /// Reads a list that comes in pieces of `piece` bytes: its objects and its metadata.
+    /// Objects and metadata of a list that arrives in pieces of `piece` bytes.
     async fn read(text: &str, piece: usize) -> io::Result<(Vec<String>, Meta)> {
         let mut items = Items::new(BufReader::with_capacity(piece, Cursor::new(text.as_bytes().to_vec())));
         let mut all = Vec::new();
@@ -214,7 +213,7 @@ mod tests {
     async fn list_items_arrive_unchanged_however_the_body_is_split() {
         for count in 0..=hard().len() {
             let items = hard()[..count].to_vec();
-            // serde_json sorts fields: what the list says of itself comes last here, and first from an API server.
+            // serde_json sorts fields, so the list's metadata comes last here; an API server writes it first.
             let sorted = json!({"apiVersion": "v1", "items": items, "kind": "\"items\":[", "metadata": {"continue": "t", "resourceVersion": "7"}});
             let pretty = serde_json::to_string_pretty(&sorted).unwrap();
             let body = serde_json::to_string(&items).unwrap();

@@ -1,16 +1,16 @@
-//! Log lines about capacity tiers: a line for each workload that is admitted to one or leaves it, within a rate. Lines beyond the rate are
-//! only counted: metrics and events have the rest.
+//! Log lines about capacity tiers: a line for each workload that is admitted to a tier or leaves it, with a rate limit. Lines beyond the limit are only
+//! counted, because metrics and events have the same facts.
 
 use crate::rate::Bucket;
 use berth_control::measure::{TierMove, TierStep};
 use tokio::time::Instant;
 
-/// Lines at once.
+/// Number of lines that may be written at once.
 const BURST: f64 = 200.0;
-/// Lines a second in the long run.
+/// Number of lines per second under lasting load.
 const RATE: f64 = 20.0;
 
-/// The lines, and how many were left out since the last one.
+/// The writer of the lines, with the number of lines that were left out since the last line.
 pub(crate) struct Journal {
     bucket: Bucket,
     left_out: u64,
@@ -21,7 +21,7 @@ impl Journal {
         Self { bucket: Bucket::new(Some(RATE), BURST, now), left_out: 0 }
     }
 
-    /// Writes the line, where there is room for it.
+    /// Writes a line about a tier, if the rate limit allows it.
     pub(crate) fn tell(&mut self, moved: &TierMove, now: Instant) {
         let Some(left_out) = self.room(now) else { return };
         if left_out > 0 {
@@ -51,7 +51,7 @@ impl Journal {
         }
     }
 
-    /// Room for a line, with the number of lines that had none before it; `None` without room.
+    /// Takes room for a line, and returns the number of lines that were left out before it; `None` without room.
     fn room(&mut self, now: Instant) -> Option<u64> {
         if self.bucket.take(now).is_err() {
             self.left_out = self.left_out.saturating_add(1);

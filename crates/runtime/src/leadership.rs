@@ -1,4 +1,4 @@
-//! Leadership as a value: which term is ours and until when, shared by the elector, the loop and the writer.
+//! The leadership state: the process's term and the end of its lease, shared by the elector, the control loop and the writer.
 
 use berth_control::write::Term;
 use jiff::Timestamp;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Term and end of the lease.
+/// Term and lease of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Our term; `None` when we do not lead.
+    /// The term of this process; `None` while it does not lead.
     pub term: Option<Term>,
-    /// End of the lease by the monotonic clock of this process; `None` if there is no election, so that leadership never ends.
+    /// End of the lease by the monotonic clock of this process; `None` without an election, because leadership then never ends.
     pub until: Option<Instant>,
-    /// Since when pods are counted, as the Lease says. `None`: they are not, or the lease does not say so.
+    /// Time in the Lease since which pods are counted; `None` if pods are not counted, or the Lease has no time.
     pub pods_since: Option<Timestamp>,
 }
 
 impl State {
-    /// True when a write that takes at most `deadline` would end before another process may lead.
+    /// Whether a write that takes at most `deadline` would end before another process may lead.
     #[must_use]
     pub fn open(&self, now: Instant, deadline: Duration) -> bool {
         self.term.is_some() && self.until.is_none_or(|until| until.saturating_duration_since(now) >= deadline)
     }
 }
 
-/// Reading side of leadership.
+/// Reader of the leadership state.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     receiver: watch::Receiver<State>,
@@ -33,39 +33,39 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// A handle and its writing side. `deadline` is the longest time a write takes.
+    /// A reader and a writer of the leadership state. `deadline` is the time limit of a write.
     #[must_use]
     pub fn new(deadline: Duration) -> (watch::Sender<State>, Self) {
         let (sender, receiver) = watch::channel(State::default());
         (sender, Self { receiver, deadline })
     }
 
-    /// The write deadline.
+    /// The time limit of a write.
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// The state of this moment.
+    /// The current leadership state.
     #[must_use]
     pub fn state(&self) -> State {
         *self.receiver.borrow()
     }
 
-    /// True when a write decided under `term` may still be sent now.
+    /// Whether a write that was decided in `term` may be sent now.
     #[must_use]
     pub fn permits(&self, term: Term, now: Instant) -> bool {
         let state = self.state();
         state.term == Some(term) && state.open(now, self.deadline)
     }
 
-    /// True when nothing forbids sending: we lead and the lease has time left.
+    /// Whether writes may be sent: the process leads, and its lease is long enough for a write.
     #[must_use]
     pub fn open(&self, now: Instant) -> bool {
         self.state().open(now, self.deadline)
     }
 
-    /// Waits for the end of a term. Never returns while the elector is gone and the term was not ended.
+    /// Waits for the end of a term. Never returns if the elector is gone and the term has not ended.
     pub async fn over(&self, term: Term) {
         let mut receiver = self.receiver.clone();
         if receiver.wait_for(|state| state.term != Some(term)).await.is_err() {
@@ -73,7 +73,7 @@ impl Leadership {
         }
     }
 
-    /// Waits for a change of term or of the lease's end. Never returns when the elector is gone.
+    /// Waits for a change of the term or of the lease's end. Never returns if the elector is gone.
     pub async fn changed(&mut self) {
         if self.receiver.changed().await.is_err() {
             std::future::pending::<()>().await;

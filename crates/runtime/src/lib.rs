@@ -1,13 +1,13 @@
-//! Everything around control that talks to the API server or the network: watches, writes, the lease, and metrics. It decides nothing.
+//! The part of Berth that talks to the API server and the network: watches, writes, the lease, and metrics. The runtime makes no decisions.
 //!
-//! One thread owns the [`Brain`] (control's facade). Watches feed it observations, it returns writes, the writer
-//! performs them, and outcomes come back to it. Everything that reaches the network is here and in no crate below.
+//! One thread owns the [`Brain`] (control's facade). Watches pass observations to it, it returns writes, the writer performs the writes, and their outcomes
+//! return to it. No crate below the runtime talks to the network.
 //!
-//! The runtime never chooses what to write, retries a write by itself, or keeps a copy of objects.
+//! The runtime never chooses a write, repeats a write by itself, or keeps a copy of objects.
 //!
-//! Where to start reading: [`run`] wires the parts; [`core_loop`] is the heart; [`writer`] says what each answer of the
-//! API server means; [`berth_lease`] is the election as a pure state machine and [`elector`] its input and output;
-//! [`watches`] turns kube's watch events into observations.
+//! [`run`] connects the parts, and [`core_loop`] is the control loop; both are places to start reading. [`writer`] translates answers of the API server into
+//! outcomes. [`berth_lease`] is the election as a pure state machine, and [`elector`] is its input and output. [`watches`] turns kube's watch events into
+//! observations.
 
 pub mod access;
 pub mod brain;

@@ -1,10 +1,8 @@
-//! How much of the time writes that move jobs are under way, and how slowly they are answered, so that writes that nothing waits for can
-//! give way to them.
+//! Load of writes that move jobs: the share of time in which such writes run, and how slowly they are answered, so that other writes can give way to them.
 //!
-//! An API server that is busy with admissions and starts of jobs does these sooner when it is asked for nothing else. A server that has time left
-//! between them is not slowed down by the rest. The share is a moving average, so that a gap between two bursts counts as what it is. A server that
-//! other clients keep busy, too, answers several times as slowly as it can: there the same share counts for up to twice as much. Background
-//! transports detect in the same way that they disturb other connections (LEDBAT, RFC 6817).
+//! A busy API server handles admissions and starts of jobs sooner if other requests pause, and a server with idle time is not slowed down by other requests.
+//! The share is a moving average, so that a gap between two bursts counts as idle time. A server that other clients also keep busy answers several times as
+//! slowly as it can; the share then counts up to twice. Background transports detect in this way that they disturb other connections (LEDBAT, RFC 6817).
 
 use crate::pace::IO_INTERVAL;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +10,20 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time constant of the moving average: older shares hardly count.
+/// Time constant of the moving average, beyond which older shares hardly count.
 const MEMORY: Duration = Duration::from_secs(2);
-/// The quickest answer is forgotten in about this time: a server that stays slow is taken for what it is.
+/// Time constant with which the fastest answer time is forgotten, so that a constantly slow server stops counting as slow.
 const BEST_KNOWN: Duration = Duration::from_secs(60);
-/// Seconds; no answer counts as quicker, so that a server that takes three of these is not slow.
+/// Smallest answer time in seconds that counts as the fastest, so that a server with answer times of three times this value is not slow.
 const BEST: f64 = 0.003;
 /// Latency relative to the best observed: throttling of other writes starts at 3x and is full at 8x.
 const STRAINED: (f64, f64) = (3.0, 8.0);
 
-/// Writes under way, and the share of the time in which there were any.
+/// Number of running writes that move jobs, and the share of time with such writes.
 #[derive(Debug)]
 pub struct Load {
     state: Mutex<State>,
-    /// True while a workload waits for quota: writes that free quota then count as writes that move jobs.
+    /// Whether a workload waits for quota, so that writes that free quota count as writes that move jobs.
     wanted: AtomicBool,
 }
 
@@ -34,7 +32,7 @@ struct State {
     pressing: usize,
     share: f64,
     at: Instant,
-    /// Seconds of an answer: a moving average, and the quickest; none before the first one.
+    /// Average and fastest answer times in seconds; `None` before the first answer.
     answers: Option<Answers>,
 }
 
@@ -46,15 +44,15 @@ struct Answers {
 }
 
 impl Answers {
-    /// Adds an answer that took that many seconds.
+    /// Adds an answer time of `took` seconds.
     fn with(self, took: f64, now: Instant) -> Self {
-        // A silence of more than a second teaches nothing about the server.
+        // More than a second without answers says nothing about the server.
         let passed = now.saturating_duration_since(self.at).as_secs_f64().min(1.0);
         let best = self.best * (passed / BEST_KNOWN.as_secs_f64()).exp();
         Self { mean: self.mean + (took - self.mean) / 16.0, best: best.min(took).max(BEST), at: now }
     }
 
-    /// 0 if answers are about as quick as the quickest, 1 if they take many times as long.
+    /// Strain of the server: 0 if answer times are near the fastest one, 1 if they are many times as long.
     fn strain(self) -> f64 {
         let (begins, counts) = STRAINED;
         ((self.mean / self.best - begins) / (counts - begins)).clamp(0.0, 1.0)
@@ -62,7 +60,7 @@ impl Answers {
 }
 
 impl Load {
-    /// Nothing under way, and nothing before.
+    /// A load without running or earlier writes.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -82,15 +80,15 @@ impl Load {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// A write that moves jobs waits from now on.
+    /// Notes the begin of a write that moves jobs.
     pub fn begin(&self, now: Instant) {
         self.at(now, |state| state.pressing += 1);
     }
 
-    /// One has ended, which was sent at `sent`; `None` when it was not done: refusals come sooner than writes, and the time of one that
-    /// got no answer says nothing.
+    /// Notes the end of a write that moves jobs. `sent` is the time at which the write was sent, and `None` for a write that was refused or got no answer,
+    /// whose time says nothing about the server.
     pub fn end(&self, sent: Option<Instant>, now: Instant) {
-        // The thread that sees an answer may have rested that long before it looked.
+        // The thread that receives an answer may have rested for up to this interval before.
         let took = sent.map(|sent| now.saturating_duration_since(sent).saturating_sub(IO_INTERVAL).as_secs_f64());
         self.at(now, |state| {
             state.pressing = state.pressing.saturating_sub(1);
@@ -101,8 +99,8 @@ impl Load {
         });
     }
 
-    /// How far others should give way: 0 while such writes take less than half of the time, 1 when they take all of it; while they are
-    /// answered slowly, less than a quarter, and half.
+    /// Degree from 0 to 1 to which other writes should give way: 0 while writes that move jobs take less than half of the time, and 1 while they take all of
+    /// it. With slow answers, the limits are a quarter and half of the time.
     #[must_use]
     pub fn yielding(&self, now: Instant) -> f64 {
         let (share, strain) = self.at(now, |state| (state.share, state.answers.map_or(0.0, Answers::strain)));
@@ -110,7 +108,7 @@ impl Load {
     }
 
     fn at<T>(&self, now: Instant, act: impl FnOnce(&mut State) -> T) -> T {
-        // No change is half done where something can panic.
+        // No change of the state can panic halfway, so a poisoned lock is still valid.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(state.at).as_secs_f64();
         let weight = 1.0 - (-passed / MEMORY.as_secs_f64()).exp();
@@ -125,7 +123,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// Throttling of others after a time in which writes took `busy` milliseconds of every 100; the last was answered in `answered`.
+    /// The degree of giving way after a time in which writes took `busy` of every 100 milliseconds, and the last answer took `answered` milliseconds.
     fn yielding_with(busy: u64, answered: u64) -> f64 {
         let start = Instant::now();
         let load = Load::new(start);

@@ -1,7 +1,7 @@
-//! Figures for Prometheus: counters and histograms kept here, gauges computed by control for each scrape.
+//! Metrics for Prometheus: this module keeps counters and histograms, and control computes gauges for each scrape.
 //!
-//! [`table`] is the full contract: names and labels are Kueue's, so that existing dashboards and alerts work, plus
-//! a few of our own under `berth_`. A name that is not in the table is refused with a log line, never invented.
+//! [`table`] lists all metrics. Names and labels are Kueue's, so that existing dashboards and alerts work, and Berth's own metrics begin with `berth_`. A
+//! metric that is not in the table is refused with a log line.
 
 mod exposition;
 mod labels;
@@ -17,28 +17,28 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::{Definition, Shape, TABLE};
 
-/// The metric of the build.
+/// Name of the metric with the build information.
 const BUILD_INFO: &str = "kueue_build_info";
 
-/// Role label of a replica.
+/// Role of this replica, for a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Takes part in the election and does not lead.
+    /// The replica takes part in the election and does not lead.
     Follower = 0,
-    /// Leads.
+    /// The replica leads.
     Leader = 1,
-    /// No election.
+    /// The replica has no election.
     Standalone = 2,
 }
 
-/// Gauges of one moment.
+/// The gauges at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Gauges {
     values: BTreeMap<&'static str, Vec<(Labels, f64)>>,
 }
 
 impl Gauges {
-    /// Sets one value.
+    /// Sets the value of one gauge series.
     pub fn set(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
         self.values.entry(name).or_default().push((Labels::of(labels.iter().copied()), value));
     }
@@ -49,10 +49,10 @@ enum Series {
     Histogram(Histogram),
 }
 
-/// Series by metric; they are sorted when they are shown.
+/// Series by metric, which are sorted only for the exposition.
 type AllSeries = HashMap<&'static str, HashMap<Labels, Series>>;
 
-/// The registry.
+/// The registry of metrics.
 pub struct Metrics {
     series: Mutex<AllSeries>,
     role: AtomicU8,
@@ -61,7 +61,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// An empty registry of a binary of that version.
+    /// An empty registry for a binary of this version.
     #[must_use]
     pub fn new(version: &str) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Metrics {
         }
     }
 
-    /// Sets the role that all of Kueue's series carry from now on.
+    /// Sets the role label of all Kueue metrics from now on.
     pub fn set_role(&self, role: Role) {
         self.role.store(role as u8, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ impl Metrics {
         }
     }
 
-    /// Puts a value into a histogram.
+    /// Adds a value to a histogram.
     pub fn observe(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         let Some(definition) = defined(name, |shape| shape.is_histogram()) else {
             return;
@@ -105,12 +105,12 @@ impl Metrics {
         }
     }
 
-    /// Sets a gauge without labels that control does not know.
+    /// Sets a gauge without labels whose value control does not compute.
     pub fn hold(&self, name: &'static str, value: f64) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value);
     }
 
-    /// Removes every series that has all labels of one of these sets, in one walk for any number of deleted queues.
+    /// Removes every series that has all labels of one of these sets, in one pass for any number of deleted queues.
     pub fn forget(&self, gone: &[Vec<(&str, &str)>]) {
         let mut by_keys: BTreeMap<Vec<&str>, HashSet<Vec<&str>>> = BTreeMap::new();
         for labels in gone {
@@ -123,7 +123,7 @@ impl Metrics {
         self.lock().values_mut().for_each(|family| family.retain(|series, _| !is_meant(series)));
     }
 
-    /// The exposition in the OpenMetrics text format, metric by metric, each put into words when it is asked for.
+    /// The exposition in the OpenMetrics text format, metric by metric; each metric's text is made on demand.
     pub fn exposition(self: &Arc<Self>, gauges: Arc<Gauges>) -> impl Iterator<Item = String> + Send + use<> {
         let (metrics, own) = (Arc::clone(self), Arc::new(self.own()));
         let families = TABLE.iter().map(move |definition| {
@@ -133,13 +133,13 @@ impl Metrics {
         families.filter(|family| !family.is_empty()).chain(std::iter::once("# EOF\n".to_owned()))
     }
 
-    /// The exposition in one piece.
+    /// The complete exposition as one text.
     #[must_use]
     pub fn encode(self: &Arc<Self>, gauges: Gauges) -> String {
         self.exposition(Arc::new(gauges)).collect()
     }
 
-    /// Gauges that control does not know.
+    /// Gauges whose values control does not compute.
     fn own(&self) -> Gauges {
         let mut own = Gauges::default();
         for (name, value) in &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -162,7 +162,7 @@ impl Metrics {
         own
     }
 
-    /// The label that all of Kueue's metrics have beside their own, but for the build's.
+    /// The role label, which every Kueue metric has except the build information.
     fn role_of(&self, name: &str) -> Option<(&'static str, &'static str)> {
         let role = match self.role.load(Ordering::Relaxed) {
             1 => "leader",
@@ -181,7 +181,7 @@ impl Metrics {
     }
 }
 
-/// The definition of a metric, or a log line when there is none of that shape.
+/// The table entry of a metric; without an entry of this shape, writes a log line.
 fn defined(name: &str, fits: impl Fn(Shape) -> bool) -> Option<&'static Definition> {
     let plain = name.strip_suffix("_total").unwrap_or(name);
     let renamed = DOUBLE.iter().find(|(from, _)| *from == plain).map(|(_, to)| *to);

@@ -9,50 +9,50 @@ pub struct Election {
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// How long a lease holds without renewal.
+    /// Time for which the Lease is held without a renewal.
     pub lease_duration: Duration,
-    /// The holder gives up when it could not renew for that long.
+    /// Time without a renewal after which the leader steps down.
     pub renew_deadline: Duration,
-    /// Pause between attempts.
+    /// Pause between two attempts to get or renew the Lease.
     pub retry_period: Duration,
-    /// Pods are queued: the Lease says since when.
+    /// Whether Berth manages pods, so that the Lease has the time since which pods are counted.
     pub counts_pods: bool,
 }
 
 /// Options of the runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// `None`: no election, this process always leads.
+    /// Settings of the election; with `None` there is no election, and the process always leads.
     pub election: Option<Election>,
-    /// Address of `/metrics` and `/debug/*`; `None` switches it off.
+    /// Address of `/metrics` and `/debug/*`; `None` switches the server off.
     pub metrics_address: Option<String>,
-    /// Address of the probes; `None` switches it off.
+    /// Address of the probes; `None` switches the server off.
     pub health_address: Option<String>,
     /// Path of the readiness probe, without slash.
     pub readiness_path: String,
     /// Path of the liveness probe, without slash.
     pub liveness_path: String,
-    /// Writes per second; `None` is unlimited.
+    /// Writes per second; `None` means no limit.
     pub write_rate: Option<f64>,
-    /// Writes that may go at once before the rate counts.
+    /// Number of writes that may be sent at once before the rate applies.
     pub write_burst: f64,
     /// Events per second.
     pub event_rate: f64,
-    /// Events that may go at once before the rate counts.
+    /// Number of events that may be sent at once before the rate applies.
     pub event_burst: f64,
-    /// Writes under way at once, beside a few more in the background.
+    /// Number of concurrent writes, beside a few background writes.
     pub writes_in_flight: usize,
-    /// The namespace of this process: it has the Secrets with credentials of checkpoint stores.
+    /// Namespace of this process, which has the Secrets with credentials of checkpoint stores.
     pub namespace: Option<String>,
-    /// Version for `build_info` and the user agent.
+    /// Berth's version, for `build_info` and the user agent.
     pub version: String,
 }
 
-/// Longest time a write may take.
+/// Time limit of a write.
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Options {
-    /// The write deadline: ten seconds, less when the lease is so short that two renewals would not fit beside it.
+    /// The time limit of a write: ten seconds, or less if two renewals would not fit into the lease beside it.
     #[must_use]
     pub fn write_deadline(&self) -> Duration {
         match &self.election {

@@ -1,20 +1,20 @@
-//! Meaning of an answer of the API server for control: pure, so that every code has a test.
+//! Translation of the API server's answers into outcomes of writes, as pure functions, so that every status code has a test.
 
 use berth_control::write::Outcome;
 use serde::Deserialize;
 
-/// The verb class of a write, as far as the meaning of an answer depends on it.
+/// The verb of a write, as far as the meaning of an answer depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// POST.
+    /// The write is a POST.
     Create,
-    /// Any PATCH.
+    /// The write is a PATCH of any type.
     Patch,
-    /// DELETE.
+    /// The write is a DELETE.
     Delete,
 }
 
-/// Pause before trying again when a busy server does not say how long.
+/// Default pause before the next attempt, in milliseconds, if a busy API server names none.
 const DEFAULT_PAUSE_MS: u64 = 1000;
 
 #[derive(Default, Deserialize)]
@@ -43,18 +43,18 @@ struct Details {
     retry_after_seconds: u64,
 }
 
-/// Maps an answer to an outcome. `retry_after` is the header of that name in seconds.
+/// Translates an answer into an outcome. `retry_after` is the header of this name in seconds.
 #[must_use]
 pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) -> Outcome {
     if (200..300).contains(&code) {
         if verb == Verb::Delete {
-            // It is gone, or finalizers keep it for now, and then the answer is the object.
+            // The answer to a deletion is the object if finalizers keep the object; then the answer has its version.
             let kept = serde_json::from_slice::<Written>(body).unwrap_or_default();
             return Outcome::Applied { resource_version: kept.metadata.resource_version };
         }
         return match serde_json::from_slice::<Written>(body) {
             Ok(written) => Outcome::Applied { resource_version: written.metadata.resource_version },
-            // The server did it but its answer was cut: the version it wrote is unknown to us.
+            // The write was applied, but its answer was cut off, so the new version is unknown.
             Err(error) => Outcome::Unknown(format!("answer of the API server is not readable: {error}")),
         };
     }
@@ -74,7 +74,7 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
         409 | 422 if names_another_uid(&text) => Outcome::Gone,
         409 => Outcome::Conflict,
         404 => Outcome::Gone,
-        // An expired token is renewed by the client within seconds; nothing was written.
+        // The client renews an expired token within seconds, and the API server wrote nothing.
         401 | 429 | 503 => Outcome::Busy(pause()),
         408 => Outcome::Unknown(text),
         400..=499 => Outcome::Refused(text),
@@ -82,23 +82,23 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
     }
 }
 
-/// True when no try of the same write can succeed: etcd limits the bytes of an object, and so does the way to it. Both refuse before
-/// anything is written, and the API server passes that on as an internal error.
+/// Whether an error means that every attempt of the write will fail because the object is too large: etcd limits the size of objects and of messages. Both
+/// limits refuse the write before it is applied, and the API server reports them as internal errors.
 fn is_beyond_the_store(message: &str) -> bool {
     ["etcdserver: request is too large", "trying to send message larger than max"]
         .iter()
         .any(|words| message.contains(words))
 }
 
-/// True when an answer says that another object lives under that name, or none: the object that we knew is gone. A patch that names no
-/// version has its uid compared last, as a field that must not change.
+/// Whether an error says that the write's object is gone, because another object or none has its name. For a patch without a version, the API server compares
+/// the uid last, as an immutable field.
 fn names_another_uid(message: &str) -> bool {
     ["Precondition failed: UID", "uid mismatch", "metadata.uid: Invalid value"]
         .iter()
         .any(|words| message.contains(words))
 }
 
-/// Meaning of a failure before any answer came: a refused connection certainly wrote nothing, the rest is unknown.
+/// Outcome of a request that failed before an answer: with a refused connection the API server wrote nothing, and otherwise the outcome is unknown.
 #[must_use]
 pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> Outcome {
     let mut source = Some(error);

@@ -1,24 +1,24 @@
-//! Moderation, as network adapters have it for interrupts: a burst of turns is prompt, a lasting load makes turns rarer, so that each does
-//! more. Waking up, and meeting cold caches, then cost once for many changes.
+//! Moderation of turns, as network adapters moderate interrupts: a burst of turns runs promptly, and lasting load makes turns rarer, so that each turn does
+//! more work. Waking up and cold caches then cost once for many changes.
 //!
-//! The rule is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form.
+//! The algorithm is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// One turn of the I/O thread per this time under lasting load; it bounds what moderation adds to a request.
+/// Time per turn of the I/O thread under lasting load, which limits the delay that moderation adds to a request.
 pub(crate) const IO_INTERVAL: Duration = Duration::from_millis(20);
-/// Turns of the I/O thread that are prompt after a rest: a job's way through a quiet operator takes fewer.
+/// Number of prompt turns of the I/O thread after a rest, which is more than a job in a quiet cluster needs.
 const IO_BURST: u32 = 100;
 
-/// Says how long to rest before each turn. Time is given as the distance from any fixed origin.
+/// Moderator that computes the rest before each turn. Times are distances from any fixed origin.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// Least time between two turns, at any load.
+    /// Shortest time between two turns, at any load.
     gap: Duration,
     /// Time per turn under lasting load.
     interval: Duration,
-    /// How far turns may run ahead of the interval.
+    /// Time by which turns may run ahead of the interval.
     lead: Duration,
     /// Time at which the last turn began.
     last: Option<Duration>,
@@ -27,13 +27,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At least `gap` between turns; after `burst` turns without a rest, `interval`.
+    /// A moderator with at least `gap` between turns, and with `interval` after `burst` turns without a rest.
     #[must_use]
     pub fn new(gap: Duration, interval: Duration, burst: u32) -> Self {
         Self { gap, interval, lead: interval.saturating_mul(burst), last: None, due: Duration::ZERO }
     }
 
-    /// Accounts for a turn and returns how long from `now` it has to wait.
+    /// Accounts for a turn, and returns the rest from `now` until the turn may begin.
     pub fn rest(&mut self, now: Duration) -> Duration {
         let spaced = self.last.map_or(now, |last| last + self.gap);
         let turn = now.max(spaced).max(self.due.saturating_sub(self.lead));
@@ -43,12 +43,12 @@ impl Pace {
     }
 }
 
-/// Makes the runtime's thread rest before it waits for input, in moderation.
+/// Makes the runtime's thread rest before it waits for input.
 pub fn moderate(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {
     let origin = Instant::now();
     let pace = Mutex::new(Pace::new(Duration::ZERO, IO_INTERVAL, IO_BURST));
     builder.on_thread_park(move || {
-        // Only this thread takes the lock; a panic with the lock would have ended the thread.
+        // Only this thread takes the lock, and a panic with the lock would have ended the thread.
         let Ok(mut pace) = pace.lock() else { return };
         let rest = pace.rest(origin.elapsed());
         std::thread::sleep(rest);

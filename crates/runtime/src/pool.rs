@@ -1,10 +1,10 @@
-//! The writer pool: important writes first, and only as many under way as keep a server busy.
+//! The writer pool: important writes are sent first, and only as many at once as keep the API server busy.
 //!
-//! A request under way can no longer be overtaken, so a queue belongs here and not in the server. Writes that nothing waits for go by a
-//! lane of their own, a few at a time, and rarely while the server is busy: the server then spends its time on writes that move jobs. The
-//! end of a Workload, which gives its quota back, is such a write as long as nothing waits for quota. Stores of checkpoints have a lane,
-//! since one that does not answer must not keep anything else waiting. Writes that annotate all pods of a job have one as well: each is
-//! many patches, which wait for the rate one by one.
+//! A request that was sent cannot be overtaken, so the pool has queues of its own instead of sending all writes at once. Writes that no job waits for have a
+//! lane of their own, a few at a time, and slow down while the API server is busy, so that the server spends its time on writes that move jobs. The write that
+//! finishes a Workload and frees its quota is such a background write as long as no Workload waits for quota. Requests to checkpoint stores have a lane,
+//! because an unresponsive store must not delay other writes. Writes that annotate all pods of a job have a lane, too, because each of them consists of many
+//! patches that wait for the rate limit.
 
 use crate::load::Load;
 use crate::writer::Writer;
@@ -17,20 +17,20 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-/// Writes under way that nothing waits for: enough for hundreds a second on a server that is not busy.
+/// Number of concurrent background writes, enough for hundreds per second on an idle API server.
 const BACKGROUND: usize = 2;
-/// Pause before each of them on a server that is busy all the time.
+/// Pause before each background write on a server that is busy all the time.
 const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
-/// Most writes of the background lane that pause; beyond this number they go without a pause, since each holds memory.
+/// Queue length of the background lane from which on its writes do not pause, because each queued write takes memory.
 const BACKGROUND_MOST: usize = 4096;
-/// Questions to stores under way.
+/// Number of concurrent requests to checkpoint stores.
 const STORES: usize = 4;
-/// Writes under way that annotate the pods of a job.
+/// Number of concurrent writes that annotate the pods of a job.
 const TOLD: usize = 4;
 /// Number of priority classes in a lane.
 const CLASSES: usize = 4;
 
-/// Waiting writes by class, in order of arrival within one.
+/// Queued writes by priority class, in order of arrival within a class.
 #[derive(Default)]
 struct Waiting {
     classes: [VecDeque<Write>; CLASSES],
@@ -40,7 +40,7 @@ impl Waiting {
     fn push(&mut self, write: Write) {
         let class = match write.purpose.urgency() {
             Urgency::First | Urgency::Told => 0,
-            // Figures grow old behind hundreds of finalizers.
+            // Statuses of queues would become outdated behind hundreds of finalizer writes.
             Urgency::Counted => 1,
             Urgency::Soon => 2,
             Urgency::Whenever => CLASSES - 1,
@@ -62,7 +62,7 @@ impl Waiting {
         self.classes.iter().all(VecDeque::is_empty)
     }
 
-    /// Whether people read the result of one of these writes, or something waits for quota that one gives back.
+    /// Whether users read the result of a queued write, or a Workload waits for quota that a queued write frees.
     fn is_awaited(&self, load: &Load) -> bool {
         let awaited = if load.is_wanted() { 3 } else { 2 };
         self.classes.iter().take(awaited).any(|class| !class.is_empty())
@@ -73,16 +73,16 @@ impl Waiting {
     }
 }
 
-/// The class of writes that a lane takes.
+/// The lane of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Freight {
-    /// Writes that move jobs.
+    /// Lane of writes that move jobs.
     Pressing,
-    /// Writes that nothing waits for.
+    /// Lane of background writes, which no job waits for.
     Rest,
-    /// Requests to stores of checkpoints.
+    /// Lane of requests to checkpoint stores.
     Stores,
-    /// Annotations on the pods of a job.
+    /// Lane of writes that annotate the pods of a job.
     Pods,
 }
 
@@ -97,14 +97,14 @@ impl Freight {
         }
     }
 
-    /// Each write is one request to the API server. A write to a store is none, and one that annotates pods waits for the rate before each
-    /// patch.
+    /// Whether each write of the lane is one request to the API server. A write to a checkpoint store is none, and a write that annotates pods waits for the
+    /// rate limit before each patch.
     const fn is_one_request(self) -> bool {
         matches!(self, Self::Pressing | Self::Rest)
     }
 }
 
-/// Parts that the lanes share.
+/// State that all lanes share.
 #[derive(Clone)]
 struct Shared {
     writer: Arc<Writer>,
@@ -113,8 +113,8 @@ struct Shared {
     load: Arc<Load>,
 }
 
-/// Performs writes until the sender is gone and the last write has ended. At most `in_flight` are under way at once, beside a few in the
-/// background, at most as fast as the writer's rate allows. Outcomes go to `outcomes`. `load` counts the writes that move jobs.
+/// Performs writes until the sender is gone and the last write has ended. At most `in_flight` writes run at once, beside a few background writes, within the
+/// writer's rate limit. Outcomes go to `outcomes`, and `load` counts the writes that move jobs.
 pub async fn run(
     writer: Arc<Writer>,
     mut writes: mpsc::UnboundedReceiver<Write>,
@@ -129,7 +129,7 @@ pub async fn run(
     let (pods_in, pods_out) = mpsc::unbounded_channel();
     let sort = async move {
         while let Some(write) = writes.recv().await {
-            // A lane ends only when its sender is gone.
+            // A lane ends only after its sender is dropped, so sending cannot fail.
             let _sent = match Freight::of(&write, &load) {
                 Freight::Pressing => {
                     load.begin(Instant::now());
@@ -163,7 +163,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        // A write that will not be sent takes no token: a new leader waits until the last of these has come back.
+        // A write that will not be sent takes no token of the rate limit, because a new leader waits until all these writes have come back.
         let stale = |write: &Write| !shared.writer.permits(write, Instant::now());
         if freight.is_one_request() && !waiting.peek().is_some_and(stale) {
             if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {
@@ -171,7 +171,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             }
             shared.writer.wait_for_rate().await;
         }
-        // Taken as late as possible, so that an admission overtakes writes that wait for a slot.
+        // The next write is chosen as late as possible, so that an admission overtakes writes that wait for a slot.
         while let Ok(write) = writes.try_recv() {
             waiting.push(write);
         }
@@ -189,12 +189,12 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             }
         });
     }
-    // All slots back means that no request is on its way.
+    // All slots are free only when no request is running.
     let all = u32::try_from(in_flight).unwrap_or(u32::MAX);
     let _drained = slots.acquire_many(all).await;
 }
 
-/// Performs a write. A panic in it, of a library on unexpected input, fails this write alone, and its outcome is still reported.
+/// Performs a write. A panic, for example of a library on unexpected input, fails this write only, and its outcome is still reported.
 async fn performed(writer: &Writer, write: &Write) -> Outcome {
     let outcome = AssertUnwindSafe(writer.perform(write)).catch_unwind().await;
     outcome.unwrap_or_else(|_| {
@@ -204,7 +204,7 @@ async fn performed(writer: &Writer, write: &Write) -> Outcome {
     })
 }
 
-/// Pause before a write of the background lane, longer when the server is busier with other writes.
+/// Pause before a background write; the pause is longer if the API server is busier with writes that move jobs.
 fn pause(load: &Load, waiting: usize, now: Instant) -> Duration {
     if waiting < BACKGROUND_MOST { BACKGROUND_PAUSE.mul_f64(load.yielding(now)) } else { Duration::ZERO }
 }

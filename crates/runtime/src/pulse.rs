@@ -1,4 +1,4 @@
-//! Heartbeat and readiness of the loop.
+//! Heartbeat and readiness of the control loop.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// State of the loop that other threads read without asking the loop.
+/// State of the control loop that other threads read without a query.
 #[derive(Debug)]
 pub struct Pulse {
     origin: Instant,
@@ -14,7 +14,7 @@ pub struct Pulse {
     synced: AtomicBool,
     held: AtomicBool,
     stopping: AtomicBool,
-    /// Kinds whose objects cannot be listed, and why.
+    /// Kinds whose objects cannot be listed, with the reason.
     unlisted: Mutex<BTreeMap<String, String>>,
 }
 
@@ -32,52 +32,52 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Shows that work goes on.
+    /// Notes a heartbeat of the loop.
     pub(crate) fn beat(&self) {
         let millis = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.beat.store(millis, Ordering::Relaxed);
     }
 
-    /// Time since the loop last went round.
+    /// Time since the last heartbeat of the loop.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.origin.elapsed().saturating_sub(Duration::from_millis(self.beat.load(Ordering::Relaxed)))
     }
 
-    /// True when every kind was listed and no shutdown has begun. While the process may not lead yet, the lists do not count: they may need a
-    /// conversion by its own webhook, which the API server does not reach before the process is ready.
+    /// Whether the process is ready: every kind was listed, and no shutdown has begun. While the process may not lead yet, missing lists do not count, because
+    /// they may need a conversion by the process's own webhook, which the API server reaches only after the process is ready.
     #[must_use]
     pub fn ready(&self) -> bool {
         let listed = self.synced.load(Ordering::Relaxed) || self.held.load(Ordering::Relaxed);
         listed && !self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Sets whether something keeps this process from leading for now.
+    /// Sets whether the process may not lead yet.
     pub(crate) fn hold(&self, held: bool) {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Time since it began to beat.
+    /// Time since the start of the process's heartbeat.
     pub(crate) fn elapsed(&self) -> Duration {
         self.origin.elapsed()
     }
 
-    /// Every kind was listed; true the first time.
+    /// Notes that every kind was listed. Returns true the first time.
     pub(crate) fn note_listed(&self) -> bool {
         !self.synced.swap(true, Ordering::Relaxed)
     }
 
-    /// The first list of a kind failed, so that its objects are unknown.
+    /// Notes that the first list of a kind failed, so that its objects are unknown.
     pub(crate) fn note_unlisted(&self, resource: &str, why: String) {
         self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).insert(resource.to_owned(), why);
     }
 
-    /// A kind was listed.
+    /// Notes that a kind was listed.
     pub(crate) fn note_works(&self, resource: &str) {
         self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).remove(resource);
     }
 
-    /// The kinds that cannot be listed and why, `None` where all can.
+    /// Message about the kinds that cannot be listed, with reasons; `None` if all kinds can be listed.
     #[must_use]
     pub fn unlisted(&self) -> Option<String> {
         let all = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,13 +86,13 @@ impl Pulse {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// The heartbeat of a loop that went round last that long ago.
+    /// A heartbeat whose last beat was `age` ago.
     #[cfg(test)]
     pub(crate) fn of_age(age: Duration) -> Self {
         Self { origin: Instant::now() - age, ..Self::default() }
     }
 
-    /// A shutdown has begun.
+    /// Notes that a shutdown has begun.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Token bucket. Without a rate it never waits.
+/// A token bucket for a rate limit; without a rate it never waits.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     rate: Option<f64>,
@@ -15,25 +15,25 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket: `rate` tokens a second (`None` is unlimited), at most `burst` at once.
+    /// A full bucket that gains `rate` tokens per second (`None` means no limit) and holds at most `burst` tokens.
     #[must_use]
     pub fn new(rate: Option<f64>, burst: f64, now: Instant) -> Self {
         let burst = burst.max(1.0);
         Self { rate: rate.filter(|rate| *rate > 0.0), burst, tokens: burst, filled: now }
     }
 
-    /// Takes a token, or says how long until there is one.
+    /// Takes a token.
     ///
     /// # Errors
-    /// The time to wait before asking again.
+    /// There is no token; the error is the time until there is one.
     pub fn take(&mut self, now: Instant) -> Result<(), Duration> {
         self.take_many(1.0, now)
     }
 
-    /// Takes that many tokens together, a full bucket at most, or says how long until they are there.
+    /// Takes `count` tokens at once, or a full bucket if `count` is larger.
     ///
     /// # Errors
-    /// The time to wait before asking again.
+    /// There are too few tokens; the error is the time until there are enough.
     pub fn take_many(&mut self, count: f64, now: Instant) -> Result<(), Duration> {
         let Some(rate) = self.rate else { return Ok(()) };
         let wanted = count.min(self.burst);
@@ -53,7 +53,7 @@ impl Bucket {
 pub struct Rate(Arc<Mutex<Bucket>>);
 
 impl Rate {
-    /// Shares that bucket.
+    /// Shares a token bucket.
     #[must_use]
     pub fn new(bucket: Bucket) -> Self {
         Self(Arc::new(Mutex::new(bucket)))

@@ -1,7 +1,7 @@
-//! An object as the API server sent it, decoded later and apart.
+//! An undecoded object from the API server.
 //!
-//! kube decodes a list at once: one bad item hides all others. A [`Raw`] keeps the item's text and reads only the fields that a watch
-//! itself needs, so that each object succeeds or fails alone. It also spares the binary a watcher per kind.
+//! kube decodes a list at once, so that one bad object would hide all others. A [`Raw`] keeps the object's text and reads only the fields that a watch needs,
+//! so that each object decodes or fails alone. It also avoids compiling a watcher for each kind.
 
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
@@ -9,22 +9,22 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// An object's text, with its name and version.
+/// The text of an object, with its name and version.
 #[derive(Clone, Debug)]
 pub struct Raw {
-    /// Name, namespace, uid and resourceVersion only.
+    /// Metadata with name, namespace, uid and resourceVersion only.
     metadata: ObjectMeta,
     text: Box<RawValue>,
 }
 
 impl Raw {
-    /// The JSON text.
+    /// The object's JSON text.
     #[must_use]
     pub fn text(&self) -> &str {
         self.text.get()
     }
 
-    /// The metadata that identifies the object, and nothing else: the deletion of an object that does not decode is reported with it.
+    /// The object reduced to the metadata that identifies it, for the report that an undecodable object was deleted.
     #[must_use]
     pub fn head(&self) -> Self {
         let text = serde_json::value::to_raw_value(&serde_json::json!({"metadata": self.metadata}));
@@ -50,7 +50,7 @@ struct HeadMeta {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        // An object without a readable head gets an empty name; its decoding reports the error.
+        // An object without readable metadata gets an empty name, and its decoding reports the error.
         let Head { metadata: head } = serde_json::from_str(text.get()).unwrap_or_default();
         let metadata = ObjectMeta {
             name: head.name,

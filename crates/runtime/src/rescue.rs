@@ -1,6 +1,6 @@
-//! The readable rest of a Workload that does not decode: enough to keep its quota charged and its waiting state known.
+//! The readable part of a Workload that does not decode, with which its quota stays charged and its pending state stays known.
 //!
-//! Control receives it with a mark. Control then counts the quota that it holds, admits nothing into it and writes nothing to it, until it
+//! Control receives the part with a mark. Control then charges the quota that the Workload holds, admits nothing in it and writes nothing to it, until it
 //! decodes again or is deleted.
 
 use berth_api as api;
@@ -10,8 +10,7 @@ use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The readable part of a Workload, `None` when even its name or the quota that it holds cannot be read: then the state that was known
-/// before stays.
+/// The readable part of a Workload; `None` if its name or its quota reservation cannot be read, so that its last known state stays.
 pub(crate) fn workload(text: &str) -> Option<Box<api::Workload>> {
     let object = lean::decode::<Value>(text).ok()?;
     let mut metadata: ObjectMeta = part(&object, "/metadata")?;
@@ -30,7 +29,7 @@ pub(crate) fn workload(text: &str) -> Option<Box<api::Workload>> {
     Some(Box::new(api::Workload { metadata, spec, status: Some(status) }))
 }
 
-/// Reservation and conditions of a status that does not decode completely.
+/// Reservation and conditions of a Workload status that does not decode completely.
 fn held(object: &Value) -> Option<api::WorkloadStatus> {
     Some(api::WorkloadStatus {
         conditions: part(object, "/status/conditions")?,

@@ -1,19 +1,19 @@
-//! When a watch that fails is tried again.
+//! Back-off of a failing watch.
 //!
-//! `kube`'s own back-off begins anew with every list that has only begun, so that a list that keeps failing is asked for each second.
+//! The back-off of `kube` restarts at the beginning of every list, so a list that always fails would be requested every second.
 
 use kube::runtime::watcher::Error;
 use std::time::{Duration, Instant};
 
-/// Before the first new attempt.
+/// Pause before the first new attempt.
 const FIRST: Duration = Duration::from_millis(800);
-/// The longest pause.
+/// Longest pause before a new attempt.
 const MOST: Duration = Duration::from_secs(30);
 
-/// A watch that has not failed for so long works, even if no object changed.
+/// Time without a failure after which a watch counts as working, even if no object changed.
 const CALM: Duration = Duration::from_secs(90);
 
-/// Pauses that double until something has come again.
+/// Pauses that double after each failure, until the watch delivers again.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     failures: u32,
@@ -21,12 +21,12 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// The watch delivers.
+    /// Notes that the watch delivers.
     pub(crate) fn works(&mut self) {
         self.failures = 0;
     }
 
-    /// A failure at that time; whether the watch worked before it. Objects of some kinds change once in weeks: that nothing came says nothing.
+    /// Notes a failure, and returns whether the watch worked before. A watch without events may work, because objects of some kinds change once in weeks.
     pub(crate) fn began(&mut self, now: Instant) -> bool {
         let worked = self.last.is_none_or(|last| now.saturating_duration_since(last) > CALM);
         if worked {
@@ -36,7 +36,7 @@ impl Retry {
         worked
     }
 
-    /// Pause after a failure, at least as long as the server asked for; `number` differs by watch, so that they do not come together.
+    /// Pause after a failure, at least as long as the server asked for. `number` differs by watch, so that watches do not retry at one moment.
     pub(crate) fn failed(&mut self, number: usize, error: &Error) -> Duration {
         let own = FIRST.saturating_mul(1 << self.failures.min(6)).min(MOST);
         self.failures = self.failures.saturating_add(1);
@@ -57,7 +57,7 @@ fn asked_for(error: &Error) -> Duration {
     Duration::from_secs(u64::from(seconds)).min(MOST)
 }
 
-/// The server does not know the watched kind (any more).
+/// Whether the error says that the API server does not serve the watched kind.
 pub(crate) fn is_gone(error: &Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! Wiring: starts every part, waits for the signal, stops them in order.
+//! Wiring of the runtime: starts every part, waits for the shutdown signal, and stops the parts in order.
 
 use crate::access::Access;
 use crate::brain::Brain;
@@ -30,51 +30,51 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Why the runtime ended without being asked to.
+/// Reason why the runtime ended without a shutdown signal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The client could not be made.
+    /// The Kubernetes client could not be made.
     #[error("making the API client")]
     Client(#[source] kube::Error),
-    /// A server could not listen.
+    /// A server could not listen on its address.
     #[error("{0}")]
     Listen(String),
-    /// A part ended that must not end; the log says why.
+    /// A part ended that must not end; the log has the reason.
     #[error("{0} ended unexpectedly")]
     Ended(&'static str),
 }
 
-/// Parts that run beside the loop in the same process, for example the webhooks, and state that they share with it.
+/// Parts that run beside the control loop in this process, such as the webhooks, and state that they share with the loop.
 pub struct Beside {
-    /// Figures of all.
+    /// Registry of metrics for all parts.
     pub metrics: Arc<Metrics>,
-    /// Observer hook: receives each observation of the watches before the loop does.
+    /// Observer hook, which receives each observation of the watches before the loop does.
     pub tap: Option<Tap>,
-    /// Our side of TLS for the figures, which are then shown only to users that may get `/metrics`; `None` shows them to all.
+    /// TLS configuration of the metrics server, which then serves only users with permission to get `/metrics`; `None` serves all users without TLS.
     pub metrics_tls: Option<Arc<rustls::ServerConfig>>,
-    /// Asked whether the process is ready.
+    /// Function that reports why another part is not ready.
     pub missing: Option<Missing>,
-    /// The part of the configuration that says which kinds are watched.
+    /// The kinds to watch, from the configuration.
     pub wanted: Wanted,
     /// Notified when a user requests a dump of the loop's view into the log.
     pub dump: Arc<Notify>,
 }
 
-/// Observations that may wait for the loop. Each holds an object, so the number is small; the watches wait meanwhile, as they should.
+/// Number of observations that may wait for the loop. The number is small because each observation has an object, and the watches should wait then.
 const SEEN_QUEUE: usize = 512;
-/// Outcomes that may wait for the loop.
+/// Number of outcomes that may wait for the loop.
 const OUTCOME_QUEUE: usize = 1024;
-/// Questions that may wait for the loop.
+/// Number of queries that may wait for the loop.
 const QUERY_QUEUE: usize = 16;
-/// Patience beyond the write deadline when writes are drained.
+/// Time beyond the write deadline for which a shutdown waits for running writes.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Only follows until every object is stored in the version that it reads, and takes part in the election from then on. Runs until
-/// `shutdown` is ready, then stops leading, drains the writes, closes the servers and releases the lease. `make` makes a controller state;
-/// it is called once for the loop and once per comparison with a fresh list.
+/// Runs the runtime. The process does not take part in the election until every object is stored in the version that Berth reads. When `shutdown` is ready, the
+/// runtime stops leading, waits for running writes, closes the servers and releases the lease. `make` makes a controller: one for the loop, and one for each
+/// comparison with fresh lists.
 ///
 /// # Errors
-/// When a server cannot listen, the client cannot be made, or a part ends by itself.
+/// A server cannot listen, the client cannot be made, or a part ends by itself.
 pub async fn run<B: Brain>(
     config: Config,
     options: Options,
@@ -167,7 +167,7 @@ pub async fn run<B: Brain>(
         candidacy = candidacy.begin(&clients.rpc, options.election.as_ref());
     };
 
-    // Order: no new decision, no new write, then what is under way, then the servers, the lease last.
+    // Shutdown stops decisions first, then new writes; then it waits for running writes, stops the servers, and releases the lease last.
     pulse.stop();
     let lease = candidacy.resign();
     stop.send_replace(true);
@@ -184,7 +184,7 @@ pub async fn run<B: Brain>(
     ended.map_or(Ok(()), |part| Err(Error::Ended(part)))
 }
 
-/// Runs the loop on a thread of its own, so that a long decision never holds up a renewal or a write.
+/// Runs the loop on a thread of its own, so that a long decision never delays a lease renewal or a write.
 fn on_own_thread<B: Brain>(brain: B, ports: Ports) -> Result<oneshot::Receiver<()>, Error> {
     let (done, ended) = oneshot::channel();
     let handle = tokio::runtime::Handle::current();
@@ -212,7 +212,7 @@ async fn serve(options: &Options, context: &Context, guard: Guard) -> Result<Joi
     Ok(servers)
 }
 
-/// Digest of a controller state that has seen nothing but fresh lists.
+/// Digest of a controller that has observed only fresh lists.
 fn fresh<B: Brain>(client: kube::Client, make: Arc<impl Fn() -> B + Send + Sync + 'static>, wanted: Wanted) -> Fresh {
     Arc::new(move || {
         let (client, make, wanted) = (client.clone(), Arc::clone(&make), wanted.clone());

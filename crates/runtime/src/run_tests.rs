@@ -1,4 +1,4 @@
-//! The complete runtime beside an API server that knows definitions alone.
+//! Tests of the complete runtime with an API server that has only CustomResourceDefinitions.
 
 use super::*;
 use crate::metrics::Gauges;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Decides nothing.
+/// A controller that decides nothing.
 struct Idle;
 
 impl Brain for Idle {
@@ -35,7 +35,7 @@ impl Brain for Idle {
     }
 }
 
-/// An API server with definitions whose objects are stored in these versions; it records its other requests.
+/// Address of an API server whose CustomResourceDefinitions have these stored versions; `asked` records its other requests.
 async fn storing(versions: Value, asked: Arc<Mutex<Vec<String>>>) -> http::Uri {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -61,8 +61,8 @@ async fn ready(port: u16) -> bool {
     answer.starts_with("HTTP/1.1 200")
 }
 
-/// Runs for that long at most, or until the lease is asked for; returns whether it was, and whether the process was ready. A ready process
-/// runs on for two seconds, in which it might ask.
+/// Runs the runtime until it requests the Lease, for `most` at most. Returns whether it requested the Lease, and whether it was ready. A ready process runs two
+/// seconds longer, in which it might request the Lease.
 async fn runs(versions: Value, most: Duration) -> (bool, bool) {
     let asked = Arc::<Mutex<Vec<String>>>::default();
     let config = Config::new(storing(versions, Arc::clone(&asked)).await);

@@ -1,4 +1,4 @@
-//! Metrics, probes and the debug endpoint over HTTP, metrics over TLS and to those who may read them unless that is switched off.
+//! HTTP servers for metrics, probes and debugging. Metrics are served over TLS to permitted users, unless that is switched off.
 
 mod connections;
 mod readers;
@@ -28,37 +28,37 @@ use tokio_rustls::TlsAcceptor;
 
 pub use scrape::Scrape;
 
-/// The loop counts as stuck when it has not gone round for that long.
+/// Time without a heartbeat after which the loop counts as stuck.
 const STUCK: Duration = Duration::from_secs(60);
-/// Patience with the loop for one answer.
+/// Time limit for an answer of the loop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes a digest from fresh lists, or says why it could not.
+/// Function that makes a digest from fresh lists, or fails with a message.
 pub type Fresh = Arc<dyn Fn() -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
 
-/// Says what a part beside the loop still lacks.
+/// Function that reports why a part beside the loop is not ready.
 pub type Missing = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// State that the handlers share.
+/// State that the HTTP handlers share.
 #[derive(Clone)]
 pub struct Context {
-    /// To the loop.
+    /// Channel for queries to the loop.
     pub queries: mpsc::Sender<Query>,
-    /// Figures.
+    /// Registry of metrics.
     pub metrics: Arc<Metrics>,
-    /// Heartbeat and readiness.
+    /// Heartbeat and readiness of the loop.
     pub pulse: Arc<Pulse>,
-    /// Digest from fresh lists.
+    /// Function that makes a digest from fresh lists.
     pub fresh: Fresh,
-    /// Names another part of the process that is not ready.
+    /// Function that reports why another part of the process is not ready.
     pub missing: Option<Missing>,
-    /// The text of `/metrics`.
+    /// Cached text of `/metrics`.
     pub scrape: Arc<Scrape>,
-    /// One comparison with fresh lists at a time.
+    /// Semaphore that allows one comparison with fresh lists at a time.
     pub comparing: Arc<Semaphore>,
 }
 
-/// Turns Go's listen addresses (`:8080`) into ours; `0` and the empty string switch a server off.
+/// Turns an address in Go's notation (`:8080`) into a socket address; `0` and the empty text switch the server off.
 #[must_use]
 pub fn address(text: &str) -> Option<String> {
     match text.trim() {
@@ -68,46 +68,46 @@ pub fn address(text: &str) -> Option<String> {
     }
 }
 
-/// The address of all interfaces: that of IPv6, which takes IPv4 as well, where the machine has any.
+/// The address of all interfaces: the IPv6 address, which also accepts IPv4, if the machine has IPv6.
 fn everywhere() -> &'static str {
     if std::net::UdpSocket::bind("[::]:0").is_ok() { "[::]" } else { "0.0.0.0" }
 }
 
-/// Binds an address.
+/// Binds a listener to an address.
 ///
 /// # Errors
-/// If the text is no address, or the address is in use; the message names the address.
+/// The text is no address, or the address is in use; the message has the address.
 pub async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Readers of the metrics.
+/// Permission to read metrics.
 #[derive(Clone)]
 pub enum Guard {
-    /// All who reach the port, without TLS.
+    /// Every client that reaches the port may read metrics, without TLS.
     Open,
-    /// Over TLS, the bearers of tokens that may get the path, as the API server says.
+    /// Bearers of tokens that the API server permits to get the path may read metrics, over TLS.
     Secure {
-        /// Our side of TLS.
+        /// TLS configuration of the server.
         tls: Arc<ServerConfig>,
         /// Authentication and authorization by the API server.
         readers: Access,
     },
 }
 
-/// Serves metrics and debug pages until dropped: 64 connections at once, each of which may take two minutes.
+/// Serves metrics and debug pages until dropped, with 64 connections at once of at most two minutes each.
 pub async fn serve_metrics(listener: TcpListener, context: Context, guard: Guard) -> Infallible {
     let figures = Router::new().route("/metrics", get(metrics));
     let (figures, tls) = match guard {
         Guard::Open => (figures, None),
         Guard::Secure { tls, readers } => (readers::only(readers, figures), Some(TlsAcceptor::from(tls))),
     };
-    // This answers the same machine alone, as before, and needs no token.
+    // The debug page answers only clients on this machine, and needs no token.
     let router = figures.route("/debug/recompute", get(recompute)).with_state(context);
     connections::serve(connections::LIMITS, listener, tls, router).await
 }
 
-/// Serves the probes until dropped, within the limits of [`serve_metrics`].
+/// Serves the probes until dropped, within the connection limits of [`serve_metrics`].
 pub async fn serve_health(listener: TcpListener, context: Context, liveness: &str, readiness: &str) -> Infallible {
     let path = |name: &str| format!("/{}", name.trim_start_matches('/'));
     let router =
@@ -115,7 +115,7 @@ pub async fn serve_health(listener: TcpListener, context: Context, liveness: &st
     connections::serve(connections::LIMITS, listener, None, router).await
 }
 
-/// Asks the loop; `None` when it does not answer in time.
+/// Sends a query to the loop; `None` if there is no answer in time.
 pub(crate) async fn ask<T>(
     queries: &mpsc::Sender<Query>,
     query: impl FnOnce(oneshot::Sender<T>) -> Query,
@@ -175,7 +175,7 @@ async fn readyz(State(context): State<Context>) -> Response {
     if let Some(missing) = context.missing.as_ref().and_then(|missing| missing()) {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response();
     }
-    // The Service of the webhooks uses this answer: a kind that Berth can do without must not stop the webhooks of all other kinds.
+    // The Service of the webhooks depends on this answer, so a missing dispensable kind must not stop the webhooks of all other kinds.
     let but = unlisted.map(|unlisted| format!(", but {unlisted}")).unwrap_or_default();
     format!("ok{but}\n").into_response()
 }
@@ -204,7 +204,7 @@ mod tests {
         answer
     }
 
-    /// State of handlers beside a loop that answers at once, and went round last `age` ago.
+    /// State of the handlers beside a loop that answers at once and whose last heartbeat was `age` ago.
     fn beside_a_loop(age: Duration) -> Context {
         let (queries, mut questions) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -228,7 +228,7 @@ mod tests {
         for (peer, code) in [
             ("127.0.0.1:40000", StatusCode::OK),
             ("[::1]:40000", StatusCode::OK),
-            // As a socket for both protocols shows them.
+            // Addresses of IPv4 clients in the form of a socket for both protocols.
             ("[::ffff:127.0.0.1]:40000", StatusCode::OK),
             ("[::ffff:10.0.0.7]:40000", StatusCode::FORBIDDEN),
             ("10.0.0.7:40000", StatusCode::FORBIDDEN),
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A comparison lists every object of the cluster: a second request meanwhile is refused and may be repeated.
+    /// A comparison lists every object of the cluster, so a second request meanwhile is refused and may be repeated.
     #[tokio::test]
     async fn recompute_during_another_one_is_refused() {
         let context = beside_a_loop(Duration::ZERO);
@@ -269,8 +269,7 @@ mod tests {
         assert_eq!(body.as_ref(), b"the loop stands still for 90 s\n");
     }
 
-    /// A missing list of a dispensable kind costs only the jobs that need it: the process stays ready, as the webhooks of all other kinds
-    /// are served here.
+    /// A missing list of a dispensable kind affects only the jobs that need the kind, so the process stays ready for the webhooks of all other kinds.
     #[tokio::test]
     async fn readyz_names_the_kind_that_cannot_be_listed() {
         async fn told(context: &Context) -> (StatusCode, String) {

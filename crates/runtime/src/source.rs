@@ -1,5 +1,5 @@
-//! The objects of one kind: a list, and then its changes, as `kube`'s watcher gives them. Two things differ: a page of a list is never held
-//! in memory at once (`items.rs`), and pages of large objects are small, because the API server holds a page, too.
+//! The objects of one kind: a list, followed by a watch, in the form of `kube`'s watcher events. Two things differ from `kube`: a page of a list is never
+//! completely in memory (`items.rs`), and pages of large objects are small, because the API server keeps a page in memory, too.
 
 use crate::items::Items;
 use crate::raw::Raw;
@@ -12,70 +12,70 @@ use kube::{Api, Client, Resource, ResourceExt};
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Most objects of a page of a list, and of the first one.
+/// Largest number of objects in a page of a list, and the number for the first page.
 pub(crate) const PAGE: u32 = 500;
-/// Fewest objects of a page.
+/// Smallest number of objects in a page.
 const LEAST: u32 = 16;
 /// Intended size of a page in bytes.
 const PAGE_BYTES: u64 = 8 << 20;
-/// Bytes of a page of a list above which the page is given up, and the list begins anew with smaller pages: the server ends a response that
-/// takes a minute.
+/// Size of a page in bytes above which the page is given up and the list begins again with smaller pages, because the API server ends a response that takes a
+/// minute.
 const MOST_BYTES: u64 = 4 * PAGE_BYTES;
-/// Seconds after which the server ends a watch; `MARGIN` later the watch counts as dead.
+/// Seconds after which the API server ends a watch; `MARGIN` later the watch counts as dead.
 const WATCH_SECONDS: u32 = 290;
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// A watch that has begun.
+/// The event stream of a watch.
 type Changes = BoxStream<'static, kube::Result<WatchEvent<Raw>>>;
 
-/// Follows a kind.
+/// Source of the objects of one kind.
 pub(crate) struct Source {
     client: Client,
     objects: Api<Raw>,
     path: Request,
     selector: Option<String>,
-    /// Most objects of a page, once one was too large.
+    /// Largest number of objects in a page, reduced after a page was too large.
     most: u32,
     state: State,
 }
 
 /// The progress of a source.
 enum State {
-    /// No object of the kind is known yet: the list begins.
+    /// No object of the kind is known, and the list begins.
     Begin,
-    /// The next page of the list is requested: its continue token, and its largest number of objects.
+    /// The next page of the list is due, with its continue token and its largest number of objects.
     Between(Option<String>, u32),
-    /// A page is read.
+    /// A page of the list is being read.
     Page(Box<Page>),
-    /// All was listed, or a watch has ended: the next one begins at that version.
+    /// The list is complete, or a watch has ended; the next watch begins at this version.
     Listed(String),
-    /// A watch has come to that version.
+    /// The watch is running, and has reached this version.
     Watching(String, Changes),
 }
 
 struct Page {
     items: Items<Pin<Box<dyn AsyncBufRead + Send>>>,
-    /// Number of objects that were asked for.
+    /// Number of objects that the page was requested with.
     limit: u32,
     objects: u64,
     bytes: u64,
 }
 
 impl Page {
-    /// Number of objects of the next page, at most that many.
+    /// Number of objects for the next page, at most `most`.
     fn next_limit(&self, most: u32) -> u32 {
         let each = self.bytes.checked_div(self.objects).unwrap_or_default();
         let fit = PAGE_BYTES.checked_div(each).map_or(most, |fit| u32::try_from(fit).unwrap_or(most));
         fit.max(LEAST).min(most)
     }
 
-    /// Number of objects that a page may have instead, where this one is too large; a page of the fewest never is.
+    /// Smaller number of objects for a page that is too large; `None` if the page is not too large, or has the smallest number already.
     fn smaller(&self) -> Option<u32> {
         (self.bytes > MOST_BYTES && self.limit > LEAST).then(|| self.next_limit(fewer(self.limit)))
     }
 }
 
-/// Number of objects of a page after one of that many was too large.
+/// Number of objects for a page after a page of `limit` objects was too large.
 fn fewer(limit: u32) -> u32 {
     (limit / 4).max(LEAST)
 }
@@ -87,10 +87,10 @@ impl Source {
         Self { client, objects, path, selector, most: PAGE, state: State::Begin }
     }
 
-    /// The next event. After an error, the source continues from its last position if it can. The caller pauses.
+    /// The next event. After an error, the source continues from its last position if it can; the caller pauses.
     pub(crate) async fn next(&mut self) -> Result<Event<Raw>, Error> {
         loop {
-            // Every failure from here on makes the list begin anew, unless a state is put back.
+            // A failure after this line makes the list begin again, unless a state is put back.
             match std::mem::replace(&mut self.state, State::Begin) {
                 State::Begin => {
                     self.state = State::Between(None, self.most);
@@ -121,7 +121,7 @@ impl Source {
         }
     }
 
-    /// A page of the list, to be read. Without a version the server answers from its store.
+    /// Requests a page of the list. A list without a version is read from the API server's store.
     async fn page(&mut self, token: Option<String>, limit: u32) -> kube::Result<Page> {
         let params =
             ListParams { label_selector: self.selector.clone(), continue_token: token, ..ListParams::default() };
@@ -130,12 +130,12 @@ impl Source {
         Ok(Page { items: Items::new(body), limit, objects: 0, bytes: 0 })
     }
 
-    /// The next object of a page, the end of the list, or nothing before the next page.
+    /// Reads the next object of a page, or the end of the list. Returns nothing at the end of other pages.
     async fn read(&mut self, mut page: Box<Page>) -> Result<Option<Event<Raw>>, Error> {
         let broken = |error| Error::InitialListFailed(kube::Error::ReadEvents(error));
         let next = page.items.next().await;
         if next.is_err() {
-            // The server has cut it off, perhaps because it took too long.
+            // The API server has cut off the page, perhaps because the page took too long.
             self.most = fewer(page.limit);
         }
         if let Some(text) = next.map_err(broken)? {
@@ -172,7 +172,7 @@ impl Source {
         params.timeout(WATCH_SECONDS)
     }
 
-    /// The next change, nothing before the next watch.
+    /// The next change of the watch; nothing if the watch has ended.
     async fn change(&mut self, version: String, mut changes: Changes) -> Result<Option<Event<Raw>>, Error> {
         let patience = Duration::from_secs(u64::from(WATCH_SECONDS)).saturating_add(MARGIN);
         let Ok(Some(next)) = tokio::time::timeout(patience, changes.next()).await else {
@@ -187,7 +187,7 @@ impl Source {
                 return Ok(None);
             }
             Ok(WatchEvent::Error(status)) => {
-                // The server has forgotten what lies between (410): all is listed anew.
+                // After 410 the API server lacks the changes since the version, so the list begins again.
                 if status.code != 410 {
                     self.state = State::Watching(version, changes);
                 }

@@ -1,4 +1,4 @@
-//! A source against a small API server in memory.
+//! Tests of a source with a small API server in memory.
 
 use super::*;
 use http::{Request as Asked, Response};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// The answers of a server one after the other, with their codes, and the requests that it got.
+/// An API server with prepared answers and status codes, which records the requests.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -46,7 +46,7 @@ impl Server {
         Source::new(Client::new(service, "default"), &resource, Some("a=b".to_owned()))
     }
 
-    /// The values of a parameter, request by request.
+    /// The values of a query parameter, request by request.
     fn given(&self, name: &str) -> Vec<Option<String>> {
         let value = |query: &String| {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -56,7 +56,7 @@ impl Server {
     }
 }
 
-/// The next event in a word.
+/// The next event of the source, in a word.
 async fn told(source: &mut Source) -> String {
     match source.next().await {
         Ok(Event::Init) => "begin".to_owned(),
@@ -113,7 +113,7 @@ async fn list_page_limit_shrinks_for_large_objects() {
     assert!((70..84).contains(second) && *third == 16, "{limits:?}");
 }
 
-/// The server ends an answer that takes a minute, and would do so each time: a page of too many bytes is given up before that.
+/// The API server would end a response that takes a minute at every attempt, so a page with too many bytes is given up before.
 #[tokio::test]
 async fn oversized_list_page_is_repeated_in_smaller_pages() {
     let server = Server::default();
@@ -130,7 +130,7 @@ async fn oversized_list_page_is_repeated_in_smaller_pages() {
     assert_eq!(told[74], "end");
     let limits: Vec<String> = server.given("limit").into_iter().flatten().collect();
     assert_eq!(limits, ["500", "16", "16", "16"]);
-    // A page that breaks off is asked for in smaller ones, too.
+    // A page that breaks off is requested again in smaller pages, too.
     let server = Server::default();
     server.answers(200, "{\"metadata\": {\"resourceVersion\": \"9\"}, \"items\": [{");
     server.page(&["a"], 0, "");
@@ -140,7 +140,7 @@ async fn oversized_list_page_is_repeated_in_smaller_pages() {
     assert_eq!(limits, ["500", "125"]);
 }
 
-/// A list begins again; a watch continues from its last version, unless the server no longer knows that version.
+/// A failed list begins again. A failed watch continues from its last version, unless the API server no longer has that version.
 #[tokio::test]
 async fn source_restarts_failed_lists_and_resumes_failed_watches() {
     let server = Server::default();

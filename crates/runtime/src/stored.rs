@@ -1,6 +1,6 @@
-//! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not lead: each read of such an
-//! object needs its conversion, and a CRD that drops the version one day would be refused. The process does not end either: the conversion may be its
-//! own webhook, and without the webhook no client could store the objects again.
+//! The versions in which the API server has stored objects of Kueue's kinds. Berth does not lead while an older Kueue's objects are stored as v1beta1, because
+//! each read of such an object needs a conversion, and a CRD without the version would be refused. The process keeps running, because its own webhook may be
+//! the conversion, without which no client could store the objects again.
 
 use crate::pulse::Pulse;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -25,16 +25,16 @@ const KINDS: [&str; 11] = [
     "workloadpriorityclasses",
     "workloads",
 ];
-/// The version that goes away.
+/// The stored version that must be gone.
 const OLD: &str = "v1beta1";
 /// Pause before the next request if the API server has not answered.
 const RETRY: Duration = Duration::from_secs(2);
-/// Pause before it is asked again whether the objects were stored anew.
+/// Pause before the next check whether the objects were stored again.
 pub(crate) const AGAIN: Duration = Duration::from_secs(60);
 /// Time between two equal log lines.
 const REMINDER: Duration = Duration::from_secs(600);
 
-/// The fields that are read of a definition: its schemas, half a megabyte, are passed over.
+/// The needed fields of a CustomResourceDefinition; its schemas, half a megabyte, are skipped.
 #[derive(Deserialize)]
 struct Definition {
     #[serde(default)]
@@ -47,7 +47,8 @@ struct Status {
     stored_versions: Vec<String>,
 }
 
-/// Waits until no object is stored in the old version, and logs the kinds with such objects and how to store them anew. Holds `pulse` meanwhile.
+/// Waits until no object is stored in the old version, and logs the kinds with such objects and the commands that store them again. Meanwhile `pulse` shows
+/// that the process may not lead yet.
 pub(crate) async fn settled(client: &Client, pulse: &Pulse, again: Duration) {
     let mut said: Option<(Vec<String>, Instant)> = None;
     loop {
@@ -67,7 +68,7 @@ pub(crate) async fn settled(client: &Client, pulse: &Pulse, again: Duration) {
     }
 }
 
-/// Asks about every kind, as long as it takes; one sentence per kind that forbids to lead.
+/// Asks the API server about every kind, and repeats failed requests. Returns one sentence for each kind whose stored versions forbid leading.
 async fn refusals(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -77,7 +78,7 @@ async fn refusals(client: &Client) -> Vec<String> {
     found
 }
 
-/// The definition; `None` when there is none, or it is not ours to read.
+/// The CustomResourceDefinition of a kind; `None` if there is none, or Berth may not read it.
 async fn ask(client: &Client, name: &str) -> Option<Definition> {
     let path = Request::new(CustomResourceDefinition::url_path(&(), None));
     loop {
@@ -95,7 +96,7 @@ async fn ask(client: &Client, name: &str) -> Option<Definition> {
     }
 }
 
-/// Reason why this process must not lead yet, as a definition gives it. The log quotes double quotes, so the command has none.
+/// Reason in a CustomResourceDefinition why the process must not lead yet. The log quotes double quotes, so the command in the text has none.
 fn refusal(name: &str, definition: &Definition) -> Option<String> {
     let stored = &definition.status.stored_versions;
     stored.iter().any(|version| version == OLD).then(|| {
@@ -139,7 +140,7 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let service = tower::service_fn(move |request: http::Request<Body>| {
-            // Workloads are stored anew after the second round.
+            // The Workloads are stored again after the second round of requests.
             let round = count.fetch_add(1, Ordering::Relaxed) / KINDS.len();
             let old = round < 2 && request.uri().path().ends_with("/workloads.kueue.x-k8s.io");
             let versions = if old { json!(["v1beta1", "v1beta2"]) } else { json!(["v1beta2"]) };

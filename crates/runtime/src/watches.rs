@@ -1,8 +1,8 @@
-//! Watches: one task per kind, turning kube's watch events into observations.
+//! Watches: one task per kind turns kube's watch events into observations.
 //!
-//! The objects of a (re)list are passed on one by one, so that a long list is never held in memory at once. Its end carries all their
-//! names, so that control sees which objects vanished meanwhile. A new *epoch* makes every watch start over with a quorum list: in that way
-//! a new leader gets a view not older than its claim.
+//! The objects of a list are passed on one by one, so that a long list is never in memory at once. The end of a list has the names of all its objects, so that
+//! control learns which objects vanished meanwhile. A new *epoch* makes every watch begin again with a quorum list, which gives a new leader a view that is not
+//! older than its claim.
 
 use crate::first_list::{FirstList, reason};
 use crate::metrics::Metrics;
@@ -39,50 +39,50 @@ pub use context::{Context, Seen, Tap, Wanted, room};
 /// Number of watched kinds.
 pub const KINDS: usize = 23 + JOB_TYPES.len();
 
-/// Pause between two looks for a kind that is not served.
+/// Pause between two checks whether a missing kind is served.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
-/// Label on each pod of a StatefulSet.
+/// Label that each pod of a StatefulSet has.
 const POD_OF_SET: &str = "statefulset.kubernetes.io/pod-name";
 
-/// Annotation that repeats the object.
+/// Annotation of kubectl with a copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Turns changes of texts into observations of one kind: all that differs between the watches.
+/// Function that turns changes of object texts into observations of one kind.
 type Decode = Arc<dyn Fn(Change<Raw>) -> Result<Observation, Undecodable> + Send + Sync>;
 
 /// An object that does not decode.
 struct Undecodable {
     error: String,
-    /// The observation that is reported of it nevertheless.
+    /// The observation that is reported in place of the object.
     remains: Option<Observation>,
 }
 
-/// A kind: where it is found and how it is decoded.
+/// A watched kind: its resource, and how its objects are decoded.
 #[derive(Clone)]
 struct Kind {
     resource: ApiResource,
     decode: Decode,
-    /// Berth does without it where the cluster does not serve this kind: itself, or the one that it is made for.
+    /// The resource that the cluster must serve for this watch: the kind itself, or the kind that it supports. Berth works without it.
     needs: Option<ApiResource>,
-    /// The observation that says whether the cluster serves the needed kind.
+    /// Observation that reports whether the cluster serves the needed resource.
     tells: Option<fn(bool) -> Observation>,
-    /// The kind is watched only if the configuration names this integration.
+    /// The integration that the configuration must name for this watch.
     integration: Option<control::Kind>,
-    /// Only objects with this label are watched.
+    /// Label selector of the watch.
     selector: Option<String>,
-    /// True if Berth may lead although objects of this kind cannot be listed.
+    /// Whether Berth may lead although objects of this kind cannot be listed.
     dispensable: bool,
-    /// The kind of which nothing is decided without these objects.
+    /// The job kind that Berth does not decide about while objects of this kind cannot be listed.
     holds_up: Option<control::Kind>,
-    /// Lists and watches ask for metadata alone.
+    /// Whether lists and watches request metadata only.
     metadata_only: bool,
     /// Name of the watch in messages, if it differs from the resource's name.
     called: Option<&'static str>,
 }
 
 impl Kind {
-    /// Jobs of that kind.
+    /// The watch of a job kind.
     fn of_jobs(job: JobType) -> Self {
         let info = job.info();
         let resource = ApiResource {
@@ -117,22 +117,22 @@ impl Kind {
         Self { dispensable: true, ..self }
     }
 
-    /// As `dispensable`, and objects of that kind wait for it.
+    /// Marks the kind as dispensable, and makes jobs of `kind` wait for it.
     fn without(self, kind: control::Kind) -> Self {
         Self { holds_up: Some(kind), ..self.dispensable() }
     }
 
-    /// The observation that says whether its objects are known.
+    /// The observation whether objects of this kind are known.
     fn unlisted(&self, why: Option<String>) -> Observation {
         Observation::Unlisted(Unlisted { resource: self.name().to_owned(), kind: self.holds_up, why })
     }
 
-    /// Name of the watch in messages: two watches of one resource are named apart.
+    /// Name of the watch in messages; two watches of one resource have different names.
     fn name(&self) -> &str {
         self.called.unwrap_or(&self.resource.plural)
     }
 
-    /// Objects of this kind count only together with those of another.
+    /// Limits the watch to clusters that serve the kind `K`, which objects of this kind support.
     fn made_for<K: Resource<DynamicType = ()>>(self) -> Self {
         Self { needs: Some(ApiResource::erase::<K>(&())), ..self }
     }
@@ -165,7 +165,7 @@ impl Kind {
     }
 }
 
-/// The kinds, in the order of their numbers.
+/// The watched kinds, in the order of their numbers.
 fn kinds(wanted: &Wanted) -> Vec<Kind> {
     macro_rules! kind {
         ($kind:ty, $wrap:expr) => {
@@ -199,12 +199,12 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
         kind!(api::LocalQueue, Observation::LocalQueue),
         kind!(api::Workload, Observation::Workload, rescue::workload),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
-        // Without them limits would be lifted.
+        // QueuePolicies are not dispensable, because their limits would be lifted without them.
         kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
         kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional().without(control::Kind::TrainingJob),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional().without(control::Kind::TrainingJob),
-        // All managed pods, whatever the configuration names now: a pod that was started earlier holds quota, and waits for the removal of
-        // our finalizer.
+        // The watch has all managed pods, even if the configuration no longer names pods: a pod that was started before holds quota, and waits for the removal
+        // of Berth's finalizer.
         kind!(Pod, Observation::Pod).labelled(&managed).without(control::Kind::Pod),
         kind!(StatefulSet, Observation::StatefulSet)
             .of(control::Kind::StatefulSet)
@@ -224,13 +224,13 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
         // Nodes without a taint that announces their end are forgotten at once.
         kind!(api::node::Node, Observation::Node).dispensable(),
         Kind::of_started_pods(),
-        // Pods that were let in while Berth did not answer. Pods of jobs whose templates name a queue are dropped as they come.
+        // These pods were let in while Berth did not answer. Pods of jobs whose templates name a queue are dropped as they arrive.
         kind!(Pod, |change| Observation::UnmarkedPod(FoundBy::Queue, change))
             .of(control::Kind::Pod)
             .labelled(format!("{},{}!=true", api::labels::QUEUE_NAME, api::labels::MANAGED))
             .dispensable()
             .named("unmarked pods with a queue"),
-        // Pods of a StatefulSet name no queue before a review tells them.
+        // Pods of a StatefulSet name no queue before a review adds the queue.
         kind!(Pod, |change| Observation::UnmarkedPod(FoundBy::StatefulSet, change))
             .of(control::Kind::StatefulSet)
             .labelled(format!("{POD_OF_SET},!{},{}!=true", api::labels::QUEUE_NAME, api::labels::MANAGED))
@@ -268,14 +268,14 @@ fn read<K: Resource + DeserializeOwned>(text: &str) -> serde_json::Result<Box<K>
     Ok(object)
 }
 
-/// Reads a job, without the metadata that nothing reads.
+/// Decodes a job, without metadata that Berth does not read.
 pub(crate) fn read_job(kind: JobType, text: &str) -> serde_json::Result<SharedJob> {
     let mut job = kind.decode(text)?;
     slim(job.metadata_mut());
     Ok(job.into())
 }
 
-/// Starts the watches of all kinds. They end when the set is dropped or aborted.
+/// Starts the watches of all kinds. The watches end when the set is dropped or aborted.
 #[must_use]
 pub fn spawn_all(context: &Context) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -285,18 +285,18 @@ pub fn spawn_all(context: &Context) -> JoinSet<()> {
     tasks
 }
 
-/// Whether the cluster serves a kind. A question without an answer counts as yes: the watch then reports the error.
+/// Whether the cluster serves a kind. A failed request counts as yes, and the watch then reports the error.
 async fn served(client: &Client, resource: &ApiResource) -> bool {
     let all: Api<Raw> = Api::all_with(client.clone(), resource);
     !matches!(all.list(&ListParams::default().limit(1)).await, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// Drops the parts that are as heavy as the rest and that nothing reads.
+/// Removes large metadata that Berth does not read.
 fn slim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.remove(LAST_APPLIED);
-        // Ours to set: on an object that does decode it would keep its job from being stopped.
+        // Only Berth may set this annotation: on an object that decodes, it would keep the object's job from being stopped.
         annotations.remove(api::labels::UNREADABLE);
     }
 }
@@ -342,7 +342,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             }
             continue;
         }
-        // From the start, so that an alert sees the first of them.
+        // The counters exist from the start, so that an alert sees the first error.
         for name in ["berth_undecodable_objects", "berth_watch_errors"] {
             context.metrics.count(name, &[("resource", &resource.plural)], 0);
         }
@@ -366,7 +366,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             };
             let (observation, ends, room) = match event {
                 Ok(event) => {
-                    // The beginning of a list says nothing about the watch.
+                    // The beginning of a list does not prove that the watch works.
                     if !matches!(event, Event::Init) {
                         retry.works();
                     }
@@ -387,7 +387,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                         }
                     }
                     if kind.needs.is_some() && is_gone(&error) {
-                        // Its definition was deleted, and its objects with it: as at the start.
+                        // The kind's definition was deleted with all its objects, so the watch begins as at the start.
                         break;
                     }
                     tokio::select! {
@@ -412,7 +412,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
     }
 }
 
-/// Turns events into changes and remembers the names of a list.
+/// Turns watch events into changes, and collects the names of a list.
 struct Follower<'a> {
     plural: &'a str,
     decode: Decode,
@@ -433,13 +433,13 @@ impl Follower<'_> {
                 None
             }
             Event::InitApply(object) => {
-                // One that does not decode is there nevertheless: what was known of it holds on.
+                // An object that does not decode still exists, so its last known state stays.
                 self.listed.push((object.namespace().unwrap_or_default(), object.name_any()));
                 self.decoded(object)
             }
             Event::InitDone => (self.decode)(Change::Only(std::mem::take(&mut self.listed))).ok(),
             Event::Apply(object) => self.decoded(object),
-            // It may have been good when it was last seen: its end must not be missed.
+            // The object may have decoded before, so its deletion must be reported.
             Event::Delete(object) => {
                 let head = object.head();
                 (self.decode)(Change::Delete(object)).or_else(|_| (self.decode)(Change::Delete(head))).ok()

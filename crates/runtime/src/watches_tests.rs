@@ -1,4 +1,4 @@
-//! A watch against a small API server in memory: lists, restarts with a new epoch, bad objects.
+//! Tests of a watch with a small API server in memory: lists, restarts with a new epoch, and bad objects.
 
 use super::*;
 use http::{Request, Response};
@@ -6,7 +6,7 @@ use kube::client::Body;
 use std::sync::Mutex;
 use tokio::sync::{mpsc, watch as channel};
 
-/// Number of batch/v1 Jobs among the kinds.
+/// Number of the kind batch/v1 Job among the watched kinds.
 const NUMBER: usize = KINDS - JOB_TYPES.len();
 
 fn job(name: &str, parallelism: serde_json::Value) -> serde_json::Value {
@@ -20,12 +20,12 @@ fn job(name: &str, parallelism: serde_json::Value) -> serde_json::Value {
     })
 }
 
-/// Serves the content of `items` as a list; watches hang open.
+/// An API server that lists `items`, and whose watches send nothing.
 fn server(items: Arc<Mutex<Vec<serde_json::Value>>>) -> Client {
     server_with(items, Arc::default())
 }
 
-/// A server on which every watch begins with `event`.
+/// An API server that lists `items`, and whose every watch begins with `event`.
 fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Option<serde_json::Value>>>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (items, event) = (Arc::clone(&items), Arc::clone(&event));
@@ -33,7 +33,7 @@ fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Optio
             if request.uri().query().unwrap_or("").contains("watch=true") {
                 let event = event.lock().unwrap().clone();
                 if let Some(event) = event {
-                    // In the server's order: the type comes first.
+                    // The API server writes the type of a watch event first.
                     let line = format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"]);
                     return Ok(Response::new(Body::from(line.into_bytes())));
                 }
@@ -49,7 +49,7 @@ fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Optio
     Client::new(service, "default")
 }
 
-/// The objects of a list, then its end, which names the same ones.
+/// The objects of a list up to its end, which must have their names.
 async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
     let mut told = Vec::new();
     loop {
@@ -64,7 +64,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
             Observation::Job(_, Change::Only(names)) => {
                 let (kind, epoch) = seen.listed.unwrap();
                 assert_eq!(kind, NUMBER);
-                // An object that does not decode is listed nevertheless.
+                // An object that does not decode is still in the names of the list.
                 let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
                 assert_eq!(
                     names.iter().filter(|name| *name != "bad").collect::<Vec<_>>(),
@@ -77,7 +77,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
     }
 }
 
-/// The context of watches that use this client and this channel.
+/// Shared state of watches with this client and this channel.
 fn context(client: Client, seen: mpsc::Sender<Seen>, epoch: channel::Receiver<u64>) -> Context {
     Context {
         client,
@@ -126,7 +126,7 @@ async fn watch_continues_after_a_bad_object() {
     let context = context(server_with(Arc::clone(&items), Arc::clone(&event)), sender, epoch);
     let task = tokio::spawn(follow(context, NUMBER, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
-    // The watch goes past the bad object and shows what comes after it.
+    // The watch continues after the bad object.
     *event.lock().unwrap() = Some(serde_json::json!({"type": "MODIFIED", "object": job("two", 2.into())}));
     match tokio::time::timeout(std::time::Duration::from_secs(20), seen.recv()).await.unwrap().unwrap().observation {
         Observation::Job(_, Change::Apply(job)) => assert_eq!(job.metadata().name.as_deref(), Some("two")),
@@ -135,7 +135,7 @@ async fn watch_continues_after_a_bad_object() {
     task.abort();
 }
 
-/// A server that forbids lists while `forbids` is set, and then has no object of the kind.
+/// An API server that forbids lists while `forbids` is set, and that has no objects of the kind.
 fn forbidding(forbids: Arc<std::sync::atomic::AtomicBool>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let forbids = forbids.load(std::sync::atomic::Ordering::Relaxed);
@@ -191,7 +191,7 @@ async fn dispensable_kind_that_is_forbidden_is_skipped_until_listed() {
     task.abort();
 }
 
-/// Limits and quota are in such kinds: nothing is decided without them, and readiness names the missing kind.
+/// Limits and quota depend on these kinds, so Berth decides nothing without them, and the readiness names the missing kind.
 #[tokio::test]
 async fn needed_kind_that_is_forbidden_is_awaited_and_named() {
     for plural in ["clusterqueues", "queuepolicies", "workloads", "jobs"] {
@@ -209,7 +209,7 @@ async fn needed_kind_that_is_forbidden_is_awaited_and_named() {
     }
 }
 
-/// Objects on their way to a loop that is behind are bounded in bytes, not in number.
+/// The memory of objects on their way to a slow loop is limited in bytes, instead of in their number.
 #[tokio::test]
 async fn watch_with_large_objects_waits_for_a_slow_core_loop() {
     let mut large = job("one", 1.into());
@@ -228,7 +228,7 @@ async fn watch_with_large_objects_waits_for_a_slow_core_loop() {
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let waiting = 512 - sender.capacity();
     assert!((10..17).contains(&waiting), "{waiting} of a mebibyte wait");
-    // The first page is too large, and the list begins anew: an object may come twice, and is listed once.
+    // The first page is too large and the list begins again, so an object may be passed on twice, and is listed once.
     let listed = loop {
         if let Observation::Job(_, Change::Only(listed)) = seen.recv().await.unwrap().observation {
             break listed;
@@ -267,7 +267,7 @@ fn undecodable_workload_is_still_listed_with_its_admission() {
         Some(Observation::Workload(Change::Only(names))) => assert_eq!(names, [("a".to_owned(), "w".to_owned())]),
         other => panic!("{other:?}"),
     }
-    // A fresh list agrees with the watch.
+    // A fresh list has the same rescued object as the watch.
     match (workloads.decode)(Change::Reset(vec![raw])) {
         Ok(Observation::Workload(Change::Reset(list))) => assert_eq!(list.len(), 1),
         _ => panic!("a list always decodes"),
@@ -283,7 +283,7 @@ fn watched_kinds_have_unique_numbers_and_names() {
     let what = |kind: &Kind| (kind.resource.group.clone(), kind.resource.plural.clone(), kind.selector.clone());
     let watched: BTreeSet<_> = kinds.iter().map(what).collect();
     assert_eq!(watched.len(), KINDS);
-    // Where two watches of a resource can fail, each is named by itself.
+    // Each watch of a resource has its own name for messages.
     let names: BTreeSet<_> = kinds.iter().map(Kind::name).collect();
     assert_eq!(names.len(), KINDS);
     assert_eq!(jobs().resource.plural, "jobs");
@@ -291,7 +291,7 @@ fn watched_kinds_have_unique_numbers_and_names() {
     assert!(needed("jobs") && !needed("jobsets"));
 }
 
-/// StatefulSets that name no queue are watched where all jobs are managed, and only there.
+/// StatefulSets without a queue are watched only if Berth manages jobs without a queue name.
 #[test]
 fn stateful_sets_are_watched_by_queue_label_unless_all_jobs_are_managed() {
     let selector = |without_queue| {
@@ -303,7 +303,7 @@ fn stateful_sets_are_watched_by_queue_label_unless_all_jobs_are_managed() {
     assert_eq!(selector(true), None);
 }
 
-/// Lists and watches of started pods ask for their metadata alone.
+/// Lists and watches of started pods request metadata only.
 #[tokio::test]
 async fn started_pods_are_listed_and_watched_by_metadata_only() {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -318,7 +318,7 @@ async fn started_pods_are_listed_and_watched_by_metadata_only() {
             if watches {
                 std::future::pending::<()>().await;
             }
-            // A list of metadata without any has `null` in place of items.
+            // An empty list of metadata has `null` in place of items.
             let list = serde_json::json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
                 "metadata": {"resourceVersion": "9"}, "items": null});
             Ok::<_, kube::Error>(Response::new(Body::from(list.to_string().into_bytes())))
@@ -353,7 +353,7 @@ async fn started_pods_are_listed_and_watched_by_metadata_only() {
     }
 }
 
-/// The last state that the watch shows distinguishes a pod that lost its label from one that is gone.
+/// The last state that the watch shows distinguishes a relabelled pod from a deleted pod.
 #[test]
 fn started_pod_is_read_from_its_metadata() {
     let kind = Kind::of_started_pods();

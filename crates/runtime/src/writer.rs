@@ -1,4 +1,4 @@
-//! One write, one request: preconditions in the body, a deadline, no hidden retry.
+//! The writer: each write is one request with preconditions in its body, a time limit, and no hidden retry.
 
 mod notify;
 mod pods;
@@ -19,16 +19,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Field manager of creates, the one that Kueue's client has by its user agent.
+/// Field manager of created objects, which is the field manager that Kueue's client has by its user agent.
 const CREATE_MANAGER: &str = "kueue";
 
-/// Only the version of an answer is read: a server that supports it leaves the rest of the object out.
+/// Accepted media types of answers. Berth reads only the version, and a server that supports metadata-only answers omits the rest of the object.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Longest time for a look into a store.
+/// Time limit for listing a checkpoint store.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Performs writes.
+/// The writer, which performs control's writes.
 pub struct Writer {
     client: Client,
     leadership: Leadership,
@@ -38,26 +38,24 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer on a client without retries.
+    /// A writer with a client that does not retry.
     #[must_use]
     pub fn new(client: Client, leadership: Leadership, stores: Stores, rate: Rate, metrics: Arc<Metrics>) -> Self {
         Self { client, leadership, stores, rate, metrics }
     }
 
-    /// Waits until one more request may be sent: the pool does before each write that is one, and a write that patches many objects
-    /// before each patch.
+    /// Waits for the rate limit. The pool waits before each write that is a single request, and a write that patches many objects waits before each patch.
     pub async fn wait_for_rate(&self) {
         self.rate.take().await;
     }
 
-    /// Whether a write would be sent: its term is not over, and it could end within the lease.
+    /// Whether a write may be sent: its term has not ended, and its time limit fits into the lease.
     #[must_use]
     pub fn permits(&self, write: &Write, now: Instant) -> bool {
         self.leadership.permits(write.term, now)
     }
 
-    /// Performs one write and returns its outcome. Refuses (`NotSent`) when its term is over or when too little of
-    /// the lease is left for it to end in time.
+    /// Performs one write and returns its outcome. The outcome is `NotSent` if the write's term has ended, or too little of the lease is left for the write.
     pub async fn perform(&self, write: &Write) -> Outcome {
         let outcome = self.send(write).await;
         self.metrics.count(
@@ -93,7 +91,7 @@ impl Writer {
         }
     }
 
-    /// One request of a write, in its term and within the deadline.
+    /// Sends one request of a write, in the write's term and within the time limit.
     async fn request(&self, term: Term, key: &ObjectKey, request: &Request) -> Outcome {
         if !self.leadership.permits(term, Instant::now()) {
             return Outcome::NotSent;
@@ -109,7 +107,7 @@ impl Writer {
         }
     }
 
-    /// Asks the API server, an autoscaler's events or a checkpoint store one question of control.
+    /// Asks the API server or a checkpoint store a question of control.
     async fn ask(&self, write: &Write, question: &Question, deadline: Duration) -> Outcome {
         let (client, namespace) = (&self.client, write.key.namespace.as_str());
         match question {
@@ -126,8 +124,8 @@ impl Writer {
         }
     }
 
-    /// Looks into a store. It changes nothing, so that it may outlast the lease, but not the term: a hand-over waits for all that is
-    /// under way.
+    /// Lists a checkpoint store. A list changes nothing, so it may outlast the lease, but not the term, because a new leader's start waits for all running
+    /// requests.
     async fn look(&self, term: Term, place: &CheckpointPlace) -> Outcome {
         let too_late = |_| Err("no answer in time".to_owned());
         tokio::select! {
@@ -153,7 +151,7 @@ impl Writer {
     }
 }
 
-/// The answer to a question about pods, or `Busy` when it takes too long.
+/// The answer to a question about pods; `Busy` at the time limit.
 async fn in_time(deadline: Duration, answer: impl Future<Output = Outcome>) -> Outcome {
     tokio::time::timeout(deadline, answer).await.unwrap_or(Outcome::Busy(1_000))
 }
@@ -170,12 +168,11 @@ const fn verb_of(request: &Request) -> Verb {
     }
 }
 
-/// The HTTP request of a write. Its server-side time-out ends a second before our deadline, so that a write whose outcome we call unknown
-/// is over by then.
+/// The HTTP request of a write. Its server-side time limit ends a second before Berth's, so that a write with an unknown outcome has ended by then.
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
-        // These writes are no single request to the API server.
+        // These writes are not a single request to the API server.
         Request::Ask(_) | Request::DeleteCheckpoints { .. } | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }
@@ -242,7 +239,7 @@ fn path_of(key: &ObjectKey, collection: bool, subresource: Subresource) -> Strin
     path
 }
 
-/// Percent-encodes what may not stand in a path segment or query value.
+/// Percent-encodes the characters that a path segment or query value must not have.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! The writer against a small HTTP service in memory.
+//! Tests of the writer with a small HTTP service in memory.
 
 use super::*;
 use crate::leadership::State;
@@ -47,14 +47,14 @@ fn writer(client: Client, state: State) -> (tokio::sync::watch::Sender<State>, W
     (sender, in_term(client, leadership, None))
 }
 
-/// A writer that may send that many patches and then none for an hour; `None` is unlimited.
+/// A writer that may send this number of patches at once, and then none for an hour; `None` means no limit.
 fn in_term(client: Client, leadership: Leadership, patches: Option<f64>) -> Writer {
     let stores = Stores::new(client.clone(), None);
     let rate = Rate::new(Bucket::new(patches.map(|_| 1.0 / 3_600.0), patches.unwrap_or(1.0), Instant::now()));
     Writer::new(client, leadership, stores, rate, Arc::new(Metrics::new("test")))
 }
 
-/// The pods with that label and uid that the Job with the uid j-1 controls.
+/// The pods with this label and uid that the Job with the uid j-1 controls.
 fn pods_of(label: &'static str, uid: &str) -> PodsOf {
     PodsOf { label, uid: uid.to_owned(), jobs: Some(["j-1".to_owned()].into()) }
 }
@@ -83,7 +83,7 @@ async fn pod_annotation_patches_only_own_pods_that_lack_it() {
     assert_eq!(body, r#"{"metadata":{"annotations":{"stop":"now"},"uid":"p-1"}}"#, "no other pod of that name");
 }
 
-/// Three pods of a job without the annotation, and the number of patches.
+/// A client of an API server with three pods of a job that lack the annotation; `patches` counts patches.
 fn three_untold(patches: Arc<Mutex<usize>>) -> Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         if request.method() == http::Method::PATCH {
@@ -105,7 +105,7 @@ fn stop_now() -> Write {
 #[tokio::test]
 async fn pod_annotation_takes_a_write_token_per_pod() {
     let patches = Arc::<Mutex<usize>>::default();
-    // Long enough for the first two patches, and the third does not get a token within this time.
+    // The time limit is long enough for the first two patches, and the third patch does not get a token within it.
     let (sender, leadership) = Leadership::new(Duration::from_secs(2));
     sender.send_replace(LEADING);
     let writer = in_term(three_untold(Arc::clone(&patches)), leadership, Some(2.0));
@@ -158,7 +158,7 @@ async fn pod_annotation_skips_a_pod_replaced_under_its_name() {
     assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
 }
 
-/// Two pods: the API server refuses the patch of the first pod finally, and answers the patch of the second with `code`.
+/// The outcome for two pods: the API server refuses the patch of the first pod finally, and answers the patch of the second pod with `code`.
 async fn told_where_one_refuses(code: u16) -> Outcome {
     let owner = r#"[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]"#;
     let list = format!(
@@ -222,7 +222,7 @@ async fn write_requests_have_the_expected_method_path_and_body() {
     let options: serde_json::Value = serde_json::from_str(&seen[4].3).unwrap();
     assert_eq!(options["preconditions"]["uid"], "u-1");
     assert_eq!(options["propagationPolicy"], "Background");
-    // Pods keep the time after SIGTERM that their template gives them.
+    // Pods keep the termination grace period of their template.
     assert_eq!(options["gracePeriodSeconds"], serde_json::Value::Null);
 }
 
@@ -382,7 +382,7 @@ async fn nodes_of_own_pods_are_counted_once_over_all_pages() {
     assert_eq!(refused.perform(&ask()).await, Outcome::Refused("{}".to_owned()));
 }
 
-/// A pod that lost its job, and one of a Job; not one that another kind controls.
+/// A pod that lost its job and a pod of a Job are found, and a pod that another kind controls is not.
 #[tokio::test]
 async fn pods_left_behind_are_found_by_each_label() {
     let service = tower::service_fn(|request: http::Request<Body>| async move {
@@ -439,7 +439,7 @@ async fn job_pod_is_read_by_name_and_refused_when_undecodable() {
     assert_eq!(reader.perform(&ask("q")).await, Outcome::Gone);
 }
 
-/// Answer of kube-apiserver 1.36 when metadata is asked for and there is none.
+/// kube-apiserver 1.36 answers a metadata request with `null` items if there are none.
 #[tokio::test]
 async fn metadata_list_with_null_items_means_no_pods() {
     let service = tower::service_fn(|_: http::Request<Body>| async {
@@ -453,7 +453,7 @@ async fn metadata_list_with_null_items_means_no_pods() {
 
 #[tokio::test]
 async fn checkpoint_store_query_ends_with_the_term() {
-    // The Secret with its credentials never comes.
+    // The Secret with the credentials never arrives, so the list does not end.
     let seen = Seen::default();
     let (sender, writer) = writer(answering(0, "", Arc::clone(&seen)), LEADING);
     let stores = Stores::new(writer.client.clone(), Some("berth".to_owned()));
@@ -465,7 +465,7 @@ async fn checkpoint_store_query_ends_with_the_term() {
     let resign = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(seen.lock().unwrap().len(), 1, "it is under way");
-        // A renewal is no end.
+        // A renewal of the lease does not end the term.
         sender.send_replace(State {
             term: Some(Term(4)),
             until: Some(Instant::now() + Duration::from_secs(60)),

@@ -1,6 +1,6 @@
-//! Answers of the API server, for a short time. Each question is asked once, however many callers wait for it; few questions are asked at
-//! once and few a second; and a bounded number of answers is kept. Questions about a user who was allowed a while ago have places of their
-//! own, so that a flood of strangers does not keep a known reader out.
+//! Cache of the API server's verdicts. Each question is sent once for all callers that wait for its verdict. The number of concurrent questions, the number of
+//! questions per second and the number of cached verdicts are limited. Questions about recently allowed users have slots of their own, so that a flood of
+//! unknown users does not block a known user.
 
 use super::Verdict;
 use crate::rate::Bucket;
@@ -13,26 +13,26 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// The digest of a question.
+/// Digest of a question, the key of the cache.
 pub(super) type Key = [u8; 32];
 
-/// For this many times the life of an answer it is known that a user was allowed.
+/// Factor on the lifetime of a positive verdict, during which its user counts as known.
 const KNOWN: u32 = 10;
 
-/// Bounds of a memory.
+/// Limits of the cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Answers that are kept.
+    /// Largest number of cached verdicts.
     pub(super) entries: usize,
-    /// Questions at once.
+    /// Largest number of concurrent questions.
     pub(super) at_once: usize,
-    /// Questions a second, and as many without a pause; `None` is unlimited.
+    /// Largest number of questions per second, and of questions without a pause; `None` means no limit.
     pub(super) rate: Option<f64>,
-    /// From being asked to the answer, waiting included.
+    /// Time limit from a question to its verdict, including the wait for a slot.
     pub(super) deadline: Duration,
-    /// How long an answer counts that allows.
+    /// Lifetime of a cached positive verdict.
     pub(super) good: Duration,
-    /// Time for which a negative answer is cached.
+    /// Lifetime of a cached negative verdict.
     pub(super) bad: Duration,
 }
 
@@ -41,7 +41,7 @@ enum Entry {
     Known { verdict: Verdict, until: Instant },
 }
 
-/// Answers, and questions that are asked at this moment.
+/// The cached verdicts, and the questions that are running.
 pub(super) struct Memory {
     limits: Limits,
     entries: Mutex<BTreeMap<Key, Entry>>,
@@ -61,7 +61,7 @@ impl Memory {
         }
     }
 
-    /// The answer that is known, that is waited for already, or that `ask` gets.
+    /// The verdict on a question: from the cache, from a running question, or from `ask`.
     pub(super) async fn verdict<F>(self: &Arc<Self>, key: Key, ask: impl FnOnce() -> F) -> Verdict
     where
         F: Future<Output = Verdict> + Send + 'static,
@@ -93,7 +93,7 @@ impl Memory {
             return Ok(Verdict::Busy);
         }
         let (memory, question) = (Arc::clone(self), ask());
-        // A task of its own: a client that hangs up meanwhile takes the answer from no other.
+        // The question runs in a task of its own, so that a caller who disconnects does not cancel it for other callers.
         let task = tokio::spawn(async move {
             let places = if was_allowed { &memory.known } else { &memory.strangers };
             let answer = async {
@@ -117,7 +117,7 @@ impl Memory {
         let until = match verdict {
             Verdict::Allowed => now + self.limits.good,
             Verdict::Forbidden(_) | Verdict::Unknown => now + self.limits.bad,
-            // A question without an answer is asked again, and a user who was known stays known.
+            // A question without a verdict is sent again later, and a known user remains known.
             Verdict::Busy | Verdict::Unanswered(_) if was_allowed => {
                 entries.insert(key, Entry::Known { verdict: Verdict::Allowed, until: now });
                 return;
@@ -130,7 +130,8 @@ impl Memory {
         entries.insert(key, Entry::Known { verdict: verdict.clone(), until });
     }
 
-    /// Whether one more can be kept. An expired answer goes first, then the refusal that ends first, then the permission that ends first.
+    /// Whether there is room for one more verdict. Expired verdicts are removed first, then the negative verdict that expires first, then the positive verdict
+    /// that expires first.
     fn make_room(&self, entries: &mut BTreeMap<Key, Entry>, now: Instant) -> bool {
         if entries.len() < self.limits.entries {
             return true;
@@ -167,7 +168,7 @@ mod tests {
         bad: Duration::from_millis(100),
     };
 
-    /// A memory beside an API server that counts questions, and the most at one time.
+    /// A cache beside an API server that counts questions and their largest concurrent number.
     struct Beside {
         memory: Arc<Memory>,
         asked: Arc<AtomicUsize>,
@@ -181,7 +182,7 @@ mod tests {
             Self { memory: Arc::new(Memory::new(limits)), asked: zero(), at_once: zero(), most: zero() }
         }
 
-        /// The API server answers after a while.
+        /// Asks a question whose verdict the API server gives after `takes` milliseconds.
         fn ask(&self, key: u8, verdict: Verdict, takes: u64) -> tokio::task::JoinHandle<Verdict> {
             let memory = Arc::clone(&self.memory);
             let (asked, at_once, most) = (Arc::clone(&self.asked), Arc::clone(&self.at_once), Arc::clone(&self.most));
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!((beside.count(), beside.most.load(Ordering::Relaxed)), (4, 2));
     }
 
-    /// A user who makes up tokens gets few questions a second, and takes neither place nor memory from known users.
+    /// A user with made-up tokens may ask few questions per second, and takes neither slots nor cache room from known users.
     #[tokio::test]
     async fn flood_of_unknown_tokens_does_not_block_known_users() {
         let beside = Beside::new(Limits { rate: Some(3.0), ..LIMITS });
@@ -270,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn full_access_memory_drops_refusals_and_keeps_allowed_users() {
-        // No answer ends while the test runs, however slow the machine is.
+        // No verdict expires during the test, even on a slow machine.
         let lives = Limits { good: Duration::from_secs(600), bad: Duration::from_secs(60), ..LIMITS };
         let beside = Beside::new(lives);
         for key in 0..3 {

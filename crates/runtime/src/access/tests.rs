@@ -1,4 +1,4 @@
-//! Beside an API server that knows three tokens.
+//! Tests of access with an API server that knows the users of some tokens.
 
 use super::*;
 use axum::body::{Body, to_bytes};
@@ -6,10 +6,10 @@ use http::{Request, StatusCode};
 use serde_json::Value;
 use std::sync::Mutex;
 
-/// Requests that arrived: path and spec.
+/// Requests that the API server received, by path and spec.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Answers as the API server does: it knows the users of the tokens `reader` and `stranger`, and the user reader may do everything.
+/// The answer of the test's API server, which knows the users of the tokens `reader` and `stranger`, and allows everything to the user reader.
 async fn answer(asked: Asked, request: Request<Body>) -> (StatusCode, String) {
     let path = request.uri().path().to_owned();
     let body: Value = serde_json::from_slice(&to_bytes(request.into_body(), 100_000).await.unwrap()).unwrap();
@@ -29,7 +29,7 @@ async fn answer(asked: Asked, request: Request<Body>) -> (StatusCode, String) {
     (StatusCode::CREATED, json!({"metadata": {}, "spec": spec, "status": status}).to_string())
 }
 
-/// A client of such an API server.
+/// A client of the test's API server, and the requests that the server received.
 pub(crate) async fn knowing_tokens() -> (Client, Asked) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri: http::Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();

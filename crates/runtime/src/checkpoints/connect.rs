@@ -1,5 +1,5 @@
-//! From what an administrator declares to a connection: endpoint, credentials, certificates. All on `ring`, the only provider of
-//! cryptography in the process.
+//! Connections to checkpoint stores: endpoint, credentials and certificates from the spec of a CheckpointStore. All connections use `ring`, the only
+//! cryptography provider in the process.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -28,14 +28,14 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::{Map, Value};
 
 const REGION: &str = "us-east-1";
-/// Longest time for one request.
+/// Time limit of one request to a store.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// Longest time for a connection.
+/// Time limit for opening a connection to a store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Largest answer: a page of a list is far below it.
+/// Largest accepted answer of a store in bytes, which is far above the size of a page of a list.
 const MOST_ANSWER: usize = 32 << 20;
 
-/// Makes a connection; credentials are read from a Secret of `namespace`, where one is named.
+/// Opens a connection to a store. The credentials are read from a Secret in `namespace`, if the spec names one.
 pub(super) async fn open(
     client: &Client,
     namespace: Option<&str>,
@@ -76,10 +76,10 @@ const AWS_IDENTITY: [&str; 7] = [
 const AZURE_IDENTITY: [&str; 4] =
     ["AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_AUTHORITY_HOST", "AZURE_FEDERATED_TOKEN_FILE"];
 
-/// Variables of the environment.
+/// Function that returns the value of an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The variables of the pod's identity, and no others of the environment: these must not lead a store elsewhere.
+/// The environment variables of the pod's cloud identity. Other environment variables are ignored, because they could redirect a store.
 fn identity<K: FromStr>(names: &'static [&str], own: Environment<'_>) -> impl Iterator<Item = (K, String)> {
     names.iter().filter_map(move |name| Some((name.to_ascii_lowercase().parse().ok()?, own(name)?)))
 }
@@ -111,7 +111,7 @@ fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Googl
     let wanted = spec.gcs.clone().unwrap_or_default();
     let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(wanted.bucket).with_retry(retry());
     if let Some(text) = wanted.endpoint {
-        // Paths are added to it with a slash.
+        // The client appends paths to the base URL with a slash.
         builder = builder.with_base_url(endpoint("spec.gcs.endpoint", text)?.trim_end_matches('/'));
     }
     Ok(match secret {
@@ -132,7 +132,7 @@ fn azure(
         .with_retry(retry());
     if let Some(text) = wanted.endpoint {
         let endpoint = endpoint("spec.azure.endpoint", text)?;
-        // Paths are added to it with a slash.
+        // The client appends paths to the endpoint with a slash.
         let root = endpoint.trim_end_matches('/').to_owned();
         builder = builder.with_allow_http(root.starts_with("http://")).with_endpoint(root);
     }
@@ -142,14 +142,14 @@ fn azure(
     })
 }
 
-/// An endpoint, checked: object_store takes for granted that the URL of each of its requests can be parsed.
+/// Checks an endpoint, because object_store assumes that the URL of each request can be parsed.
 fn endpoint(field: &str, text: String) -> Result<String, String> {
     let bad = |why: String| format!("{field} {text:?}: {why}");
     let uri = text.parse::<Uri>().map_err(|error| bad(error.to_string()))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(bad("must begin with http:// or https://".to_owned()));
     }
-    // The type of URLs is not exported: it is the one that this function takes.
+    // The crate object_store does not export its type of URLs, so the check names a function that takes this type.
     parses(&text, ObjectStoreScheme::parse).map_err(bad)?;
     Ok(text)
 }
@@ -163,14 +163,14 @@ where
     text.parse::<T>().map(drop).map_err(|error| error.to_string())
 }
 
-/// A Secret; its values are never part of a message.
+/// The Secret with a store's credentials, whose values are never part of a message.
 struct Credentials {
     name: String,
     secret: Secret,
 }
 
 impl Credentials {
-    /// The value of a key, without the newline that files and `echo` end in; `None` when there is no such key.
+    /// The value of a key in the Secret, without the final newline that files and `echo` have; `None` if there is no such key.
     fn text(&self, key: &str) -> Result<Option<String>, String> {
         let Some(value) = self.secret.data.as_ref().and_then(|data| data.get(key)) else { return Ok(None) };
         let text = std::str::from_utf8(&value.0).map_err(|_| self.bad(key, "is no text"))?.trim_end();
@@ -180,7 +180,7 @@ impl Credentials {
         Ok(Some(text.to_owned()))
     }
 
-    /// A credential on one line: it goes into headers, where object_store takes for granted that it may.
+    /// A credential in one line of ASCII, because object_store writes it into HTTP headers without a check.
     fn find(&self, key: &str) -> Result<Option<String>, String> {
         let text = self.text(key)?;
         let fits = |letter: char| letter == ' ' || letter.is_ascii_graphic();
@@ -194,7 +194,7 @@ impl Credentials {
         self.find(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// A key file of Google, which has many lines. It is looked at here because messages about it elsewhere quote it.
+    /// A key file of a Google service account, which has many lines. The check here avoids messages of object_store, which quote the file.
     fn service_account(&self, key: &str) -> Result<String, String> {
         let text = self.text(key)?.ok_or_else(|| self.missing(key))?;
         let file: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
@@ -206,7 +206,7 @@ impl Credentials {
                 return Err(self.bad(key, &format!("has no {field}")));
             }
         }
-        // Emulators are named there; object_store makes a URL of it without a check.
+        // Emulators set their URL in the key file, and object_store parses this URL without a check.
         let root = file.get("gcs_base_url").filter(|root| !root.is_null());
         let is_url = |root: &Value| root.as_str().is_some_and(|root| endpoint(key, root.to_owned()).is_ok());
         if root.is_some_and(|root| !is_url(root)) {
@@ -235,14 +235,14 @@ async fn secret(client: &Client, namespace: Option<&str>, name: &str) -> Result<
 
 type Tls = hyper_rustls::HttpsConnector<Tcp>;
 
-/// Makes HTTP clients of our own kind.
+/// Maker of HTTP clients for object_store, with Berth's TLS configuration.
 #[derive(Debug)]
 struct Connector(Http<Tls, HttpRequestBody>);
 
 impl Connector {
     fn new(ca_bundle: Option<&str>) -> Result<Self, String> {
         let mut roots = rustls::RootCertStore::empty();
-        // Certificates of the system that cannot be read vouch for nothing.
+        // Unreadable certificates of the system are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         for certificate in CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default().as_bytes()) {
             let added = certificate.map_err(|error| error.to_string());

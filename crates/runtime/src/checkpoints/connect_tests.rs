@@ -1,4 +1,4 @@
-//! Stores as administrators declare them.
+//! Tests of connections to checkpoint stores, from specs of CheckpointStores.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -107,7 +107,7 @@ async fn credentials_with_trailing_newlines_allow_a_store_request() {
         async move { Ok::<_, kube::Error>(http::Response::builder().body(Body::from(answer)).unwrap()) }
     });
     let client = Client::new(service, "default");
-    // Nothing listens there: the test shows only that a request is made at all.
+    // No server listens at the endpoint: the test only shows that a request is sent.
     let spec = json!({"s3": {"bucket": "b", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "keys"});
     let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
     let store = open(&client, Some("berth"), &spec).await.unwrap();

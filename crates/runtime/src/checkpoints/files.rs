@@ -1,5 +1,5 @@
-//! Checkpoints in a folder that is mounted into Berth. Tenants write there, too: every step goes from an open folder to the next
-//! one, and no link leads out of the folder of a namespace.
+//! Checkpoints in a folder that is mounted into Berth's pod. Tenants write to the folder, too, so every step goes from an open folder to the next folder, and
+//! no link leads out of the folder of a namespace.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ use super::listing::{Listing, Version};
 use super::marker::{MARKER, MOST_MARKER_BYTES};
 use super::turn::{Call, Turn};
 
-/// Most folders below one another that are read.
+/// Largest depth of nested folders that is read.
 const MOST_DEPTH: usize = 16;
-/// `O_NONBLOCK` of Linux: a tenant's pipe must not keep the reading thread waiting for a writer.
+/// The flag `O_NONBLOCK` of Linux, so that a tenant's pipe does not make the reading thread wait for a writer.
 const NONBLOCK: i32 = 0o4000;
 
-/// A folder.
+/// A mounted folder with checkpoints.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) root: PathBuf,
-    /// Shared by all connections to the same folder.
+    /// Order of the calls in the folder, shared by all connections to this folder.
     pub(super) turn: Arc<Turn>,
 }
 
 impl Files {
-    /// The files of a job; none when it has no folder yet. One with more than `most` entries, or with folders too far below one
-    /// another, is an error: a tenant's folder must not keep us busy for ever.
+    /// The files of a job; none if the job has no folder yet. A folder with more than `most` entries, or with too deeply nested folders, is an error, so that a
+    /// tenant's folder cannot keep Berth busy for ever.
     pub(super) async fn list(&self, place: &CheckpointPlace, most: usize) -> Result<Listing, String> {
         let (name, found) = (format!("{}/{}", place.namespace, place.job), Listing::new(place));
         self.with(place, move |job, call| {
@@ -40,7 +40,7 @@ impl Files {
         .await
     }
 
-    /// A file of a job.
+    /// The content of a job's file.
     pub(super) async fn read(&self, place: &CheckpointPlace, path: &str) -> Result<Vec<u8>, String> {
         let path = path.to_owned();
         self.with(place, move |job, _| {
@@ -57,7 +57,7 @@ impl Files {
         .await
     }
 
-    /// Deletes folders of a job, the file that makes them checkpoints first, as long as the caller waits for it.
+    /// Deletes folders of a job, each marker file first, as long as the caller waits.
     pub(super) async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), String> {
         let ids = ids.to_vec();
         self.with(place, move |job, call| {
@@ -78,7 +78,7 @@ impl Files {
         .await
     }
 
-    /// Runs an operation in the folder of a job, if the folder exists, on a thread that may block, when the turn of this job comes.
+    /// Runs an operation in the folder of a job, if the folder exists, on a blocking thread, after earlier calls in the mounted folder.
     async fn with<T: Default + Send + 'static>(
         &self,
         place: &CheckpointPlace,
@@ -101,7 +101,7 @@ impl Files {
     }
 }
 
-/// The folder of a job. A missing root is another error than `NotFound`, which a folder below it gives that does not exist yet.
+/// Opens the folder of a job. A missing root folder is another error than the `NotFound` of a missing folder below the root.
 fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
     let mut folder = Dir::open_ambient_dir(root, ambient_authority())
         .map_err(|error| io::Error::other(format!("cannot be opened: {error}")))?;
@@ -113,10 +113,10 @@ fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
 
 /// A walk through the folder of a job.
 struct Walk<'a> {
-    /// Name of the folder in messages.
+    /// Name of the folder for messages.
     name: String,
     most: usize,
-    /// Files, folders and links so far.
+    /// Number of files, folders and links so far.
     entries: usize,
     found: Listing,
     call: &'a Call,
@@ -146,7 +146,7 @@ impl Walk<'_> {
                     Err(error) => unless_gone(Err(error))?,
                 }
             } else if kind.is_file() {
-                // It may be gone by now.
+                // The file may have been deleted since the folder was read.
                 let Ok(data) = entry.metadata() else { continue };
                 let modified = data.modified().ok().map(cap_std::time::SystemTime::into_std);
                 let modified = modified.and_then(|time| Timestamp::try_from(time).ok());
@@ -158,7 +158,7 @@ impl Walk<'_> {
     }
 }
 
-/// Empties a folder step by step: a call that deletes a tree at once could not be stopped when its time is over.
+/// Empties a folder step by step, because a call that deletes a complete tree could not be cancelled at its time limit.
 fn clear(folder: &Dir, depth: usize, call: &Call) -> io::Result<()> {
     for entry in folder.entries()? {
         call.step()?;

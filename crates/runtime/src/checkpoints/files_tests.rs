@@ -1,4 +1,4 @@
-//! Folders that hang, and callers that do not wait any more.
+//! Tests of calls in hanging folders, and of callers that no longer wait.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -132,7 +132,7 @@ async fn pipe_in_place_of_marker_is_refused_without_blocking() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (files, gpt) = files(&folder, Duration::from_secs(5));
     let read = tokio::time::timeout(Duration::from_secs(5), files.read(&gpt, "a/checkpoint.json")).await;
-    // A writer, so that a test that fails ends.
+    // The writer end of the pipe lets a failing test end.
     let _writer = std::fs::OpenOptions::new().read(true).write(true).open(&pipe);
     let error = read.unwrap().unwrap_err();
     assert!(error.ends_with("a/checkpoint.json is no file"), "{error}");

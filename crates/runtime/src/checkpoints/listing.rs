@@ -1,4 +1,4 @@
-//! The checkpoints of a job as its files show them: gathered file by file, so that the list of a huge folder is never held.
+//! The checkpoints of a job, collected file by file, so that the list of a huge folder is never in memory.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::marker::{MARKER, is_id};
 
-/// Most checkpoints of one job that are read: above the number that a job may ask to keep, so that the surplus can still be deleted.
+/// Largest number of a job's checkpoints that are read, which is above the number that a job may keep, so that surplus checkpoints can still be deleted.
 pub(super) const MOST_CHECKPOINTS: usize = 2_000;
 
-/// A marker as it was listed: it is not read again while both stay.
+/// Modification time and size of a marker file; a marker with both unchanged is not read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) modified: Timestamp,
@@ -20,13 +20,13 @@ pub(super) struct Version {
 /// The checkpoints in the folder of a job.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// Name of the folder in messages.
+    /// Name of the folder for messages.
     name: String,
-    /// Files so far, of whatever kind.
+    /// Number of files so far.
     pub(super) files: usize,
-    /// Markers by the name of their checkpoint.
+    /// Versions of marker files by the id of their checkpoint.
     pub(super) markers: BTreeMap<String, Version>,
-    /// Sizes of folders that may be checkpoints.
+    /// Sizes in bytes of folders that may be checkpoints.
     sizes: BTreeMap<String, u64>,
 }
 
@@ -35,7 +35,7 @@ impl Listing {
         Self { name: format!("{}/{}", place.namespace, place.job), ..Self::default() }
     }
 
-    /// Takes a file by its path below the folder of the job; an error when there are too many checkpoints.
+    /// Adds a file by its path below the job's folder. Too many checkpoints are an error.
     pub(super) fn add(&mut self, path: &str, version: Version) -> Result<(), String> {
         self.files = self.files.saturating_add(1);
         let Some((id, rest)) = path.split_once('/').filter(|(id, _)| is_id(id)) else { return Ok(()) };
@@ -56,7 +56,7 @@ impl Listing {
         Ok(())
     }
 
-    /// The size of all files of a checkpoint.
+    /// Size of all files of a checkpoint in bytes.
     pub(super) fn size(&self, id: &str) -> u64 {
         self.sizes.get(id).copied().unwrap_or_default()
     }

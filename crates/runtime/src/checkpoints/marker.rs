@@ -1,22 +1,22 @@
-//! The file by which a job says that a checkpoint is complete.
+//! The marker file of a checkpoint, with which a job declares that the checkpoint is complete.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Name of the file.
+/// Name of the marker file.
 pub(super) const MARKER: &str = "checkpoint.json";
-/// Largest size of the file in bytes.
+/// Largest size of a marker file in bytes.
 pub(super) const MOST_MARKER_BYTES: u64 = 65_536;
-/// Entries of its metadata that are shown.
+/// Largest number of metadata entries that are shown.
 const MOST_METADATA: usize = 16;
-/// Longest key or value of its metadata.
+/// Longest key or value of metadata that is shown.
 const MOST_TEXT: usize = 256;
-/// Longest name of a checkpoint.
+/// Longest id of a checkpoint.
 const MOST_ID: usize = 128;
 
-/// The content of the file.
+/// The content of a marker file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     pub(super) step: i64,
@@ -24,7 +24,7 @@ pub(super) struct Marker {
     pub(super) metadata: BTreeMap<String, String>,
 }
 
-/// The file as jobs write it: training code puts numbers into metadata, and writes a step as a float or a text.
+/// The marker file in the notations of training code, which puts numbers into metadata and writes a step as a float or a text.
 #[derive(Deserialize)]
 struct Written {
     step: Value,
@@ -34,7 +34,7 @@ struct Written {
     metadata: BTreeMap<String, Value>,
 }
 
-/// An integer in any JSON notation.
+/// A nonnegative integer in any JSON notation.
 fn whole(name: &str, value: &Value) -> Result<i64, String> {
     let fault = || format!("{name} is {value}; a whole number, 0 or more, is allowed");
     let number = match value {
@@ -45,9 +45,9 @@ fn whole(name: &str, value: &Value) -> Result<i64, String> {
     number.filter(|number| *number >= 0).ok_or_else(fault)
 }
 
-/// A float that stands for an integer.
+/// The integer value of a float without a fractional part.
 fn float(number: f64) -> Option<i64> {
-    // Up to here every integer is a float.
+    // Up to this limit, a float represents every integer exactly.
     const MOST: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole and within bounds")]
     let whole = number as i64;
@@ -55,7 +55,7 @@ fn float(number: f64) -> Option<i64> {
 }
 
 impl Marker {
-    /// Reads a marker, with those entries of its metadata that are short enough to be shown.
+    /// Reads a marker file, with the metadata entries that are short enough to be shown.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let step = whole("step", &written.step)?;
@@ -75,7 +75,7 @@ impl Marker {
     }
 }
 
-/// Whether a folder may be a checkpoint: a plain name.
+/// Whether the name of a folder may be the id of a checkpoint.
 pub(super) fn is_id(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte);
     !text.is_empty() && text.len() <= MOST_ID && !text.starts_with('.') && text.bytes().all(plain)

@@ -1,27 +1,26 @@
-//! Contents of markers, so that one that has not changed is not read again. Tenants write markers: the memory for them is bounded by its
-//! size.
+//! Cache of marker files, so that an unchanged marker is not read again. Tenants write the markers, so the size of the cache is limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::listing::Version;
 use super::marker::Marker;
 
-/// Limit of the memory; beyond it the jobs that were not looked at for longest are forgotten.
+/// Largest size of the cache in bytes; beyond it, the jobs that were not listed for longest are removed.
 const MOST_BYTES: usize = 32 << 20;
-/// Cost of an entry beside its text.
+/// Size of a cache entry beside its texts, in bytes.
 const ENTRY: usize = 160;
-/// Cost of an entry of metadata beside its text.
+/// Size of a metadata entry beside its texts, in bytes.
 const TEXTS: usize = 64;
 
-/// Store, namespace and name of a job.
+/// Cache key of a job: store, namespace and name.
 pub(super) type JobKey = (String, String, String);
 
-/// The part of a marker that is kept.
+/// The part of a marker that the cache keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) step: i64,
     pub(super) epoch: Option<i64>,
-    /// `None` where the metadata is not kept, because no status shows it.
+    /// Metadata of the checkpoint; `None` if the metadata is not cached, because no status shows the checkpoint.
     pub(super) metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -32,7 +31,7 @@ impl From<Marker> for Said {
 }
 
 impl Said {
-    /// A copy without the metadata of the checkpoint, which may be large.
+    /// A copy without the metadata, which may be large.
     pub(super) fn brief(&self) -> Self {
         let nothing = self.metadata.as_ref().filter(|metadata| metadata.is_empty());
         Self { metadata: nothing.cloned(), ..*self }
@@ -42,7 +41,7 @@ impl Said {
 #[derive(Debug)]
 struct Known {
     version: Version,
-    /// `None` for a marker that cannot be understood.
+    /// Content of the marker; `None` for a marker that cannot be read.
     said: Option<Said>,
 }
 
@@ -58,15 +57,15 @@ impl Known {
 struct Job {
     markers: BTreeMap<String, Known>,
     bytes: usize,
-    /// The number of the last look.
+    /// Number of the last listing of the job.
     looked: u64,
 }
 
-/// Known markers of all jobs.
+/// The cache of the markers of all jobs.
 #[derive(Debug)]
 pub(super) struct Memory {
     jobs: BTreeMap<JobKey, Job>,
-    /// Approximate cost of all entries.
+    /// Approximate size of all cache entries in bytes.
     pub(super) bytes: usize,
     most: usize,
     looks: u64,
@@ -83,7 +82,7 @@ impl Memory {
         Self { jobs: BTreeMap::new(), bytes: 0, most, looks: 0 }
     }
 
-    /// A look at a job begins: markers that are gone or have changed are forgotten.
+    /// Begins a listing of a job: removes the markers that are gone or have changed.
     pub(super) fn begin(&mut self, key: &JobKey, listed: &BTreeMap<String, Version>) {
         self.looks = self.looks.saturating_add(1);
         let looks = self.looks;
@@ -93,13 +92,13 @@ impl Memory {
         });
     }
 
-    /// The content of a marker, `None` when it is not known.
+    /// The cached content of a marker; `None` if the cache does not have this version.
     pub(super) fn known(&self, key: &JobKey, id: &str, version: Version) -> Option<Option<Said>> {
         let known = self.jobs.get(key)?.markers.get(id)?;
         (known.version == version).then(|| known.said.clone())
     }
 
-    /// Remembers the content of a marker.
+    /// Adds the content of a marker to the cache.
     pub(super) fn put(&mut self, key: &JobKey, id: &str, version: Version, said: Option<Said>) {
         let (known, looks) = (Known { version, said }, self.looks);
         let job = self.jobs.entry(key.clone()).or_insert_with(|| Job { looked: looks, ..Job::default() });
@@ -110,7 +109,7 @@ impl Memory {
         self.make_room();
     }
 
-    /// Forgets the metadata of a job's checkpoints but for those that are shown.
+    /// Removes the metadata of a job's checkpoints, except the checkpoints that a status shows.
     pub(super) fn show_only(&mut self, key: &JobKey, shown: &BTreeSet<&str>) {
         self.change(key, |job| {
             for (id, known) in &mut job.markers {
@@ -121,7 +120,7 @@ impl Memory {
         });
     }
 
-    /// Changes the known markers of a job, and counts its cost anew.
+    /// Changes the cached markers of a job, and recomputes their size.
     fn change(&mut self, key: &JobKey, act: impl FnOnce(&mut Job)) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         act(job);
@@ -133,7 +132,7 @@ impl Memory {
         }
     }
 
-    /// Forgets the jobs that were not looked at for longest, until the rest is small enough.
+    /// Removes the jobs that were not listed for longest, until the cache is within its limit.
     fn make_room(&mut self) {
         while self.bytes > self.most {
             let oldest = self.jobs.iter().min_by_key(|(_, job)| job.looked).map(|(key, _)| key.clone());
@@ -161,7 +160,7 @@ mod tests {
         ("main".to_owned(), "team".to_owned(), name.to_owned())
     }
 
-    /// The cost of all entries, counted from nothing.
+    /// The size of all cache entries, computed from the entries.
     fn counted(memory: &Memory) -> usize {
         memory.jobs.values().flat_map(|job| &job.markers).map(|(id, known)| known.cost(id)).sum()
     }

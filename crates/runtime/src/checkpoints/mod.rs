@@ -1,7 +1,7 @@
-//! Checkpoint stores: listing and deleting of checkpoints when control asks for it.
+//! Checkpoint stores: listing and deleting of checkpoints on control's request.
 //!
-//! A checkpoint is a folder below the job's own. It is complete once it has a file `checkpoint.json`, which the job writes last and which
-//! says the step. A deletion removes that file first, so that half of a checkpoint never counts as one.
+//! A checkpoint is a folder below the folder of its job. A checkpoint is complete when the folder has the marker file `checkpoint.json`, which has the training
+//! step and which the job writes last. A deletion removes the marker first, so that a partly deleted checkpoint is never complete.
 
 mod connect;
 mod files;
@@ -31,14 +31,14 @@ use marker::{MARKER, MOST_MARKER_BYTES, Marker};
 use memory::{JobKey, Memory, Said};
 use turn::Turn;
 
-/// Most files of one job that are listed.
+/// Largest number of a job's files that are listed.
 const MOST_FILES: usize = 100_000;
-/// Markers that are read at once.
+/// Number of markers that are read at once.
 const AT_ONCE: usize = 8;
-/// A connection is made anew after so long: its credentials may have been replaced.
+/// Lifetime of a connection to a store, whose credentials may be replaced meanwhile.
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
 
-/// The files of a checkpoint without a marker are deleted within this time.
+/// Time limit for deleting the files of a checkpoint after its marker.
 const REST_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Client of a checkpoint store: an object store or a mounted folder.
@@ -54,18 +54,18 @@ struct Connection {
     since: Instant,
 }
 
-/// The stores that were used so far.
+/// The checkpoint stores with open connections.
 pub struct Stores {
     client: Client,
     namespace: Option<String>,
     connections: Mutex<BTreeMap<String, Connection>>,
-    /// The order of calls in folders, by path: it outlives connections, as a call that hangs does.
+    /// Order of the calls in mounted folders, by path. The order outlives connections, as a hanging call does.
     turns: Mutex<BTreeMap<PathBuf, Arc<Turn>>>,
     memory: Mutex<Memory>,
 }
 
 impl Stores {
-    /// Stores whose credentials are in Secrets of that namespace.
+    /// Checkpoint stores whose credentials are in Secrets of this namespace.
     #[must_use]
     pub fn new(client: Client, namespace: Option<String>) -> Self {
         Self { client, namespace, connections: Mutex::default(), turns: Mutex::default(), memory: Mutex::default() }
@@ -74,7 +74,7 @@ impl Stores {
     /// The complete checkpoints of a job, in no order.
     ///
     /// # Errors
-    /// Says what could not be read.
+    /// The store, the folder or a marker cannot be read; the message has the name of the store.
     pub async fn list(&self, place: &CheckpointPlace) -> Result<Vec<Checkpoint>, String> {
         let backend = self.connect(place).await?;
         let found = self.find(place, &backend).await;
@@ -84,14 +84,14 @@ impl Stores {
     /// Deletes checkpoints of a job by id.
     ///
     /// # Errors
-    /// Says what could not be deleted.
+    /// A checkpoint cannot be deleted; the message has the name of the store.
     pub async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), String> {
         let backend = self.connect(place).await?;
         let deleted = delete(place, &backend, ids).await;
         self.drop_broken(place, deleted).await
     }
 
-    /// After an error the next try begins with a new connection.
+    /// Closes the connection after an error, so that the next call opens a new connection.
     async fn drop_broken<T>(&self, place: &CheckpointPlace, result: Result<T, String>) -> Result<T, String> {
         if result.is_err() {
             self.connections.lock().await.remove(&place.store);
@@ -133,7 +133,7 @@ impl Stores {
         }
         let mut read = stream::iter(reading).buffer_unordered(AT_ONCE);
         let mut found = BTreeMap::new();
-        // A status shows the last ones, and only their metadata is kept.
+        // A status shows only the latest checkpoints, so only their metadata is cached.
         let mut shown = BTreeMap::<Rank<'_>, Said>::new();
         while let Some((id, at, said)) = read.try_next().await? {
             let Some(said) = said else { continue };
@@ -157,7 +157,7 @@ impl Stores {
             let Some((checkpoint, version)) = found.get_mut(id).zip(listing.markers.get(id)) else { continue };
             let metadata = match said.metadata {
                 Some(metadata) => metadata,
-                // It was not shown before, until a newer one has gone.
+                // The checkpoint was not shown until a newer checkpoint was deleted, so its metadata is read now.
                 None => said_of(place, backend, id, *version).await?.and_then(|said| said.metadata).unwrap_or_default(),
             };
             checkpoint.metadata.clone_from(&metadata);
@@ -167,7 +167,7 @@ impl Stores {
         Ok(found.into_values().collect())
     }
 
-    /// Name, time and marker of a checkpoint, `None` when that cannot be understood. One that has not changed is not read again.
+    /// Id, time and marker of a checkpoint; the marker is `None` if it cannot be read. An unchanged marker is not read again.
     async fn marked<'a>(
         &self,
         place: &CheckpointPlace,
@@ -181,7 +181,7 @@ impl Stores {
             return Ok((id, version.modified, said));
         }
         let said = said_of(place, backend, id, version).await?;
-        // At once, so that the next listing does not read this marker again, even if this one is broken off.
+        // The marker is cached at once, so that the next listing does not read it again, even if this listing is cancelled.
         self.memory.lock().await.put(job, id, version, said.as_ref().map(Said::brief));
         Ok((id, version.modified, said))
     }
@@ -268,14 +268,14 @@ async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> R
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
-        // Without its marker the checkpoint is never found again: the rest is deleted by a task of its own, even if the caller gives up.
+        // A checkpoint without its marker is never found again, so a task of its own deletes the other files, even if the caller gives up.
         let rest = tokio::spawn(tokio::time::timeout(REST_DEADLINE, clear(Arc::clone(store), whole)));
         rest.await.map_err(|error| error.to_string())?.map_err(|_| format!("{id}: not deleted in time"))??;
     }
     Ok(())
 }
 
-/// Deletes what is left in a folder.
+/// Deletes all objects in a folder of a bucket.
 async fn clear(store: Arc<dyn ObjectStore>, folder: Path) -> Result<(), String> {
     let rest = store.list(Some(&folder)).map_ok(|object| object.location).boxed();
     let deleted: Result<Vec<Path>, _> = store.delete_stream(rest).try_collect().await;

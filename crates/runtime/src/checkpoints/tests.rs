@@ -1,4 +1,4 @@
-//! Stores in memory and in a folder.
+//! Tests of checkpoint stores in memory and in a folder.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -24,7 +24,7 @@ pub(super) fn place(spec: Value, job: &str) -> CheckpointPlace {
     CheckpointPlace { store: "main".into(), spec: Arc::new(spec), namespace: "team".into(), job: job.into() }
 }
 
-/// Stores with that one open already.
+/// Checkpoint stores with an open connection to this backend.
 async fn stores(place: &CheckpointPlace, backend: Backend) -> Stores {
     let stores = Stores::new(nobody(), None);
     let connection = Connection { place: place.clone(), backend, since: Instant::now() };
@@ -76,7 +76,7 @@ async fn checkpoint_list_and_delete_cover_only_complete_ones_of_job() {
     }
 }
 
-/// A folder that goes when it is dropped.
+/// A temporary folder, which is deleted on drop.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -133,7 +133,7 @@ async fn checkpoint_folder_beyond_entry_or_depth_limit_is_refused() {
     let files = Files { root: folder.0.clone(), turn: Arc::default() };
     folder.put("team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
     assert_eq!(files.list(&gpt, 2).await.unwrap().files, 1, "a folder and a file");
-    // Folders and links are work, too, however few files there are.
+    // Folders and links count towards the limit of entries, because they cost time as well.
     fs::create_dir(folder.0.join("team/gpt/empty")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.0.join("team/gpt/link")).unwrap();
     assert_eq!(files.list(&gpt, 4).await.unwrap().files, 1);
@@ -163,7 +163,7 @@ async fn store_error_for_bad_credentials_or_ca_names_the_field() {
     assert!(error.contains("spec.caBundle"), "{error}");
 }
 
-/// Checkpoints of a job, the newest first, as control sorts them.
+/// Checkpoints of a job, the newest first, in control's order.
 async fn newest(stores: &Stores, place: &CheckpointPlace) -> Vec<Checkpoint> {
     let mut found = stores.list(place).await.unwrap();
     found.sort_by(|a, b| (b.at, b.step, &b.id).cmp(&(a.at, a.step, &a.id)));
@@ -204,7 +204,7 @@ async fn job_checkpoints_are_bounded_and_only_shown_ones_keep_metadata() {
     for words in ["CheckpointStore main", "team/gpt has more than 2000 checkpoints", "deleted by hand"] {
         assert!(error.contains(words), "{error}");
     }
-    // An error has closed the connection.
+    // The error before has closed the connection.
     let again = self::stores(&place, Backend::Objects(memory.clone())).await;
     again.delete(&place, &[second[0].id.clone()]).await.unwrap();
     assert_eq!(newest(&again, &place).await.len(), MOST_CHECKPOINTS, "once there are fewer it is read again");

@@ -1,4 +1,4 @@
-//! One blocking call at a time in a folder: on a mount that hangs each call keeps its thread for ever, and threads are few.
+//! Serialization of blocking calls in a mounted folder: on a hanging mount, each call occupies its thread for ever, and the number of threads is limited.
 
 use std::io;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A call that has not made a step for so long counts as hanging: others do not wait for it.
+/// Time without progress after which a call counts as hanging, so that other calls fail instead of waiting.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Order of the calls in a folder.
+/// Order of the calls in a mounted folder.
 #[derive(Debug)]
 pub(super) struct Turn {
     free: Arc<Semaphore>,
     silence: Duration,
-    /// When times begin to be counted, by both clocks.
+    /// Origin of the times, by the monotonic clock and by the wall clock.
     begin: (Instant, Timestamp),
-    /// When a call last came a step further, in milliseconds from there.
+    /// Time of the last progress of a call, in milliseconds since the origin.
     stepped: AtomicU64,
 }
 
@@ -34,8 +34,8 @@ impl Turn {
         Self { free, silence, begin, stepped: AtomicU64::new(0) }
     }
 
-    /// Waits for the calls before, as long as they make steps. The [`Call`] is for the thread that makes it, [`Wanted`] for the task that
-    /// waits for its result.
+    /// Waits for earlier calls, as long as they make progress. [`Call`] is for the thread that makes the call, and [`Wanted`] for the task that waits for its
+    /// result.
     pub(super) async fn take(self: &Arc<Self>) -> Result<(Call, Wanted), String> {
         let free = self.wait().await?;
         self.step();
@@ -57,7 +57,7 @@ impl Turn {
         }
     }
 
-    /// How long the call that is under way may still be silent.
+    /// Time for which the running call may continue without progress before it counts as hanging.
     fn patience(&self) -> Result<Duration, String> {
         let stepped = self.stepped.load(Ordering::Relaxed);
         let silent = self.begin.0.elapsed().saturating_sub(Duration::from_millis(stepped));
@@ -67,7 +67,7 @@ impl Turn {
         }
     }
 
-    /// Time of day `stepped` milliseconds after the begin of the turn, to the second.
+    /// Time of day `stepped` milliseconds after the origin, rounded down to a second.
     fn time(&self, stepped: u64) -> Timestamp {
         let since = SignedDuration::from_millis(i64::try_from(stepped).unwrap_or(i64::MAX));
         let time = self.begin.1.checked_add(since).unwrap_or(self.begin.1);
@@ -80,7 +80,7 @@ impl Turn {
     }
 }
 
-/// A call that is under way, for its thread. The next one begins when it is dropped.
+/// A running call, for its thread. The next call begins when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Call {
     turn: Arc<Turn>,
@@ -89,7 +89,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Notes that the folder has answered. Returns an error if no caller waits for the rest of the call.
+    /// Notes progress of the call: the folder has answered. Returns an error if no task waits for the result.
     pub(super) fn step(&self) -> io::Result<()> {
         self.turn.step();
         if self.unwanted.load(Ordering::Relaxed) {
@@ -100,13 +100,13 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// Waiting calls measure silence from the end of this call, not from its last step.
+    /// Waiting calls measure the time without progress from the end of this call.
     fn drop(&mut self) {
         self.turn.step();
     }
 }
 
-/// Marks that a caller waits for the result of a call, until it is dropped.
+/// Marker of a task that waits for the result of a call. Dropping the marker cancels the call at its next step.
 #[derive(Debug)]
 pub(super) struct Wanted(Arc<AtomicBool>);
 

@@ -1,14 +1,14 @@
-//! A notice that waits: thousands of them wait behind a busy server, and a text for each part would cost several times as much.
+//! A packed notice: thousands of notices wait while the API server is busy, and a separate text for each part would take several times the memory.
 
 use berth_control::write::{EventType, Kind, Notice};
 use jiff::Timestamp;
 
-/// A notice with its texts in one piece.
+/// A notice with all its texts in one string.
 #[derive(Debug)]
 pub(super) struct Packed {
-    /// Namespace, name, uid, reason and message, one after the other.
+    /// Namespace, name, uid, reason and message, joined.
     text: Box<str>,
-    /// End of each of the first four texts. The last text takes the rest.
+    /// End of each of the first four texts; the last text takes the rest.
     ends: [u32; 4],
     pub(super) kind: Kind,
     pub(super) event_type: EventType,

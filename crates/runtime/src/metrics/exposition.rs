@@ -1,4 +1,4 @@
-//! The text that Prometheus scrapes, metric by metric: with a thousand queues all of it is tens of megabytes.
+//! The text that Prometheus scrapes, metric by metric, because the complete text of a cluster with a thousand queues has tens of megabytes.
 
 use super::labels::{Labels, With};
 use super::names::exposed;
@@ -13,23 +13,23 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::Arc;
 
-/// One metric with all its series.
+/// A metric with all its series.
 pub(super) struct Family {
     pub(super) metrics: Arc<Metrics>,
-    /// Gauges that control counted at the moment of the scrape.
+    /// Gauges that control computed for the scrape.
     pub(super) gauges: Arc<Gauges>,
-    /// Gauges of the process itself.
+    /// Gauges of the process.
     pub(super) own: Arc<Gauges>,
     pub(super) definition: &'static Definition,
 }
 
 impl Family {
-    /// Lines of the family's text; no line if it has no series.
+    /// Text lines of the metric; empty if the metric has no series.
     pub(super) fn text(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
         let mut out = String::new();
-        // Text takes whatever is written into it.
+        // Writing into a String cannot fail.
         let _ = text::encode_registry(&mut out, &registry);
         out
     }
@@ -58,7 +58,7 @@ impl Collector for Family {
             let values = self.given().map(|(labels, value)| (With(labels, role), ConstGauge::new(*value)));
             return encode_all(encoder.encode_descriptor(name, definition.help, None, MetricType::Gauge)?, values);
         }
-        // A counter that control keeps itself arrives among the gauges as the value it has now.
+        // A counter that control keeps is among the gauges, with its current value.
         let given = self.given().map(|(labels, value)| (With(labels, role), ConstCounter::new(value.max(0.0) as u64)));
         let mut counters: Vec<(With<'_>, ConstCounter)> = given.collect();
         let mut histograms = Vec::new();
@@ -82,7 +82,7 @@ impl Collector for Family {
     }
 }
 
-/// Encodes all series of one metric; one without labels stands alone and gets no empty braces.
+/// Encodes all series of a metric. A series without labels is the only one, and gets no empty braces.
 fn encode_all<'a, M: EncodeMetric>(
     mut family: MetricEncoder<'_>,
     series: impl Iterator<Item = (With<'a>, M)>,

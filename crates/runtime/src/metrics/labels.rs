@@ -1,19 +1,19 @@
-//! Labels of series, small: a cluster of a thousand queues has fifty thousand series.
+//! Labels of a series in compact form, because a cluster of a thousand queues has fifty thousand series.
 
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 use std::fmt;
 
-/// Between a key and its value.
+/// Separator between a label's key and value.
 const KEY_END: char = '\u{1f}';
-/// Behind each value.
+/// Separator after each label's value.
 const PAIR_END: char = '\u{1e}';
 
-/// Labels of one series, sorted by key, in one piece of text.
+/// Labels of one series, sorted by key, in one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Labels(Box<str>);
 
 impl Labels {
-    /// Packs labels. The two separators occur in no name and no value.
+    /// Packs labels into one text. The two separators occur in no key and no value.
     pub(super) fn of<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut pairs: Vec<(&str, &str)> = labels.into_iter().collect();
         pairs.sort_unstable();
@@ -27,23 +27,23 @@ impl Labels {
         Self(text.into_boxed_str())
     }
 
-    /// Keys and values, sorted.
+    /// Keys and values of the labels, sorted by key.
     fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.split_terminator(PAIR_END).filter_map(|pair| pair.split_once(KEY_END))
     }
 
-    /// The values of these keys, if it has all of them.
+    /// The values of these keys, if the series has all of them.
     pub(super) fn values(&self, keys: &[&str]) -> Option<Vec<&str>> {
         keys.iter().map(|wanted| self.pairs().find(|(key, _)| key == wanted).map(|(_, value)| value)).collect()
     }
 }
 
-/// Labels with one more, in its place among the sorted keys.
+/// Labels of a series with one more label, inserted in the order of keys.
 #[derive(Debug)]
 pub(super) struct With<'a>(pub(super) &'a Labels, pub(super) Option<(&'static str, &'static str)>);
 
 impl With<'_> {
-    /// True if the metric has no labels.
+    /// Whether the series has no labels.
     pub(super) const fn is_empty(&self) -> bool {
         self.0.0.is_empty() && self.1.is_none()
     }

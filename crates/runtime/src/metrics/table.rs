@@ -1,24 +1,24 @@
-//! Table of all metrics: name, shape, labels, meaning. docs/metrics.md is made of it.
+//! Table of all metrics: name, shape, labels and meaning; docs/metrics.md is generated from the table.
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Counter,
     Gauge,
-    /// Histogram with Kueue's buckets: 1, then 2.5 doubling, that many in all.
+    /// Histogram with Kueue's buckets for waiting times: 1, then 2.5 and its doublings, with this number of buckets.
     Waits(u16),
-    /// Histogram with fifteen buckets that double, the first one in tenths of a second.
+    /// Histogram with fifteen doubling buckets, of which the first has this size in tenths of a second.
     Doubling(u16),
-    /// Histogram with eleven buckets that double, the first one of 10 ms.
+    /// Histogram with eleven doubling buckets, of which the first is 10 ms.
     Creation,
-    /// Histogram with the default buckets of the Prometheus clients.
+    /// Histogram with the default buckets of Prometheus clients.
     Short,
     /// Histogram for durations far below a millisecond.
     Brief,
 }
 
 impl Shape {
-    /// Observations fall into buckets.
+    /// Whether the metric has buckets.
     pub(super) const fn is_histogram(self) -> bool {
         matches!(self, Self::Waits(_) | Self::Doubling(_) | Self::Creation | Self::Short | Self::Brief)
     }
@@ -28,7 +28,7 @@ pub(super) struct Definition {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) shape: Shape,
-    /// Labels beside `replica_role`, which all of Kueue's but the build's have.
+    /// Labels of the metric beside `replica_role`, which every Kueue metric has except the build information.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the page that documents them"))]
     labels: &'static str,
 }
@@ -37,7 +37,7 @@ const fn metric(name: &'static str, shape: Shape, labels: &'static str, help: &'
     Definition { name, help, shape, labels }
 }
 
-/// Every metric, in the order of exposition. Counters are named without `_total`, which the format adds.
+/// Every metric, in the order of the exposition. The names of counters lack `_total`, which the format adds.
 pub(super) const TABLE: &[Definition] = &[
     metric(
         "kueue_build_info",

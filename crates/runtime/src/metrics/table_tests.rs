@@ -1,4 +1,4 @@
-//! The table and the page that is made of it.
+//! Tests of the table of metrics and of the page that is generated from it.
 
 use super::super::names::exposed;
 use super::*;
@@ -13,8 +13,8 @@ fn metric_names_are_unique() {
     assert_eq!(names.len(), TABLE.len());
 }
 
-/// Name, type and labels as requirement E.9 has them, and what the buckets are: fifteen that double from a tenth of a second, or from
-/// a minute (`training_job_histogram_buckets_double_from_100ms_or_one_minute`).
+/// Name, type and labels of the metrics in requirement E.9, and their buckets: fifteen that double from a tenth of a second or from a minute
+/// (`training_job_histogram_buckets_double_from_100ms_or_one_minute`).
 #[test]
 fn training_job_metrics_have_the_promised_names_types_and_labels() {
     let wanted = [
@@ -39,7 +39,7 @@ fn training_job_metrics_have_the_promised_names_types_and_labels() {
     assert_eq!(found, wanted);
 }
 
-/// Name, type and labels as they are exposed.
+/// Name, type and labels of a metric, as they are exposed.
 fn shown(definition: &Definition) -> (String, &'static str, Vec<&'static str>) {
     let (kind, suffix) = match definition.shape {
         Shape::Counter => ("counter", "_total"),
@@ -54,7 +54,7 @@ fn shown(definition: &Definition) -> (String, &'static str, Vec<&'static str>) {
     (format!("{name}{suffix}"), kind, labels)
 }
 
-/// The rows of docs/metrics.md.
+/// The rows of the table in docs/metrics.md.
 fn rows() -> String {
     let mut out = String::new();
     for definition in TABLE {
@@ -64,9 +64,9 @@ fn rows() -> String {
     out
 }
 
-/// Kueue's metrics, a line each: name, type, labels in order.
+/// Kueue's metrics, one per line: name, type, and labels in order.
 const KUEUES: &str = include_str!("../../kueue-metrics.txt");
-/// Metrics of Kueue that Berth does not have: docs/compatibility.md says why.
+/// Kueue's metrics that Berth does not have, for the reasons in docs/compatibility.md.
 const NOT_YET: [&str; 4] = [
     "kueue_pending_scheduling_hashes",
     "kueue_replaced_workload_slices_total",

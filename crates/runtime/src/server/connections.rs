@@ -1,7 +1,7 @@
-//! Connections of an HTTP server, plain or over TLS, few and short, like those of the webhooks: every client that reaches the port may
-//! connect, and a probe must get through nevertheless.
+//! Connections of an HTTP server, plain or over TLS. Their number and lifetime are limited, as in the webhook server, because every client that reaches the
+//! port may connect, and a probe must still get an answer.
 //!
-//! A connection answers one request. Probes and scrapes come seconds apart and open another one, and so there is none that idles.
+//! A connection answers one request, so no connection idles; probes and scrapes come seconds apart and open new connections.
 
 use crate::rate::Bucket;
 use axum::Router;
@@ -23,38 +23,38 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-/// Limits of one server. The slowest answer is a comparison with fresh lists of everything.
+/// Connection limits of a server. The slowest answer is a comparison with fresh lists of all kinds.
 pub(super) const LIMITS: Limits =
     Limits { connections: 64, head: Duration::from_secs(5), life: Duration::from_secs(120) };
-/// Bytes that are held of what is read and of what is written, per connection.
+/// Size of the read buffer and of the write buffer of a connection, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// How long nothing is accepted after accepting failed, most likely for want of file handles.
+/// Pause after a failed accept, most likely for lack of file handles.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Handshakes that may begin in a second. They are made on the thread of all I/O, and each costs it as much as hundreds of requests without
+/// Largest number of TLS handshakes that begin in a second. Handshakes run on the thread of all I/O, and each costs as much as hundreds of requests without
 /// TLS. Further connections wait in the kernel's queue.
 const HANDSHAKES: f64 = 50.0;
 
-/// Limits of connections.
+/// Limits of a server's connections.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections at once. The oldest makes room for a new one; connections that have sent no request go first.
+    /// Largest number of connections. A new connection closes the oldest one; connections that have sent no request are closed first.
     connections: usize,
-    /// From being accepted to the end of the head of the request.
+    /// Time limit from the accept to the end of the request's head.
     head: Duration,
-    /// From being accepted to the last byte of the answer.
+    /// Time limit from the accept to the last byte of the answer.
     life: Duration,
 }
 
-/// A connection that is served.
+/// An open connection.
 struct Open {
     task: AbortHandle,
     since: Instant,
-    /// The head of a request has arrived.
+    /// Whether the head of a request has arrived.
     asked: Arc<AtomicBool>,
 }
 
-/// Serves until dropped, and closes all connections then; over TLS where `tls` is given.
+/// Serves connections until dropped, and then closes all connections; uses TLS if `tls` is given.
 pub(super) async fn serve(
     limits: Limits,
     listener: TcpListener,
@@ -105,7 +105,7 @@ async fn connection(
             answer(limits, stream, peer, router, asked).await;
         }
     };
-    // A connection that ends with an error concerns its client alone.
+    // An error of a connection concerns its client only.
     let _ = tokio::time::timeout(limits.life, whole).await;
 }
 

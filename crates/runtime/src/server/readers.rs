@@ -1,4 +1,4 @@
-//! Authorization of readers: figures are shown to a bearer token whose user RBAC lets get `/metrics`.
+//! Authorization of readers of metrics: a request needs a bearer token of a user whom RBAC permits to get `/metrics`.
 
 use crate::access::{Access, Verdict};
 use axum::Router;
@@ -7,16 +7,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 
-/// The path that RBAC is asked about.
+/// Path of the permission that RBAC is asked about.
 const PATH: &str = "/metrics";
 
-/// Shows the routes to readers alone.
+/// Serves the routes only to permitted readers.
 pub(super) fn only<S: Clone + Send + Sync + 'static>(readers: Access, routes: Router<S>) -> Router<S> {
     routes.route_layer(from_fn_with_state(readers, let_in))
 }
 
 async fn let_in(State(readers): State<Access>, request: Request, next: Next) -> Response {
-    // Without a token the API server is not asked.
+    // Without a token, the API server is not asked.
     let Some(token) = bearer(request.headers()) else {
         return unauthorized("a bearer token of a user or ServiceAccount that may get /metrics is needed\n");
     };
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// A hundred unknown tokens do not become a hundred TokenReviews.
+    /// A hundred unknown tokens must not cause a hundred TokenReviews.
     #[tokio::test]
     async fn flood_of_bad_tokens_causes_few_token_reviews() {
         let (client, asked) = knowing_tokens().await;

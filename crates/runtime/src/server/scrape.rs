@@ -1,5 +1,5 @@
-//! The text of `/metrics`: made at most once a second for any number of requests. Its figures are counted on the loop's thread, and its text costs a
-//! good part of a second of CPU where queues are many: a client that reaches the port must not be able to spend either.
+//! The cached text of `/metrics`, made at most once per second for any number of requests. The loop's thread computes the gauges, and the text takes a good
+//! part of a second of CPU time in a cluster with many queues, so a client must not be able to cause more of either.
 
 use super::ask;
 use crate::core_loop::Query;
@@ -9,23 +9,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// Time for which a metrics text is served before a new one is made.
+/// Time for which a metrics text is served before a new text is made.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A text, metric by metric, shared by all readers.
+/// A metrics text, metric by metric, shared by all readers.
 pub(super) type Text = Arc<[Bytes]>;
 
-/// The text and the gauges that readers share.
+/// The metrics text and the gauges that readers share.
 #[derive(Default)]
 pub struct Scrape {
-    /// The text that is being made or is shown; a text that is too old is absent.
+    /// The text that is served or is being made; absent if the last text is outdated.
     latest: Mutex<Option<watch::Receiver<Option<Text>>>>,
-    /// Gauges of the last text, shown again when the loop is too busy to answer.
+    /// Gauges of the last text, used again if the loop is too busy to answer.
     gauges: Mutex<Arc<Gauges>>,
 }
 
 impl Scrape {
-    /// The text of this second; `None` when it could not be made.
+    /// The current metrics text; `None` if it could not be made.
     pub(super) async fn text(self: &Arc<Self>, queries: &mpsc::Sender<Query>, metrics: &Arc<Metrics>) -> Option<Text> {
         let mut text = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ impl Scrape {
             *latest = Some(text.clone());
             text
         };
-        // A client that hangs up meanwhile delays no other: the text is made by a task of its own.
+        // A task of its own makes the text, so that a client who disconnects delays no other client.
         text.wait_for(Option::is_some).await.ok()?.clone()
     }
 
@@ -43,7 +43,7 @@ impl Scrape {
         let scrape = Arc::clone(self);
         tokio::spawn(async move {
             let gauges = scrape.gauges(&queries).await;
-            // Renewals of the lease share the thread, and must not wait for it.
+            // Lease renewals run on this thread, and must not wait for the text.
             let words = move || metrics.exposition(gauges).map(Bytes::from).collect::<Text>();
             if let Ok(text) = tokio::task::spawn_blocking(words).await {
                 show.send_replace(Some(text));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A loop that counts how often it is asked, and shows the count; it answers `answers` times.
+    /// A loop that counts queries and returns the count as a gauge, for `answers` queries.
     fn counting(answers: u32) -> (mpsc::Sender<Query>, Arc<AtomicU32>) {
         let (queries, mut questions) = mpsc::channel(1);
         let count = Arc::new(AtomicU32::new(0));
@@ -92,7 +92,7 @@ mod tests {
         text.iter().any(|part| String::from_utf8_lossy(part).contains(&line))
     }
 
-    /// A flood of scrapes counts the figures of the loop once a second, whether the clients wait for the answer or hang up.
+    /// A flood of scrapes queries the gauges of the loop once per second, whether the clients wait for the answer or disconnect.
     #[tokio::test]
     async fn concurrent_scrapes_share_one_query_of_the_gauges() {
         let (queries, count) = counting(10);

@@ -1,4 +1,4 @@
-//! The context that watches share, and the passing on of their observations.
+//! State that all watches share, and the passing of their observations to the loop.
 
 use super::Kind;
 use crate::first_list::FirstList;
@@ -16,15 +16,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch as channel};
 /// An observation on its way from a watch to the loop.
 #[derive(Debug)]
 pub struct Seen {
-    /// The observation.
+    /// The observation of the watch.
     pub observation: Observation,
-    /// For a complete list: which kind, by its number, and the epoch in which it was started.
+    /// For the end of a list: the number of the kind, and the epoch in which the list began.
     pub listed: Option<(usize, u64)>,
-    /// Permit of the observation in the queue to the loop. Dropping the observation frees the permit.
+    /// Permit for the memory of the observation's object on the way to the loop; dropping the observation frees the permit.
     pub room: Option<OwnedSemaphorePermit>,
 }
 
-/// Observer hook beside the loop for the observations of the watches; it must not wait for anything.
+/// Observer hook for the observations of the watches, which must not block.
 pub type Tap = Arc<dyn Fn(&Observation) + Send + Sync>;
 
 /// State that every watch needs.
@@ -34,52 +34,52 @@ pub struct Context {
     pub client: Client,
     /// Channel of the observations to the control loop.
     pub seen: mpsc::Sender<Seen>,
-    /// The epoch; a higher number restarts every watch with a fresh list.
+    /// The epoch; a higher number makes every watch begin again with a fresh list.
     pub epoch: channel::Receiver<u64>,
-    /// Figures.
+    /// Registry of metrics.
     pub metrics: Arc<Metrics>,
-    /// Shows which kinds cannot be listed.
+    /// State of the loop, which shows the kinds that cannot be listed.
     pub pulse: Arc<Pulse>,
-    /// Observer hook, called before the loop gets the observation.
+    /// Observer hook, which gets an observation before the loop does.
     pub tap: Option<Tap>,
-    /// The kinds that are watched at all.
+    /// The kinds to watch, from the configuration.
     pub wanted: Wanted,
-    /// For objects that are on their way to the loop, of all watches, in kibibytes of their text.
+    /// Semaphore for the memory of objects on their way to the loop, in kibibytes of their text, for all watches.
     pub room: Arc<Semaphore>,
 }
 
-/// The part of the configuration that says which kinds are watched.
+/// The part of the configuration that decides which kinds are watched.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// The kinds of job that the configuration names: the objects of some kinds are not watched otherwise.
+    /// The job kinds that the configuration names; some kinds are watched only for these job kinds.
     pub job_kinds: BTreeSet<control::Kind>,
-    /// True where jobs are managed that name no queue.
+    /// Whether Berth manages jobs without a queue name.
     pub without_queue: bool,
 }
 
-/// Kibibytes of objects that are on their way to the loop: the watches wait meanwhile, and with them the API server.
+/// Limit of the memory of objects on their way to the loop, in kibibytes. The watches wait at the limit, and the API server with them.
 const ROOM: u32 = 16 << 10;
 
-/// Room for the objects on their way to one loop.
+/// Semaphore for the memory of objects on their way to the loop.
 #[must_use]
 pub fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(ROOM as usize))
 }
 
 impl Context {
-    /// Waits until there is room for the object of an event. One that is larger than all of the room waits until it is alone.
+    /// Waits for memory for the object of an event. An object larger than the limit waits until it is the only one.
     pub(super) async fn room_for(&self, event: &Event<Raw>) -> Option<OwnedSemaphorePermit> {
         let (Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) = event else { return None };
         let size = u32::try_from(object.text().len() >> 10).unwrap_or(ROOM).saturating_add(1);
         Arc::clone(&self.room).acquire_many_owned(size.min(ROOM)).await.ok()
     }
 
-    /// Passes an observation to the observer hook, and then to the loop; false when the loop is gone.
+    /// Passes an observation to the observer hook, and then to the loop. Returns false if the loop is gone.
     pub(super) async fn tell(&self, observation: Observation, listed: Option<(usize, u64)>) -> bool {
         self.tell_of(observation, listed, None).await
     }
 
-    /// Passes an observation on, and counts the memory of its object until the loop has taken it.
+    /// Passes an observation on with the memory permit of its object, which the loop frees.
     pub(super) async fn tell_of(
         &self,
         observation: Observation,
@@ -92,7 +92,7 @@ impl Context {
         self.seen.send(Seen { observation, listed, room }).await.is_ok()
     }
 
-    /// All objects of a kind were passed on; false when the loop is gone.
+    /// Notes that all objects of a kind were passed on. Returns false if the loop is gone.
     pub(super) async fn listed(&self, kind: &Kind, first: &mut FirstList) -> bool {
         self.pulse.note_works(kind.name());
         !first.is_complete() || self.tell(kind.unlisted(None), None).await

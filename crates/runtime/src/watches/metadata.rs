@@ -1,4 +1,4 @@
-//! Kinds of which only the metadata is asked for: pods of jobs. There may be tens of thousands, and most of them are only looked at.
+//! Watches that request only metadata: the pods of jobs. There may be tens of thousands of such pods, and Berth keeps few of them.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use kube::core::ApiResource;
 
 use super::{Kind, decode};
 
-/// An object, or the part of it that a watch shows.
+/// Media type for the metadata of one object, or of a watch event.
 const ONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// Metadata alone, of a list.
+/// Media type for a list of metadata.
 pub(crate) const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A client whose lists and watches are answered with metadata. It sends its requests through the other one.
+/// A client whose lists and watches request metadata only, through another client.
 fn only(client: &Client) -> Client {
     let client = client.clone();
     let service = tower::service_fn(move |mut request: Request<Body>| {
@@ -31,7 +31,7 @@ fn only(client: &Client) -> Client {
 }
 
 impl Kind {
-    /// Pods that carry the name of their pod set as a label since their start.
+    /// Watch of pods that have had the label with their pod set's name since their start.
     pub(super) fn of_started_pods() -> Self {
         Self {
             resource: ApiResource::erase::<Pod>(&()),
@@ -40,7 +40,7 @@ impl Kind {
             tells: None,
             integration: None,
             selector: Some(POD_SET.to_owned()),
-            // Without this list, pods that no Job counts go unseen; the other kinds still show which jobs wait, run and end.
+            // Without this list, control does not see pods that no Job counts; other kinds still show which jobs wait, run and end.
             dispensable: true,
             holds_up: None,
             metadata_only: true,
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// The client that asks for objects of this kind.
+    /// The client for lists and watches of this kind.
     pub(super) fn client(&self, client: &Client) -> Client {
         if self.metadata_only { only(client) } else { client.clone() }
     }

@@ -1,4 +1,4 @@
-//! Annotations on all pods of a job, one patch each.
+//! Annotations on all pods of a job, with one patch per pod.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -15,13 +15,13 @@ use super::pods::{Meta, NOT_ENDED, page};
 use crate::outcome::{Verb, outcome_of};
 use crate::watches::metadata;
 
-/// Patches under way at once.
+/// Number of concurrent patches.
 const AT_ONCE: usize = 16;
 
-/// Pods of one page of the list.
+/// Number of pods in a page of the list.
 const PAGE: usize = 500;
 
-/// Field manager of the annotations, the one of Berth's other merge patches.
+/// Field manager of the annotations, which is that of Berth's other merge patches.
 const MANAGER: &str = "kueue";
 
 /// A pod to annotate.
@@ -30,8 +30,8 @@ struct Pod {
     uid: String,
 }
 
-/// Annotates those pods of a job that lack it and have not ended. Patches begin within one deadline; the remaining pods are annotated by
-/// the next write.
+/// Annotates the pods of a job that lack the annotations and have not ended. Patches begin only within one time limit, and the next write annotates the
+/// remaining pods.
 pub(super) async fn annotate(
     writer: &Writer,
     write: &Write,
@@ -50,7 +50,7 @@ pub(super) async fn annotate(
         if patches.len() >= AT_ONCE {
             outcomes.extend(patches.next().await);
         }
-        // One patch waits for the rate at a time, so that other writes get their share of it.
+        // Only one patch at a time waits for the rate limit, so that other writes get their share of it.
         let mut turn = pin!(turn(writer, write, until));
         let turn = loop {
             tokio::select! {
@@ -67,7 +67,7 @@ pub(super) async fn annotate(
         }
     }
     outcomes.extend(patches.collect::<Vec<Outcome>>().await);
-    // A pod that is gone needs no annotation. A failure that may pass decides the answer before a refusal, which would end the tries.
+    // A deleted pod needs no annotation. A temporary failure determines the outcome before a refusal does, because a refusal would end the attempts.
     let troubles = outcomes.into_iter().filter(|outcome| !matches!(outcome, Outcome::Applied { .. } | Outcome::Gone));
     let trouble = troubles.min_by_key(|outcome| matches!(outcome, Outcome::Refused(_)));
     trouble.unwrap_or(Outcome::Applied { resource_version: String::new() })
@@ -106,7 +106,7 @@ async fn lacking(
     }
 }
 
-/// Waits until a pod may be patched, as long as there is time and the term lasts.
+/// Waits for the rate limit before a patch, until the time limit or the end of the term.
 async fn turn(writer: &Writer, write: &Write, until: Instant) -> Result<(), Outcome> {
     tokio::select! {
         biased;
@@ -118,7 +118,7 @@ async fn turn(writer: &Writer, write: &Write, until: Instant) -> Result<(), Outc
 
 async fn patch(writer: &Writer, write: &Write, pod: Pod, annotations: &BTreeMap<String, String>) -> Outcome {
     let Pod { name, uid } = pod;
-    // The precondition is the uid alone: a kubelet often changes pods, and its changes do not matter here.
+    // The only precondition is the uid, because a kubelet often changes pods, and its changes do not matter here.
     let body = json!({"metadata": {"uid": uid, "annotations": annotations}});
     let request = Request::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
     let key = ObjectKey { kind: Kind::Pod, namespace: write.key.namespace.clone(), name };

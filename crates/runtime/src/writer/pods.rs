@@ -1,4 +1,4 @@
-//! The pods of a job, page by page. Any client may write the label by which these pods are found, so the controller of each pod is checked.
+//! Lists of a job's pods, page by page. Any client may write the label by which these pods are found, so the controller of each pod is checked.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use super::encoded;
 use crate::outcome::{Verb, outcome_of};
 use crate::watches::metadata;
 
-/// Fewest pods that one page asks for.
+/// Smallest number of pods that a page is requested with.
 const LEAST_PAGE: usize = 50;
-/// Pods of a page where the full objects are asked for.
+/// Number of pods in a page of complete objects.
 const WHOLE_PAGE: usize = 250;
-/// Pods that have not ended.
+/// Field selector of pods that have not ended.
 pub(super) const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// A page of a list. Where only the metadata is asked for, the list has no kind of its own.
+/// A page of a list. A list of metadata has no kind of its own.
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 pub(super) struct Page<T> {
     metadata: ListMeta,
-    /// A list of metadata without any is `null`.
+    /// The objects of the page; an empty list of metadata has `null` here.
     #[serde(deserialize_with = "or_none")]
     pub(super) items: Vec<T>,
 }
@@ -34,13 +34,13 @@ fn or_none<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// An object of which only the metadata was asked for.
+/// An object of which only the metadata was requested.
 #[derive(Deserialize)]
 pub(super) struct Meta {
     pub(super) metadata: ObjectMeta,
 }
 
-/// A pod with the node that it is on.
+/// A pod with the name of its node.
 #[derive(Deserialize)]
 struct Placed {
     metadata: ObjectMeta,
@@ -55,13 +55,13 @@ struct Place {
 }
 
 impl<T> Page<T> {
-    /// Where the next one begins, `None` after the last.
+    /// The continue token of the next page; `None` for the last page.
     pub(super) fn next(&self) -> Option<String> {
         self.metadata.continue_.clone().filter(|token| !token.is_empty())
     }
 }
 
-/// A page of the pods that carry the label of a job; `Err` with status and body where the API server does not answer with one.
+/// A page of the pods that have the label of a job. `Err` has status and body of another answer.
 pub(super) async fn page<T: DeserializeOwned>(
     client: &Client,
     (namespace, pods): (&str, &PodsOf),
@@ -92,7 +92,7 @@ async fn list<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|_| None)
 }
 
-/// Outcome of a question that was not answered: a refusal where the question is forbidden, else `Busy`, so that it is asked again soon.
+/// Outcome of a question without an answer: a refusal if the question is forbidden, else `Busy`, so that the question is repeated soon.
 pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> Outcome {
     match error {
         Some((code @ (400 | 403 | 405 | 422), body)) => outcome_of(Verb::Patch, code, None, &body),
@@ -100,7 +100,7 @@ pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> Outcome {
     }
 }
 
-/// The pods on a node that have not ended; `Busy` when that cannot be read now.
+/// The pods on a node that have not ended; `Busy` if they cannot be read now.
 pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
     let fields = encoded(&format!("spec.nodeName={node},{NOT_ENDED}"));
     match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), metadata::LIST).await {
@@ -109,7 +109,7 @@ pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
     }
 }
 
-/// How many nodes the pods of a job that have not ended are on; `Busy` when that cannot be read now.
+/// Number of nodes with pods of a job that have not ended; `Busy` if the pods cannot be read now.
 pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
     let (mut nodes, mut from) = (BTreeSet::new(), None::<String>);
     loop {
@@ -128,8 +128,8 @@ pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf)
     }
 }
 
-/// Pods that name the uid of a job which is gone, by any of these labels, and have not ended: those on the first page that has any. `Busy`
-/// when that cannot be read now.
+/// Pods that have not ended and have the uid of a deleted job in one of these labels: the pods on the first page that has any. `Busy` if they cannot be read
+/// now.
 pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static str], uid: &str) -> Outcome {
     for label in labels {
         let pods = PodsOf { label, uid: uid.to_owned(), jobs: None };
@@ -154,7 +154,7 @@ pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static st
     Outcome::Left(Vec::new())
 }
 
-/// Asks whether at most `most` pods of a job have not ended: `Applied` when it is so, `Busy` when not or when it cannot be read now.
+/// Whether at most `most` pods of a job have not ended: `Applied` if so, and `Busy` if not or if the pods cannot be read now.
 pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most: usize) -> Outcome {
     let limit = most.saturating_add(1).max(LEAST_PAGE);
     let (mut found, mut from) = (0_usize, None::<String>);

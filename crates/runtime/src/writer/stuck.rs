@@ -1,4 +1,4 @@
-//! Pods of a job that fit on no node, and the events of autoscalers about them.
+//! Pods of a job that fit on no node, and the events of autoscalers about these pods.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use serde::de::DeserializeOwned;
 use super::encoded;
 use super::pods::{page, unread};
 
-/// Most pods without a node that are looked at.
+/// Largest number of pods without a node that are examined.
 const MOST_PODS: usize = 20;
-/// Most events about one pod that are read.
+/// Largest number of events that are read about one pod.
 const MOST_EVENTS: u32 = 100;
-/// Pod sets of which one pod's events are read: a failure of one of equal pods is a failure of all.
+/// Largest number of pod sets with events read for one pod each: an autoscaler's refusal for one pod holds for all equal pods.
 const MOST_POD_SETS: usize = 4;
 
-/// Pods of a job that are on no node and for which the scheduler found none; `Busy` when that cannot be read now.
+/// Pods of a job for which the scheduler found no node; `Busy` if they cannot be read now.
 pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
     let (mut own, mut from) = (Vec::new(), None::<String>);
     while own.len() < MOST_PODS {
@@ -48,7 +48,7 @@ pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Out
     Outcome::Stuck(found)
 }
 
-/// Adds the refusals of autoscalers to pods that are known to be on no node.
+/// Adds the refusals of autoscalers to pods for which the scheduler found no node.
 pub(super) async fn ask(client: &Client, namespace: &str, pods: &[(String, StuckPod)]) -> Outcome {
     let mut found = Vec::new();
     for (uid, pod) in pods.iter().take(MOST_POD_SETS) {
@@ -57,7 +57,7 @@ pub(super) async fn ask(client: &Client, namespace: &str, pods: &[(String, Stuck
     Outcome::Stuck(found)
 }
 
-/// The scheduler's statement about a pod for which it found no node.
+/// The scheduler's message about a pod for which it found no node.
 fn stuck(pod: &Pod) -> Option<StuckPod> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let unschedulable = |condition: &&PodCondition| {
@@ -69,7 +69,7 @@ fn stuck(pod: &Pod) -> Option<StuckPod> {
     Some(StuckPod { pod_set, message: condition.message.clone().unwrap_or_default(), refused: None })
 }
 
-/// An autoscaler's last statement about a pod, if it says that the pod gets no node. Events that cannot be read count as none.
+/// An autoscaler's last event about a pod, if it says that the pod gets no node. Events that cannot be read count as absent.
 async fn refusal(client: &Client, namespace: &str, uid: &str) -> Option<String> {
     let fields = encoded(&format!("involvedObject.kind=Pod,involvedObject.uid={uid}"));
     let path = format!("/api/v1/namespaces/{}/events", encoded(namespace));

@@ -1,4 +1,4 @@
-//! Full objects, for questions.
+//! Complete objects, read for questions of control.
 
 use super::path_of;
 use super::pods::unread;
@@ -8,11 +8,11 @@ use http::header::ACCEPT;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::{Body, Client};
 
-/// A job or a pod as a watch would show it; `Busy` when it cannot be read now.
+/// A job or a pod in the form of a watch; `Busy` if it cannot be read now.
 pub(super) async fn read(client: &Client, key: &ObjectKey) -> Outcome {
     let shown = |text: String| match key.kind {
         Kind::Job(kind) => read_job(kind, &text).and_then(|job| job.value()).map(|job| job.to_string()),
-        // An object that does not decode must not be asked for again and again.
+        // An object that does not decode is refused instead of requested again and again.
         _ => serde_json::from_str::<Pod>(&text).map(|_| text),
     };
     match get(client, path_of(key, false, Subresource::None)).await {
@@ -25,7 +25,7 @@ pub(super) async fn read(client: &Client, key: &ObjectKey) -> Outcome {
     }
 }
 
-/// The text of an object, or the code and body of another answer.
+/// The text of an object, or status and body of another answer.
 async fn get(client: &Client, path: String) -> Result<String, Option<(u16, Vec<u8>)>> {
     let request = http::Request::get(path).header(ACCEPT, "application/json").body(Body::empty()).map_err(|_| None)?;
     let response = client.send(request).await.map_err(|_| None)?;

@@ -1,4 +1,4 @@
-//! Real sockets: a slow client loses its connection, and one that sends a request gets its answer.
+//! Tests of connections with real sockets: a slow client loses its connection, and a client that sends a request gets its answer.
 
 use super::*;
 use axum::body::{Body, Bytes};
@@ -6,9 +6,9 @@ use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// Far longer than anything here takes; only a failing test waits for it.
+/// Time far longer than any step of the tests; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A limit that no test waits for.
+/// Time limit that no test reaches.
 const NEVER: Duration = Duration::from_secs(3600);
 const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -57,7 +57,7 @@ async fn connection_without_complete_head_is_closed_after_its_deadline() {
         let told = rest(&mut open(address, begin).await).await;
         assert!(!told.contains("200 OK"), "{begin:?}: {told}");
     }
-    // New bytes keep arriving, but never the end of the head.
+    // The client keeps sending bytes, but never the end of the head.
     let mut drip = open(address, "GET / HTTP/1.1\r\nA: ").await;
     let dripping = async {
         while drip.write_all(b"b").await.is_ok() {
@@ -71,7 +71,7 @@ async fn connection_without_complete_head_is_closed_after_its_deadline() {
 async fn connection_with_slow_body_or_reader_ends_after_its_lifetime() {
     let held = Arc::new(());
     let body = Arc::clone(&held);
-    // An answer larger than any socket buffer, for as long as the client reads.
+    // The answer is larger than any socket buffer, and continues as long as the client reads.
     let endless = move || {
         let body = Arc::clone(&body);
         let pieces = futures::stream::repeat_with(move || {
@@ -88,7 +88,7 @@ async fn connection_with_slow_body_or_reader_ends_after_its_lifetime() {
     let told = rest(&mut open(address, begin).await).await;
     assert!(!told.contains("200 OK"), "{told}");
 
-    // One reference is the test's own, and one is the route's.
+    // One reference belongs to the test, and one to the route.
     let idle = Arc::strong_count(&held);
     let mut reader = open(address, ASK).await;
     reader.read_exact(&mut [0; 16]).await.unwrap();
@@ -109,7 +109,7 @@ async fn silent_connections_make_room_for_new_requests() {
         silent.push(open(address, "").await);
     }
     assert!(rest(&mut open(address, ASK).await).await.contains("200 OK"));
-    // Four of the twenty connections stay at most, and the one with a request took the place of the oldest.
+    // At most four of the twenty connections stay, and the connection with a request has replaced the oldest one.
     for old in &mut silent[..17] {
         assert_eq!(rest(old).await, "");
     }
@@ -139,7 +139,7 @@ async fn connection_with_a_request_outlives_silent_ones_when_full() {
     for one in &mut asking {
         assert!(is_open(one).await);
     }
-    // Where all clients have sent a request, the oldest connection goes.
+    // If all clients have sent a request, the oldest connection is closed.
     asking.push(open(address, ask).await);
     tokio::time::timeout(PATIENCE, arrivals.recv()).await.unwrap().unwrap();
     assert!(rest(&mut open(address, ASK).await).await.contains("200 OK"));
