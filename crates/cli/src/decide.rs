@@ -170,7 +170,7 @@ fn answered(manifests: &[Manifest], config: &str, cards: Cards, now: Timestamp) 
 /// Gives all objects to the control, except the kinds that are admitted through pods. Objects on which decisions depend come before jobs.
 fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -> anyhow::Result<()> {
     for namespace in absent {
-        // A namespace without this label matches no selector, and its jobs would not be managed.
+        // A namespace without the label with its name matches no selector, and its jobs would not be managed.
         let labels = json!({ NAME_LABEL: namespace });
         let object = json!({"kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
         offline.put(&object).map_err(|error| anyhow!("Namespace {namespace}: {error}"))?;

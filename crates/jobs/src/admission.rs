@@ -96,7 +96,7 @@ pub(crate) fn time_rule(metadata: &ObjectMeta) -> Option<FieldError> {
     wrong.then(|| FieldError::new(label_path(key), text, "must be a whole number of seconds greater than 0"))
 }
 
-/// Faults of the metadata fields that every kind of job has. A `queue` that no label names is from the annotation.
+/// Faults of the metadata fields that every kind of job has. A `queue` that no label names is from the annotation with the queue name.
 pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let named = match written(metadata.labels.as_ref(), labels::QUEUE_NAME) {

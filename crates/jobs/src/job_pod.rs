@@ -1,5 +1,5 @@
-//! Pods that the Job controller creates, read from their metadata. There may be tens of thousands of them, and their Jobs count nearly all of them. Control
-//! keeps only the pods that no Job counts correctly.
+//! Pods that the Job controller creates, read from their metadata. A cluster may have tens of thousands of such pods, and their Jobs count nearly all of these
+//! pods. Control keeps only the pods that no Job counts correctly.
 
 use crate::metadata::group_of;
 use crate::pods::uid_labels;

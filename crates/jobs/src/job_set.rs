@@ -64,7 +64,7 @@ impl JobKind for JobSet {
     const KIND: &'static str = "JobSet";
     const REPORTER: &'static str = "jobset.x-k8s.io/jobset-kueue-controller";
     const UID_LABEL: &'static str = "jobset.sigs.k8s.io/jobset-uid";
-    /// AxLearn writes the queue into this annotation. Kueue no longer reads the annotation, and Berth reads it as an extension.
+    /// AxLearn writes the queue of a JobSet into an annotation. Kueue no longer reads the queue from an annotation, and Berth reads it as an extension.
     const QUEUE_IN_ANNOTATION: bool = true;
     const MADE_OF_JOBS: bool = true;
     const JOBS_IN: Option<&'static str> = Some("replicatedJobs");

@@ -102,7 +102,8 @@ pub trait JobKind: Debug + Sized + 'static {
     fn is_still(job: &Self::Object) -> bool {
         Self::has_suspend(job) && Self::says_suspended(job) && !Self::is_active(job)
     }
-    /// Whether the job's controller has noticed the stop after a start, and no pod is left. Without this notice, a status without pods may be outdated.
+    /// Whether the job's controller has noticed the stop after a start, and no pod is left. If the controller has not noticed the stop, a status without pods
+    /// may be outdated.
     fn has_come_to_rest(job: &Self::Object) -> bool;
     /// Whether the job's controller has noticed the last start.
     fn has_seen_start(job: &Self::Object) -> bool;
@@ -135,7 +136,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn training_role(_: &Self::Object) -> Option<RoleState> {
         None
     }
-    /// The TrainingJob's uid in the labels of the job's pods. These labels prove the TrainingJob even if the job's owner references do not, because the
+    /// The TrainingJob's uid in the labels of the job's pods. Labels of the pods prove the TrainingJob even if the job's owner references do not, because the
     /// template of a running job cannot change.
     fn training_of_pods(_: &Self::Object) -> Option<&str> {
         None

@@ -63,7 +63,7 @@ pub enum PlacementError {
     Annotation {
         /// Name of the flavor.
         flavor: String,
-        /// Fault of the annotation, with the faulty entry.
+        /// Fault of the flavor's annotation, with the faulty entry.
         problem: String,
     },
     /// A flavor forbids node labels, which needs a node affinity, and jobs of this kind accept none.
@@ -86,8 +86,8 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    /// Whether the cause may pass, because an administrator's object is missing or has changed since the quota reservation. Otherwise the job can never start
-    /// unchanged, and its Workload finishes as FailedToStart.
+    /// Whether the cause may pass, because an administrator's object is missing or has changed since the quota reservation. A job with a permanent placement
+    /// error can never start unchanged, and its Workload finishes as FailedToStart.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self {

@@ -7,11 +7,11 @@ use berth_api::{Workload, labels};
 pub struct EffectivePriority {
     /// The Workload's `spec.priority`; 0 if absent.
     pub base: i32,
-    /// Boost from the annotation; 0 if boosts are off, or the annotation is absent or no number.
+    /// Boost from the annotation `kueue.x-k8s.io/priority-boost`; 0 if boosts are off, or the annotation is absent or no number.
     pub boost: i32,
     /// Sum of base and boost, which may exceed 32 bits.
     pub effective: i64,
-    /// Whether the annotation is not empty and no 32-bit number.
+    /// Whether the annotation with the boost is not empty and no 32-bit number.
     pub boost_invalid: bool,
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The parts of a suspended job's template that the API server lets change, and the number of pods. Of a Workload's pod set, control keeps only these parts, in
+/// The parts of a suspended job's template that the API server lets change, and the number of pods. Control keeps only these parts of a Workload's pod set, in
 /// order to restore the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TemplateParts {
@@ -74,8 +74,8 @@ impl TemplateParts {
         self.labels.contains_key(labels::POD_SET) || self.annotations.contains_key(labels::WORKLOAD)
     }
 
-    /// The parts as the JSON of a template: maps always, and lists if they are not empty. The difference of two such values names every removed key, and does
-    /// not touch foreign keys such as the labels of the Job controller.
+    /// The parts as the JSON of a template: maps always, and lists if they are not empty. The difference of two template values names every removed key, and
+    /// does not touch foreign keys such as the labels of the Job controller.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let gates: Vec<_> = self.scheduling_gates.iter().map(|name| PodSchedulingGate { name: name.clone() }).collect();

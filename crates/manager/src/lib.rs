@@ -102,7 +102,7 @@ fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     Ok(dump)
 }
 
-/// Runs `work` to its end, and then waits only shortly for blocking calls, because a hanging call on a folder would keep the process alive.
+/// Runs `work` to its end, and afterwards waits only shortly for blocking calls, because a hanging call on a folder would keep the process alive.
 fn completed<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(PATIENCE);

@@ -86,7 +86,7 @@ impl Brain for Control {
     }
 }
 
-/// Counter of scheduling attempts. Their duration is the duration of the step, because control has no clock.
+/// Counter of scheduling attempts. The duration of an attempt is the duration of its step, because control has no clock.
 const ATTEMPTS: &str = "kueue_admission_attempts";
 
 fn record(metrics: &Metrics, measure: &Measure, took: Duration) {

@@ -21,7 +21,7 @@ pub(crate) enum Candidacy {
     },
     /// The process takes part in the election.
     Stands(elector::Handle),
-    /// There is no election, and the process leads.
+    /// The process leads without an election.
     Leads(watch::Sender<State>),
 }
 

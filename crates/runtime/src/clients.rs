@@ -1,4 +1,4 @@
-//! The two Kubernetes clients: one for watches, and one for calls with a time limit. Both count their requests, and each has a single HTTP/2 connection,
+//! The two Kubernetes clients: one for watches, and one for calls with a time limit. Each client counts its requests and has a single HTTP/2 connection,
 //! because a connection for each concurrent request would cost a TLS handshake and buffers.
 
 use crate::metrics::Metrics;

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 /// Lead of the loop's time over the wall clock from which on a log line is written.
 const NOTED: SignedDuration = SignedDuration::from_secs(2);
 
-/// The loop's clock: the wall clock, except after the wall clock was set back. Then the loop's time advances at half speed until the wall clock has caught up,
-/// so that no wait takes more than twice as long. A forward jump of the wall clock is followed at once.
+/// The loop's clock follows the wall clock, except after the wall clock was set back. After the wall clock was set back, the loop's time advances at half speed
+/// until the wall clock has caught up, so that no wait takes more than twice as long. A forward jump of the wall clock is followed at once.
 #[derive(Debug)]
 pub struct Clock {
     last: Timestamp,

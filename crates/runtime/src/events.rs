@@ -33,7 +33,7 @@ const QUEUE: usize = 2048;
 const WAITING: usize = 6144;
 /// Time within which an identical notice is not written again.
 const REPEAT: Duration = Duration::from_secs(60);
-/// Largest number of notices that are remembered for this comparison.
+/// Largest number of notices that are remembered in order to drop repeated ones.
 const REMEMBERED: usize = 8192;
 /// Number of events in a batch.
 const BATCH: usize = 16;

@@ -82,8 +82,8 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
     }
 }
 
-/// Whether an error means that every attempt of the write will fail because the object is too large: etcd limits the size of objects and of messages. Both
-/// limits refuse the write before it is applied, and the API server reports them as internal errors.
+/// Whether an error means that every attempt of the write will fail because the object is too large: etcd limits the size of objects and of messages. A write
+/// beyond etcd's limits is refused before it is applied, and the API server reports an internal error.
 fn is_beyond_the_store(message: &str) -> bool {
     ["etcdserver: request is too large", "trying to send message larger than max"]
         .iter()

@@ -163,7 +163,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        // A write that will not be sent takes no token of the rate limit, because a new leader waits until all these writes have come back.
+        // A write of an ended term, which will not be sent, takes no token of the rate limit, because a new leader waits until all such writes have come back.
         let stale = |write: &Write| !shared.writer.permits(write, Instant::now());
         if freight.is_one_request() && !waiting.peek().is_some_and(stale) {
             if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {

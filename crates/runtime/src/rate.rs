@@ -25,7 +25,7 @@ impl Bucket {
     /// Takes a token.
     ///
     /// # Errors
-    /// There is no token; the error is the time until there is one.
+    /// The bucket is empty; the error is the time until it has a token.
     pub fn take(&mut self, now: Instant) -> Result<(), Duration> {
         self.take_many(1.0, now)
     }
@@ -33,7 +33,7 @@ impl Bucket {
     /// Takes `count` tokens at once, or a full bucket if `count` is larger.
     ///
     /// # Errors
-    /// There are too few tokens; the error is the time until there are enough.
+    /// The bucket has too few tokens; the error is the time until it has enough.
     pub fn take_many(&mut self, count: f64, now: Instant) -> Result<(), Duration> {
         let Some(rate) = self.rate else { return Ok(()) };
         let wanted = count.min(self.burst);

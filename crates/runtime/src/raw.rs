@@ -1,7 +1,7 @@
 //! An undecoded object from the API server.
 //!
 //! kube decodes a list at once, so that one bad object would hide all others. A [`Raw`] keeps the object's text and reads only the fields that a watch needs,
-//! so that each object decodes or fails alone. It also avoids compiling a watcher for each kind.
+//! so that each object decodes or fails alone. The type [`Raw`] also avoids compiling a watcher for each kind.
 
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};

@@ -175,7 +175,7 @@ async fn readyz(State(context): State<Context>) -> Response {
     if let Some(missing) = context.missing.as_ref().and_then(|missing| missing()) {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response();
     }
-    // The Service of the webhooks depends on this answer, so a missing dispensable kind must not stop the webhooks of all other kinds.
+    // The Service of the webhooks depends on the answer of the readiness probe, so a missing dispensable kind must not stop the webhooks of all other kinds.
     let but = unlisted.map(|unlisted| format!(", but {unlisted}")).unwrap_or_default();
     format!("ok{but}\n").into_response()
 }

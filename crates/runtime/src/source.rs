@@ -90,7 +90,7 @@ impl Source {
     /// The next event. After an error, the source continues from its last position if it can; the caller pauses.
     pub(crate) async fn next(&mut self) -> Result<Event<Raw>, Error> {
         loop {
-            // A failure after this line makes the list begin again, unless a state is put back.
+            // A failure from here on makes the list begin again, unless the source's state is put back.
             match std::mem::replace(&mut self.state, State::Begin) {
                 State::Begin => {
                     self.state = State::Between(None, self.most);
@@ -187,7 +187,7 @@ impl Source {
                 return Ok(None);
             }
             Ok(WatchEvent::Error(status)) => {
-                // After 410 the API server lacks the changes since the version, so the list begins again.
+                // A watch error 410 means that the API server lacks the changes since the version, so the list begins again.
                 if status.code != 410 {
                     self.state = State::Watching(version, changes);
                 }

@@ -31,7 +31,7 @@ const OLD: &str = "v1beta1";
 const RETRY: Duration = Duration::from_secs(2);
 /// Pause before the next check whether the objects were stored again.
 pub(crate) const AGAIN: Duration = Duration::from_secs(60);
-/// Time between two equal log lines.
+/// Time after which the log line about objects in the old version is repeated.
 const REMINDER: Duration = Duration::from_secs(600);
 
 /// The needed fields of a CustomResourceDefinition; its schemas, half a megabyte, are skipped.
@@ -47,8 +47,8 @@ struct Status {
     stored_versions: Vec<String>,
 }
 
-/// Waits until no object is stored in the old version, and logs the kinds with such objects and the commands that store them again. Meanwhile `pulse` shows
-/// that the process may not lead yet.
+/// Waits until no object is stored in the old version, and logs the kinds with such objects and the commands that store them again. During the wait, `pulse`
+/// shows that the process may not lead yet.
 pub(crate) async fn settled(client: &Client, pulse: &Pulse, again: Duration) {
     let mut said: Option<(Vec<String>, Instant)> = None;
     loop {

@@ -63,7 +63,7 @@ struct Undecodable {
 struct Kind {
     resource: ApiResource,
     decode: Decode,
-    /// The resource that the cluster must serve for this watch: the kind itself, or the kind that it supports. Berth works without it.
+    /// The resource that the cluster must serve for this watch: the kind itself, or the kind that it supports. Berth works without that resource.
     needs: Option<ApiResource>,
     /// Observation that reports whether the cluster serves the needed resource.
     tells: Option<fn(bool) -> Observation>,
@@ -224,7 +224,7 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
         // Nodes without a taint that announces their end are forgotten at once.
         kind!(api::node::Node, Observation::Node).dispensable(),
         Kind::of_started_pods(),
-        // These pods were let in while Berth did not answer. Pods of jobs whose templates name a queue are dropped as they arrive.
+        // Unmarked pods with a queue were let in while Berth did not answer. Pods of jobs whose templates name a queue are dropped as they arrive.
         kind!(Pod, |change| Observation::UnmarkedPod(FoundBy::Queue, change))
             .of(control::Kind::Pod)
             .labelled(format!("{},{}!=true", api::labels::QUEUE_NAME, api::labels::MANAGED))
@@ -296,7 +296,7 @@ fn slim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.remove(LAST_APPLIED);
-        // Only Berth may set this annotation: on an object that decodes, it would keep the object's job from being stopped.
+        // Only Berth may set the annotation of unreadable objects: on an object that decodes, the annotation would keep the object's job from being stopped.
         annotations.remove(api::labels::UNREADABLE);
     }
 }

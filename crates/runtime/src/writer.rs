@@ -168,11 +168,12 @@ const fn verb_of(request: &Request) -> Verb {
     }
 }
 
-/// The HTTP request of a write. Its server-side time limit ends a second before Berth's, so that a write with an unknown outcome has ended by then.
+/// The HTTP request of a write. The server-side time limit of a request ends a second before Berth's, so that a write with an unknown outcome has ended by
+/// then.
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
-        // These writes are not a single request to the API server.
+        // Questions, deletions of checkpoints and annotations of pods are not a single request to the API server.
         Request::Ask(_) | Request::DeleteCheckpoints { .. } | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }

@@ -106,7 +106,7 @@ fn has_a_place(workload: &Value) -> bool {
     list(workload, "/status/admission/podSetAssignments").any(placed)
 }
 
-/// Whether the result of a case does not depend on topology assignments. Requests depend on them if a Workload has a topology assignment and the gate
+/// Whether the result of a case does not depend on topology assignments. Requests depend on topology assignments if a Workload has one and the gate
 /// `TopologyAwareScheduling` is on.
 fn passes_places_over(case: &Case, gates: &Gates) -> bool {
     let counts_places = || gates.on("TopologyAwareScheduling") && workloads(case).any(has_a_place);
@@ -126,8 +126,8 @@ fn compares_counts(case: &Case) -> bool {
     case.kind == "podset-counts" && case.expect.get("counts").is_none()
 }
 
-/// Whether a Workload of the case replaces another Workload as its slice. Berth makes slices for jobs of its own kinds only, so only the engine's part of such
-/// cases applies.
+/// Whether a Workload of the case replaces another Workload as its slice. Berth makes slices for jobs of its own kinds only, so only the engine's part of cases
+/// with slices applies.
 fn has_slices(case: &Case) -> bool {
     let replaces = |workload: &Value| {
         workload.pointer("/metadata/annotations").is_some_and(|notes| has(notes, WORKLOAD_SLICE_REPLACEMENT_FOR))

@@ -20,7 +20,7 @@ pub struct Options {
     pub only: Option<String>,
     /// Whether the report lists every case with its verdict.
     pub verbose: bool,
-    /// Paths of the cases that are known to fail. Such a failure does not fail the run. Without `only`, each path must exist.
+    /// Paths of the cases that are known to fail. A failure of a case in this list does not fail the run. Without `only`, each path must exist.
     pub known: BTreeSet<String>,
     /// Whether Berth's rules apply where they depart from Kueue on purpose.
     pub as_shipped: bool,

@@ -1,6 +1,6 @@
 //! Objects and events as Kueue's scheduler alone would have written them. Kueue's tests of complete cycles run the scheduler without Kueue's controllers, while
 //! Berth's control does the work of both. Control also lists admission checks, admits Workloads whose checks are ready, releases the quota of deleted queues,
-//! and explains the wait of Workloads that no cycle tried. The functions here remove these parts of the writes again.
+//! and explains the wait of Workloads that no cycle tried. The functions of this module remove the parts of writes that Kueue's scheduler would not have made.
 
 use berth_control::offline::Made;
 use berth_control::write::{Notice, ObjectKey, Purpose};

@@ -22,7 +22,7 @@ pub(crate) enum Start {
     Warm,
     /// The clone is fresh, and the cache has compiled dependencies.
     Cached,
-    /// There is neither a target folder nor a cache.
+    /// The run begins with neither a target folder nor a cache.
     Nothing,
 }
 

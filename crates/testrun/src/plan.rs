@@ -65,8 +65,8 @@ fn output(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.with_context(|| format!("starting {program}"))?.stdout).trim().to_owned())
 }
 
-/// File with the priority of a session, on a kernel that shares the processor by sessions. On such a kernel, the nice value of a process counts only within its
-/// session, so that a clone in another terminal would lose half of the machine to this process.
+/// File with the priority of a session, on a kernel that shares the processor by sessions. On a kernel that schedules by sessions, the nice value of a process
+/// counts only within its session, so that a clone in another terminal would lose half of the machine to this process.
 const SESSION_PRIORITY: &str = "/proc/self/autogroup";
 
 /// A command with the lowest scheduling priority, in a session of its own if the kernel shares the processor by sessions.

@@ -1,8 +1,8 @@
 //! Turns a schemars document into a structural schema: references are resolved, and keywords that the API server does not know are removed.
 //!
-//! This module makes all corrections of schemas. `null` is removed as a type, because the API server applies defaults only to absent fields. Types of
-//! Kubernetes get the list types and defaults that their Rust generator left out (see `pods.rs`). They lose their descriptions, which would make the Workload
-//! CRD several times larger.
+//! Only this module corrects generated schemas. `null` is removed as a type, because the API server applies defaults only to absent fields. Types of Kubernetes
+//! get the list types and defaults that their Rust generator left out (see `pods.rs`). Types of Kubernetes lose their descriptions, which would make the
+//! Workload CRD several times larger.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};

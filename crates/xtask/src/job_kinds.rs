@@ -260,8 +260,8 @@ fn owners() -> String {
     format!("{}\n", condition("not-admitted-with-its-owner", &controlled_by_none(old, &admitted_with_pods())))
 }
 
-/// CEL expression that is true if one of Kubernetes' own controllers creates the pod. Pods that such a controller creates for a managed owner are not reviewed,
-/// so that Jobs run while Berth is down. A pod from any other user that names such an owner is reviewed.
+/// CEL expression that is true if one of Kubernetes' own controllers creates the pod. Pods that one of Kubernetes' own controllers creates for a managed owner
+/// are not reviewed, so that Jobs run while Berth is down. A pod from any other user that names such an owner is reviewed.
 const MADE_FOR_IT: &str = "request.userInfo.username == 'system:kube-controller-manager' ||
       request.userInfo.username.startsWith('system:serviceaccount:kube-system:') ||
       request.userInfo.username in {{ .Values.webhook.podControllers | toJson }}";

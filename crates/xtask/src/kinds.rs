@@ -30,7 +30,7 @@ pub(crate) struct Kind {
     pub(crate) rooted: bool,
     /// Printer columns: name, type, path, priority.
     pub(crate) columns: &'static [(&'static str, &'static str, &'static str, i32)],
-    /// The schemas of v1beta1 if its fields differ. Such a version is served only where conversion exists.
+    /// The schemas of v1beta1 if its fields differ. A v1beta1 version with other fields is served only where conversion exists.
     pub(crate) older: Option<Older>,
     /// Whether v1beta1 is marked as deprecated, so that the API server warns its users.
     pub(crate) deprecated: bool,

@@ -46,7 +46,7 @@ impl Decimal {
         let digits: i128 = digits.parse().map_err(|_| refused())?;
         match u32::try_from(places) {
             Ok(places) => Ok(Self { digits, places }),
-            // Zeros that the exponent stands for; the check above allows fewer than three.
+            // The loop appends the zeros that the exponent stands for; the check of digits before the point allows fewer than three.
             Err(_) => Ok(Self { digits: (places..0).fold(digits, |digits, _| digits * 10), places: 0 }),
         }
     }

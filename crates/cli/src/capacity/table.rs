@@ -171,9 +171,9 @@ pub(crate) struct Toleration {
 /// An amount as a quantity, or a map in place of the amount.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AmountOr<M> {
-    /// An amount as a quantity.
+    /// The amount of a quota, written as a quantity.
     Amount(String),
-    /// A map in place of an amount.
+    /// A map with finer amounts, such as amounts by resource.
     Map(M),
 }
 

@@ -131,7 +131,7 @@ pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
 /// Separates objects that matter to decisions, with `managed` as the managed job kinds, from other objects.
 ///
 /// # Errors
-/// The error lists all objects that cannot be decoded. Decisions without these objects would be about another cluster.
+/// The error lists all objects that cannot be decoded. Decisions without the undecodable objects would be about another cluster.
 pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow::Result<Sorted> {
     let mut sorted = Sorted::default();
     let mut faults = Vec::new();

@@ -168,7 +168,7 @@ fn forbidden_node_labels_annotation_is_parsed_or_refused() {
     }
 }
 
-/// A job loses its reservation after a temporary placement error. After any other placement error, the job's Workload finishes.
+/// A job loses its reservation after a temporary placement error. The Workload of a job with a permanent placement error finishes.
 #[test]
 fn placement_error_is_temporary_if_an_object_may_still_change() {
     let text = str::to_owned;

@@ -51,10 +51,10 @@ pub fn deployment_defaults(object: &Deployment, stored: Option<&Deployment>, fac
     if let Some(class) = workload_priority_class(metadata).or(default) {
         result.labels.insert(labels::PRIORITY_CLASS, class.to_owned());
     }
-    // Kueue, if it takes over again, gates pods with this annotation, but manages only pods with this label.
+    // If Kueue takes over again, it gates pods with the annotation `pod-suspending-parent`, but manages only pods with the label of managed pods.
     result.labels.insert(labels::MANAGED, "true".to_owned());
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, DEPLOYMENT_FRAMEWORK.to_owned());
-    // Each pod of a Deployment has a Workload made of the pod, so the pod template needs the annotation, too.
+    // Each pod of a Deployment has a Workload made of the pod, so the pod template gets the Deployment's annotation with capacity tiers.
     if let Some(tiers) = annotation(metadata, labels::CAPACITY_TIERS) {
         result.annotations.insert(labels::CAPACITY_TIERS, tiers.to_owned());
     }
@@ -74,7 +74,8 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
     let template = managed.template;
     let mut result = managed.defaults();
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, STATEFUL_SET_FRAMEWORK.to_owned());
-    // An older version of Berth wrote these labels into templates. A write that replaces such a StatefulSet without them is not meant to restart its pods.
+    // An older version of Berth wrote labels with queue and priority class into pod templates. A write that replaces a StatefulSet without such labels is not
+    // meant to restart its pods.
     let before = stored.and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
     let now = template.metadata.as_ref();
     for key in [labels::QUEUE_NAME, labels::PRIORITY_CLASS] {

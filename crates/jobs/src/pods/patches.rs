@@ -92,8 +92,8 @@ impl PodState {
         json!({ "metadata": metadata })
     }
 
-    /// Patch for a running pod without a review that was admitted: the pod gets the labels and annotations of a start. The node of such a pod cannot change any
-    /// more.
+    /// Patch for a running pod without a review that was admitted: the pod gets the labels and annotations of a start. The node of a running pod cannot change
+    /// any more.
     #[must_use]
     pub fn admitted_patch(&self, placements: &[Placement]) -> Option<Value> {
         let placement = placements.iter().find(|placement| placement.pod_set == self.role())?;

@@ -262,8 +262,8 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
 
 const UNTIL_ENDED: &str = "must stay until the pod has ended";
 
-/// Faults of changes to the identity of a pod. The name of its group must stay always, and the mark of managed pods and the role must stay until the pod has
-/// ended. A pod that runs with a Workload of its own must not join a group, because this Workload would lose its pod.
+/// Faults of changes to the identity of a pod. The name of the pod's group must stay always, and the mark of managed pods and the role must stay until the pod
+/// has ended. A pod that runs with a Workload of its own must not join a group, because this Workload would lose its pod.
 fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = Vec::new();

@@ -277,7 +277,7 @@ fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     let metadata = &pod.metadata;
     let flag = |key: &str, value: &str| annotation(metadata, key) == Some(value);
     let (said, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
-    // A start changes fields of the role's hash, but not the name of the pod set. A later edit of the annotation moves no pod to another pod set.
+    // A start changes fields of the role's hash, but not the name of the pod set. A later edit of the annotation with the role moves no pod to another pod set.
     let role = if gated { said.or(started_as) } else { started_as.or(said) };
     // All pods of a StatefulSet have one role.
     let own_role = || match controlling_set(metadata) {

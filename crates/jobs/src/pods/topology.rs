@@ -1,5 +1,5 @@
-//! The topology assignment that Kueue has chosen for a pod. Kueue starts such a pod in two steps: first it removes the admission gate, and then the topology
-//! gate, with node selectors for the assigned domain. Berth assigns no topology domains, but completes such a start.
+//! The topology assignment that Kueue has chosen for a pod. Kueue starts a pod with a topology assignment in two steps: first Kueue removes the admission gate,
+//! and then the topology gate, with node selectors for the assigned domain. Berth assigns no topology domains, but completes such a start.
 
 use super::state::PodState;
 use berth_api::{TopologyAssignment, TopologyAssignmentSlice, TopologyAssignmentSliceLevelValues, labels};

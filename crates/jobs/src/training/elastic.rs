@@ -105,8 +105,8 @@ impl Past {
     }
 }
 
-/// The last change of a run's number of workers. The annotation with the change is on the Job of the workers, or on the Workload if each change creates the
-/// run's Jobs again.
+/// The last change of a run's number of workers. The annotation `berth.dev/last-scale` with the change is on the Job of the workers, or on the Workload if each
+/// change creates the run's Jobs again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scale {
@@ -116,7 +116,8 @@ pub struct Scale {
     pub at: Timestamp,
     /// Uid of the Workload that held the workers' quota.
     pub workload: String,
-    /// Number of the Workload's evictions at the time of the change, if the annotation is on the Workload. The next eviction invalidates the annotation.
+    /// Number of the Workload's evictions at the time of the change, if the annotation `berth.dev/last-scale` is on the Workload. The Workload's next eviction
+    /// invalidates that annotation.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub evictions: i32,
 }

@@ -1,4 +1,5 @@
-//! Faults of a TrainingJob. The schema refuses most of them, but a stored object may be older than the schema. The webhook and control call this code.
+//! Faults of a TrainingJob. The schema refuses most faults, but a stored TrainingJob may be older than the schema. The webhook and control call the functions
+//! of this module.
 
 use berth_api::berth::{MAX_TRAINING_JOB_NAME, ReplicaResources, TrainingJob, duration_seconds};
 use berth_api::conditions::types;
@@ -98,7 +99,7 @@ fn empty_places(job: &TrainingJob) -> Vec<FieldError> {
 }
 
 /// Faults of a change of a TrainingJob that the user may not make. The queue and the maximum execution time of an admitted TrainingJob must stay, as for an
-/// unsuspended Job in Kueue. They may change together with a suspension.
+/// unsuspended Job in Kueue. A change that also suspends the TrainingJob may change the queue and the maximum execution time.
 #[must_use]
 pub fn invalid_training_job_change(old: &TrainingJob, new: &TrainingJob) -> Vec<FieldError> {
     let conditions = old.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Connections of an HTTP server, plain or over TLS. Their number and lifetime are limited, as in the webhook server, because every client that reaches the
-//! port may connect, and a probe must still get an answer.
+//! Connections of an HTTP server, plain or over TLS. The number and the lifetime of connections are limited, as in the webhook server, because every client
+//! that reaches the port may connect, and a probe must still get an answer.
 //!
 //! A connection answers one request, so no connection idles; probes and scrapes come seconds apart and open new connections.
 

@@ -1,4 +1,4 @@
-//! Watches that request only metadata: the pods of jobs. There may be tens of thousands of such pods, and Berth keeps few of them.
+//! Watches that request only metadata: the pods of jobs. A cluster may have tens of thousands of pods of jobs, and Berth keeps few of them.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Kind {
             tells: None,
             integration: None,
             selector: Some(POD_SET.to_owned()),
-            // Without this list, control does not see pods that no Job counts; other kinds still show which jobs wait, run and end.
+            // Without the list of started pods, control does not see pods that no Job counts; other kinds still show which jobs wait, run and end.
             dispensable: true,
             holds_up: None,
             metadata_only: true,

@@ -100,7 +100,7 @@ pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> Outcome {
     }
 }
 
-/// The pods on a node that have not ended; `Busy` if they cannot be read now.
+/// The pods on a node that have not ended; `Busy` if the pods cannot be read now.
 pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
     let fields = encoded(&format!("spec.nodeName={node},{NOT_ENDED}"));
     match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), metadata::LIST).await {
@@ -128,8 +128,8 @@ pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf)
     }
 }
 
-/// Pods that have not ended and have the uid of a deleted job in one of these labels: the pods on the first page that has any. `Busy` if they cannot be read
-/// now.
+/// Pods that have not ended and have the uid of a deleted job in one of these labels: the pods on the first page that has any. `Busy` if the pods cannot be
+/// read now.
 pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static str], uid: &str) -> Outcome {
     for label in labels {
         let pods = PodsOf { label, uid: uid.to_owned(), jobs: None };

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Input {
     steps: Vec<Value>,
-    /// Workloads with a second pass, which exists for topologies only; the runner does not use this field.
+    /// Workloads with a second scheduling pass, which exists for topologies only; the runner ignores this field.
     #[serde(rename = "secondPass")]
     _second_pass: Vec<String>,
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
@@ -171,8 +171,8 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Adds the LocalQueues of Workloads with quota, which the cases leave out. Without its LocalQueue, control would release the quota of a Workload that is not
-/// admitted yet.
+/// Adds the LocalQueues of Workloads with quota, which the cases leave out. If the LocalQueue of a Workload were missing, control would release the Workload's
+/// quota until the Workload is admitted.
 fn add_local_queues(case: &mut Case) {
     let name = |workload: &Value| (text(workload, "/metadata/namespace"), text(workload, "/spec/queueName"));
     let reserves = |workload: &&Value| {
@@ -198,7 +198,7 @@ fn add_local_queues(case: &mut Case) {
     case.objects.extend(added);
 }
 
-/// Counts that the cycles since the last comparison made.
+/// Counts of skipped preemptions and of recomputed preemption targets since the last comparison, by ClusterQueue.
 #[derive(Default)]
 struct Counts {
     skipped: BTreeMap<String, u32>,

@@ -153,8 +153,8 @@ impl<'a> Place<'a> {
         found.ok_or_else(|| format!("no workload {key}"))
     }
 
-    /// Creates the LocalQueue and the namespace through which Workloads of direct steps reach the only ClusterQueue. These objects are created before the first
-    /// step, because their creation makes parked Workloads active.
+    /// Creates the LocalQueue and the namespace through which Workloads of direct steps reach the only ClusterQueue. The LocalQueue and the namespace are
+    /// created before the first step, because their creation makes parked Workloads active.
     fn make_way(&self, scene: &mut Scene, steps: &'a [Step]) -> Result<(), String> {
         let queues: Vec<&Value> = self.case.of_kind("ClusterQueue").collect();
         if self.case.of_kind("Namespace").next().is_none() {

@@ -10,7 +10,7 @@ use crate::step::Class;
 /// Runs the unit tests of one library.
 ///
 /// # Errors
-/// There is no such crate.
+/// The repository has no crate of this name.
 pub(crate) fn unit(run: &Run, of: &str) -> Result<bool> {
     let folder = berth_testrun::folders::repository().join("crates").join(of);
     ensure!(folder.is_dir(), "OF={of}: there is no crates/{of}");

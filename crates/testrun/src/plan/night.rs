@@ -304,7 +304,7 @@ impl Run {
 /// Runs a part and records the run; without a name, the part with the oldest run.
 ///
 /// # Errors
-/// There is no such part, or a step cannot be started.
+/// `make night` has no part of this name, or a step cannot be started.
 pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
     let (parts, mut record) = (parts(), Record::read()?);
     let part = match name {

@@ -74,8 +74,8 @@ impl Scopes {
         Self(scopes)
     }
 
-    /// The definitions that a path in a module leads to, and the number of path segments before and including the definition. There are none for paths into
-    /// other crates, generic parameters and local variables.
+    /// The definitions that a path in a module leads to, and the number of path segments before and including the definition. A path into another crate, a
+    /// generic parameter and a local variable have no definition here.
     ///
     /// A path ends at its first item: variants and associated functions belong to their type. A name that no source of the crate defines was made by a macro,
     /// and belongs to the file of its module.

@@ -39,7 +39,7 @@ pub(crate) struct Sources<'t> {
     pub(crate) pages: Vec<Page<'t>>,
 }
 
-/// Folders of pages that nobody edits: measured results, and decision cases with texts of Kueue.
+/// Folders of pages that are not edited: measured results, and decision cases with texts of Kueue.
 const FOREIGN_PAGES: [&str; 2] = ["docs/results/", "crates/testkit/cases/"];
 
 impl<'t> Sources<'t> {

@@ -1,6 +1,6 @@
 //! Rule about the pure crates: they have no clock, I/O, async, randomness or process state, and no floats in amounts. Clippy refuses listed items
-//! (`clippy.toml`) and code that may panic. This rule checks that the crates enable these lints, and refuses modules of `std`, async code and floats, for which
-//! clippy has no list.
+//! (`clippy.toml`) and code that may panic. The rule checks that the pure crates enable clippy's lints, and refuses modules of `std`, async code and floats,
+//! for which clippy has no list.
 
 use std::collections::BTreeSet;
 

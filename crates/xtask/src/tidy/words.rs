@@ -1,6 +1,6 @@
 //! Rule about texts of conditions and reasons of events: the constants of berth-api are the only source, so that docs/compatibility.md can be compared with
-//! them. Control spells out none of these texts, the engine, which does not depend on berth-api, uses only such texts, and each of Berth's own constants is
-//! used.
+//! them. Control spells out no text of a constant. The engine, which does not depend on berth-api, uses only texts of constants. Each of Berth's own constants
+//! is used.
 
 use std::collections::BTreeSet;
 
