@@ -3,7 +3,7 @@
 /// The end of a job, with its result and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
-    /// Whether the job succeeded instead of failing.
+    /// True if the job succeeded instead of failing.
     pub success: bool,
     /// The message of the job's end, from the job's status.
     pub message: String,

@@ -31,21 +31,21 @@ pub struct JobInfo {
     pub reporter: &'static str,
     /// Label of pods with the uid of their job.
     pub uid_label: &'static str,
-    /// Whether a queue may be in an annotation; see [`JobKind::QUEUE_IN_ANNOTATION`].
+    /// True if a queue may be in an annotation; see [`JobKind::QUEUE_IN_ANNOTATION`].
     pub queue_in_annotation: bool,
-    /// Whether Berth writes the status of jobs; see [`JobKind::WRITES_STATUS`].
+    /// True if Berth writes the status of jobs; see [`JobKind::WRITES_STATUS`].
     pub writes_status: bool,
-    /// Whether every cluster has the kind; see [`JobKind::BUILT_IN`].
+    /// True if every cluster has the kind; see [`JobKind::BUILT_IN`].
     pub built_in: bool,
-    /// Whether jobs of the kind consist of Jobs; see [`JobKind::MADE_OF_JOBS`].
+    /// True if jobs of the kind consist of Jobs; see [`JobKind::MADE_OF_JOBS`].
     pub made_of_jobs: bool,
     /// Field that lists the Jobs; see [`JobKind::JOBS_IN`].
     pub jobs_in: Option<&'static str>,
     /// Label of a Job with its part; see [`JobKind::PART_LABEL`].
     pub part_label: Option<&'static str>,
-    /// Whether templates accept a node affinity; see [`JobKind::TAKES_AFFINITY`].
+    /// True if templates accept a node affinity; see [`JobKind::TAKES_AFFINITY`].
     pub takes_affinity: bool,
-    /// Whether patches need no containers and volumes; see [`JobKind::LEAN_PATCHES`].
+    /// True if patches need no containers and volumes; see [`JobKind::LEAN_PATCHES`].
     pub lean_patches: bool,
     pub(crate) part_called: PartCalled,
     pub(crate) decode: fn(&str) -> serde_json::Result<Box<dyn JobObject>>,

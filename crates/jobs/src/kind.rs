@@ -36,21 +36,21 @@ pub trait JobKind: Debug + Sized + 'static {
     const REPORTER: &'static str;
     /// Label of pods with the uid of their job.
     const UID_LABEL: &'static str;
-    /// Whether a job may name its queue in an annotation, too.
+    /// True if a job may name its queue in an annotation, too.
     const QUEUE_IN_ANNOTATION: bool = false;
-    /// Whether [`JobKind::unlock_patch`] may write to the status of a job.
+    /// True if [`JobKind::unlock_patch`] may write to the status of a job.
     const WRITES_STATUS: bool = false;
-    /// Whether every cluster has the kind. For other kinds, Berth works without the kind until its CRD is installed.
+    /// True if every cluster has the kind. For other kinds, Berth works without the kind until its CRD is installed.
     const BUILT_IN: bool = false;
-    /// Whether the controller of the kind creates batch/v1 Jobs, which are admitted together with the object.
+    /// True if the controller of the kind creates batch/v1 Jobs, which are admitted together with the object.
     const MADE_OF_JOBS: bool = false;
     /// Field of the spec that lists the Jobs of a job, each with its `template`. A queue name in such a template has no effect.
     const JOBS_IN: Option<&'static str> = None;
     /// Label of a Job with the name of its part. The controller of the kind starts each Job that names a part in this label, whatever the Job's name is.
     const PART_LABEL: Option<&'static str> = None;
-    /// Whether the templates of a suspended job accept a node affinity.
+    /// True if the templates of a suspended job accept a node affinity.
     const TAKES_AFFINITY: bool = true;
-    /// Whether patches of the kind need no containers and volumes, so that a large job is kept without them.
+    /// True if patches of the kind need no containers and volumes, so that a large job is kept without them.
     const LEAN_PATCHES: bool = false;
 
     /// Metadata of a job.

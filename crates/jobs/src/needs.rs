@@ -28,7 +28,7 @@ pub struct PodSetNeeds {
     pub affinity: Vec<Vec<NodeSelectorRequirement>>,
     /// The pod template's tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Whether the pod set has a topology request.
+    /// True if the pod set has a topology request.
     pub topology_request: bool,
     /// Name of the pod set group; pod sets of one group get the same flavors.
     pub group: Option<String>,

@@ -23,7 +23,7 @@ pub struct Placement {
     pub tolerations: Vec<Toleration>,
     /// Names that the template's `schedulingGates` get.
     pub scheduling_gates: Vec<String>,
-    /// Whether the template's own selectors of a capacity kind are removed in favour of the placement's selectors.
+    /// True if the template's own selectors of a capacity kind are removed in favour of the placement's selectors.
     pub overrides: bool,
     /// Node labels that the pods must avoid: the key with its forbidden values, or with no values if every value is forbidden.
     pub forbidden: Vec<(String, Vec<String>)>,

@@ -11,7 +11,7 @@ pub struct EffectivePriority {
     pub boost: i32,
     /// Sum of base and boost, which may exceed 32 bits.
     pub effective: i64,
-    /// Whether the annotation with the boost is not empty and no 32-bit number.
+    /// True if the annotation with the boost has a text that is no 32-bit number.
     pub boost_invalid: bool,
 }
 

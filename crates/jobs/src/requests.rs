@@ -30,7 +30,7 @@ pub struct RequestRules {
     pub exclude_prefixes: Vec<String>,
     /// The `transformations` of the configuration, at most one per input resource.
     pub transformations: Vec<Transformation>,
-    /// Whether Kueue's rules replace Berth's: LimitRange defaults apply before a container's own limits, excluded resources are not transformed, a missing
+    /// True if Kueue's rules replace Berth's: LimitRange defaults apply before a container's own limits, excluded resources are not transformed, a missing
     /// RuntimeClass is ignored, and LimitRanges bound requests only.
     pub to_the_letter: bool,
 }

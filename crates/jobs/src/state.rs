@@ -28,11 +28,11 @@ pub struct JobState {
     pub version: u64,
     /// Controller of the job, if it has one.
     pub owner: Option<Box<JobOwner>>,
-    /// Whether the job is being deleted.
+    /// True if the job is being deleted.
     pub deleting: bool,
-    /// Whether the job is being deleted, and its pods are deleted before the job disappears.
+    /// True if the job is being deleted, and its pods are deleted before the job disappears.
     pub pods_go_first: bool,
-    /// Whether the job is being deleted, and the objects that it owns are orphaned first.
+    /// True if the job is being deleted, and the objects that it owns are orphaned first.
     pub leaves_pods: bool,
     /// LocalQueue of the job.
     pub queue_name: Option<Box<str>>,
@@ -46,11 +46,11 @@ pub struct JobState {
     pub pod_priority_class: Option<Box<str>>,
     /// Maximum execution time of the job in seconds.
     pub max_execution_seconds: Option<i32>,
-    /// Whether `spec.suspend` is true, whatever the job's templates have.
+    /// True if `spec.suspend` is true, whatever the job's templates have.
     pub suspended: bool,
-    /// Whether a stop is running, so that the job's templates are not restored yet.
+    /// True if a stop is running, so that the job's templates are not restored yet.
     pub stopping: bool,
-    /// Whether a template of the job has the marks that a start writes.
+    /// True if a template of the job has the marks that a start writes.
     pub placed: bool,
     /// Jobs of which the job consists; empty for a job whose controller creates its pods directly.
     pub parts: Box<[Part]>,
@@ -60,23 +60,23 @@ pub struct JobState {
     pub named_part: Option<Box<str>>,
     /// Number of the job's attempt; see [`crate::JobKind::attempt`].
     pub attempt: Option<i32>,
-    /// Whether pods of the job run or terminate.
+    /// True if pods of the job run or terminate.
     pub active: bool,
     /// Number of the job's own pods; see [`crate::JobKind::pods_there`].
     pub pods: i32,
-    /// Whether the job is suspended without pods; see [`crate::JobKind::is_still`].
+    /// True if the job is suspended without pods; see [`crate::JobKind::is_still`].
     pub still: bool,
-    /// Whether the job has stopped after a start; see [`crate::JobKind::has_come_to_rest`].
+    /// True if the job has stopped after a start; see [`crate::JobKind::has_come_to_rest`].
     pub at_rest: bool,
-    /// Whether the job's controller has noticed the last start; see [`crate::JobKind::has_seen_start`].
+    /// True if the job's controller has noticed the last start; see [`crate::JobKind::has_seen_start`].
     pub seen_start: bool,
-    /// Whether all pods of the job are ready or have succeeded.
+    /// True if all pods of the job are ready or have succeeded.
     pub ready: bool,
-    /// Whether all pods of the job have succeeded; see [`crate::JobKind::pods_succeeded`].
+    /// True if all pods of the job have succeeded; see [`crate::JobKind::pods_succeeded`].
     pub succeeded: bool,
-    /// Whether the job's pods work independently; see [`crate::JobKind::has_independent_pods`].
+    /// True if the job's pods work independently; see [`crate::JobKind::has_independent_pods`].
     pub independent: bool,
-    /// Whether the API server accepts changes of the job's templates now.
+    /// True if the API server accepts changes of the job's templates now.
     pub may_change_template: bool,
     /// The end of a job that has succeeded or failed; `None` before.
     pub finished: Option<Box<Finish>>,
@@ -99,7 +99,7 @@ pub struct JobState {
     /// cannot be read.
     asked: Option<Option<Arc<[PodSetDigest]>>>,
     packed: Option<Box<str>>,
-    /// Whether the packed JSON has only the fields that patches need.
+    /// True if the packed JSON has only the fields that patches need.
     is_lean: bool,
 }
 

@@ -15,7 +15,7 @@ pub struct Transformation {
     pub multiply_by: Option<String>,
     /// Factor by name of the resulting resource, in nano units; a factor may be negative.
     pub outputs: BTreeMap<String, i128>,
-    /// Whether the input is kept (`Retain`) instead of replaced (`Replace`).
+    /// True if the input is kept (`Retain`) instead of replaced (`Replace`).
     pub retain: bool,
 }
 

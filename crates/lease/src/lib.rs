@@ -89,7 +89,7 @@ pub struct Candidate {
     timing: Timing,
     /// The last observed Lease (`None` if there is no Lease), and the time since which it has not changed.
     seen: Option<(Option<Record>, Duration)>,
-    /// Whether the observed Lease may be outdated, so that the next action is a read.
+    /// True if the observed Lease may be outdated, so that the next action is a read.
     stale: bool,
     next_try: Duration,
     leading: Option<Leading>,

@@ -72,7 +72,7 @@ pub struct Ports {
     pub pulse: Arc<Pulse>,
     /// Request to stop: the loop stops leading, waits for the running writes, and ends.
     pub stop: watch::Receiver<bool>,
-    /// Whether there is an election. Without an election no other process can have written, so the first lists are recent enough.
+    /// True if there is an election. Without an election no other process can have written, so the first lists are recent enough.
     pub elected: bool,
 }
 

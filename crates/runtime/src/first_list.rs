@@ -14,9 +14,9 @@ const TOLD: usize = 300;
 pub(crate) struct FirstList {
     begun: Option<Instant>,
     failures: u32,
-    /// Whether the loop no longer waits for the list.
+    /// True if the loop no longer waits for the list.
     listed: bool,
-    /// Whether the loop was told that it continues without the list.
+    /// True if the loop was told that it continues without the list.
     told: bool,
 }
 

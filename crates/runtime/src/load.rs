@@ -23,7 +23,7 @@ const STRAINED: (f64, f64) = (3.0, 8.0);
 #[derive(Debug)]
 pub struct Load {
     state: Mutex<State>,
-    /// Whether a workload waits for quota, so that writes that free quota count as writes that move jobs.
+    /// True if a workload waits for quota, so that writes that free quota count as writes that move jobs.
     wanted: AtomicBool,
 }
 

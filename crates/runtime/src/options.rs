@@ -15,7 +15,7 @@ pub struct Election {
     pub renew_deadline: Duration,
     /// Pause between two attempts to get or renew the Lease.
     pub retry_period: Duration,
-    /// Whether Berth manages pods, so that the Lease has the time since which pods are counted.
+    /// True if Berth manages pods, so that the Lease has the time since which pods are counted.
     pub counts_pods: bool,
 }
 

@@ -71,11 +71,11 @@ struct Kind {
     integration: Option<control::Kind>,
     /// Label selector of the watch.
     selector: Option<String>,
-    /// Whether Berth may lead although objects of this kind cannot be listed.
+    /// True if Berth may lead although objects of this kind cannot be listed.
     dispensable: bool,
     /// The job kind that Berth does not decide about while objects of this kind cannot be listed.
     holds_up: Option<control::Kind>,
-    /// Whether lists and watches request metadata only.
+    /// True if lists and watches request metadata only.
     metadata_only: bool,
     /// Name of the watch in messages, if it differs from the resource's name.
     called: Option<&'static str>,

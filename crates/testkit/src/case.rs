@@ -41,7 +41,7 @@ pub struct Case {
     /// The expected result of the decision.
     #[serde(default)]
     pub expect: Value,
-    /// Whether Berth's rules apply where they depart from Kueue on purpose. The runner sets this field; case files do not have it.
+    /// True if Berth's rules apply where they depart from Kueue on purpose. The runner sets this field; case files do not have it.
     #[serde(skip)]
     pub as_shipped: bool,
 }
@@ -76,7 +76,7 @@ pub struct FairSharing {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum AdmissionFairSharing {
-    /// Whether admission fair sharing is on, without settings.
+    /// True if admission fair sharing is on, without settings.
     Switch(bool),
     /// Settings of admission fair sharing.
     Settings(AdmissionFairSharingSettings),
@@ -100,7 +100,7 @@ pub struct AdmissionFairSharingSettings {
 pub struct Transformation {
     /// Name of the resource that is transformed.
     pub input: String,
-    /// Whether the transformed resource is kept: `Retain` or `Replace`.
+    /// Treatment of the transformed resource: `Retain` keeps it, and `Replace` removes it.
     pub strategy: Option<String>,
     /// Name of the resource whose amount multiplies the input amount.
     pub multiply_by: Option<String>,

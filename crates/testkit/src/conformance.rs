@@ -18,11 +18,11 @@ const NO_CASE: &str = "feature-gates.yaml";
 pub struct Options {
     /// Part of a path: only cases whose path below the folder contains this text run.
     pub only: Option<String>,
-    /// Whether the report lists every case with its verdict.
+    /// True if the report lists every case with its verdict.
     pub verbose: bool,
     /// Paths of the cases that are known to fail. A failure of a case in this list does not fail the run. Without `only`, each path must exist.
     pub known: BTreeSet<String>,
-    /// Whether Berth's rules apply where they depart from Kueue on purpose.
+    /// True if Berth's rules apply where they depart from Kueue on purpose.
     pub as_shipped: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct Scene {
     made_up: BTreeMap<String, String>,
     /// Workloads without a creation time.
     ageless: Vec<String>,
-    /// Whether only writes of scheduling cycles are shown.
+    /// True if only writes of scheduling cycles are shown.
     cycles_only: bool,
 }
 

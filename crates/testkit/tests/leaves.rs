@@ -185,7 +185,7 @@ struct At {
     field: String,
     /// Number of layers of names below the place.
     named: usize,
-    /// Whether the place is the root of the expectations, of which a case may leave out every key.
+    /// True if the place is the root of the expectations, of which a case may leave out every key.
     root: bool,
 }
 

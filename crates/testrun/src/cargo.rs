@@ -18,7 +18,7 @@ pub(crate) struct Program {
     pub(crate) package: String,
     /// Name of the program's Cargo target.
     pub(crate) target: String,
-    /// Whether the program has the unit tests of a library or binary, instead of a folder of tests.
+    /// True if the program has the unit tests of a library or binary, instead of a folder of tests.
     pub(crate) unit: bool,
     /// Path of the program.
     pub(crate) path: PathBuf,

@@ -194,7 +194,7 @@ pub(crate) fn note_beginning() -> Result<()> {
     fs::write(&note, content()?).with_context(|| format!("writing {}", note.display()))
 }
 
-/// Whether the target folder began without artifacts and with the current inputs, so that it has no dependencies of other inputs.
+/// True if the target folder began without artifacts and with the current inputs, so that it has no dependencies of other inputs.
 ///
 /// # Errors
 /// The inputs of the compilation cannot be read.

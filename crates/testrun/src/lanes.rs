@@ -18,7 +18,7 @@ pub(crate) struct Lanes {
     pub(crate) steps: Vec<Step>,
     /// Number of lanes that run only this list, as long as the list has steps.
     pub(crate) at_once: usize,
-    /// Whether lanes of other lists take steps of this list after their own lists are empty.
+    /// True if lanes of other lists take steps of this list after their own lists are empty.
     pub(crate) is_shared: bool,
 }
 

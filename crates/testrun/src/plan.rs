@@ -176,7 +176,7 @@ fn machine_lock() -> Result<File> {
     File::create(&path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Whether another clone runs end-to-end tests now.
+/// True if another clone runs end-to-end tests now.
 fn is_machine_taken() -> Result<bool> {
     Ok(machine_lock()?.try_lock().is_err())
 }

@@ -13,7 +13,7 @@ const PAGE: u64 = 4096;
 pub(crate) struct Stat {
     /// Process id of the parent.
     pub(crate) parent: u32,
-    /// Whether the process has ended and waits for its parent to reap it.
+    /// True if the process has ended and waits for its parent to reap it.
     pub(crate) zombie: bool,
     /// CPU seconds of the process and of all descendants that it has reaped.
     pub(crate) cpu: f64,

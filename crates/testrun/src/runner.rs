@@ -31,7 +31,7 @@ type Live = BTreeMap<u32, (String, Instant, u64)>;
 pub(crate) struct Runner {
     live: Arc<Mutex<Live>>,
     lines: Mutex<Vec<Line>>,
-    /// Whether SIGINT or SIGTERM has arrived, after which no further step starts.
+    /// True if SIGINT or SIGTERM has arrived, after which no further step starts.
     told_to_end: Arc<AtomicBool>,
     cores: usize,
     /// Time at which the user asked for the target, in seconds since 1970.

@@ -56,6 +56,6 @@ pub(crate) struct Line {
     pub(crate) peak: Option<u64>,
     /// Counts of the step's tests.
     pub(crate) counts: Counts,
-    /// Whether the step ended with success.
+    /// True if the step ended with success.
     pub(crate) passed: bool,
 }

@@ -50,7 +50,7 @@ pub(crate) struct Source {
     pub(crate) binary: PathBuf,
     /// Name and tag of the image.
     pub(crate) name: String,
-    /// Whether the program may be linked dynamically to libraries that the image lacks.
+    /// True if the program may be linked dynamically to libraries that the image lacks.
     pub(crate) dynamic: bool,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Kind {
     pub(crate) plural: &'static str,
     /// Short names of the resource for kubectl.
     pub(crate) short_names: &'static [&'static str],
-    /// Whether objects of the kind are namespaced.
+    /// True if objects of the kind are namespaced.
     pub(crate) namespaced: bool,
     /// Description of the kind in its CRD.
     pub(crate) description: &'static str,
@@ -26,13 +26,13 @@ pub(crate) struct Kind {
     pub(crate) spec: fn() -> Value,
     /// Schema document of the status; a kind with a status gets the status subresource.
     pub(crate) status: Option<fn() -> Value>,
-    /// Whether the fields of the spec are at the root of the object.
+    /// True if the fields of the spec are at the root of the object.
     pub(crate) rooted: bool,
     /// Printer columns: name, type, path, priority.
     pub(crate) columns: &'static [(&'static str, &'static str, &'static str, i32)],
     /// The schemas of v1beta1 if its fields differ. A v1beta1 version with other fields is served only where conversion exists.
     pub(crate) older: Option<Older>,
-    /// Whether v1beta1 is marked as deprecated, so that the API server warns its users.
+    /// True if v1beta1 is marked as deprecated, so that the API server warns its users.
     pub(crate) deprecated: bool,
     /// CEL rules over the complete object: (rule, message).
     pub(crate) rules: fn() -> Vec<(String, &'static str)>,

@@ -117,7 +117,7 @@ struct Managed<'a> {
     template: &'a PodTemplateSpec,
     /// The queue of the object's pods; without a queue, the pods wait until the object names one.
     queue: Option<&'a str>,
-    /// Whether the object names no queue itself and gets the queue `default`.
+    /// True if the object names no queue itself and gets the queue `default`.
     given: bool,
 }
 

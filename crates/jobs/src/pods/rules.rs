@@ -27,9 +27,9 @@ pub struct PodDefaults {
     pub labels: BTreeMap<&'static str, String>,
     /// Annotations that the pod lacks, or has with another value.
     pub annotations: BTreeMap<&'static str, String>,
-    /// Whether the pod lacks Berth's finalizer.
+    /// True if the pod lacks Berth's finalizer.
     pub finalizer: bool,
-    /// Whether the pod lacks Berth's scheduling gate.
+    /// True if the pod lacks Berth's scheduling gate.
     pub gate: bool,
 }
 

@@ -40,11 +40,11 @@ pub struct Membership {
     pub role: Box<str>,
     /// Size of the pod group; `None` if the size is absent or no positive number.
     pub total: Option<i32>,
-    /// Whether the group's Workload is created as soon as the group has one pod.
+    /// True if the group's Workload is created as soon as the group has one pod.
     pub fast: bool,
-    /// Whether the group serves: its pods come and go, and the group never ends.
+    /// True if the group serves: its pods come and go, and the group never ends.
     pub serving: bool,
-    /// Whether a failed pod of the group may be replaced.
+    /// True if a failed pod of the group may be replaced.
     pub retriable: bool,
     /// `apiVersion` and kind of the controller that creates the pod again after its deletion, from the pod's owner reference.
     maker: Option<Box<(Box<str>, Box<str>)>>,
@@ -66,24 +66,24 @@ pub struct PodState {
     pub failed: Option<i64>,
     /// Phase of the pod.
     pub phase: Phase,
-    /// Whether the pod is bound to a node.
+    /// True if the pod is bound to a node.
     pub bound: bool,
-    /// Whether the pod has Berth's scheduling gate.
+    /// True if the pod has Berth's scheduling gate.
     pub gated: bool,
-    /// Whether Kueue has started the pod, and the pod still waits for its topology assignment.
+    /// True if Kueue has started the pod, and the pod still waits for its topology assignment.
     pub placing: bool,
-    /// Whether the pod's containers always restart (`restartPolicy: Always`), so that the pod succeeds only through its deletion.
+    /// True if the pod's containers always restart (`restartPolicy: Always`), so that the pod succeeds only through its deletion.
     pub restarts: bool,
     /// True if the pod is ready.
     pub ready: bool,
-    /// Whether the pod has Berth's finalizer.
+    /// True if the pod has Berth's finalizer.
     pub held: bool,
-    /// Whether the pod has the label of managed pods.
+    /// True if the pod has the label of managed pods.
     pub marked: bool,
-    /// Whether a review has checked the pod or Berth has started it: the pod has the hash of its role or the name of its pod set. A user who forges these gains
+    /// True if a review has checked the pod or Berth has started it: the pod has the hash of its role or the name of its pod set. A user who forges these gains
     /// nothing, because Berth stops a reviewed pod without a gate that is not admitted.
     pub reviewed: bool,
-    /// Whether a condition of the pod has the reason for its deletion.
+    /// True if a condition of the pod has the reason for its deletion.
     pub condemned: bool,
     /// Controller of the pod.
     pub owner: Option<Box<JobOwner>>,
@@ -111,7 +111,7 @@ pub struct PodState {
     pub message: Option<Box<str>>,
     /// The scheduler's message if it found no node for the pod.
     pub unschedulable: Option<Box<str>>,
-    /// Whether the kubelet has finished the pod's deletion, so that only finalizers keep the pod.
+    /// True if the kubelet has finished the pod's deletion, so that only finalizers keep the pod.
     gone: bool,
     /// Finalizers of the pod other than Berth's.
     pub(super) others: Box<[Box<str>]>,

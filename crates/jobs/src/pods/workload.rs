@@ -60,7 +60,7 @@ pub struct SetState {
     pub uid: Box<str>,
     /// The StatefulSet's `metadata.resourceVersion` as a number; 0 if it has none.
     pub version: u64,
-    /// Whether the StatefulSet is being deleted.
+    /// True if the StatefulSet is being deleted.
     pub deleting: bool,
     /// Number of replicas in the StatefulSet's spec.
     pub replicas: i32,

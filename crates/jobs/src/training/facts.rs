@@ -21,7 +21,7 @@ pub struct TrainingFacts {
     pub queue: String,
     /// WorkloadPriorityClass of the TrainingJob.
     pub priority_class: Option<String>,
-    /// Whether `spec.suspend` is true.
+    /// True if `spec.suspend` is true.
     pub suspended: bool,
     /// Maximum execution time, in seconds.
     pub max_execution_seconds: Option<i32>,
@@ -37,7 +37,7 @@ pub struct TrainingFacts {
     pub max_checkpoints: i32,
     /// Limits and steps of the number of workers, if the TrainingJob is elastic.
     pub elastic: Option<Elastic>,
-    /// Whether the job saves checkpoints: its spec has `checkpoint`, or the job has reported a checkpoint.
+    /// True if the job saves checkpoints: its spec has `checkpoint`, or the job has reported a checkpoint.
     pub saves: bool,
 }
 

@@ -60,7 +60,7 @@ fn settled_at(job: &Job) -> Option<Timestamp> {
 pub struct TrainingEnd {
     /// Name of the role that ended the TrainingJob.
     pub role: String,
-    /// Whether the TrainingJob succeeded instead of failing.
+    /// True if the TrainingJob succeeded instead of failing.
     pub success: bool,
     /// Message of the role's Job.
     pub message: String,

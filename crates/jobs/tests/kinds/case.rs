@@ -27,7 +27,7 @@ pub(crate) struct Case {
     /// The update of the object, as a merge patch.
     #[serde(default)]
     then: Value,
-    /// Whether the namespace has a LocalQueue called default.
+    /// True if the namespace has a LocalQueue called default.
     #[serde(default)]
     pub(crate) default_queue: bool,
     /// Names of the facts about the cluster that are true.

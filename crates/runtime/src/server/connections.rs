@@ -50,7 +50,7 @@ pub(super) struct Limits {
 struct Open {
     task: AbortHandle,
     since: Instant,
-    /// Whether the head of a request has arrived.
+    /// True if the head of a request has arrived.
     asked: Arc<AtomicBool>,
 }
 

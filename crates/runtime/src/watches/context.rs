@@ -53,7 +53,7 @@ pub struct Context {
 pub struct Wanted {
     /// The job kinds that the configuration names; some kinds are watched only for these job kinds.
     pub job_kinds: BTreeSet<control::Kind>,
-    /// Whether Berth manages jobs without a queue name.
+    /// True if Berth manages jobs without a queue name.
     pub without_queue: bool,
 }
 

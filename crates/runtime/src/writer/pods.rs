@@ -154,7 +154,7 @@ pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static st
     Outcome::Left(Vec::new())
 }
 
-/// Whether at most `most` pods of a job have not ended: `Applied` if so, and `Busy` if not or if the pods cannot be read now.
+/// Asks for the pods of a job that have not ended: `Applied` if there are at most `most`, and `Busy` if there are more or the pods cannot be read now.
 pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most: usize) -> Outcome {
     let limit = most.saturating_add(1).max(LEAST_PAGE);
     let (mut found, mut from) = (0_usize, None::<String>);

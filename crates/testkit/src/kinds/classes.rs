@@ -30,7 +30,7 @@ struct Input {
     requeue_reason: Option<String>,
     /// Reason in the condition of the requeued Workload.
     condition_reason: Option<String>,
-    /// Whether the requeued Workload is removed from the queue afterwards.
+    /// True if the requeued Workload is removed from the queue afterwards.
     removed_from_inadmissible: bool,
 }
 

@@ -288,7 +288,7 @@ fn generation(object: &Value) -> i64 {
     object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// Whether a Workload is in a queue that exists.
+/// True if a Workload is in a queue that exists.
 fn queued(scene: &mut Scene, key: &str) -> Result<bool, String> {
     Ok(refusal(scene, key).is_none())
 }

@@ -102,7 +102,7 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
     ]
 }
 
-/// Whether the documentation of a crate has an example. Doc tests would compile most libraries once more, which takes two minutes.
+/// True if the documentation of a crate has an example. Doc tests would compile most libraries once more, which takes two minutes.
 fn has_examples() -> Result<bool> {
     let output = Command::new("git").args(["ls-files", "-z", "--", "*.rs"]).output().context("git ls-files")?;
     ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));

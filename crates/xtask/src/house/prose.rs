@@ -93,7 +93,7 @@ struct Reader {
     found: Vec<Paragraph>,
     open: Option<Paragraph>,
     in_code: bool,
-    /// Whether the current table leaves out its first column; `None` outside of tables.
+    /// True if the first column of the current table is left out; `None` outside of tables.
     table: Option<bool>,
 }
 

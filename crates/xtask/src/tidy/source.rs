@@ -65,7 +65,7 @@ pub(crate) struct CommentLine {
     pub(crate) line: usize,
     /// The marker of the comment: `//`, `///`, `//!` or `/*`.
     pub(crate) marker: &'static str,
-    /// Whether no code is before the comment on its line.
+    /// True if no code is before the comment on its line.
     pub(crate) alone: bool,
     /// Text of the comment without the marker and without surrounding spaces.
     pub(crate) text: String,
