@@ -240,6 +240,14 @@ pub mod reasons {
     }
 }
 
+/// Positions of a preemption gate.
+pub mod gate_positions {
+    strings! {
+        /// Position of a preemption gate whose Workload preempts nobody.
+        CLOSED = "Closed";
+    }
+}
+
 /// States of an admission check.
 pub mod check_states {
     strings! {
@@ -262,6 +270,17 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
 /// Whether the condition of type `type_` is present with status `True`.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "True")
+}
+
+/// The condition of type `type_`, if it is present with status `True`.
+pub fn find_true<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    find(conditions, type_).filter(|condition| condition.status == "True")
+}
+
+/// Time of the last transition of the condition of type `type_`, if it is present with status `status`.
+pub fn since(conditions: &[Condition], type_: &str, status: &str) -> Option<Timestamp> {
+    let found = find(conditions, type_).filter(|condition| condition.status == status);
+    found.map(|condition| condition.last_transition_time.0)
 }
 
 /// Whether the condition of type `type_` is present with status `False`.

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
-use berth_api::conditions::types;
+use berth_api::conditions::{is_true, types};
 use berth_api::labels;
 use berth_jobs::controller;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::names::Name;
 use crate::queues::checks::Check;
-use crate::workload::status::is_true;
 use crate::write::Kind;
 
 /// The complete pod sets of a Workload: kept while it has quota and waits for its checks.

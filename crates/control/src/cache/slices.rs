@@ -1,9 +1,8 @@
 //! Slices of an elastic job: the Workloads of which each takes the place of the one before it.
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{find_true, reasons, types};
 
 use crate::cache::{View, WorkloadView};
-use crate::workload::status::find_true;
 
 /// Reason of the end of a slice that another one has replaced.
 pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;

@@ -15,7 +15,6 @@ use crate::context::Context;
 use crate::deltas;
 use crate::settings::Settings;
 use crate::state::work_queue::WorkQueue;
-use crate::workload::writes::FINALIZER;
 use crate::write::{Kind, key};
 
 /// Kind of the owners of a group's Workload that are its pods.
@@ -74,7 +73,7 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
     let preemption_gates = preemption_gates.filter(|_| settings.preemption_gates).collect();
     let mut finalizers = metadata.finalizers.unwrap_or_default();
     let all = finalizers.len();
-    finalizers.retain(|name| name != FINALIZER);
+    finalizers.retain(|name| name != api::labels::RESOURCE_IN_USE_FINALIZER);
     let guarded = finalizers.len() < all;
     let rare = Rare {
         finalizers,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::berth::{TrainingJob, TrainingJobStatus};
-use berth_api::conditions::{own_reasons, phases, training_types};
+use berth_api::conditions::{find, own_reasons, phases, training_types};
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
@@ -15,7 +15,6 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::workload_view::WorkloadView;
-use crate::workload::status::find;
 
 /// Identity of a set of pods: pods of one admission stay where they are while none fails and as many are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

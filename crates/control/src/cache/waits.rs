@@ -1,12 +1,11 @@
 //! Time since when a workload waits, and its place in its queue by that.
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{find, find_true, reasons, types};
 use jiff::{SignedDuration, Timestamp};
 
 use super::WorkloadView;
-use crate::capacity::watch::{LEAVES_TIER, RECLAIMED};
+use crate::cache::tier_reasons::{LEAVES_TIER, RECLAIMED};
 use crate::moments::after_seconds;
-use crate::workload::status::{find, find_true};
 
 impl WorkloadView {
     /// Time since when its job is queued: a slice by which the job grew was made later, and takes its place in the queue over.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_api::conditions::types;
+use berth_api::conditions::gate_positions::CLOSED;
+use berth_api::conditions::{is_true, types};
 use berth_jobs::training::{Past, Scale, TrainingEnd};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,7 +15,6 @@ use crate::cache::shape::Shape;
 use crate::cache::workload_phase::WorkloadPhase;
 use crate::deltas::Pods;
 use crate::names::Name;
-use crate::workload::status::CLOSED;
 use crate::write::{Kind, ObjectKey, key};
 
 /// The controlling owner.
@@ -129,7 +129,7 @@ pub(crate) struct Rare {
     pub(crate) slice: Option<String>,
     /// Execution history of the previous slice, if this Workload is a scale-up.
     pub(crate) past: Option<Past>,
-    /// Number of workers to which a restart brought its run last, see [`crate::restarts::scaled`].
+    /// Number of workers to which a restart brought its run last, see [`crate::training_job::restarts`].
     pub(crate) scale: Option<Scale>,
     /// End of its TrainingJob, while something of that runs still.
     pub(crate) end: Option<TrainingEnd>,
@@ -159,7 +159,7 @@ impl WorkloadView {
     }
 
     pub(crate) fn is(&self, kind: &str) -> bool {
-        crate::workload::status::is_true(&self.status.conditions, kind)
+        is_true(&self.status.conditions, kind)
     }
 
     /// Controllers that gate its admission, empty where none does.

@@ -6,8 +6,9 @@
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 pub(crate) use berth_api::conditions::{
-    MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, is_true, truncate as cut, whole_seconds as seconds,
+    MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, find_true, is_true, since, truncate as cut, whole_seconds as seconds,
 };
+use berth_api::conditions::gate_positions::CLOSED;
 use berth_api::conditions::{NewCondition, check_states, own_types, set_condition, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -30,21 +31,6 @@ pub(crate) const OWNED: [&str; 10] = [
     types::PODS_READY,
     own_types::CAPACITY_TIER,
 ];
-
-/// Position of a preemption gate that is closed.
-pub(crate) const CLOSED: &str = "Closed";
-
-/// The condition, where it is true.
-pub(crate) fn find_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
-    find(conditions, kind).filter(|condition| condition.status == "True")
-}
-
-/// Time of the condition's last change, if it has the status.
-pub(crate) fn since(conditions: &[Condition], kind: &str, status: &str) -> Option<Timestamp> {
-    find(conditions, kind)
-        .filter(|condition| condition.status == status)
-        .map(|condition| condition.last_transition_time.0)
-}
 
 /// A status being changed at a moment for an object of a generation.
 pub(crate) struct Edit<'a> {

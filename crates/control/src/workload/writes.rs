@@ -16,7 +16,7 @@ pub(crate) use crate::write::WORKLOADS as REPORTER;
 use crate::write::{EventType, Notice, Purpose, Request, Subresource};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
-pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
+pub(crate) const FINALIZER: &str = berth_api::labels::RESOURCE_IN_USE_FINALIZER;
 
 /// Pause in seconds before a workload is tried again that could not be started as it was admitted.
 const PLACEMENT_SECONDS: i64 = 60;
