@@ -2,20 +2,27 @@
 //!
 //! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 
+pub(crate) mod admission_checks;
 mod children;
 pub(crate) mod ending_pods;
+mod group_pods;
 mod identities;
 mod job_phase;
 pub(crate) mod job_pods;
 pub(crate) mod jobs;
 pub(crate) mod pods;
 mod pods_of_jobs;
+mod policies;
+mod policy_merge;
+pub(crate) mod policy_rules;
 pub(crate) mod priorities;
 pub(crate) mod provisioning_book;
 pub(crate) mod shape;
 pub(crate) mod shed;
 pub(crate) mod slices;
 pub(crate) mod slim;
+pub(crate) mod tier_reasons;
+pub(crate) mod tier_rules;
 pub(crate) mod training_jobs;
 pub(crate) mod training_view;
 pub(crate) mod unlisted;
@@ -35,6 +42,7 @@ use crate::cache::ending_pods::EndingPods;
 pub(crate) use crate::cache::job_phase::JobPhase;
 use crate::cache::job_pods::OddPods;
 use crate::cache::pods::{PodBook, SetBook};
+use crate::cache::policy_rules::{Claim, Policy};
 use crate::cache::provisioning_book::ProvisioningBook;
 use crate::cache::training_jobs::TrainingJobs;
 pub(crate) use crate::cache::workload_phase::WorkloadPhase;
@@ -42,7 +50,6 @@ pub(crate) use crate::cache::workload_view::{Member, Owner, Rare, TierWish, Work
 use crate::cache::workloads::Workloads;
 use crate::deltas;
 pub(crate) use crate::names::{Name, name_of};
-use crate::policies::rules::{Claim, Policy};
 use crate::settings::Settings;
 use crate::timeline::Timeline;
 use crate::write::{Kind, ObjectKey, key};
@@ -77,7 +84,7 @@ pub(crate) struct View {
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// Namespaces among them that are being deleted.
     pub(crate) ending: BTreeSet<String>,
-    pub(crate) checks: BTreeMap<String, crate::queues::checks::Check>,
+    pub(crate) checks: BTreeMap<String, admission_checks::Check>,
     pub(crate) provisioning: ProvisioningBook,
     pub(crate) limit_ranges: BTreeMap<Name, Box<LimitRange>>,
     pub(crate) overheads: BTreeMap<String, BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,

@@ -14,9 +14,7 @@ mod loss;
 pub(crate) mod losses;
 mod pauses;
 mod pods;
-pub(crate) mod reasons;
 pub(crate) mod reclaim;
-pub(crate) mod rules;
 pub(crate) mod stock;
 mod tier_assignment;
 mod tier_assignments;
@@ -30,15 +28,15 @@ use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
+use crate::cache::admission_checks::{Check, have_failed};
+use crate::cache::tier_reasons::{RECLAIMED, STOCK_OUT};
 use crate::context::Context;
-use crate::queues::checks::{Check, have_failed};
 use crate::training_job::restarts::told_from;
 use crate::workload::status::{find, since};
 use crate::write::{Kind, ObjectKey};
 pub(crate) use lack::WantedPods;
 pub(crate) use ladder::{Ladder, StockOuts};
 use loss::Loss;
-use reasons::{RECLAIMED, STOCK_OUT};
 use tier_assignment::TierAssignment;
 pub(crate) use tier_assignments::tier_assignments;
 

@@ -1,5 +1,8 @@
 //! The state that decisions read.
 
+mod managed;
+mod unlisted;
+
 use berth_jobs::JobState;
 
 use crate::cache::job_pods::OddPod;

@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use crate::cache::admission_checks::{self as checks, Check};
 pub(crate) use crate::deltas::reserved::{Pods, reservation};
-use crate::queues::checks::{self, Check};
 use crate::settings::Settings;
 
 /// An amount of a resource as the API writes it.

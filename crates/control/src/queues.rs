@@ -1,6 +1,5 @@
 //! Statuses and finalizers of ClusterQueues, LocalQueues, ResourceFlavors and AdmissionChecks.
 
-pub(crate) mod checks;
 pub(crate) mod figures;
 pub(crate) mod schedule;
 pub(crate) mod status_write;
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::workload::FINALIZER;
 
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, WorkloadView, admission_checks};
 use crate::decision::{Decision, Draft};
 use crate::deltas::quantity;
 use crate::queues::status_write::draft;
@@ -80,7 +79,7 @@ pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
 /// The ClusterQueues that name an admission check.
 pub(crate) fn naming_check<'a>(ctx: &'a Context<'a>, check: &str) -> Vec<&'a str> {
     let queues = ctx.view.cluster_queues.iter();
-    queues.filter(|(_, queue)| checks::names(&queue.spec, check)).map(|(name, _)| name.as_str()).collect()
+    queues.filter(|(_, queue)| admission_checks::names(&queue.spec, check)).map(|(name, _)| name.as_str()).collect()
 }
 
 /// The ClusterQueues that offer a flavor.

@@ -1,6 +1,7 @@
 //! Settings: the configuration file, reduced to the fields that control acts on. The manager parses it.
 
 use crate::write::Kind;
+use berth_jobs::pods::PodState;
 use std::collections::BTreeSet;
 
 /// `waitForPodsReady.requeuingStrategy` and time-outs, in milliseconds.
@@ -115,5 +116,13 @@ impl Default for Settings {
             // A late job of high priority must not queue behind thousands of unwritten admissions.
             max_unacknowledged: 256,
         }
+    }
+}
+
+impl Settings {
+    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
+    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
+        let through_set = pod.is_of_set() && self.job_kinds.contains(&Kind::StatefulSet);
+        pod.queue_name.is_some() || through_set || self.manage_jobs_without_queue_name
     }
 }

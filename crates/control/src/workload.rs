@@ -208,7 +208,8 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
     }
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     // Only an eviction resets failed checks: without it they would go on keeping the workload out of its queue.
-    let only_reserved = admitted.is_none() && !crate::queues::checks::have_failed(&workload.status.admission_checks);
+    let only_reserved =
+        admitted.is_none() && !crate::cache::admission_checks::have_failed(&workload.status.admission_checks);
     if let Some(decision) = unfit(workload, only_reserved, now) {
         return decision;
     }

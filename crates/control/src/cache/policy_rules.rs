@@ -12,7 +12,7 @@ use berth_api::validation::{summary, validate_label_selector};
 use berth_engine::model as engine;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::capacity::rules::{BackoffRules, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
+use crate::cache::tier_rules::{BackoffRules, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::deltas;
 
 /// Fields of a QueuePolicy that messages name.
@@ -51,7 +51,7 @@ pub(crate) struct Lost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// Names of the policies that set them, by the fields that messages name.
-    pub(super) sources: BTreeMap<&'static str, Arc<str>>,
+    pub(crate) sources: BTreeMap<&'static str, Arc<str>>,
     pub(crate) tiers: Option<TierRules>,
     /// Class of a job by a label.
     pub(crate) classes: Option<ClassesByLabel>,
@@ -86,7 +86,7 @@ pub(crate) struct Limits {
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub(crate) object: Box<QueuePolicy>,
-    pub(super) rules: Arc<Rules>,
+    pub(crate) rules: Arc<Rules>,
     /// Labels of the queues that it selects, or an error about them.
     pub(crate) selector: Option<Result<engine::Selector, String>>,
 }
@@ -101,8 +101,15 @@ pub(crate) struct Claim {
     pub(crate) of: Vec<Arc<str>>,
 }
 
+impl Claim {
+    /// Whether tiers depend on labels.
+    pub(crate) fn reads_labels(&self) -> bool {
+        self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
+    }
+}
+
 impl Rules {
-    pub(super) fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
+    pub(crate) fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
         Self {
             sources,
             tiers: spec.capacity_tiers.as_ref().map(tier_rules),
@@ -126,7 +133,7 @@ impl Rules {
 
 impl Policy {
     /// Whether the policy claims a queue of that name and labels.
-    pub(super) fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let selects = |selector: &engine::Selector| deltas::matches(selector, labels);
         self.object.spec.cluster_queues.iter().any(|named| named == name)
             || self.selector.as_ref().is_some_and(|selector| selector.as_ref().is_ok_and(selects))
@@ -134,7 +141,7 @@ impl Policy {
 }
 
 /// Labels of ClusterQueues. A selector that was stored before the schema refused it selects nothing, and the status says so.
-pub(super) fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
+pub(crate) fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
     let path = "spec.clusterQueueSelector";
     let faults = validate_label_selector(told, path);
     if !faults.is_empty() {
@@ -143,7 +150,7 @@ pub(super) fn selector(told: &LabelSelector) -> Result<engine::Selector, String>
     deltas::selector(told).map_err(|text| format!("{path}.{text}"))
 }
 
-pub(super) fn milliseconds(text: Option<&String>) -> Option<i64> {
+pub(crate) fn milliseconds(text: Option<&String>) -> Option<i64> {
     text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
 }
 

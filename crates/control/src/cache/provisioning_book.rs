@@ -9,8 +9,8 @@ use berth_api::labels;
 use berth_jobs::controller;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::cache::admission_checks::Check;
 use crate::names::Name;
-use crate::queues::checks::Check;
 use crate::write::Kind;
 
 /// The complete pod sets of a Workload: kept while it has quota and waits for its checks.

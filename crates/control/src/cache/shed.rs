@@ -4,22 +4,7 @@
 use berth_jobs::JobState;
 
 use crate::cache::View;
-use crate::context::Context;
 use crate::write::{Kind, ObjectKey};
-
-impl Context<'_> {
-    /// Whether a job of that kind is managed as far as it depends on itself.
-    pub(crate) fn manages_job(&self, kind: Kind, job: &JobState) -> bool {
-        let settings = &self.settings;
-        settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
-    }
-
-    /// Whether nothing is decided about a job of that kind, whatever else is seen. Only a change of the job itself makes it a managed one, and the
-    /// watch reports that with all of the job. A started job may hold quota still, and is needed completely to be stopped.
-    pub(crate) fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
-        !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
-    }
-}
 
 impl View {
     /// Lets go of the template of a job that is over, and can neither start nor change again: its Workload knows it, or it has none.
@@ -37,6 +22,6 @@ impl View {
 }
 
 /// The kind of the owner that may decide for a job.
-fn above(job: &JobState) -> Option<Kind> {
+pub(crate) fn above(job: &JobState) -> Option<Kind> {
     Kind::of_whole(&job.owner.as_ref()?.kind)
 }

@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use berth_api as api;
 use berth_jobs::training::{Past, Scale, TrainingEnd};
-use berth_jobs::{LimitSummary, PodSetNeeds, RequestRules};
+use berth_jobs::{LimitSummary, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::provisioning_book::AskedCapacity;
 use crate::cache::shape::{RequestContext, Shapes};
 use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadPhase, WorkloadView};
-use crate::context::Context;
 use crate::deltas;
 use crate::settings::Settings;
-use crate::state::work_queue::WorkQueue;
-use crate::write::{Kind, key};
+use crate::write::Kind;
 
 /// Kind of the owners of a group's Workload that are its pods.
 const POD: &str = "Pod";
@@ -132,19 +130,14 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
 }
 
 /// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed. Workloads that hold quota keep what they were
-/// given.
-pub(crate) fn reshape(
-    settings: &Settings,
-    view: &mut View,
-    shapes: &mut Shapes,
-    work: &mut WorkQueue,
-    namespace: Option<&str>,
-) {
+/// given. Returns the names of the Workloads whose requests were computed again.
+pub(crate) fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes, namespace: Option<&str>) -> Vec<Name> {
+    let mut concerned = Vec::new();
     let seen = &*view;
     let renewed = shapes.renew(namespace, |place| surroundings(seen, settings, place));
     for (old, new) in renewed {
-        let concerned = view.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, &old));
-        let mut names: Vec<Name> = concerned
+        let with_shape = view.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, &old));
+        let mut names: Vec<Name> = with_shape
             .map(|workload| {
                 workload.shape = new.clone();
                 workload.reshaped = workload.reshaped.wrapping_add(1);
@@ -152,18 +145,9 @@ pub(crate) fn reshape(
             })
             .collect();
         names.sort_unstable();
-        for name in names {
-            work.touch(key(Kind::Workload, &name));
-            work.mirror(name);
-        }
+        concerned.append(&mut names);
     }
-}
-
-impl Context<'_> {
-    /// Requests of pod sets of a namespace that no Workload has.
-    pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
-        surroundings(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
-    }
+    concerned
 }
 
 /// Rules of the configuration by which requests are counted.
@@ -176,7 +160,7 @@ pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
 }
 
 /// Facts that the requests of pods in a namespace depend on.
-fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
+pub(crate) fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
     RequestContext {
         limits: LimitSummary::of(view.limits_of(namespace)),
         overheads: &view.overheads,

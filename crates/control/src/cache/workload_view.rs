@@ -341,3 +341,12 @@ impl WorkloadView {
         }
     }
 }
+
+impl WorkloadView {
+    /// The values of a label: those of its pod sets in their order, then its own.
+    pub(crate) fn label_values<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a str> {
+        let of_pods = self.shape.originals.iter().filter_map(move |set| set.labels.get(key));
+        let own = self.labels.iter().filter_map(move |labels| labels.get(key));
+        of_pods.chain(own).map(String::as_str)
+    }
+}

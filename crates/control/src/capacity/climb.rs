@@ -5,8 +5,8 @@ use berth_engine::model::{PodSetSpec, Tier};
 use jiff::Timestamp;
 
 use super::climbers::PromotionCandidate;
-use super::reasons::CLIMBED_BACK;
-use super::rules::{ClimbRules, When};
+use crate::cache::tier_reasons::CLIMBED_BACK;
+use crate::cache::tier_rules::{ClimbRules, When};
 use crate::cache::{View, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;

@@ -3,7 +3,7 @@
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use super::rules::ClimbRules;
+use crate::cache::tier_rules::ClimbRules;
 use crate::names::Name;
 use crate::timeline::Timeline;
 

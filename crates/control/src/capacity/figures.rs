@@ -7,8 +7,8 @@ use berth_api::conditions::types;
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use super::reasons::LEAVES_TIER;
 use crate::cache::WorkloadView;
+use crate::cache::tier_reasons::LEAVES_TIER;
 use crate::context::Context;
 use crate::measure::{Measure, TierMove, TierStep};
 use crate::moments::{millis_between, seconds_between};

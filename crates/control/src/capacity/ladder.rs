@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::climbers::{Better, Climber, PromotionCandidate, PromotionLook};
 use super::lack::{Lack, WantedPods};
 use super::losses::Reclaims;
-use super::reasons::CLIMBED_BACK;
-use super::rules::{BackoffRules, When};
 use super::stock::StockBook;
 use super::tier_assignment::TierAssignment;
 use crate::cache::View;
+use crate::cache::tier_reasons::CLIMBED_BACK;
+use crate::cache::tier_rules::{BackoffRules, When};
 use crate::measure::TierMove;
 use crate::names::Name;
 use crate::notes::workload::WorkloadMark;
@@ -180,7 +180,7 @@ pub(crate) struct StockOuts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::ClimbRules;
+    use crate::cache::tier_rules::ClimbRules;
     use super::*;
     use crate::moments::after_seconds;
 

@@ -7,10 +7,10 @@ use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 use super::pauses::{next_look, next_question};
-use super::reasons::STOCK_OUT;
-use super::rules::TierRules;
 use super::tier_assignment::TierAssignment;
 use super::tier_assignments::tier_assignments;
+use crate::cache::tier_reasons::STOCK_OUT;
+use crate::cache::tier_rules::TierRules;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};

@@ -6,9 +6,9 @@
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use super::reasons::RECLAIMED;
 use super::tier_assignment::TierAssignment;
 use super::tier_assignments::tier_assignments;
+use crate::cache::tier_reasons::RECLAIMED;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};

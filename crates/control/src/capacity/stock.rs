@@ -10,7 +10,7 @@ use berth_engine::model::Shape;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::rules::BackoffRules;
+use crate::cache::tier_rules::BackoffRules;
 use crate::deltas::quantity;
 use crate::moments::{after, millis};
 use crate::workload::status::seconds;

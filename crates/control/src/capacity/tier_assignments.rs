@@ -6,7 +6,7 @@ use berth_api::CapacityTier;
 use berth_engine::model::Shape;
 
 use crate::cache::WorkloadView;
-use crate::capacity::rules::{TierRules, USUAL};
+use crate::cache::tier_rules::{TierRules, USUAL};
 use crate::capacity::tier_assignment::TierAssignment;
 use crate::context::Context;
 use crate::deltas::strip_capacity;

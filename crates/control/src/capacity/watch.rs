@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
+pub(crate) use crate::cache::tier_reasons::{RECLAIMED, STOCK_OUT, returns_at_once};
+use crate::cache::tier_rules::{BackoffRules, TierRules};
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::capacity_notes::Answer;
 use crate::capacity::lack::{Lack, WantedPods};
 use crate::capacity::pauses::{PAUSE_MS, next_look, next_question};
-pub(crate) use crate::capacity::reasons::{LEAVES_TIER, RECLAIMED, STOCK_OUT, returns_at_once};
-use crate::capacity::rules::{BackoffRules, TierRules};
 use crate::capacity::tier_assignment::TierAssignment;
 use crate::capacity::tier_assignments::tier_assignments;
 use crate::context::Context;

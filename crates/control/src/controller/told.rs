@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use berth_engine::model as engine;
 
+use crate::cache::admission_checks::concerning;
 use crate::context::Context;
 use crate::deltas;
-use crate::queues::checks::concerning;
 
 impl Context<'_> {
     /// A ClusterQueue as the engine gets it, `None` when there is none of that name.

@@ -8,7 +8,7 @@ use berth_api::labels;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
-use crate::capacity::reasons::CLIMBED_BACK;
+use crate::cache::tier_reasons::CLIMBED_BACK;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::altered::runs_beyond_quota;

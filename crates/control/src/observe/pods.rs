@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_api::{PodSet, labels};
+use berth_api::PodSet;
 use berth_jobs::pods::{PodState, SetState};
-use berth_jobs::{LimitSummary, PodSetNeeds, requests_digest, workload_name, workload_needs};
+use berth_jobs::{LimitSummary, PodSetNeeds, requests_digest, workload_needs};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
@@ -13,11 +13,11 @@ use crate::cache::pods::{group_of, group_uid};
 use crate::cache::slim::request_rules;
 use crate::cache::workload_view::WorkloadStage;
 use crate::cache::{View, WorkloadView};
-use crate::context::Context;
 use crate::names::Name;
 use crate::observe::pod_change::PodChange;
 use crate::settings::Settings;
 use crate::state::work_queue::WorkQueue;
+use crate::workload::transitions;
 use crate::write::{Kind, key};
 
 impl PodChange<'_> {
@@ -81,7 +81,7 @@ impl PodChange<'_> {
         let crowded = group.as_ref().is_some_and(|(group, role)| self.view.is_crowded(group, role));
         let may_start = !new.gated && !new.ended();
         let gated = self.view.pods.get(&name).filter(|old| old.gated && may_start);
-        let ungated = gated.filter(|_| self.leads).and_then(|old| self.view.ungated(&name, old, now));
+        let ungated = gated.filter(|_| self.leads).and_then(|old| transitions::ungated(self.view, &name, old, now));
         self.reports.measures.extend(ungated);
         if self.view.pods.get(&name).is_some_and(|old| old.group != new.group) {
             // The group that answered for the pod may not do so any more.
@@ -209,48 +209,6 @@ pub(crate) fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, bef
     }
     if moved {
         work.touch_members(view, name);
-    }
-}
-
-impl View {
-    /// Whether a pod that is of that group now says that it was started by a Workload which is none of a group.
-    fn was_started_alone(&self, name: &Name, pod: &Pod, group: &str) -> bool {
-        let annotations = pod.metadata.annotations.as_ref();
-        let Some(by) = annotations.and_then(|all| all.get(labels::WORKLOAD)).filter(|by| *by != group) else {
-            return false;
-        };
-        let own = || workload_name(Kind::Pod.name(), "", &name.1, pod.metadata.uid.as_deref().unwrap_or_default());
-        let found = self.workloads.get(&(name.0.clone(), by.clone()));
-        found.map_or_else(|| *by == own(), |workload| workload.group.is_none())
-    }
-
-    /// Whether a Workload holds quota for this pod alone.
-    fn has_quota_of_its_own(&self, uid: &str) -> bool {
-        self.workloads.owned_by(uid).any(|workload| workload.holds_quota())
-    }
-
-    /// Whether a role has more pods than its Workload: a change of one of them may give another one its place.
-    fn is_crowded(&self, group: &Name, role: &str) -> bool {
-        let Some(workload) = self.workloads.get(group).filter(|workload| workload.group.is_some()) else {
-            return false;
-        };
-        let counting = self.pods.group(group).map_or(0, |group| group.tally.role(role).counting);
-        counting > workload.size(role)
-    }
-}
-
-impl Settings {
-    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
-    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
-        let through_set = pod.is_of_set() && self.job_kinds.contains(&Kind::StatefulSet);
-        pod.queue_name.is_some() || through_set || self.manage_jobs_without_queue_name
-    }
-}
-
-impl Context<'_> {
-    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
-    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
-        self.settings.names_a_queue(pod)
     }
 }
 

@@ -6,10 +6,10 @@ use berth_api as api;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
+use crate::cache::admission_checks::{self as checks, Check};
 use crate::deltas;
 use crate::names::{Name, same_intent};
 use crate::observe::quota_rules::QuotaRules;
-use crate::queues::checks::{self, Check};
 use crate::write::{Kind, cluster_key};
 
 impl QuotaRules<'_> {

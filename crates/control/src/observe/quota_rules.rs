@@ -143,6 +143,9 @@ impl QuotaRules<'_> {
 
     /// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed.
     fn reshape(&mut self, namespace: Option<&str>) {
-        slim::reshape(self.settings, self.view, &mut self.quota.shapes, self.work, namespace);
+        for name in slim::reshape(self.settings, self.view, &mut self.quota.shapes, namespace) {
+            self.work.touch(key(Kind::Workload, &name));
+            self.work.mirror(name);
+        }
     }
 }

@@ -9,10 +9,10 @@ use berth_engine::model as engine;
 use berth_jobs::{JobState, Priority};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::rules::{Claim, Rules, fields};
 use crate::cache::WorkloadView;
+use crate::cache::policy_rules::{Rules, fields};
 use crate::cache::priorities::{NamedClasses, WORKLOAD_CLASS, Wanted};
-use crate::capacity::rules::TiersFor;
+use crate::cache::tier_rules::TiersFor;
 use crate::context::Context;
 use crate::deltas;
 use crate::write::{Kind, ObjectKey};
@@ -29,27 +29,11 @@ const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the prio
 /// Reason and text of an event.
 type Said = (&'static str, String);
 
-impl WorkloadView {
-    /// The values of a label: those of its pod sets in their order, then its own.
-    fn label_values<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a str> {
-        let of_pods = self.shape.originals.iter().filter_map(move |set| set.labels.get(key));
-        let own = self.labels.iter().filter_map(move |labels| labels.get(key));
-        of_pods.chain(own).map(String::as_str)
-    }
-}
-
 /// The first value of a label in the same order, of a Workload that is to be created.
 fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
     let of = |metadata: &'a ObjectMeta| metadata.labels.as_ref()?.get(key).map(String::as_str);
     let of_pods = made.spec.pod_sets.iter().find_map(|set| of(set.template.metadata.as_ref()?));
     of_pods.or_else(|| of(&made.metadata))
-}
-
-impl Claim {
-    /// Whether tiers depend on labels.
-    pub(crate) fn reads_labels(&self) -> bool {
-        self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
-    }
 }
 
 impl Context<'_> {

@@ -4,8 +4,8 @@ use berth_engine::model as engine;
 use berth_jobs::training::Cards;
 
 use super::gpus;
-use super::rules::{Limits, fields};
 use crate::cache::WorkloadView;
+use crate::cache::policy_rules::{Limits, fields};
 use crate::context::Context;
 
 impl Limits {

@@ -8,9 +8,9 @@ use berth_api::conditions::{own_reasons, reasons, types};
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::cache::policy_rules::Policy;
 use crate::context::Context;
 use crate::decision::Draft;
-use crate::policies::Policy;
 use crate::queues::status_write::draft;
 use crate::workload::status::set_in;
 use crate::write::ObjectKey;

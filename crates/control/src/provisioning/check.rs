@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
 
+use crate::cache::admission_checks::Check;
 use crate::cache::provisioning_book::{AskedCapacity, TemplateView};
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::tier_assignments;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
-use crate::queues::checks::Check;
 use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
 use crate::workload::{notice, status_write};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};

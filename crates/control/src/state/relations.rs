@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use berth_jobs::controller;
 
+use crate::cache::admission_checks::Check;
 use crate::cache::{View, WorkloadView};
 use crate::names::Name;
-use crate::queues::checks::Check;
 use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, cluster_key, key};
 

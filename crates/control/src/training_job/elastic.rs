@@ -7,12 +7,12 @@ use berth_engine::model as engine;
 use berth_jobs::training::{RoleState, WORKER};
 use jiff::Timestamp;
 
+use crate::cache::admission_checks::concerning;
 pub(crate) use crate::cache::slices::{REPLACED, is_replaced};
 use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
 use crate::deltas;
-use crate::queues::checks::concerning;
 use crate::training_job::growth::GrowthCandidate;
 use crate::training_job::restarts::{begun_at, runs_on, told_from};
 pub(crate) use crate::training_job::run::{Added, Run, run_under};

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::{TrainingCase, status};
 use crate::cache::WorkloadView;
-use crate::capacity::reasons::SPEC_CHANGED;
+use crate::cache::tier_reasons::SPEC_CHANGED;
 use crate::capacity::watch::{at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
 use crate::decision::{Decision, Draft};
 use crate::job::altered::next_pause;

@@ -17,9 +17,9 @@ pub(crate) use super::conditions::{
     CHECKPOINT_REQUESTED, ELASTIC, JOB_GONE, MAX_WAIT_TIME_EXCEEDED, REQUESTED, SCHEDULING_TIMEOUT, STORE_NOT_FOUND,
     Words,
 };
+use crate::cache::tier_reasons::{RECLAIMED, STOCK_OUT};
 use crate::cache::training_view::{TrainingView, has_ended};
 use crate::cache::{WorkloadPhase, WorkloadView};
-use crate::capacity::reasons::{RECLAIMED, STOCK_OUT};
 use crate::context::Context;
 use crate::decision::Draft;
 use crate::deltas::quantity;

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
+use crate::cache::admission_checks::concerning;
 use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::queues::checks::concerning;
 use crate::workload::status::{find, seconds, since};
 use crate::workload::{REPORTER, evict, merge_write, notice, status_write};
 use crate::write::{EventType, Notice, Purpose, Subresource};

@@ -4,6 +4,7 @@
 //! Gates on preemption: a Workload with a gate of `spec.preemptionGates` that is closed in its status is tried like any other, and preempts nobody.
 
 use berth_api::PreemptionGateState;
+use berth_api::conditions::gate_positions::CLOSED;
 use berth_api::conditions::{event_reasons, reasons, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Draft;
-use crate::workload::status::{CLOSED, find, seconds};
+use crate::workload::status::{find, seconds};
 use crate::workload::{REPORTER, notice, status_write};
 use crate::write::{EventType, Notice, Purpose};
 

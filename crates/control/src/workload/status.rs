@@ -4,11 +4,11 @@
 //! is therefore always built from the complete status.
 
 use berth_api as api;
+use berth_api::conditions::gate_positions::CLOSED;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 pub(crate) use berth_api::conditions::{
     MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, find_true, is_true, since, truncate as cut, whole_seconds as seconds,
 };
-use berth_api::conditions::gate_positions::CLOSED;
 use berth_api::conditions::{NewCondition, check_states, own_types, set_condition, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -157,7 +157,7 @@ impl Edit<'_> {
 
     /// Has all checks asked again, not before the latest time that a check in state Retry asks for.
     pub(crate) fn reset_checks(&mut self, after: &str) {
-        if let Some(at) = crate::queues::checks::retry_at(&self.status.admission_checks) {
+        if let Some(at) = crate::cache::admission_checks::retry_at(&self.status.admission_checks) {
             let state = self.status.requeue_state.get_or_insert_with(Default::default);
             state.requeue_at = Some(Time(seconds(at)));
         }

@@ -182,22 +182,20 @@ pub(crate) fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Op
     Some(Measure::Observe { name: "kueue_workload_creation_latency_seconds", labels, millis })
 }
 
-impl View {
-    /// The measure of a pod whose gate was taken away just now.
-    pub(crate) fn ungated(&self, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
-        let group = group_of(&name.0, old);
-        let workload = match &group {
-            Some(group) => self.workloads.get(group),
-            None => self.workloads_of(&old.uid).first().copied(),
-        }?;
-        let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
-        let labels = vec![
-            ("name", berth_api::labels::ADMISSION_GATE.to_owned()),
-            ("cluster_queue", queue),
-            ("is_group", group.is_some().to_string()),
-        ];
-        let millis = self.timeline.millis_between(admitted, now);
-        Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
-    }
+/// The measure of a pod whose gate was taken away just now.
+pub(crate) fn ungated(view: &View, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
+    let group = group_of(&name.0, old);
+    let workload = match &group {
+        Some(group) => view.workloads.get(group),
+        None => view.workloads_of(&old.uid).first().copied(),
+    }?;
+    let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
+    let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+    let labels = vec![
+        ("name", berth_api::labels::ADMISSION_GATE.to_owned()),
+        ("cluster_queue", queue),
+        ("is_group", group.is_some().to_string()),
+    ];
+    let millis = view.timeline.millis_between(admitted, now);
+    Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
 }

@@ -106,7 +106,7 @@ impl Context<'_> {
             waits_since: millis(workload.waits_since()),
             replaces,
             refused: workload.shape.refused.clone(),
-            checks_failed: crate::queues::checks::have_failed(&workload.status.admission_checks),
+            checks_failed: crate::cache::admission_checks::have_failed(&workload.status.admission_checks),
             preemption_gated: workload.has_closed_preemption_gate(),
             runs,
             state,

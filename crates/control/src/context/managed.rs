@@ -1,0 +1,34 @@
+//! Jobs and pods that Berth manages, by the configuration and by what they say themselves.
+
+use berth_api as api;
+use berth_jobs::pods::PodState;
+use berth_jobs::{JobState, PodSetNeeds};
+
+use crate::cache::shed::above;
+use crate::cache::slim::surroundings;
+use crate::context::Context;
+use crate::write::Kind;
+
+impl Context<'_> {
+    /// Whether a job of that kind is managed as far as it depends on itself.
+    pub(crate) fn manages_job(&self, kind: Kind, job: &JobState) -> bool {
+        let settings = &self.settings;
+        settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
+    }
+
+    /// Whether nothing is decided about a job of that kind, whatever else is seen. Only a change of the job itself makes it a managed one, and the
+    /// watch reports that with all of the job. A started job may hold quota still, and is needed completely to be stopped.
+    pub(crate) fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
+        !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
+    }
+
+    /// Requests of pod sets of a namespace that no Workload has.
+    pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
+        surroundings(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
+    }
+
+    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
+    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
+        self.settings.names_a_queue(pod)
+    }
+}

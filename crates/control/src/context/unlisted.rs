@@ -1,0 +1,70 @@
+//! Kinds that cannot be listed: the objects about which nothing can be decided.
+
+use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
+use serde_json::Value;
+
+use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
+use crate::job::unlisted_above;
+use crate::write::{Kind, ObjectKey};
+
+impl<'a> Context<'a> {
+    /// Why objects of a kind cannot be listed, with the resource.
+    fn unlisted(&self, kind: Kind) -> Option<(&'a str, &'a str)> {
+        let ((_, resource), why) = self.view.unlisted.iter().find(|((of, _), _)| *of == kind)?;
+        Some((resource.as_str(), why.as_str()))
+    }
+
+    /// Whether objects of a kind, or resources that belong to them, cannot be listed.
+    pub(crate) fn is_unlisted(&self, kind: Kind) -> bool {
+        self.view.is_unlisted(kind)
+    }
+
+    /// Whether nothing is to be decided about an object, as its kind cannot be listed.
+    pub(crate) fn is_unlisted_object(&self, object: &ObjectKey) -> bool {
+        if self.view.unlisted.is_empty() {
+            return false;
+        }
+        match object.kind {
+            Kind::PodGroup => self.unlisted_pods(&(object.namespace.clone(), object.name.clone())).is_some(),
+            Kind::Checkpoints => self.is_unlisted(Kind::TrainingJob),
+            kind => self.is_unlisted(kind),
+        }
+    }
+
+    /// The kind that cannot be listed, of the kinds that show the pods of a group.
+    fn unlisted_pods(&self, group: &Name) -> Option<Kind> {
+        match self.is_unlisted(Kind::Pod) {
+            true => Some(Kind::Pod),
+            false => Some(Kind::StatefulSet).filter(|kind| self.is_unlisted(*kind) && self.is_of_set(group)),
+        }
+    }
+
+    /// Whether the pods of a group are those of a StatefulSet, as far as they or their Workload say so.
+    fn is_of_set(&self, group: &Name) -> bool {
+        let mut pods = self.view.pods.members(group);
+        let rare = self.view.workloads.get(group).and_then(|workload| workload.rare.as_ref());
+        let is_set = |owner: &Value| owner.get("kind").and_then(Value::as_str) == Some(Kind::StatefulSet.name());
+        pods.any(|(_, pod)| pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK))
+            || rare.is_some_and(|rare| rare.owners.iter().any(is_set))
+    }
+
+    /// Why nothing is known of the job of a workload, in words for the user; `None` if its kind is listed.
+    pub(crate) fn unlisted_owner(&self, workload: &WorkloadView) -> Option<String> {
+        if self.view.unlisted.is_empty() {
+            return None;
+        }
+        let kind = match workload.whole() {
+            Some(whole) if whole.kind == Kind::PodGroup => self.unlisted_pods(&workload.key()),
+            Some(whole) if self.is_unlisted(whole.kind) => Some(whole.kind),
+            Some(whole) => unlisted_above(self, &whole, self.view.job_of(workload)?),
+            // The reference to its job was removed, and the job may be of any kind.
+            None if workload.owner.is_none() && workload.job_uid.is_some() && !workload.is_finished() => {
+                Kind::jobs().chain([Kind::TrainingJob, Kind::Pod]).find(|kind| self.is_unlisted(*kind))
+            }
+            None => None,
+        };
+        let (resource, why) = self.unlisted(kind?)?;
+        Some(format!("Berth cannot list {resource}, and waits until it can: {why}"))
+    }
+}
