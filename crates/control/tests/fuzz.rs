@@ -1,8 +1,8 @@
-//! Random faulty objects: manifests whose fields are dropped, exchanged, duplicated, or have values beyond any bound. No sequence of them makes
-//! control panic, go round without end, or break the engine's accounting.
+//! Random faulty objects: manifests whose fields are dropped, exchanged, duplicated, or have values beyond any bound. No sequence of such objects makes control
+//! panic, write for ever, or break the engine's accounting.
 //!
-//! `BERTH_FUZZ` is the number of objects (30,000 without it; `make night` sets a million), `BERTH_FUZZ_SEED` the first seed.
-//! A failure names its seed; the same seed makes the same objects.
+//! The environment variable `BERTH_FUZZ` is the number of objects (30,000 without the variable; `make night` sets a million), and `BERTH_FUZZ_SEED` is the
+//! first seed. A failure names its seed; the same seed makes the same objects.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::noted::note;
 
-/// Writes in one round beyond which it counts as endless; a round of 40 objects makes a few hundred.
+/// If control makes more writes than this in one round, the test fails, because the writes may never end. A round of 40 objects makes a few hundred writes.
 const ENDLESS: usize = 5_000;
 
-/// xorshift64*: small, and the same everywhere.
+/// The random number generator xorshift64*: small, and with the same numbers on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -43,7 +43,7 @@ impl Dice {
     }
 }
 
-/// Manifests that make sense together.
+/// Valid manifests of queues and jobs that refer to each other.
 fn sensible() -> Vec<Value> {
     let queue = |name: &str, cohort: &str, more: Value| {
         let mut spec = json!({
@@ -137,7 +137,7 @@ fn sensible() -> Vec<Value> {
     ]
 }
 
-/// More of them: policies, tiers, and jobs of every other kind with what they are made of.
+/// Further valid manifests: policies, capacity tiers, and jobs of every other kind with the objects that such jobs consist of.
 fn of_every_kind() -> Vec<Value> {
     let label = |queue: &str| json!({"kueue.x-k8s.io/queue-name": queue});
     let managed = |queue: &str, group: &str| json!({"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/pod-group-name": group});
@@ -228,7 +228,7 @@ fn of_every_kind() -> Vec<Value> {
     ]
 }
 
-/// Values at and beyond the bounds of every type.
+/// JSON values at and beyond the bounds of every type.
 fn odd() -> Vec<Value> {
     vec![
         Value::Null,
@@ -273,7 +273,7 @@ fn odd() -> Vec<Value> {
     ]
 }
 
-/// Everything below a value, by path.
+/// Collects the JSON pointers of all values below a value.
 fn paths(value: &Value, at: &str, into: &mut Vec<String>) {
     let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
     match value {
@@ -291,7 +291,7 @@ fn paths(value: &Value, at: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Changes one place of an object; its kind and name stay, so that it is still looked at.
+/// Changes one random field of an object. The kind and the name of the object stay, so that control still looks at the object.
 fn mutate(object: &mut Value, others: &[Value], odd: &[Value], dice: &mut Dice) {
     let mut all = Vec::new();
     paths(object, "", &mut all);
@@ -324,7 +324,8 @@ fn mutate(object: &mut Value, others: &[Value], odd: &[Value], dice: &mut Dice) 
     }
 }
 
-/// Gates; in every second cluster some are off. The two that only Berth has on stay: without them evictions may go on for ever.
+/// Random feature gates: in every second cluster some gates are off. The two gates that only Berth switches on stay on, because evictions may go on for ever
+/// without them.
 fn gates(dice: &mut Dice) -> Gates {
     let is_odd = dice.one_in(2);
     let mut is_on = || !(is_odd && dice.one_in(2));
@@ -390,8 +391,8 @@ fn settings(dice: &mut Dice) -> Settings {
     }
 }
 
-/// One cluster's life: objects come, change and go while control decides. Returns how many objects it was given, and how many
-/// of them could be decoded.
+/// One cluster with random objects: objects are created, changed and deleted while control decides. Returns how many objects the cluster was given, and how
+/// many of the objects could be decoded.
 fn round(seed: u64) -> (usize, usize) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let (mut base, odd) = (sensible(), odd());
@@ -406,12 +407,12 @@ fn round(seed: u64) -> (usize, usize) {
             if pass == 0 && dice.one_in(12) {
                 continue;
             }
-            // Most objects of the first pass are complete, so that there is something to break.
+            // Most objects of the first pass are complete, so that later changes have complete objects to break.
             let changes = if pass == 0 { dice.below(2) } else { dice.below(4) };
             for _ in 0..changes {
                 mutate(&mut object, &base, &odd, &mut dice);
             }
-            // An object that does not decode is not shown, as in the operator.
+            // An object that cannot be decoded is not observed, as in the operator.
             shown += 1;
             decoded += usize::from(put(&mut cluster, &object).is_ok());
             if dice.one_in(8) {

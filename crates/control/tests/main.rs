@@ -1,4 +1,4 @@
-//! Tests of control through its public face: stories of jobs, random faulty objects, and the comparison with fresh lists.
+//! Tests of the public interface of the crate control: stories of jobs, random faulty objects, and the comparison with fresh lists.
 
 #![allow(unreachable_pub, reason = "modules of a test program are private to it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]

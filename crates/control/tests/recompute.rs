@@ -1,4 +1,5 @@
-//! R2: the state that control updates event by event equals the state from fresh lists. A digest shows every difference.
+//! Requirement R2: the state that control updates event by event equals the state that a new control builds from lists of the same objects. A digest of the
+//! state shows every difference.
 
 use berth_control::Control;
 use berth_control::event::{Change, JobType, Observation, SharedJob};
@@ -20,7 +21,7 @@ fn jobs(stored: &[(ObjectKey, Value)]) -> Change<SharedJob> {
     Change::Reset(objects.map(|(_, object)| JobType::JOB.read(object).unwrap().into()).collect())
 }
 
-/// The digest of control that has seen nothing but lists of what is stored.
+/// The digest of a control that has observed only the lists of the stored objects.
 fn fresh(stored: &[(ObjectKey, Value)]) -> Value {
     let mut control = Control::new(Settings::default());
     let now = "2026-11-21T13:00:00Z".parse().unwrap();
@@ -54,7 +55,7 @@ fn job(name: &str, queue: &str, cpu: &str) -> Value {
             "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}})
 }
 
-/// Two queues of one cohort: one job borrows, one runs, one waits, one has finished, one is gone.
+/// A cluster with two ClusterQueues of one Cohort, after some time: one job borrows, one runs, one waits, one has finished, and one has been deleted.
 fn lived() -> Offline {
     let mut cluster = Offline::new(Settings::default(), "2026-11-21T12:00:00Z".parse().unwrap());
     let local = |name: &str| {
@@ -108,7 +109,7 @@ fn digest_of_kept_state_equals_digest_of_fresh_lists() {
         assert_eq!(kept["objects"][kind], again["objects"][kind], "{kind}");
     }
     assert_eq!(kept, again);
-    // The digest has content.
+    // The digest contains the usage of the Workloads.
     let books = |name: &str| {
         let workloads = kept["objects"]["Workload"].as_object().unwrap();
         let found = workloads.iter().find(|(key, _)| key.contains(name)).unwrap_or_else(|| panic!("{name}: {kept}"));
@@ -129,7 +130,7 @@ fn digest_differs_when_an_object_was_missed() {
     let is = |key: &ObjectKey, kind: Kind, name: &str| key.kind == kind && key.name.contains(name);
     let without =
         |kind: Kind, name: &str| -> Stored { stored.iter().filter(|(key, _)| !is(key, kind, name)).cloned().collect() };
-    // A Workload, a Job, a queue and the other quota of a queue that the watches did not show.
+    // The digest shows a difference if the watches miss a Workload, a Job, a ClusterQueue, or a change of the quota of a ClusterQueue.
     let lost = fresh(&without(Kind::Workload, "job-borrows"));
     for (kind, name) in [("ClusterQueue", "a"), ("Cohort", "both"), ("LocalQueue", "team/a")] {
         assert_ne!(kept["objects"][kind][name], lost["objects"][kind][name], "{kind} {name}");

@@ -1,10 +1,12 @@
-//! A law: whatever a tenant writes, and however often, ten seconds later his jobs run no more than his Workloads hold quota for, and the lender of
-//! that quota can take it back. Pods that run beyond it until then are charged to a queue two seconds after his write.
+//! A law about tenants: whatever a tenant writes, and however often, ten seconds after the last write the tenant's jobs use no more cpus than the tenant's
+//! Workloads hold quota for, and the lender of that quota can take the quota back. Two seconds after a write, pods that run beyond the held quota are charged
+//! to a queue.
 //!
-//! The tenant may write every field, label, annotation, owner and finalizer of his jobs that the API server lets him write (Kubernetes' role `edit`
-//! and the chart's user role), create jobs that name others as their controllers, forge the marks of a start, take labels off pods of Jobs and give
-//! them others, and delete what he has, in the background, in the foreground, or without what it owns. Webhooks are off, also those of JobSets. Left out are pods by themselves, which need the
-//! webhooks, and what `SECURITY.md` calls open.
+//! The tenant may write every field, label, annotation, owner reference and finalizer of jobs that the API server lets the tenant write (Kubernetes' role
+//! `edit` and the chart's user role). The tenant may create jobs that name other objects as their controllers, forge the marks that Berth gives a job at its
+//! start, and remove or replace the labels of Jobs' pods. The tenant may delete jobs in the background, in the foreground, or without the objects that the jobs
+//! own. Webhooks are off, also the webhooks of JobSets. Pods without a job are left out, because they need the webhooks, and so are the attacks that
+//! `SECURITY.md` lists as open.
 
 mod writes;
 
@@ -19,20 +21,20 @@ use crate::noted::note;
 use crate::stories::cluster::{Cluster, PART, flavor, is, job, local_queue, settings};
 use crate::stories::random::{Dice, seeds};
 
-/// Seconds after the tenant's last write in which everything comes right.
+/// Seconds after the tenant's last write within which the tenant's usage must be within its quota again.
 const BOUND: i64 = 10;
-/// Seconds after a write in which pods that run beyond quota by it are charged.
+/// Seconds after a write within which pods that run beyond quota because of the write must be charged.
 const CHARGED: i64 = 2;
-/// Seconds after which the lender of quota has it back: the bound that `SECURITY.md` promises.
+/// Seconds after which the lender must have its quota back: the bound that `SECURITY.md` promises.
 const BACK: i64 = 10;
-/// Cpus that the lender has, and that the tenant has.
+/// Cpus of the lender's ClusterQueue; `OWN` is the number of cpus of the tenant's ClusterQueue.
 const LENT: i64 = 2;
 const OWN: i64 = 2;
 
 struct World {
     cluster: Cluster,
     dice: Dice,
-    /// Every job needs a queue, whether it names one or not.
+    /// True if every job needs a queue, even a job that names none.
     all_managed: bool,
     number: usize,
     /// Cpus of each pod that a Job with a Workload has left behind, by the pod's uid.
@@ -78,7 +80,7 @@ fn holds(workload: &Value) -> bool {
     is(workload, "QuotaReserved") && !is(workload, "Finished")
 }
 
-/// Cpus that a pod with this spec asks for.
+/// Cpus that a pod with the given spec requests.
 fn of_pod(spec: &Value) -> i64 {
     cpus(&spec["containers"][0]["resources"]["requests"]["cpu"])
 }
@@ -87,12 +89,12 @@ fn active(job: &Value) -> i64 {
     job["status"]["active"].as_i64().unwrap_or(0)
 }
 
-/// Cpus that the pods of a Job run with.
+/// Cpus that the active pods of a Job request.
 fn running(job: &Value) -> i64 {
     active(job) * of_pod(&job["spec"]["template"]["spec"])
 }
 
-/// Whether a Job is a part of a JobSet: `rest` is its name after that of the JobSet.
+/// Whether a Job is a part of a JobSet: `rest` is the part of the Job's name after the name of the JobSet.
 fn is_part_of(set: &Value, rest: &str) -> bool {
     set["spec"]["replicatedJobs"].as_array().into_iter().flatten().any(|jobs| {
         let index =
@@ -120,14 +122,14 @@ impl World {
         [Kind::JOB, Kind::JOB, Kind::JOB, Kind::JOB_SET, Kind::TrainingJob][self.dice.below(5)]
     }
 
-    /// The controller reference to something of the tenant.
+    /// An owner reference that names a random object of the tenant as the controlling owner.
     fn controller(&mut self) -> Option<Value> {
         let kind = self.any_kind();
         let name = self.pick(kind)?;
         Some(self.cluster.controlled_by(kind, &name))
     }
 
-    /// Pods of a running Job succeed, one or all, or it fails.
+    /// One or all pods of a running Job succeed, or the Job fails.
     fn ends(&mut self) -> String {
         let free = self.cluster.left_behind.iter().position(|(_, pod)| pod.job.is_none());
         if let Some(free) = free.filter(|_| self.dice.below(2) == 0) {
@@ -175,7 +177,7 @@ impl World {
         }
     }
 
-    /// The job under whose quota a Job runs: the owner of which it is a part, otherwise the Job itself.
+    /// The job under whose quota a Job runs: the owner if the Job is a part of the owner, otherwise the Job itself.
     fn runs_by<'a>(&'a self, (key, job): (&'a ObjectKey, &'a Value)) -> &'a Value {
         let owner = &job["metadata"]["ownerReferences"][0];
         let makers = self.all(Kind::JOB_SET).chain(self.all(Kind::TrainingJob));
@@ -189,7 +191,7 @@ impl World {
         if is_part { object } else { job }
     }
 
-    /// Whether a JobSet that names no queue, and needs none, starts a Job by the label of its part: what runs then names a queue to no effect.
+    /// Whether a JobSet that names no queue and needs none starts a Job by the label of its replicated job: the queue that such a Job names has no effect.
     fn starts_by_label(&self, set: &Value, job: &Value) -> bool {
         let metadata = &set["metadata"];
         let has_queue = ["labels", "annotations"].iter().any(|field| metadata[field][labels::QUEUE_NAME].is_string());
@@ -200,7 +202,7 @@ impl World {
         !self.all_managed && !has_queue && !is_over && names_part()
     }
 
-    /// Cpus that are charged to the ClusterQueues: those that Workloads hold, and those that run beyond that.
+    /// Cpus that are charged to the ClusterQueues: the cpus that Workloads hold, and the cpus that run beyond held quota.
     fn charged(&mut self) -> [i64; 2] {
         let world = self.cluster.control.world();
         let figures = ["tenant", "lender"].into_iter().filter_map(|queue| world.figures(queue));
@@ -216,14 +218,14 @@ impl World {
         holders.any(|(_, one)| one["metadata"]["ownerReferences"][0]["uid"] == object["metadata"]["uid"])
     }
 
-    /// Cpus of pods that no Job counts: pods that were taken from their Job, and those that a Job has left behind.
+    /// Cpus of pods that no Job counts: pods that were taken from their Job, and pods that a deleted Job has left behind.
     fn uncounted(&self) -> i64 {
         let taken = self.all(Kind::JobPod).filter(|(_, pod)| pod["metadata"]["ownerReferences"].is_null());
         let left = self.cluster.left_behind.iter().filter_map(|(_, pod)| self.orphaned.get(&pod.uid));
         taken.map(|(_, pod)| of_pod(&pod["spec"])).sum::<i64>() + left.sum::<i64>()
     }
 
-    /// Says when more cpus run than Workloads hold, or, at any time, than are charged.
+    /// Describes a breach of the law: more cpus run than Workloads hold, or, with `any_time`, more cpus run than are charged.
     fn fault(&mut self, any_time: bool) -> Option<String> {
         let [held, beyond] = self.charged();
         let charged = if any_time { held + beyond } else { held };
@@ -283,7 +285,8 @@ fn one_world(seed: u64) {
     assert!(berth_engine::check(world.cluster.control.world()).is_empty(), "seed {seed}");
 }
 
-/// Worlds at least, and seconds in which more are tried where laws are tried on many seeds; `BERTH_STORIES` sets their number.
+/// The least number of random worlds, and the seconds for which further worlds are tried where the tests use many seeds; `BERTH_STORIES` sets the number of
+/// worlds.
 const WORLDS: u64 = 50;
 const SECONDS: u64 = 90;
 

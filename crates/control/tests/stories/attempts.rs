@@ -1,4 +1,4 @@
-//! A JobSet that is restarted: its Jobs that had ended run again.
+//! JobSets that are restarted: the Jobs of a JobSet that had ended run again.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn running(policy: &Value) -> Cluster {
     cluster
 }
 
-/// The JobSet controller makes the Jobs of the JobSet for an attempt.
+/// The JobSet controller makes the Jobs of the JobSet `a` for an attempt.
 fn make_jobs(cluster: &mut Cluster, attempt: Option<&str>) {
     for name in ["a-job-0", "a-job-1"] {
         cluster.delete(&Cluster::key(Kind::JOB, "team", name));
@@ -34,7 +34,7 @@ fn make_jobs(cluster: &mut Cluster, attempt: Option<&str>) {
     cluster.pass(2);
 }
 
-/// The JobSet controller writes how many Jobs have succeeded, and how often the JobSet was restarted.
+/// The JobSet controller writes to the JobSet's status how many Jobs have succeeded, and how often the JobSet was restarted.
 fn says(cluster: &mut Cluster, succeeded: i32, restarts: i32) {
     let jobs = json!([{"name": "job", "ready": 0, "active": 2 - succeeded, "succeeded": succeeded}]);
     let status = json!({"conditions": [], "restarts": restarts, "restartsCountTowardsMax": restarts, "replicatedJobsStatus": jobs});
@@ -42,7 +42,7 @@ fn says(cluster: &mut Cluster, succeeded: i32, restarts: i32) {
     cluster.pass(20);
 }
 
-/// Cpus that the queue is charged.
+/// Cpus that are charged to the ClusterQueue.
 fn used(cluster: &Cluster) -> Value {
     cluster.control.recompute()["objects"]["ClusterQueue"]["cq"]["usage"]["default/cpu"].clone()
 }
@@ -53,7 +53,7 @@ fn job_set_at_last_restart_ignores_successes_of_previous_attempt() {
     cluster.complete("a-job-0");
     says(&mut cluster, 1, 0);
     assert_eq!(used(&cluster), json!("4000 of 4000"), "it may be restarted");
-    // One write has the new number of restarts and the old counts.
+    // The JobSet controller writes the new number of restarts and the old counts together.
     says(&mut cluster, 1, 1);
     assert_eq!(cluster.count(Purpose::SetReclaimable), 0, "{:?}", cluster.writes);
     make_jobs(&mut cluster, Some("1"));

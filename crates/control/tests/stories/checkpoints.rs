@@ -1,4 +1,4 @@
-//! Jobs that save their work: they are asked for it before they are stopped, and start with the checkpoint from which they go on.
+//! TrainingJobs that save checkpoints: Berth requests a checkpoint before it stops a job, and starts a job with the checkpoint from which the job continues.
 
 use berth_control::write::{EventType, Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::training::{cluster, training};
 
-/// Two priority classes, and a queue of that many cpus in which the higher one preempts.
+/// A ClusterQueue of the given number of cpus with two priority classes, in which the higher class preempts.
 pub(crate) fn preempting(quota: &str) -> Cluster {
     let mut cluster = cluster(quota);
     cluster.edit(
@@ -108,12 +108,12 @@ fn checkpoint_in_second_of_request_counts_only_if_saved_afterwards() {
         cluster.pass(5);
         save(&mut cluster, "victim", 700);
         cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
-        // No time passes from here on.
+        // No time passes in the rest of the test.
         cluster.settle();
         assert_eq!(cluster.told_pods.len(), 1, "what it saved a moment before is no answer");
         assert!(cluster.has_job("victim-worker"), "it may save");
         if failover {
-            // A replica that did not evict the job cannot know what was saved before, and must not wait for nothing.
+            // A replica that did not evict the job cannot know what the job had saved before, and must not wait for a checkpoint in vain.
             cluster.restart();
         } else {
             save(&mut cluster, "victim", 701);
@@ -132,7 +132,7 @@ fn checkpoint_request_appears_in_status_before_its_immediate_answer() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
     cluster.pass(5);
-    // Its phase is written first, and is no other one when its pods are notified.
+    // Control writes the phase of the suspended job before it notifies the pods, and the notification does not change the phase.
     cluster.edit(Kind::TrainingJob, "team", "victim", &json!({"spec": {"suspend": true}}));
     cluster.settle();
     assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True");
@@ -156,7 +156,7 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     cluster.pass(5);
     cluster.keep_pods_of(Kind::TrainingJob, "victim");
     cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
-    // The pods are notified, and save before anything else is done.
+    // Control notifies the pods, and the pods save a checkpoint before control does anything else.
     while cluster.told_pods.is_empty() {
         let step = cluster.control.step(cluster.now);
         assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
@@ -166,7 +166,7 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     save(&mut cluster, "victim", 700);
     cluster.pass(3);
     assert!(!cluster.has_job("victim-worker"));
-    // The status shows it when its last pod is gone, before the quota is.
+    // The status of the job shows the checkpoint when the last pod is gone, before the quota is free.
     cluster.pods_left.clear();
     cluster.pass(30);
     assert!(!cluster.is("victim", "QuotaReserved"));
@@ -176,7 +176,7 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
 
 #[test]
 fn victim_without_new_checkpoint_stops_when_grace_period_ends() {
-    // Time that a policy sets, and seconds after which the job is still there, and gone.
+    // The grace period that a policy sets, the seconds after which the job still exists, and the seconds after which the job is gone.
     for (policy, there, gone) in [(None, 28, 33), (Some("5s"), 3, 8), (Some("0s"), 0, 1)] {
         let mut cluster = preempting("2");
         if let Some(period) = policy {
@@ -270,7 +270,7 @@ fn training_job_preempts_only_as_its_preemption_policy_allows() {
             if policy.is_none() {
                 more["schedulingConfig"].as_object_mut().unwrap().remove("preemptionPolicy");
             }
-            // It waits from the beginning, so that the holder is the newer one.
+            // The job `asks` waits from the beginning, so that the job that holds quota is the newer job.
             more["suspend"] = json!(true);
             cluster.put(Kind::TrainingJob, training("asks", more));
             cluster.pass(5);

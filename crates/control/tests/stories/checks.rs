@@ -1,11 +1,11 @@
-//! Admission checks between reservation and start.
+//! Admission checks of a Workload between its quota reservation and its start.
 
 use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
-/// The ClusterQueue with these flavors, and the check `budget` for some of them, or for all.
+/// Sets the flavors of the ClusterQueue, and the admission check `budget` for the flavors in `on`, or for all flavors if `on` is empty.
 pub fn rely_on_budget(cluster: &mut Cluster, flavors: &[(&str, &str)], on: Value) {
     let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
         "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
@@ -19,7 +19,7 @@ pub fn rely_on_budget(cluster: &mut Cluster, flavors: &[(&str, &str)], on: Value
     }
 }
 
-/// A queue with one admission check and a job that holds quota; the second value is the name of its Workload.
+/// A ClusterQueue with one admission check, and a job that holds quota; the second value is the name of the job's Workload.
 pub fn checked() -> (Cluster, String) {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
@@ -36,7 +36,7 @@ pub fn checked() -> (Cluster, String) {
     (cluster, name)
 }
 
-/// Answer of the check's controller.
+/// The controller of the admission check writes its answer to the Workload.
 pub fn answer(cluster: &mut Cluster, workload: &str, state: &str) {
     let time = cluster.now.to_string();
     let state = json!([{"name": "budget", "state": state, "message": "said so", "lastTransitionTime": time,
@@ -56,7 +56,7 @@ fn job_with_reservation_starts_when_admission_check_is_ready() {
     assert!(cluster.is("a", "Finished"));
 }
 
-/// Messages about its checks that a job or pod got.
+/// Messages of the events about admission checks for a job or pod.
 fn told_of_checks(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
     let about = |notice: &&Notice| notice.reason == "UpdatedAdmissionCheck" && notice.key.kind == kind;
     let about = cluster.notices.iter().filter(|notice| about(notice) && notice.key.name == name);
@@ -108,7 +108,7 @@ fn pending_workload_lists_checks_that_apply_to_every_flavor() {
     let budget = (json!("budget"), json!("Pending"));
     assert!(!cluster.is("b", "QuotaReserved"));
     assert_eq!(listed(&cluster, "b"), std::slice::from_ref(&budget));
-    // The check is for one of two flavors: it may not concern a Workload that has no flavor yet.
+    // The admission check is for one of two flavors, and may not apply to a Workload that has no flavor yet.
     cluster.put(Kind::ResourceFlavor, flavor("other", json!({})));
     rely_on_budget(&mut cluster, &[("default", "1"), ("other", "0")], json!(["default"]));
     cluster.pass(5);
@@ -230,7 +230,8 @@ fn deleted_admission_check_goes_with_last_cluster_queue_naming_it() {
     assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());
 }
 
-/// A queue that is full, and the job `b` behind it, whose check answers before there is quota; the second value is the name of its Workload.
+/// A ClusterQueue that is full, and a job `b` that waits for quota and whose admission check answers before quota is free; the second value is the name of the
+/// Workload of `b`.
 fn answered_early(state: &str) -> (Cluster, String) {
     let (mut cluster, _) = checked();
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
@@ -248,7 +249,7 @@ fn pending_workload_with_rejected_check_is_deactivated_until_reactivated() {
     let evicted = cluster.condition("b", "Evicted").unwrap();
     let words = "The workload is deactivated due to AdmissionCheck in Rejected state: \"budget\" (said so)";
     assert_eq!((&evicted["reason"], &evicted["message"]), (&json!("DeactivatedDueToAdmissionCheck"), &json!(words)));
-    // Its user may try again.
+    // The user of the job `b` may activate the Workload again.
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
     cluster.pass(5);
     let check = cluster.workload_of("b").unwrap()["status"]["admissionChecks"][0].clone();
@@ -265,7 +266,7 @@ fn pending_workload_with_check_in_retry_waits_for_requeue_delay() {
     assert!(workload["status"]["requeueState"]["requeueAt"].is_string(), "{}", workload["status"]);
     let told = cluster.condition("b", "Requeued").unwrap();
     assert_eq!(told["message"], json!("AdmissionCheck in Retry state: \"budget\" (said so)"), "the check is named");
-    // Quota comes free, and the time for which the check asked is not over.
+    // Quota is free before the wait that the admission check has requested is over.
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(10);
     assert!(!cluster.is("b", "QuotaReserved"), "{:?}", cluster.writes);

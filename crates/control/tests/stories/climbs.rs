@@ -1,4 +1,4 @@
-//! Times at which a running job returns to a better tier, and at which it does not yet.
+//! When a running job moves back to a better capacity tier, and when the job does not move yet.
 
 use berth_control::write::{Kind, Outcome, Purpose, Term};
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use crate::stories::policies::{evictions, with_tiers};
 use crate::stories::tiers::{flavor_of, ladder};
 use crate::stories::training::{suspend, training};
 
-/// `second` runs on demand, as `first` holds all of the reservation.
+/// A cluster in which the job `second` runs on demand, because the job `first` holds the whole reserved tier.
 fn second_on_demand(tiers: Value) -> Cluster {
     let mut cluster = ladder("1");
     cluster.put(Kind::QueuePolicy, with_tiers(tiers));
@@ -35,7 +35,7 @@ fn job_moves_back_only_after_its_minimum_stay() {
     let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1s"}}));
     cluster.pass(60);
     cluster.complete("first");
-    // Looks are five seconds apart.
+    // Control looks for jobs to move back every five seconds.
     climbs_between(&mut cluster, (539, 13), "a minute and 539 seconds are one short of ten minutes");
 }
 
@@ -101,7 +101,7 @@ fn job_moves_back_only_after_flavor_stock_out_is_forgotten() {
     let time = |field: &str| shown[field].as_str().unwrap().parse::<Timestamp>().unwrap();
     let (until, forgotten) = (time("until"), time("forgottenAt"));
     assert_eq!(forgotten.as_second() - until.as_second(), 600);
-    // A restart remembers it, too.
+    // A new leader remembers the stock-out from the status of the policy.
     cluster.restart();
     let left = forgotten.as_second() - cluster.now.as_second();
     climbs_between(&mut cluster, (left - 1, 13), "its back-off ended ten minutes ago");
@@ -121,14 +121,14 @@ fn job_moving_back_avoids_remembered_stock_out_if_alternatives_exist() {
         assert_eq!(flavor_of(&cluster, "early"), json!("on-demand"));
         cluster.without_nodes.clear();
         cluster.complete("early");
-        // The back-off is over, and the stock-out is remembered.
+        // The back-off is over, and the stock-out is still remembered.
         cluster.pass(75);
         for (name, tier) in [("first", "reserved"), ("filler", "on-demand"), ("second", "spot")] {
             cluster.put(Kind::JOB, job(name, "lq", "1", true));
             cluster.pass(3);
             assert_eq!(flavor_of(&cluster, name), json!(tier));
         }
-        // The job takes its time to stop, and the reservation is given up meanwhile.
+        // The job `second` stops slowly, and the job `first` frees the reserved tier meanwhile.
         cluster.controller_sleeps = true;
         cluster.complete("filler");
         cluster.pass(30);
@@ -169,7 +169,7 @@ fn stock_out_is_forgotten_sooner_after_flavor_provides_nodes() {
     climbs_between(&mut cluster, (590, 23), "the flavor was there ten minutes ago");
 }
 
-/// A way to stop `a`, and to let it go on.
+/// The name of a way to stop the job `a`, with the functions that stop and resume the job.
 type Pause = (&'static str, fn(&mut Cluster), fn(&mut Cluster));
 
 fn stop(cluster: &mut Cluster, policy: &str) {
@@ -184,7 +184,7 @@ fn suspended_or_drained_job_starts_again_in_best_free_tier() {
     ];
     for (how, pause, resume) in pauses {
         let mut cluster = ladder("2");
-        // No job returns to a better tier.
+        // The policy has no `climbBack`, so that no running job moves to a better tier.
         cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
         cluster.put(Kind::JOB, job("first", "lq", "2", true));
         cluster.settle();
@@ -217,7 +217,7 @@ fn jobs_move_back_only_as_better_tier_has_room() {
         cluster.put(Kind::TrainingJob, training(name, json!({})));
         cluster.pass(5);
         assert_eq!(cluster.tier_of(name), "on-demand");
-        // They take long to stop.
+        // The pods of both jobs end slowly.
         cluster.keep_pods_of(Kind::TrainingJob, name);
     }
     cluster.complete("first");

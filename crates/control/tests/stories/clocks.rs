@@ -1,4 +1,4 @@
-//! An administrator sets the wall clock while jobs run and wait: no job ends because of it, and no job gets more time.
+//! An administrator sets the wall clock while jobs run and wait: no job ends because of the new time, and no job gets more time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stories::training_figures::found;
 
 const DAY: i64 = 86_400;
 
-/// A cluster whose process sees a monotonic clock, too.
+/// A cluster whose control reads a wall clock and a monotonic clock.
 struct Clocks {
     cluster: Cluster,
     steady: i64,
@@ -31,14 +31,14 @@ impl Clocks {
         self.cluster.control.tick(self.cluster.now, steady);
     }
 
-    /// Lets the wall clock and the monotonic clock go on by that many seconds.
+    /// Lets the wall clock and the monotonic clock advance by a number of seconds.
     fn pass(&mut self, seconds: i64) {
         self.cluster.pass(seconds);
         self.steady += seconds;
         self.tick();
     }
 
-    /// The time of day goes at half its speed.
+    /// Lets the wall clock advance at half the speed of the monotonic clock.
     fn crawl(&mut self, seconds: i64) {
         for _ in 0..seconds / 2 {
             self.cluster.pass(1);
@@ -83,7 +83,7 @@ fn clock_set_forward_shortens_no_maximum_execution_time() {
     assert_eq!(evicted["reason"], json!("DeactivatedDueToMaximumExecutionTimeExceeded"), "{evicted}");
 }
 
-/// The time of day is ahead by half an hour, and goes slower until it is right.
+/// The wall clock is half an hour ahead, and advances slowly until the wall clock is right.
 #[test]
 fn clock_slewed_back_extends_no_maximum_execution_time() {
     let mut clocks = Clocks::over(one_queue("1"));
@@ -113,7 +113,7 @@ fn accumulated_execution_time_excludes_jump_of_the_clock() {
     assert!(!clocks.is_admitted());
 }
 
-/// Time before the process is measured by times of day, as nothing else is known of it.
+/// The running time before control started is measured with the wall clock, because a new process has no other measure of that time.
 #[test]
 fn maximum_execution_time_counts_runtime_before_control_restart() {
     let mut clocks = Clocks::over(one_queue("1"));

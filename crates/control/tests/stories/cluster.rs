@@ -1,5 +1,5 @@
-//! A cluster small enough to hold in a test: objects as JSON, writes with their preconditions, and controllers. The real API server is used in
-//! e2e; this one lets a decision be tried in microseconds.
+//! A simulated cluster in memory for tests: objects as JSON, writes with their preconditions, and controllers. The end-to-end tests use the real API server;
+//! the simulated cluster tries a decision in microseconds.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -48,75 +48,75 @@ pub fn settings() -> Settings {
     }
 }
 
-/// The outcome that is reported for a write of that purpose, and true if the write is applied nevertheless.
+/// A fault of the API server: the purpose of the write that fails, the outcome that the cluster reports for the write, and true if the write is applied
+/// nevertheless.
 pub type Fault = (Purpose, Outcome, bool);
 
 pub struct Cluster {
     pub control: Control,
-    /// Replica that sees the same objects and does not lead.
+    /// The control of a second replica, which observes the same objects and does not lead.
     standby: Option<Control>,
     pub now: Timestamp,
     pub objects: BTreeMap<ObjectKey, Value>,
     pub writes: Vec<(Purpose, ObjectKey)>,
     pub notices: Vec<Notice>,
-    /// Log entries about tiers.
+    /// The log entries that control has made about moves between capacity tiers.
     pub moves: Vec<TierMove>,
-    /// Time of each of them.
+    /// The time of each entry of `moves`.
     pub moved_at: Vec<Timestamp>,
-    /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
-    /// happens nevertheless.
+    /// Outcomes that the cluster reports for the next writes of a purpose. A write is applied nevertheless if the bool of its fault is true.
     pub faults: Vec<Fault>,
-    /// Answers of the API server to every write of a purpose to objects whose names begin with that prefix; none of these writes is applied.
+    /// Answers of the API server to every write of a purpose to objects whose names begin with a prefix; no such write is applied.
     pub answers: Vec<(Purpose, &'static str, Outcome)>,
-    /// Purposes whose next write is lost: it may be applied at an unexpected time ([`Self::land`]).
+    /// Purposes whose next write is lost: the API server may apply a lost write at an unexpected time ([`Self::land`]).
     pub loses: Vec<Purpose>,
-    /// Writes that were lost.
+    /// Writes that were lost, and that the API server has not applied.
     pub lost: Vec<Write>,
     /// True if the API server reports conflicts although no other client has written.
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
     pub pods_left: Vec<String>,
-    /// Pods that stay, with the uid in their label.
+    /// Pods that stay after their job, with the job's uid that is in the label of the pod.
     pub labelled: Vec<(String, ObjectMeta)>,
-    /// Pods that a job has left behind, with its uid.
+    /// Pods that a job has left behind, with the uid of the job.
     pub left_behind: Vec<(String, LeftPod)>,
-    /// Values of the node selector `tier` of which there are no nodes.
+    /// Values of the node selector `tier` for which the cluster has no nodes.
     pub without_nodes: Vec<&'static str>,
-    /// Jobs whose pods keep the nodes that they have.
+    /// Names of the Jobs whose pods keep their nodes.
     pub keep_nodes: Vec<&'static str>,
-    /// The pods on a node, by its name.
+    /// The pods on each node, by the name of the node.
     pub on_node: BTreeMap<String, Vec<PodOnNode>>,
-    /// Message of an autoscaler about pods that get no node.
+    /// The message that an autoscaler reports about pods that get no node.
     pub refused_nodes: Option<String>,
-    /// Annotations that pods got: uid of their job, annotations.
+    /// Annotations that control has written to pods: the uid of the pods' job, and the annotations.
     pub told_pods: Vec<(String, BTreeMap<String, String>)>,
-    /// Checkpoints in stores, by place as pods know it.
+    /// The checkpoints in stores, by the path that the pods use.
     pub saved: BTreeMap<String, Vec<Checkpoint>>,
-    /// Number of listings.
+    /// How many times control has had a store listed.
     pub looks: usize,
-    /// Why stores cannot be read.
+    /// The error with which every reading of a store fails.
     pub store_fault: Option<String>,
-    /// Pods run but do not become ready.
+    /// True if pods run but do not become ready.
     pub pods_stay_unready: bool,
     /// Number of pods of an elastic Job that get nodes.
     pub nodes: Option<i64>,
-    /// Number of pods of TrainingJobs on each of their nodes.
+    /// Number of pods of TrainingJobs on each node.
     pub pods_per_node: usize,
-    /// Running Jobs have as many pods as their specs say now, elastic or not, and Berth's pod queries find them.
+    /// True if running Jobs, elastic or not, have the number of pods in their current spec, and Berth's pod queries find these pods.
     pub jobs_are_resized: bool,
-    /// A kind of which no object is shown.
+    /// A kind of which control observes no object, because its replica may not list the kind.
     unlisted: Option<Kind>,
-    /// The job controller does nothing.
+    /// True if the simulated job controller does nothing.
     pub controller_sleeps: bool,
-    /// There is a controller of JobSets.
+    /// True if the cluster has a controller of JobSets.
     pub job_sets_run: bool,
-    /// Fields that a policy of the cluster adds to the spec of each Job as it is made.
+    /// Fields that a mutating policy of the cluster adds to the spec of each new Job.
     pub adds_to_jobs: Option<Value>,
-    /// Time since which pods are counted: older pods without the label of managed pods do not count.
+    /// The time since which pods are counted: an older pod without the label of managed pods does not count.
     pub pods_counted_since: Option<Timestamp>,
-    /// If a pod moves between two watches, the one that it leaves reports first.
+    /// True if the watch that a pod leaves reports before the watch that the pod enters.
     pub leaves_first: bool,
-    /// Time since when the namespace is being deleted.
+    /// The time since which the namespace is being deleted.
     ends: Option<Timestamp>,
     settings: Settings,
     /// Labels of the namespace.
@@ -188,7 +188,7 @@ impl Cluster {
         self.put_as(kind, object, None);
     }
 
-    /// Puts an object; a new object gets that uid.
+    /// Creates or replaces an object; a new object gets the given uid.
     pub fn put_as(&mut self, kind: Kind, mut object: Value, given: Option<&str>) {
         let metadata = object["metadata"].as_object_mut().unwrap();
         let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -236,7 +236,7 @@ impl Cluster {
         }
     }
 
-    /// Runs until control asks for nothing more at this moment.
+    /// Runs control and the controllers until control has no more writes for this moment.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let step = self.control.step(self.now);
@@ -250,7 +250,7 @@ impl Cluster {
         panic!("no rest: {:?}", self.writes.iter().rev().take(10).collect::<Vec<_>>());
     }
 
-    /// Lets time pass and settles at every moment control asks for.
+    /// Lets time pass, and settles the cluster at every moment for which control has set a timer.
     pub fn pass(&mut self, seconds: i64) {
         let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
         while self.now < end {
@@ -305,7 +305,7 @@ impl Cluster {
         }
     }
 
-    /// The lost writes arrive.
+    /// The API server applies the lost writes.
     pub fn land(&mut self) -> Vec<Outcome> {
         std::mem::take(&mut self.lost).iter().map(|write| self.perform(write)).collect()
     }
@@ -440,7 +440,7 @@ impl Cluster {
     }
 }
 
-/// Whether a job's pods ask for nodes of a tier.
+/// Whether the node selector of a Job's pods requests a tier.
 fn is_on(job: &Value, tier: &str) -> bool {
     job["spec"]["template"]["spec"]["nodeSelector"]["tier"] == json!(tier)
 }
@@ -465,7 +465,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Server-side apply of a status, for a manager that carries everything it owns: its fields are replaced.
+/// Server-side apply of a status for a field manager: the manager's fields are replaced by the fields that the manager sends.
 fn apply_status(object: &mut Value, body: &Value, manager: &str) {
     let mut status = object["status"].as_object().cloned().unwrap_or_default();
     let wanted = body["status"].as_object().cloned().unwrap_or_default();
@@ -478,7 +478,7 @@ fn apply_status(object: &mut Value, body: &Value, manager: &str) {
         if let (Some(new), Some(old)) = (value.as_array_mut(), status.get(&field).and_then(Value::as_array))
             && field == "conditions"
         {
-            // Conditions of other managers stay; the manager of admissions carries all that it owns.
+            // Conditions of other managers stay. The manager of admissions sends all its own conditions each time.
             let stays = |kind: &str| manager != "kueue-admission" || kind == "WaitingForReplacementPods";
             let kept = old.iter().filter(|one| stays(one["type"].as_str().unwrap_or_default()));
             let kept: Vec<Value> = kept.filter(|one| !new.iter().any(|n| n["type"] == one["type"])).cloned().collect();

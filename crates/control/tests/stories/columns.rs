@@ -1,4 +1,4 @@
-//! Columns of `kubectl get` for which Kueue has no field: their texts go with writes that are made anyway.
+//! Columns of `kubectl get` for which Kueue has no field: control writes the columns' texts together with other writes, and makes no write for the texts alone.
 
 use berth_control::write::{Kind, Purpose, Request};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::stories::tiers::ladder;
 use crate::stories::training;
 use crate::stories::{one_queue, pod_queue};
 
-/// The annotation of a Workload.
+/// The size annotation of a Workload.
 fn size(workload: &Value) -> &str {
     workload["metadata"]["annotations"]["berth.dev/size"].as_str().unwrap_or_default()
 }
@@ -19,7 +19,7 @@ fn used(cluster: &Cluster) -> Value {
     cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["berthUsed"].clone()
 }
 
-/// A Workload says from its creation on how many pods it has and what they ask for together, whatever its kind of job.
+/// A Workload of every job kind has from its creation an annotation with the number of its pods and with the sum of their requests.
 #[test]
 fn workload_of_every_job_kind_is_created_with_its_size() {
     let mut cluster = pod_queue("1");
@@ -40,7 +40,7 @@ fn workload_of_every_job_kind_is_created_with_its_size() {
     assert_eq!((creations, cluster.count(Purpose::UpdateWorkload)), (3, 0), "it costs no write of its own");
 }
 
-/// A Workload that waits follows its job to other pods in one write, which says its new size.
+/// If a job's pods change while the job's Workload waits, one write sets the Workload's pod sets and its size annotation.
 #[test]
 fn size_annotation_changes_with_pod_sets_in_one_write() {
     let mut cluster = pod_queue("1");
@@ -69,7 +69,7 @@ fn size_annotation_changes_with_pod_sets_in_one_write() {
     assert_eq!(cluster.count(Purpose::UpdateWorkload), 1, "{:?}", cluster.writes);
 }
 
-/// The size of an elastic TrainingJob that gave workers up goes down with the quota.
+/// The size annotation of an elastic TrainingJob gets smaller when the job gives up workers and their quota.
 #[test]
 fn size_annotation_shrinks_with_workers_of_elastic_job() {
     let mut cluster = elastic::started();
@@ -80,7 +80,7 @@ fn size_annotation_shrinks_with_workers_of_elastic_job() {
     assert_eq!(size(&cluster.workload_of_training("a").unwrap()), "2 pods, cpu 2");
 }
 
-/// A prebuilt Workload gets the annotation with its size when its job adopts it.
+/// A prebuilt Workload gets its size annotation when a job adopts the Workload.
 #[test]
 fn prebuilt_workload_gets_its_size_annotation_when_job_adopts_it() {
     let mut cluster = one_queue("0");
@@ -96,7 +96,7 @@ fn prebuilt_workload_gets_its_size_annotation_when_job_adopts_it() {
     assert_eq!(cluster.count(Purpose::AdoptWorkload), 1);
 }
 
-/// The capacity tier of a Workload's quota is written with its reservation, and goes with that.
+/// The condition with the capacity tier of a Workload is written together with the quota reservation, and is removed with the reservation.
 #[test]
 fn capacity_tier_condition_comes_and_goes_with_quota_reservation() {
     let mut cluster = ladder("1");
@@ -122,8 +122,8 @@ fn capacity_tier_condition_comes_and_goes_with_quota_reservation() {
     assert_eq!(cluster.condition("a", "CapacityTier"), None, "its flavor has no tier");
 }
 
-/// The column of a ClusterQueue's used quota is written with the other figures, without a precondition, and never for itself: also
-/// where the server does not store it.
+/// The column with a ClusterQueue's used quota is written together with the other figures of the status, and without a precondition. Control makes no write for
+/// this column alone, even if the API server does not store the column.
 #[test]
 fn used_quota_column_is_written_only_with_other_queue_status() {
     let mut cluster = one_queue("4");
@@ -158,7 +158,8 @@ fn used_quota_column_is_written_only_with_other_queue_status() {
     assert_eq!(used(&cluster), "cpu 0/8");
 }
 
-/// A TrainingJob says how many accelerators all its pods ask for, while it waits as well, and no status is written for that alone.
+/// The status of a TrainingJob has the number of accelerators that all its pods request, even while the job waits. Control writes no status for this number
+/// alone.
 #[test]
 fn training_job_status_counts_accelerators_of_all_its_pods() {
     let mut cluster = training::cluster("0");

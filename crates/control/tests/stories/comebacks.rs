@@ -1,4 +1,4 @@
-//! Jobs that come back after they were stopped: with their time counted, reactivated, or edited meanwhile.
+//! Jobs that start again after a stop: with their running time counted, after a reactivation, or after an edit of the stopped job.
 
 use berth_control::write::Kind;
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, settings};
 use crate::stories::{one_queue, with_queue};
 
-/// A job that may run for a minute.
+/// A job `a` that may run for a minute.
 fn limited() -> Value {
     let mut limited = job("a", "lq", "1", true);
     limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
@@ -39,7 +39,7 @@ fn maximum_execution_time_counts_across_evictions_until_reactivation() {
     let evicted = cluster.condition("a", "Evicted").unwrap();
     assert_eq!(evicted["reason"], json!("DeactivatedDueToMaximumExecutionTimeExceeded"), "{evicted}");
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
-    // A reactivation gives the job all of its time again.
+    // After a reactivation, the job has its full maximum execution time again.
     reactivate(&mut cluster);
     cluster.pass(50);
     assert!(cluster.is("a", "Admitted") && !cluster.is("a", "Evicted"), "{:?}", cluster.writes);
@@ -121,7 +121,7 @@ fn pods_ready_timeouts_back_off_longer_until_reactivation_resets_them() {
     assert_eq!(state(&cluster)["count"], json!(1), "{:?}", cluster.workload_of("a"));
 }
 
-/// Kind, namespace and name of each queue that is stopped.
+/// Kind, namespace and name of each queue that the test stops.
 const STOPS: [(Kind, &str, &str); 2] = [(Kind::ClusterQueue, "", "cq"), (Kind::LocalQueue, "team", "lq")];
 
 #[test]
@@ -146,7 +146,7 @@ fn drained_workload_is_admitted_before_later_ones_when_queue_resumes() {
     }
 }
 
-/// Quota comes free in the moment in which the user sets `spec.active` of the older one again.
+/// Quota is released at the moment at which the user sets `spec.active` of the older Workload to true again.
 #[test]
 fn reactivated_workload_is_admitted_before_newer_one_in_next_plan() {
     let mut cluster = one_queue("1");

@@ -1,5 +1,5 @@
-//! Behaviour that tools and users of Kueue rely on beside the order of admissions: prebuilt Workloads, priorities, queues that go, and the words of
-//! conditions and events.
+//! Behaviour beside the order of admissions that tools and users of Kueue rely on: prebuilt Workloads, priorities, deleted queues, and the texts of conditions
+//! and events.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose, Term};
@@ -9,7 +9,7 @@ use crate::stories::checks::{answer, checked};
 use crate::stories::cluster::{Cluster, job, local_queue, made_before};
 use crate::stories::one_queue;
 
-/// A job that brings the Workload `before`.
+/// A job `guest` that names the prebuilt Workload `before`.
 fn guest(cpus: &str) -> Value {
     let mut guest = job("guest", "lq", cpus, true);
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
@@ -38,7 +38,8 @@ fn prebuilt_workload_smaller_than_its_job_ends_out_of_sync() {
 #[test]
 fn workload_ended_out_of_sync_gives_planned_quota_back() {
     let mut cluster = one_queue("1");
-    // The job is there first, and so decides first: it ends the Workload in the step after the one that plans its admission.
+    // Control decides about the job before the Workload, because the job exists first: control ends the Workload in the step after the step that plans the
+    // Workload's admission.
     cluster.put(Kind::JOB, guest("50"));
     cluster.pass(1);
     cluster.put(Kind::Workload, made_before(&guest("1")["spec"]["template"]));
@@ -53,7 +54,7 @@ fn workload_ended_out_of_sync_gives_planned_quota_back() {
 fn job_that_outgrows_its_prebuilt_workload_stops_and_frees_quota() {
     let mut cluster = one_queue("1");
     let mut template = guest("1")["spec"]["template"].clone();
-    // The API server fills this in for the Job, and not for the Workload.
+    // The API server sets this default in the Job, and not in the Workload.
     let mut filled = guest("1");
     filled["spec"]["completions"] = json!(5);
     filled["spec"]["parallelism"] = json!(1);
@@ -103,7 +104,7 @@ fn edited_workload_priority_stays_until_its_class_changes_value() {
     assert_eq!(priority(&cluster, "named"), json!(300), "edited again");
 }
 
-/// As in Kueue: a class that comes again, and a new leader, bring the Workloads of a class to its value.
+/// As in Kueue, the Workloads of a priority class get the value of the class when the class is created again, and when a new leader starts.
 #[test]
 fn recreated_priority_class_or_new_leader_resets_workload_priority() {
     let mut cluster = one_queue("1");
@@ -141,7 +142,7 @@ fn workload_with_quota_and_no_priority_class_never_gets_one() {
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
     let before = cluster.count(Purpose::UpdateWorkload);
-    // A default class turns up, and then the job is given a class of its own.
+    // A default PriorityClass is created, and later the job gets a WorkloadPriorityClass.
     let default = json!({"metadata": {"name": "all"}, "value": 7, "globalDefault": true});
     let default = Observation::PriorityClass(Change::Apply(serde_json::from_value(default).unwrap()));
     cluster.control.observe(default, cluster.now);
@@ -174,7 +175,7 @@ fn pending_workload_follows_priority_class_of_its_job() {
 
 #[test]
 fn reservation_without_admission_is_released_when_its_queue_is_deleted() {
-    // A ClusterQueue is held by what is reserved in it, and is gone when that was given back.
+    // A ClusterQueue that is being deleted is kept while Workloads hold quota in the queue, and is gone when the quota is released.
     let words = ["LocalQueue lq is terminating or missing", "ClusterQueue cq doesn't exist"];
     let queues = [(Kind::LocalQueue, "team", "lq"), (Kind::ClusterQueue, "", "cq")];
     for ((kind, namespace, name), words) in queues.into_iter().zip(words) {

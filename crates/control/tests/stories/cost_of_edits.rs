@@ -1,4 +1,5 @@
-//! The cost of an edit of a QueuePolicy or ClusterQueue: the jobs of the queues that it concerns are looked at again, and no other job.
+//! The cost of an edit of a QueuePolicy or ClusterQueue: after the edit, control decides again about the jobs of the queues that the edit concerns, and about
+//! no other job.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -7,17 +8,17 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::stories::crowds::spent;
 use crate::stories::policies::policy;
 
-/// Jobs of one ClusterQueue.
+/// The number of jobs of each ClusterQueue.
 const OF_ONE: usize = 100;
-/// Objects beside jobs and Workloads that an edit may concern: the queue, its LocalQueue, the policy, flavors.
+/// The greatest number of objects other than jobs and Workloads that an edit may concern: the ClusterQueue, its LocalQueue, the policy, and flavors.
 const OTHERS: usize = 5;
 
-/// Jobs of all ClusterQueues (`BERTH_EDIT_JOBS`).
+/// The number of jobs of all ClusterQueues together (environment variable `BERTH_EDIT_JOBS`).
 fn jobs() -> usize {
     std::env::var("BERTH_EDIT_JOBS").map_or(400, |text| text.parse().expect("BERTH_EDIT_JOBS: a number"))
 }
 
-/// ClusterQueues without quota, each with its flavor and as many jobs.
+/// A cluster with ClusterQueues without quota, each with its own flavor and [`OF_ONE`] jobs.
 fn crowd() -> Cluster {
     let mut cluster = Cluster::new();
     for queue in 0..jobs() / OF_ONE {
@@ -33,7 +34,7 @@ fn crowd() -> Cluster {
     cluster
 }
 
-/// Objects that are decided about after an edit, and the time of the edit with its step.
+/// The number of objects that control decides about after an edit; prints the processor time of the edit and the following step.
 fn after(cluster: &mut Cluster, edit: impl FnOnce(&mut Cluster)) -> u64 {
     let begin = spent();
     edit(cluster);
@@ -71,7 +72,7 @@ fn queue_policy_or_cluster_queue_edit_reconciles_only_its_jobs() {
     assert!(decided <= most, "{decided} objects for a policy that is gone");
 }
 
-/// The job waits for a class that the policy reads in a label, and that a later policy does not name.
+/// The job waits for a priority class that the policy derives from a label of the job, and that a later policy does not name.
 #[test]
 fn job_waiting_for_priority_class_gets_it_from_queue_policy() {
     let mut cluster = Cluster::new();

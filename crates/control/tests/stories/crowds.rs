@@ -1,4 +1,4 @@
-//! A group with far more pods than it was admitted for: what one step costs grows with the pods, and not with their square.
+//! A pod group with far more pods than were admitted: the cost of one step grows in proportion to the number of the pods, not to its square.
 
 use std::fs;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use berth_control::write::{Kind, Purpose};
 use crate::stories::groups::{gated, member};
 use crate::stories::pod_queue;
 
-/// Where each pod walks over all others, that many take minutes.
+/// The number of pods. With an algorithm that compares each pod with all other pods, this number takes minutes.
 const PODS: usize = 8_000;
-/// Time on a core; ten times what they take on a slow machine.
+/// The limit of the processor time: ten times what the step takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Time that this thread has had a core: where others have the machine it may wait for minutes.
+/// The processor time of this thread. On a busy machine the thread may wait for minutes, and waiting does not count.
 pub(crate) fn spent() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
@@ -33,7 +33,7 @@ fn group_with_thousands_of_excess_pods_costs_linear_time() {
     let purposes: Vec<Purpose> = step.writes.iter().map(|write| write.purpose).collect();
     assert!(purposes.contains(&Purpose::AddOwners) && !purposes.contains(&Purpose::StartJob), "{purposes:?}");
     cluster.take(step);
-    // One of them changes: all are looked at again, and one is the first to go.
+    // One pod of the group changes: control looks at all pods again, and deletes the first excess pod.
     cluster.put(Kind::Pod, member("b-1", "1", 1, &[("retriable-in-group", "false")]));
     let step = cluster.control.step(cluster.now);
     let purposes: Vec<Purpose> = step.writes.iter().map(|write| write.purpose).collect();

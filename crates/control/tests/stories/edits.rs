@@ -1,4 +1,4 @@
-//! Edits of a TrainingJob that holds quota: what runs is what was admitted, role by role.
+//! Edits of a TrainingJob that holds quota: each role runs with the pods that were admitted.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::stories::cluster::Cluster;
 use crate::stories::training::{cluster, training};
 
-/// Cpus that a Workload asks for with each pod.
+/// Cpus that the Workload of a TrainingJob requests for each pod.
 fn charged(cluster: &Cluster, name: &str) -> Value {
     let workload = cluster.workload_of_training(name).unwrap();
     workload["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone()
 }
 
-/// Cpus that the pods of a Job ask for.
+/// Cpus that each pod of a Job requests.
 fn runs_with(cluster: &Cluster, job: &str) -> Value {
     cluster.job(job)["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone()
 }
@@ -69,7 +69,7 @@ fn edit_between_reservation_and_start_waits_for_its_own_quota() {
     assert_eq!((runs_with(&cluster, "a-worker"), cluster.phase("a")), (json!("1"), "Running"));
 }
 
-/// A queue of that many cpus in which the start of `job` waits, because another object has the name of its Job.
+/// A ClusterQueue of the given number of cpus in which the start of a TrainingJob waits, because another object has the name of the job's Job.
 fn held_up(quota: &str, job: Value) -> Cluster {
     let mut cluster = cluster(quota);
     let mut other = crate::stories::cluster::job("a-worker", "lq", "1", false);
@@ -81,7 +81,7 @@ fn held_up(quota: &str, job: Value) -> Cluster {
     cluster
 }
 
-/// Fewest and most workers of an elastic job.
+/// An edit of the fewest and most workers of an elastic job.
 fn bounds(least: i64, most: i64) -> Value {
     json!({"spec": {"resources": {"minReplicas": least, "maxReplicas": most},
         "elasticConfig": {"enabled": true, "minWorkers": least, "maxWorkers": most}}})
@@ -96,7 +96,7 @@ fn worker_count_edited_before_start_is_admitted_anew() {
     assert_eq!(evictions(&cluster, "a")[0]["reason"], "SpecChanged", "{:?}", cluster.writes);
     assert_eq!((&cluster.job("a-worker")["spec"]["completions"], cluster.phase("a")), (&json!(2), "Running"));
     assert_eq!(cluster.training("a")["status"]["allocatedResources"]["cpu"], "2");
-    // One that runs is made again as it began.
+    // If the Job of a running TrainingJob is deleted, Berth makes the Job again with the number of workers with which the job was started.
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"resources": {"maxReplicas": 4}}}));
     cluster.delete(&job_key("a-worker"));
     cluster.pass(30);
@@ -186,7 +186,7 @@ fn suspension_stops_job_of_role_that_same_edit_removes() {
 
 #[test]
 fn missing_priority_class_in_edit_is_reported_once() {
-    // While it runs, and while it waits.
+    // The edit comes while the job runs (quota 2) or while the job waits (quota 0).
     for quota in ["2", "0"] {
         let mut cluster = cluster(quota);
         cluster.set_class("low", 3);
@@ -210,7 +210,7 @@ fn missing_priority_class_in_edit_is_reported_once() {
         cluster.pass(5);
         assert_eq!(class(&cluster), (json!(9), json!("hihg")), "{quota}");
         assert_eq!(told(&cluster).len(), 1);
-        // A class that is deleted is kept.
+        // A Workload keeps its priority class when the class is deleted.
         let gone = serde_json::from_value(json!({"metadata": {"name": "hihg"}, "value": 9})).unwrap();
         cluster.control.observe(Observation::WorkloadPriorityClass(Change::Delete(gone)), cluster.now);
         cluster.pass(20);

@@ -1,5 +1,5 @@
-//! Elastic TrainingJobs: they grow into idle quota, give up workers before all of them are preempted, and are never below their minimum, whatever the
-//! outcomes of the writes.
+//! Elastic TrainingJobs: the jobs grow into idle quota, give up workers before all of their workers are preempted, and never have fewer workers than their
+//! minimum, whatever the outcomes of the writes.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::stories::training::training;
 const MIN: i64 = 2;
 const MAX: i64 = 4;
 
-/// A queue with six cpus in which higher priorities preempt.
+/// A ClusterQueue with six cpus in which jobs of a higher priority preempt.
 pub fn cluster() -> Cluster {
     queue_on(Cluster::new())
 }
@@ -25,7 +25,7 @@ fn queue_on(mut cluster: Cluster) -> Cluster {
     cluster
 }
 
-/// Two to four workers with one cpu each; `policy` is merged into the scale policy.
+/// A TrainingJob with two to four workers of one cpu each; `policy` is merged into the scale policy.
 pub fn elastic(name: &str, policy: Value) -> Value {
     let mut scale = json!({"scaleUpCooldown": "10s", "scaleDownCooldown": "10s"});
     crate::stories::cluster::merge(&mut scale, &policy);
@@ -38,7 +38,7 @@ pub fn elastic(name: &str, policy: Value) -> Value {
     )
 }
 
-/// A queue with priorities in which the TrainingJob `a` of four workers was started.
+/// A ClusterQueue with priority classes in which the TrainingJob `a` of four workers was started.
 pub fn started() -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, elastic("a", json!({})));
@@ -46,7 +46,7 @@ pub fn started() -> Cluster {
     cluster
 }
 
-/// A Job of that many cpus and that priority.
+/// A Job with the given number of cpus and the given priority.
 pub fn other(name: &str, cpus: &str, priority: i64) -> Value {
     let mut other = job(name, "lq", cpus, true);
     other["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(format!("p{priority}"));
@@ -61,13 +61,13 @@ pub fn with_priorities(mut cluster: Cluster) -> Cluster {
 }
 
 impl Cluster {
-    /// Workers for which the Job of a TrainingJob makes pods; 0 without one.
+    /// The number of workers for which the Job of a TrainingJob makes pods; 0 if there is no such Job.
     pub fn workers(&self, name: &str) -> i64 {
         let key = Self::key(Kind::JOB, "team", &format!("{name}-worker"));
         self.objects.get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
     }
 
-    /// Live Workloads of a TrainingJob: reserved cpus, and the Workload that each replaces.
+    /// The Workloads of a TrainingJob that have not ended, each with its name, its reserved cpus, and the name of the Workload that it replaces.
     pub fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
         let uid = &self.training(name)["metadata"]["uid"];
         let owned = self.objects.iter().filter(|(key, object)| {
@@ -83,7 +83,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The judgement that the observer of end-to-end tests makes, at any moment.
+    /// Checks at any moment the invariants that the observer of the end-to-end tests checks.
     pub fn judge(&self, what: &str) {
         let mut total = 0;
         for (key, object) in self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload) {
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Lets time pass, and judges after every second.
+    /// Lets time pass, and checks the invariants after every second.
     pub fn pass_judged(&mut self, seconds: i64, what: &str) {
         for _ in 0..seconds {
             self.pass(1);
@@ -192,7 +192,8 @@ pub fn saving(name: &str) -> Value {
 
 #[test]
 fn elastic_job_gets_time_to_save_before_losing_workers() {
-    // True for a job that saves when it is asked to, and the seconds after which its workers are still there, and gone.
+    // A bool that is true if the job saves a checkpoint on request, the seconds after which the surplus workers still run, and the seconds after which they are
+    // gone.
     for (saves, there, gone) in [(true, 3, 6), (false, 28, 36)] {
         let mut cluster = with_priorities(cluster());
         cluster.put(Kind::TrainingJob, saving("a"));
@@ -255,7 +256,7 @@ fn scale_down_requests_save_each_time_and_tolerates_failed_request() {
     assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (4, 1));
     cluster.pass_judged(20, "its time is over");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3));
-    // The next one: busy at first, then refused.
+    // The next scale-down: the API server is busy at first, and then refuses the request to save.
     assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime");
     crate::stories::checkpoints::save(&mut cluster, "a", 900);
     cluster.pass(90);
@@ -320,7 +321,7 @@ fn quota_of_scale_down_is_freed_after_its_pods_end() {
     assert_eq!(cluster.workers("a"), 2);
     assert_eq!(cluster.slices("a")[0].1, 4, "their quota is in use");
     assert!(!cluster.is("urgent", "Admitted"));
-    // Another leader finds it half way.
+    // Another process becomes the leader in the middle of the scale-down.
     cluster.restart();
     cluster.pass_judged(10, "another leader");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 4));
@@ -374,7 +375,7 @@ fn pending_job_gets_idle_quota_before_elastic_job_grows() {
     cluster.pass_judged(60, "somebody waited");
     assert!(cluster.is("waits", "Admitted"));
     assert_eq!(cluster.workers("a"), 3, "what was left");
-    // Nothing is idle: no slice is made.
+    // No quota is idle, so that no new workload slice is made.
     let slices = cluster.count(Purpose::CreateWorkload);
     cluster.pass_judged(60, "nothing idle");
     assert_eq!(cluster.count(Purpose::CreateWorkload), slices);
@@ -399,7 +400,7 @@ fn elastic_job_ends_the_same_despite_failed_or_lost_writes() {
         cluster.pass(3);
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass_judged(3, &what);
-        // Every fault meets a scale-up, and then a scale-down.
+        // Each fault is tried with a scale-up, and then with a scale-down.
         cluster.faults.push(fault.clone());
         cluster.complete("first");
         cluster.pass_judged(90, &what);
@@ -428,7 +429,7 @@ fn scale_up_completes_despite_new_leader_at_any_moment() {
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass(3);
         cluster.complete("first");
-        // Control makes that many steps, then another process takes over.
+        // Another process becomes the leader after `moment` steps of control.
         for _ in 0..moment {
             let step = cluster.control.step(cluster.now);
             let wake = step.wake_at;

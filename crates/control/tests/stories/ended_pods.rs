@@ -10,14 +10,14 @@ use crate::stories::one_queue;
 const ENDS: [(&str, &str); 3] =
     [("NonIndexed", "succeeded"), ("Indexed", "completedIndexes"), ("Indexed", "failedIndexes")];
 
-/// A Job of four pods of one cpu.
+/// A Job of four pods of one cpu each.
 fn four(mode: &str) -> Value {
     let mut object = job("a", "lq", "1", true);
     merge(&mut object, &json!({"spec": {"parallelism": 4, "completions": 4, "completionMode": mode}}));
     object
 }
 
-/// One pod of the Job ends, the other three run.
+/// One pod of the Job ends, and the other three pods run.
 fn end_one(cluster: &mut Cluster, field: &str) {
     let mut status = json!({"active": 3, "ready": 3});
     status[field] = if field == "succeeded" { json!(1) } else { json!("0") };
@@ -40,13 +40,13 @@ fn edit_workload(cluster: &mut Cluster, patch: &Value) {
     cluster.edit(Kind::Workload, "team", &name, patch);
 }
 
-/// Number of pods, and cpus, that the pod sets were given.
+/// The number of pods and the cpus that were assigned to each pod set.
 fn given(cluster: &Cluster) -> Vec<(i64, &str)> {
     let sets = workload(cluster)["status"]["admission"]["podSetAssignments"].as_array().expect("admitted");
     sets.iter().map(|set| (set["count"].as_i64().unwrap(), set["resourceUsage"]["cpu"].as_str().unwrap())).collect()
 }
 
-/// Cpus that the queue holds reserved.
+/// Cpus that are reserved in the ClusterQueue.
 fn reserved(cluster: &Cluster) -> &Value {
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     &status["flavorsReservation"][0]["resources"][0]["total"]
@@ -56,7 +56,7 @@ fn is_suspended(cluster: &Cluster, kind: Kind) -> bool {
     cluster.objects[&Cluster::key(kind, "team", "a")]["spec"]["suspend"] == json!(true)
 }
 
-/// The Job was started, stopped, and started again, and runs.
+/// Asserts that the Job was started, stopped and started again, and now runs.
 #[track_caller]
 fn assert_started_again(cluster: &Cluster) {
     let found = (starts_and_stops(cluster), is_suspended(cluster, Kind::JOB));
@@ -73,7 +73,7 @@ fn activate(cluster: &mut Cluster) {
     cluster.pass(60);
 }
 
-/// How often it was started, and how often stopped.
+/// How often the Job was started, and how often the Job was stopped.
 fn starts_and_stops(cluster: &Cluster) -> (usize, usize) {
     (cluster.count(Purpose::StartJob), cluster.count(Purpose::SuspendJob))
 }
@@ -112,7 +112,7 @@ fn evicted_job_with_ended_pod_starts_once_under_new_leader() {
 
 #[test]
 fn running_job_admitted_with_lower_or_missing_count_keeps_running() {
-    // Fewer pods: as Kueue leaves a job that was admitted again after one of its pods had succeeded.
+    // The Workload is admitted with fewer pods than the Job has, as Kueue leaves the Workload of a Job that was admitted again after one pod had succeeded.
     for count in [Some(3), None] {
         let mut cluster = one_queue("4");
         cluster.put(Kind::JOB, four("Indexed"));
@@ -160,7 +160,7 @@ fn job_with_a_failed_index_is_not_evicted_for_recovery() {
     assert_eq!(starts_and_stops(&cluster), (1, 0), "{:?}", cluster.writes);
 }
 
-/// A loader and three trainers, each a Job of one pod.
+/// A JobSet of a loader and three trainers, each of which is a Job of one pod.
 fn jobset() -> Value {
     let template = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}});
@@ -171,7 +171,8 @@ fn jobset() -> Value {
             {"name": "trainer", "replicas": 3, "template": template}]}})
 }
 
-/// Report of the JobSet's controller: it follows `spec.suspend`, and `over` Jobs of each of the two replicatedJobs have ended.
+/// The controller of the JobSet reports its status: the JobSet is suspended as `spec.suspend` requests, and `over` Jobs of each of the two replicated jobs have
+/// ended.
 fn report(cluster: &mut Cluster, over: (i32, i32)) {
     let suspended = is_suspended(cluster, Kind::JOB_SET);
     let job = |name: &str, all: i32, over: i32| {

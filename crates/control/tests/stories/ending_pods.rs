@@ -1,4 +1,5 @@
-//! Pods that outlive their Job, which a JobSet or TrainingJob is made of and which is made again at once. They are charged until they have ended.
+//! Pods that outlive their Job, where the Job is a part of a JobSet or TrainingJob and is made again at once. Pods that outlive their Job are charged to a
+//! queue until the pods have ended.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
@@ -17,14 +18,14 @@ const HOLD: &str = "example.com/hold";
 struct Run {
     cluster: Cluster,
     kind: Kind,
-    /// Name of its first Job, which has two pods of a cpu.
+    /// The name of the first Job, which has two pods of one cpu each.
     job: &'static str,
-    /// Cpus that it holds.
+    /// Cpus for which the JobSet or TrainingJob holds quota.
     held: i64,
     workload: String,
 }
 
-/// A JobSet and a TrainingJob that run, each in a queue with `more` cpus beyond its reservation.
+/// A running JobSet and a running TrainingJob, each in a ClusterQueue with `more` cpus beyond the job's reservation.
 fn runs(more: i64) -> [Run; 2] {
     let mut set = one_queue(&(4 + more).to_string());
     set.job_sets_run = true;
@@ -51,7 +52,7 @@ impl Run {
         self.cluster.job(self.job)["metadata"]["uid"].clone()
     }
 
-    /// Pods of the first Job, which take their time to end.
+    /// Creates pods of the first Job, which end slowly.
     fn pods(&mut self, names: &[&str]) -> Vec<ObjectKey> {
         let uid = self.cluster.objects[&Cluster::key(self.kind, "team", "a")]["metadata"]["uid"].clone();
         let labels = if self.kind == Kind::JOB_SET {
@@ -71,20 +72,20 @@ impl Run {
         self.cluster.pass(7);
     }
 
-    /// Checks that the queue is charged `beyond` cpus more than the job holds.
+    /// Asserts that the ClusterQueue is charged `beyond` cpus more than the job holds.
     fn is_charged(&self, beyond: i64) {
         let all = both(&(self.held + beyond).to_string());
         assert_eq!(shown(&self.cluster, "cq"), all, "{:?}: {:?}", self.kind, self.cluster.writes);
     }
 
-    /// Another replica becomes the leader: a new one if `restarts`, otherwise the standby, which has seen everything.
+    /// Another replica becomes the leader: a new replica if `restarts` is true, otherwise the standby, which has observed everything.
     fn changes_hands(&mut self, restarts: bool) {
         if restarts { self.cluster.restart() } else { self.cluster.fail_over() }
     }
 }
 
-/// A user deletes a Job, and its controller makes it again at once, while the pods of the old one end: both are charged, independent of which watch
-/// shows more and of which replica leads.
+/// A user deletes a Job, and the Job's controller makes the Job again at once, while the pods of the deleted Job end: the old and the new pods are charged. The
+/// charge does not depend on which watch reports first, or on which replica leads.
 #[test]
 fn pods_of_deleted_part_are_charged_until_they_have_ended() {
     for (pods_first, restarts) in [(false, None), (true, None), (false, Some(true)), (true, Some(false))] {
@@ -116,7 +117,7 @@ fn pods_of_deleted_part_are_charged_until_they_have_ended() {
     }
 }
 
-/// Quota is free when the pods are gone, also those of a Job that was deleted before.
+/// Quota is free when the pods are gone, even the pods of a Job that was deleted earlier.
 #[test]
 fn quota_waits_for_pods_of_deleted_part() {
     for mut run in runs(0) {
@@ -134,7 +135,7 @@ fn quota_waits_for_pods_of_deleted_part() {
     }
 }
 
-/// Each deletion leaves a generation of pods behind: that has an end.
+/// Each deletion of a part leaves ending pods behind: Berth evicts the job when there are too many of these pods.
 #[test]
 fn part_deleted_again_and_again_evicts_its_job() {
     for mut run in runs(0) {
@@ -158,7 +159,7 @@ fn part_deleted_again_and_again_evicts_its_job() {
     }
 }
 
-/// The status of a Job counts its pods that end, as long as the Job is there: as where a controller deletes the pods before the Job.
+/// While a Job exists, its status counts its ending pods, for example if a controller deletes the pods before the Job.
 #[test]
 fn ending_pods_of_part_that_counts_them_are_charged_once() {
     for mut run in runs(4) {
@@ -176,7 +177,8 @@ fn ending_pods_of_part_that_counts_them_are_charged_once() {
     }
 }
 
-/// A Job of a TrainingJob is made larger and taken away from it, or only the first. It goes after its pods, and is charged until then.
+/// A client enlarges a Job of a TrainingJob, and may also remove the owner reference of the Job. Berth deletes the Job after its pods, and the Job is charged
+/// until then.
 #[test]
 fn enlarged_part_goes_after_its_pods() {
     for disowned in [false, true] {
@@ -194,7 +196,7 @@ fn enlarged_part_goes_after_its_pods() {
         let told = format!("{disowned}: {:?}", run.cluster.writes);
         assert_eq!(run.cluster.count(Purpose::StopTraining), 1, "{told}");
         let old = run.cluster.job(run.job);
-        // The collector deletes the pods of a Job that goes after them.
+        // The garbage collector deletes the pods of a Job before the Job if the Job is deleted in the foreground.
         assert_eq!(
             (&old["status"]["active"], old["metadata"]["deletionTimestamp"].is_string()),
             (&json!(0), true),
@@ -216,7 +218,7 @@ fn enlarged_part_goes_after_its_pods() {
     }
 }
 
-/// A job whose pods run beyond its quota is deleted, and another one of its name comes: the pods are charged until they have ended nevertheless.
+/// A job whose pods run beyond its quota is deleted, and another job with the same name is created: the old pods are charged until the pods have ended.
 #[test]
 fn pods_of_deleted_job_stay_charged_when_name_is_reused() {
     let mut cluster = running("5");
@@ -235,7 +237,7 @@ fn pods_of_deleted_job_stay_charged_when_name_is_reused() {
     assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
 }
 
-/// A TrainingJob or a JobSet is deleted while pods of a Job of it that was deleted before still end: these pods stay charged until they have ended.
+/// A TrainingJob or a JobSet is deleted while pods of a part that was deleted earlier still end: these pods stay charged until the pods have ended.
 #[test]
 fn pods_of_deleted_part_are_charged_after_the_job_is_gone() {
     for named in [false, true] {
@@ -264,7 +266,7 @@ fn pods_of_deleted_part_are_charged_after_the_job_is_gone() {
 }
 
 impl Run {
-    /// Cpus that the Workload holds, or more where more pods run: those that Jobs count, and those that end after their Job has gone.
+    /// Cpus that the Workload holds, or, if more pods run, the cpus of the pods that Jobs count and of the pods that end after their Job is gone.
     fn used(&self) -> i64 {
         let all = |kind: Kind| self.cluster.objects.iter().filter(move |(key, _)| key.kind == kind).map(|(_, one)| one);
         let number = |value: &Value| value.as_i64().unwrap_or(0);
@@ -278,7 +280,7 @@ impl Run {
         (all(Kind::JOB).map(counted).sum::<i64>() + left).max(if holds { self.held } else { 0 })
     }
 
-    /// Something happens to a pod or Job, or another process leads.
+    /// A random event: a change of a pod or Job, or another process becomes the leader.
     fn event(&mut self, dice: &mut Dice, number: usize) {
         let there = self.cluster.objects.contains_key(&self.job_key());
         let pods = self.cluster.objects.keys().filter(|key| key.kind == Kind::JobPod).cloned().collect::<Vec<_>>();
@@ -299,7 +301,7 @@ impl Run {
     }
 }
 
-/// The queue is charged once for pods that Jobs count and for pods that no Job counts, whatever happens to Jobs and pods and whichever replica leads.
+/// Pods are charged to the queue once, whether a Job counts the pods or not, whatever happens to Jobs and pods, and whichever replica leads.
 #[test]
 fn queue_is_charged_once_for_pods_with_and_without_job() {
     let mut beyond = 0;

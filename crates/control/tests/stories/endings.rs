@@ -1,8 +1,8 @@
-//! A law: jobs come to rest when no client changes anything. When no client changes jobs, their Workloads and the objects made for them any more,
-//! Berth's writes come to an end, and controllers stop making pods and Jobs, whatever was done before.
+//! A law: jobs come to rest. After the last change of a job, its Workload or the objects made for the job by another client, Berth's writes come to an end, and
+//! controllers stop making pods and Jobs, whatever was done before.
 //!
-//! Left out, since it goes on by design: jobs that wait without a limit for pods that never get ready, and webhooks that are off while a controller
-//! makes pods which nobody gates.
+//! Two cases are left out, because their writes go on by design: jobs that wait without a limit for pods that never become ready, and webhooks that are off
+//! while a controller makes pods to which nobody adds a scheduling gate.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ use crate::stories::pods::pod;
 use crate::stories::random::{Dice, seeds};
 use crate::stories::training::training;
 
-/// Seconds after the last change from outside in which everything that waits for a time has had its turn, and those in which nothing may be
-/// written any more.
+/// The seconds after the last change from outside within which every timer of control has fired, and the seconds after that in which control may write nothing
+/// more.
 const CALM: (i64, i64) = (2_400, 600);
 
 struct World {
@@ -81,7 +81,7 @@ impl World {
             set["spec"]["failurePolicy"] = json!({"maxRestarts": self.dice.below(3)});
         }
         if self.dice.below(3) == 0 {
-            // Its Jobs name the queue, and the JobSet names it or does not.
+            // The Jobs of the JobSet name the queue, and the JobSet itself names the queue in every second case.
             let label = json!({"labels": {"kueue.x-k8s.io/queue-name": "lq"}});
             set["spec"]["replicatedJobs"][0]["template"]["metadata"] = label;
             if self.dice.below(2) == 0 {
@@ -91,7 +91,7 @@ impl World {
         self.cluster.put(Kind::JOB_SET, set);
     }
 
-    /// Pods of a running Job succeed, one or all, or it fails.
+    /// One or all pods of a running Job succeed, or the Job fails.
     fn ends(&mut self, name: &str) {
         let job = self.cluster.job(name).clone();
         let active = job["status"]["active"].as_i64().unwrap_or(0);
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// A tenant makes a random edit of a job of the namespace.
+    /// A tenant makes a random edit of a job.
     fn tenant_edits(&mut self, kind: Kind, name: &str) {
         let change = match self.dice.below(9) {
             0 => json!({"spec": {"suspend": true}}),
@@ -125,7 +125,7 @@ impl World {
                 let Some(other) = self.pick(owner) else { return };
                 let mut metadata = json!({"ownerReferences": self.cluster.controlled_by(owner, &other)});
                 if self.dice.below(2) == 0 {
-                    // As the Jobs that JobSet's controller makes and starts.
+                    // The labels of Jobs that the JobSet controller makes and starts.
                     metadata["labels"] = json!({ATTEMPT: "0", PART: "job"});
                 }
                 json!({"metadata": metadata})
@@ -138,7 +138,7 @@ impl World {
         self.cluster.edit(kind, "team", name, &change);
     }
 
-    /// Another client writes an admission for another number of pods, or one without a count.
+    /// Another client writes an admission for another number of pods, or an admission without a count.
     fn forge(&mut self, name: &str) {
         let workload = &self.cluster.objects[&Cluster::key(Kind::Workload, "team", name)];
         let sets = workload["spec"]["podSets"].as_array().cloned().unwrap_or_default();
@@ -202,7 +202,7 @@ impl World {
     }
 }
 
-/// Uids of the Jobs and pods that were made.
+/// Keys and uids of the Jobs and pods of the cluster.
 fn made(cluster: &Cluster) -> Vec<(ObjectKey, Value)> {
     let runs = cluster.objects.iter().filter(|(key, _)| [Kind::JOB, Kind::Pod].contains(&key.kind));
     runs.map(|(key, object)| (key.clone(), object["metadata"]["uid"].clone())).collect()
@@ -211,7 +211,7 @@ fn made(cluster: &Cluster) -> Vec<(ObjectKey, Value)> {
 #[test]
 fn jobs_without_outside_changes_come_to_rest_and_writes_end() {
     for seed in seeds(60) {
-        // The message of a panic in the cluster names no seed.
+        // Prints the seed, because the message of a panic in the cluster does not name the seed.
         println!("seed {seed}");
         let mut world = begin(seed);
         for number in 0..10 + world.dice.below(15) {

@@ -1,4 +1,4 @@
-//! Trainings end once, whatever becomes of the Workloads that say so.
+//! A TrainingJob ends once, whatever happens to the Workload that records the end.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::stories::cluster::{Cluster, settings};
 use crate::stories::tiers::ladder_on;
 use crate::stories::training::training;
 
-/// A cluster in which TrainingJob `a` runs, and in which finished Workloads are retained for that time.
+/// A cluster in which TrainingJob `a` runs, and in which finished Workloads are retained for the given time.
 fn running(retain_finished_ms: Option<i64>) -> Cluster {
     let mut settings = settings();
     settings.retain_finished_ms = retain_finished_ms;
@@ -25,7 +25,7 @@ fn assert_over(cluster: &Cluster, what: &str) {
     assert_eq!(made, (1, 1), "{what}: {:?}", cluster.writes);
 }
 
-/// Steps until its Workload has finished; its status does not say so yet.
+/// Makes steps until the TrainingJob's Workload has finished, and before the TrainingJob's own status shows the end.
 fn finish(cluster: &mut Cluster) -> String {
     let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.complete("a-worker");
@@ -68,7 +68,7 @@ fn finished_workload_deleted_by_hand_stays_until_end_is_reported() {
     assert_over(&cluster, "deleted by hand");
 }
 
-/// The TrainingJob ended while no replica led, and its Workload does not say so yet.
+/// The TrainingJob ended while no replica led, and its Workload does not record the end yet.
 #[test]
 fn workload_deleted_before_it_finishes_does_not_rerun_ended_training() {
     let mut cluster = running(None);

@@ -1,4 +1,4 @@
-//! Events about a job and its Workload over their life: object, type and reason. The lists are Kueue's.
+//! Events about a job and its Workload from their creation to their end: object, type and reason. The lists of events are Kueue's.
 
 use berth_control::write::{EventType, Kind};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::stories::cluster::{Cluster, job};
 use crate::stories::groups::member;
 use crate::stories::{one_queue, pod_queue};
 
-/// An event: kind of its object, type, reason.
+/// An event: the kind of its object, its type, and its reason.
 type Told = (Kind, EventType, &'static str);
 
 const CREATED: Told = (Kind::JOB, EventType::Normal, "CreatedWorkload");
@@ -21,7 +21,7 @@ const STOPPED: Told = (Kind::JOB, EventType::Normal, "Stopped");
 const DELETED: Told = (Kind::JOB, EventType::Normal, "DeletedWorkload");
 const FINISHED: Told = (Kind::JOB, EventType::Normal, "FinishedWorkload");
 
-/// Events since then about jobs, pods and Workloads, each once, in the order in which they came first.
+/// Different events about jobs, pods and Workloads since the notice `start`, in the order of their first occurrence.
 fn told_since(cluster: &Cluster, start: usize) -> Vec<(Kind, EventType, &str)> {
     let mut all: Vec<(Kind, EventType, &str)> = Vec::new();
     for notice in &cluster.notices[start..] {
@@ -131,7 +131,7 @@ fn pod_group_emits_events_of_kueue_from_creation_to_finish() {
     cluster.settle();
     let owners = (Kind::Workload, EventType::Normal, "OwnerReferencesAdded");
     let mut said = told_since(&cluster, start);
-    // The new pod is started and made an owner in the order in which its writes come back.
+    // The order of the two events about the new pod depends on which write of control is answered first: the start, or the owner reference.
     said.sort_by_key(|(_, _, reason)| *reason);
     assert_eq!(said, [of_pod("FinishedWorkload"), owners, of_pod("Started")]);
     assert_eq!(texts(&cluster, "OwnerReferencesAdded"), ["Added 1 owner reference(s)"]);

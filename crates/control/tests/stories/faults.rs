@@ -8,7 +8,7 @@ use crate::stories::groups::{gated, member};
 use crate::stories::one_queue;
 use crate::stories::pods::pod;
 
-/// Every way in which a write of each of these purposes may fail or be lost, with its name.
+/// Every way in which a write of each of the given purposes may fail or be lost, with the name of the fault.
 pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
     let outcomes = [
         (Outcome::Unknown("reset".into()), true),
@@ -26,8 +26,8 @@ pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
     outcomes.into_iter().flat_map(of_outcome).collect()
 }
 
-/// Runs a story once for every way in which the first write of each of these purposes may fail or be lost. The story gets its cluster and the name of
-/// the fault.
+/// Runs a story once for every way in which the first write of each of the given purposes may fail or be lost. The story gets the cluster and the name of the
+/// fault.
 pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell: impl Fn(Cluster, &str)) {
     for (fault, what) in every_fault(purposes) {
         let mut cluster = begin();
@@ -81,7 +81,7 @@ fn job_with_spurious_write_conflicts_still_runs_and_finishes() {
         cluster.faults.extend([(purpose, Outcome::Conflict, false), (purpose, Outcome::Conflict, false)]);
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(5);
-        // While it is unknown whether the first workload has the quota, no other workload gets it.
+        // No other Workload gets the quota while it is unknown whether the first Workload has the quota.
         cluster.put(Kind::JOB, job("b", "lq", "1", true));
         cluster.pass(60);
         assert!(cluster.is("a", "Admitted") && !cluster.is("b", "Admitted"), "{purpose:?}: {:?}", cluster.writes);
@@ -99,7 +99,7 @@ fn workload_deleted_by_hand_is_recreated_and_admitted() {
     cluster.settle();
     let first = cluster.workload_of("a").unwrap()["metadata"].clone();
     cluster.delete(&Cluster::key(Kind::Workload, "team", first["name"].as_str().unwrap()));
-    // Its end is seen before the answer to the write that lets it go.
+    // Control observes the deletion of the Workload before the answer to the write that removes the Workload's finalizer.
     cluster.pass(10);
     let second = &cluster.workload_of("a").expect("another workload")["metadata"];
     assert_eq!((&second["name"], second["uid"] == first["uid"]), (&first["name"], false));
@@ -114,7 +114,7 @@ fn job_adopts_prebuilt_workload_after_write_under_way_completes() {
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
     cluster.settle();
     cluster.put(Kind::Workload, workload);
-    // Its reservation is on its way when the job arrives.
+    // The write of the Workload's reservation is under way when the job is created.
     let under_way = cluster.control.step(cluster.now);
     assert!(under_way.writes.iter().any(|write| write.purpose == Purpose::ReserveQuota));
     cluster.put(Kind::JOB, guest);
@@ -218,7 +218,8 @@ fn undecodable_workload_keeps_its_quota_and_is_not_written() {
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let stored = cluster.workload_of("a").unwrap().clone();
-    // The rest that the runtime makes of it has no pod sets, and a mark. The new leader has never seen all of it.
+    // The runtime replaces a Workload that cannot be decoded by a Workload without pod sets and with a mark. The new leader has never observed the complete
+    // Workload.
     let mut rest = stored.clone();
     rest["spec"] = json!({"queueName": "lq"});
     rest["metadata"]["annotations"] = json!({"berth.dev/unreadable": ""});
@@ -235,7 +236,7 @@ fn undecodable_workload_keeps_its_quota_and_is_not_written() {
     let about: Vec<_> =
         cluster.writes[before..].iter().filter(|(_, key)| key.name == name || key.name == "a").collect();
     assert!(about.is_empty(), "{about:?}");
-    // It decodes again, and its end is seen.
+    // The Workload can be decoded again, and control observes the end of the Workload.
     let change = Change::Apply(serde_json::from_value(stored.clone()).unwrap());
     cluster.control.observe(Observation::Workload(change), cluster.now);
     cluster.pass(5);
@@ -245,7 +246,7 @@ fn undecodable_workload_keeps_its_quota_and_is_not_written() {
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.workload_of("b"));
 }
 
-/// Has the job give up its quota, whatever keeps it.
+/// Deactivates a Workload, so that its job has to give up the quota.
 fn deactivate(cluster: &mut Cluster, workload: &str) {
     cluster.edit(Kind::Workload, "team", workload, &json!({"spec": {"active": false}}));
 }
@@ -254,7 +255,7 @@ fn name_of(object: &serde_json::Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// Job `a` has the only quota, its start is lost, and its Workload is to leave before that is tried again.
+/// A cluster in which job `a` has all quota, the write that starts the job is lost, and the Workload is deactivated before the start is tried again.
 fn lost_start() -> Cluster {
     let mut cluster = one_queue("1");
     cluster.loses.push(Purpose::StartJob);
@@ -281,7 +282,7 @@ fn lost_job_start_cannot_apply_after_quota_is_released() {
     assert!(annotations.is_none_or(serde_json::Map::is_empty), "{withdrawn}");
     assert_eq!(cluster.count(Purpose::WithdrawStart), 1);
 
-    // Where no answer was lost, nothing is withdrawn.
+    // No start is withdrawn if no answer was lost.
     cluster.put(Kind::JOB, job("c", "lq", "1", true));
     let workload = name_of(cluster.workload_of("b").unwrap());
     deactivate(&mut cluster, &workload);
@@ -332,7 +333,7 @@ fn new_leader_withdraws_starts_possibly_sent_by_its_predecessor() {
     assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
 
-    // The next one finds nothing that could still be on its way: what runs runs.
+    // The next leader knows of no start under way, because every started job runs.
     let writes = cluster.writes.len();
     cluster.restart();
     cluster.pass(60);
@@ -371,7 +372,7 @@ fn pod_with_lost_start_stays_gated_until_admitted_again() {
     assert!(!crate::stories::groups::gated(&cluster, "b"), "{:?}", cluster.writes);
     assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
     assert!(crate::stories::groups::gated(&cluster, "a"));
-    // It is as good as before: when its turn comes it starts.
+    // The pod starts like any other pod when its Workload is admitted again.
     cluster.end_pod("b", "Succeeded");
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
     cluster.pass(5);

@@ -1,4 +1,4 @@
-//! Rows of docs/compatibility.md about fields, and reasons of conditions, that no other story shows.
+//! The rows of docs/compatibility.md about fields, and the reasons of conditions, that no other story covers.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
@@ -11,7 +11,7 @@ use crate::stories::groups::member;
 use crate::stories::tiers::flavor_of;
 use crate::stories::{one_queue, pod_queue};
 
-/// Two flavors and three classes.
+/// Adds two flavors and three priority classes to a cluster.
 fn furnished(mut cluster: Cluster) -> Cluster {
     for name in ["first", "second"] {
         cluster.put(Kind::ResourceFlavor, flavor(name, json!({"tier": name})));
@@ -22,7 +22,7 @@ fn furnished(mut cluster: Cluster) -> Cluster {
     cluster
 }
 
-/// A ClusterQueue below a cohort, and the LocalQueue of its name; `more` goes into its spec.
+/// Creates a ClusterQueue in a Cohort, and a LocalQueue with the name of the ClusterQueue; `more` is merged into the spec of the ClusterQueue.
 fn queue(cluster: &mut Cluster, name: &str, cohort: &str, flavors: &[(&str, &str)], more: &Value) {
     let mut queue = cluster_queue(name, Some(cohort), flavors);
     merge(&mut queue["spec"], more);
@@ -48,12 +48,12 @@ fn words(status: &str, reason: &str) -> (String, String) {
     (status.to_owned(), reason.to_owned())
 }
 
-/// Flavor fungibility of a queue, with this value in this field.
+/// The flavor fungibility of a ClusterQueue with the given value in a field.
 fn fungibility(field: &str, said: Option<&str>) -> Value {
     said.map_or_else(|| json!({}), |said| json!({"flavorFungibility": {(field): said}}))
 }
 
-/// A job takes the first flavor, and an urgent one that comes after it is admitted, too.
+/// A job takes the first flavor, and a job of a higher priority that is created later is admitted, too.
 fn an_urgent_one_comes(cluster: &mut Cluster, said: Option<&str>) {
     cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
     cluster.settle();
@@ -65,7 +65,7 @@ fn an_urgent_one_comes(cluster: &mut Cluster, said: Option<&str>) {
 
 #[test]
 fn flavor_fungibility_decides_whether_next_flavor_is_tried() {
-    // The first flavor would be borrowed, the second is the queue's own.
+    // The first flavor would have to be borrowed, and the second flavor is within the queue's own quota.
     for (said, expected) in [(None, "first"), (Some("MayStopSearch"), "first"), (Some("TryNextFlavor"), "second")] {
         let mut cluster = furnished(Cluster::new());
         let more = fungibility("whenCanBorrow", said);
@@ -75,7 +75,7 @@ fn flavor_fungibility_decides_whether_next_flavor_is_tried() {
         cluster.settle();
         assert_eq!(flavor_of(&cluster, "a"), expected, "{said:?}");
     }
-    // In the first flavor a workload would have to be preempted, the second is free.
+    // In the first flavor a Workload would have to be preempted, and the second flavor is free.
     for (said, expected, evicted) in
         [(None, "second", 0), (Some("TryNextFlavor"), "second", 0), (Some("MayStopSearch"), "first", 1)]
     {
@@ -170,13 +170,13 @@ fn cohort_status_shows_weighted_share_by_its_own_weight() {
         cluster.put(Kind::JOB, job("borrower", "guest", "2", true));
         cluster.pass(10);
         assert!(cluster.is("borrower", "Admitted"));
-        // It borrows two of the four that its parent has to lend.
+        // The ClusterQueue borrows two of the four cpus that its parent Cohort can lend.
         assert_eq!(shown(&cluster, Kind::Cohort, "team"), json!(share), "weight {weight}");
         assert_eq!(shown(&cluster, Kind::ClusterQueue, "guest"), json!(500), "the weight of its cohort is not its own");
     }
 }
 
-/// Pending, reserving and admitted, as a queue says in its status.
+/// The numbers of pending, reserving and admitted Workloads in the status of a queue.
 fn counts(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> [i64; 3] {
     let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
     ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"]
@@ -305,7 +305,7 @@ fn conflicting_multikueue_checks_make_cluster_queue_inactive() {
         for (index, controller) in checks.iter().enumerate() {
             let name = format!("check-{index}");
             rules.push(json!({"name": name, "onFlavors": on}));
-            // Without a configuration Berth itself would call a check for provisioning inactive, and that would be the first message.
+            // The check for provisioning has a configuration, because Berth would otherwise report the check as inactive in the first message.
             let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "prc"});
             let check = json!({"metadata": {"name": name},
                 "spec": {"controllerName": controller, "parameters": parameters}, "status": {"conditions": [active]}});

@@ -1,5 +1,5 @@
-//! Jobs with quota are followed by their uid: a deletion of their Workload, a kind that is managed no more, controllers and their own deletion end in
-//! quota that is free and pods that are gone.
+//! Berth follows a job that holds quota by the job's uid. If the job's Workload is deleted, its job kind is no longer managed, it gets a controller, or it is
+//! deleted itself, its quota becomes free and its pods end.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::stories::kept_quota::{contested, is, labels, name_of, running, urgent
 use crate::stories::names::job_set;
 use crate::stories::training::training;
 
-/// Changes after which a job asks no more.
+/// Changes after which a running job no longer requests quota.
 #[derive(Clone, Copy, Debug)]
 enum Leave {
     Queue,
@@ -39,7 +39,7 @@ fn job_that_asks_no_more_stops_when_its_workload_is_deleted() {
     }
 }
 
-/// A JobSet or a TrainingJob of a kind that the configuration does not name any more runs on, ends with its Workload, and can be preempted.
+/// A JobSet or a TrainingJob runs on if the configuration no longer names its job kind, ends with its Workload, and can be preempted.
 #[test]
 fn job_of_unmanaged_kind_is_followed_until_it_ends() {
     for (kind, begins, child) in
@@ -70,7 +70,7 @@ fn job_of_unmanaged_kind_is_followed_until_it_ends() {
     }
 }
 
-/// Two jobs that run become each other's controllers: neither keeps its quota from a job of a higher class.
+/// Two running jobs name each other as controllers: both can be preempted by a job of a higher class.
 #[test]
 fn running_jobs_that_own_each_other_are_preempted() {
     for restarts in [false, true] {
@@ -95,7 +95,7 @@ fn running_jobs_that_own_each_other_are_preempted() {
     }
 }
 
-/// A finalizer keeps a JobSet that is being deleted, and its queue loses the quota: the JobSet is preempted nevertheless.
+/// A JobSet that is being deleted is kept by a finalizer, and its queue loses the quota: the JobSet is preempted nevertheless.
 #[test]
 fn leaving_job_set_without_queue_is_preempted() {
     for restarts in [false, true] {
@@ -118,7 +118,7 @@ fn leaving_job_set_without_queue_is_preempted() {
     }
 }
 
-/// A tenant un-suspends a JobSet that waits, again and again: it has no quota by that, and its Jobs are stopped.
+/// A tenant resumes a waiting JobSet again and again: the JobSet gets no quota that way, and Berth stops the Jobs of the JobSet.
 #[test]
 fn waiting_job_set_that_is_resumed_again_is_stopped() {
     let mut cluster = contested("1");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::training::{cluster, started, suspend, training};
 
-/// A Job of one cpu that runs, and names that TrainingJob as its controller.
+/// A running Job of one cpu that names a TrainingJob as its controller.
 fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
     let mut job = job(name, "lq", "1", false);
     job["metadata"]["ownerReferences"] = cluster.controlled_by(Kind::TrainingJob, training);
@@ -16,7 +16,7 @@ fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
 
 #[test]
 fn job_with_forged_training_job_owner_is_queued_like_others() {
-    // No role at all, one that this framework does not have, and another name altogether.
+    // The Job has the name of no role, the name of a role that this framework does not have, or an unrelated name.
     for name in ["a-more", "a-ps", "other"] {
         let mut cluster = started("2", json!({}));
         assert_eq!(cluster.phase("a"), "Running");
@@ -29,7 +29,7 @@ fn job_with_forged_training_job_owner_is_queued_like_others() {
         cluster.complete("a-worker");
         cluster.pass(5);
         assert_eq!(cluster.phase("a"), "Succeeded", "{name}");
-        // A Job with the name of a role goes with the TrainingJob, as a part of it.
+        // A Job with the name of a role is deleted as a part of the TrainingJob.
         assert!(!cluster.has_job(name) || cluster.is(name, "Admitted"), "{name}: its turn has come");
         assert_eq!(cluster.has_job(name), name != "a-ps");
     }
@@ -48,13 +48,13 @@ fn stopped(cluster: &Cluster) -> Option<&str> {
 
 #[test]
 fn part_with_edited_pod_count_is_recreated_with_admitted_count() {
-    // More pods, and fewer.
+    // The client changes the Job to more pods, or to fewer pods.
     for own in [50, 1] {
         let mut cluster = started("2", json!({"jobType": "JAXJob"}));
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         let patch = json!({"spec": {"completions": own, "parallelism": own}});
         cluster.edit(Kind::JOB, "team", "a-worker", &patch);
-        // It is young, and waited for.
+        // Berth waits twelve seconds, because the Job is young.
         cluster.pass(12);
         assert_eq!(size(&cluster, "a-worker"), (json!(2), json!(2)), "{own}: {:?}", cluster.writes);
         assert_ne!(cluster.job("a-worker")["metadata"]["uid"], before, "{own}");
@@ -68,7 +68,7 @@ fn part_with_edited_pod_count_is_recreated_with_admitted_count() {
 #[test]
 fn part_replaced_by_forged_job_evicts_training_job() {
     let mut cluster = started("2", json!({"jobType": "JAXJob"}));
-    // It is not even indexed.
+    // The forged Job is not even indexed.
     let mut job = forged(&cluster, "a-worker", "a");
     job["spec"]["parallelism"] = json!(50);
     job["spec"].as_object_mut().unwrap().remove("completions");
@@ -82,7 +82,7 @@ fn part_replaced_by_forged_job_evicts_training_job() {
     assert_eq!((cluster.phase("a"), cluster.count(Purpose::StopTraining)), ("Running", 1));
 }
 
-/// The first container of a pod with those resources.
+/// A pod spec with one container of the given resources.
 fn container(resources: &Value) -> Value {
     json!({"containers": [{"name": "c", "image": "i", "resources": resources}]})
 }
@@ -100,7 +100,7 @@ fn part_with_requests_beyond_its_quota_is_recreated() {
         let mut cluster = started("2", json!({"jobType": "JAXJob"}));
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": more}}}));
-        // It is young, and waited for.
+        // Berth waits twelve seconds, because the Job is young.
         cluster.pass(12);
         let job = cluster.job("a-worker");
         assert_ne!(job["metadata"]["uid"], before, "{more}: {:?}", cluster.writes);
@@ -134,7 +134,7 @@ fn suspended_part_of_running_training_job_is_recreated() {
     }
 }
 
-/// As a controller does that stops Jobs outside of working hours.
+/// The repeated suspensions are like those of a controller that stops Jobs outside of working hours.
 #[test]
 fn part_suspended_again_and_again_is_recreated_ever_less_often() {
     let mut cluster = started("2", json!({}));
@@ -164,7 +164,7 @@ fn suspended_part_does_not_delay_recreation_of_part_beyond_quota() {
     let worker = cluster.job("a-worker");
     let asked = &worker["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"];
     assert_eq!((asked, cluster.count(Purpose::StopTraining)), (&json!({"cpu": "1"}), 1), "{:?}", cluster.writes);
-    // All else goes on meanwhile, and then the other one has its turn.
+    // The missing Job is made again while the suspended Job waits for its restart.
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
     cluster.pass(5);
     assert!(
@@ -192,7 +192,8 @@ fn elastic_part_with_requests_beyond_its_quota_is_recreated() {
 
 #[test]
 fn part_with_equal_or_lower_requests_is_left_alone() {
-    // Written otherwise, as the API server fills it in, less, and more of what its queue does not count.
+    // The admitted request in another notation, with fields that the API server adds, a smaller request, and a request for a resource that the queue does not
+    // count.
     for same in [
         json!({"requests": {"cpu": "1000m"}}),
         json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
@@ -247,7 +248,7 @@ fn parts_are_compared_with_admitted_counts_role_by_role() {
     assert_eq!((size(&cluster, "a-worker").0, size(&cluster, "a-ps").0), (json!(2), json!(1)), "{:?}", cluster.writes);
     assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"));
     assert_eq!(cluster.job("a-worker")["metadata"]["uid"], worker, "it was left alone");
-    // A request for all of the gang is no quota for it.
+    // The number of workers that the whole gang requests is not the number that was admitted.
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 4, "parallelism": 4}}));
     cluster.pass(5);
     assert_eq!((size(&cluster, "a-worker").0, cluster.count(Purpose::StopTraining)), (json!(2), 2));
@@ -268,7 +269,7 @@ fn elastic_part_is_rescaled_after_edit_and_recreated_after_forgery() {
         } else {
             cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 50, "parallelism": 50}}));
         }
-        // A foreign Job in place of its own ends the run, which is tried again in a minute.
+        // A forged Job in place of the worker's Job ends the run, and the TrainingJob starts again after a minute.
         cluster.pass(if own { 62 } else { 12 });
         assert_eq!(size(&cluster, "a-worker"), (json!(4), json!(4)), "{own}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::StopTraining), usize::from(own), "{:?}", cluster.writes);
@@ -341,7 +342,7 @@ fn part_kept_by_finalizer_is_stopped_and_frees_its_quota() {
     }
 }
 
-/// A client changes both Jobs of a TrainingJob while all its pods are ready, and a finalizer keeps one of them.
+/// A client changes both Jobs of a TrainingJob while all pods of the TrainingJob are ready, and a finalizer keeps one of the Jobs.
 #[test]
 fn run_with_slowly_deleted_altered_part_is_not_evicted() {
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
@@ -417,7 +418,7 @@ fn resumed_training_job_waits_until_its_old_job_is_deleted() {
     assert_eq!(cluster.phase("a"), "Running");
 }
 
-/// A pod with the label of a TrainingJob that never ends; `controller` is kind and uid of what controls it.
+/// Creates a pod that never ends with the label of a TrainingJob; `controller` is the kind and the uid of the pod's controller.
 fn labelled(cluster: &mut Cluster, training: &str, controller: Option<(&str, &str)>) {
     let uid = cluster.training(training)["metadata"]["uid"].as_str().unwrap().to_owned();
     let owners: Vec<Value> = controller
@@ -443,7 +444,7 @@ fn foreign_pods_with_training_label_delay_no_quota_release() {
         let mut cluster = started("2", json!({}));
         labelled(&mut cluster, "a", controller);
         assert!(is_released(&mut cluster), "{controller:?}: {:?}", cluster.writes);
-        // Also when it had nothing yet to run.
+        // The pod does not delay the release of the quota of a job that had no quota and no pods.
         let mut cluster = started("0", json!({}));
         labelled(&mut cluster, "a", controller);
         assert!(is_released(&mut cluster));
@@ -459,7 +460,7 @@ fn quota_release_waits_for_own_pods_even_under_new_leader() {
         assert!(!is_released(&mut cluster), "its Job is gone, and a pod of it is not");
         assert!(!cluster.has_job("a-worker"));
         if restarts {
-            // Another process has never seen that Job.
+            // The control of another process has never observed the deleted Job.
             cluster.restart();
             cluster.pass(10);
             assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_object());

@@ -1,4 +1,4 @@
-//! Queues and cohorts that go take their series with them.
+//! Metric series of deleted queues and cohorts are removed.
 
 use berth_control::event::{Change, Observation};
 use berth_control::measure::Measure;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
-/// Series to be forgotten and series counted since the last call, as `key=value`, each once.
+/// Series to remove and series counted since the last call, in the form `key=value`, without duplicates.
 fn drained(cluster: &mut Cluster) -> (Vec<String>, Vec<String>) {
     let (mut forgotten, mut counted) = (Vec::new(), Vec::new());
     for measure in cluster.control.drain_measures() {
@@ -28,7 +28,7 @@ fn has(list: &[String], text: &str) -> bool {
     list.iter().any(|entry| entry == text)
 }
 
-/// Queues `a` and `b` of one cohort that no object describes, and a job admitted in `a`.
+/// ClusterQueues `a` and `b` of one cohort for which there is no Cohort object, and a job that is admitted in `a`.
 fn two_queues() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
@@ -46,7 +46,7 @@ fn two_queues() -> Cluster {
     cluster
 }
 
-/// The watch shows that an object is gone, whatever its finalizers said.
+/// The watch shows that an object is gone, whatever finalizers the object had.
 fn vanish(cluster: &mut Cluster, kind: Kind, name: &str) {
     let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
     let object = cluster.objects.remove(&Cluster::key(kind, namespace, name)).unwrap();

@@ -1,4 +1,4 @@
-//! Gangs with several tiers: each tier gives them a time of its own.
+//! Gangs of pods in several capacity tiers: each tier has a time limit of its own within which the pods must be ready.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn gang_gets_scheduling_timeout_in_each_tier_and_reports_each() {
     cluster.put(Kind::TrainingJob, training("a", tiers));
     cluster.pass(50);
     assert_eq!(cluster.told("a", "SchedulingTimeout"), Value::Null);
-    // Its pods take their time to go.
+    // The pods of the TrainingJob end slowly.
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.pass(15);
     let told = cluster.told("a", "SchedulingTimeout");
@@ -44,7 +44,7 @@ fn gang_gets_scheduling_timeout_in_each_tier_and_reports_each() {
     assert_eq!(ends.len(), 2, "{events:?}");
     let told = cluster.notices.iter().filter(|notice| notice.reason == "SchedulingTimeout");
     assert_eq!(told.count(), 2, "one event for each");
-    // Nodes that are lost later are no such end.
+    // If the pods lose their nodes later, the job does not end for lack of ready pods.
     cluster.without_nodes = vec!["spot"];
     cluster.pass(700);
     assert_ne!(cluster.told("a", "SchedulingTimeout")["reason"], "PodsNotReady");
@@ -149,7 +149,7 @@ fn gang_is_deactivated_by_pods_ready_but_not_scheduling_timeouts() {
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
     cluster.pass(130);
     assert_eq!((cluster.evictions_of("a", "SchedulingTimeout"), time_outs(&cluster)), (2, json!(2)));
-    // It has its nodes, and its pods are not ready in time.
+    // The job has nodes, and its pods do not become ready in time.
     cluster.without_nodes.clear();
     cluster.pods_stay_unready = true;
     cluster.pass(225);
@@ -165,7 +165,7 @@ fn gang_that_loses_its_nodes_is_evicted_after_scheduling_timeout() {
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "1m"}})));
     cluster.pass(1_000);
     assert_eq!(cluster.phase("a"), "Running");
-    // It lacks pods for something else first.
+    // A pod of the job fails before the job lacks nodes.
     cluster.pods_stay_unready = true;
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"ready": 1, "failed": 1}}));
     cluster.pass(600);

@@ -1,4 +1,4 @@
-//! Jobs with admission gates (annotation admission-gated-by) or preemption gates, and the figures about waiting jobs.
+//! Jobs with admission gates (annotation admission-gated-by) or preemption gates, and the metrics of waiting jobs.
 
 use berth_control::measure::Measure;
 use berth_control::settings::Settings;
@@ -185,7 +185,7 @@ fn pending_workload_without_unadmitted_observation_shows_older_kueue_reasons() {
     cluster.pass(5);
     assert_eq!(says(&cluster, "large").0, "Pending");
     assert_eq!(cluster.condition("large", "Admitted"), None, "it never was admitted");
-    // At the Workload and at its job.
+    // The event for the reason `Pending` is made twice: about the Workload and about its job.
     assert_eq!((told(&cluster, "Pending").len(), told(&cluster, "ExceedsMaxQuota").len()), (2, 0));
     cluster.pass(120);
     assert_eq!(cluster.count(Purpose::ExplainPending), 1, "it knows");
@@ -240,14 +240,14 @@ fn workload_creation_latency_is_measured_only_for_unchanged_jobs() {
     cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(1500)).unwrap();
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Job".to_owned(), 1500)]);
-    // It came running: that it was suspended first is a change, and no part of the time.
+    // The job was created running: its suspension is a change of the job, so that the latency of its Workload's creation is not measured.
     cluster.put(Kind::JOB, job("b", "lq", "1", false));
     cluster.edit(Kind::JOB, "team", "b", &json!({"metadata": {"generation": 2}}));
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), []);
     cluster.put(Kind::Pod, crate::stories::pods::pod("p", "1"));
     cluster.settle();
-    // Only the second is kept of a pod's creation.
+    // The creation time of a pod is known to the second only.
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Pod".to_owned(), 500)]);
 }
 
@@ -263,7 +263,7 @@ fn scheduling_gate_removal_is_measured_once_per_pod() {
     assert_eq!(observed(&mut cluster, metric), []);
 }
 
-/// `BlockedOnPreemptionGates` with its reason, and where the gate stands.
+/// The reason and the status of the condition `BlockedOnPreemptionGates`, and the position of the preemption gate.
 fn blocked(cluster: &Cluster) -> (String, String) {
     let condition = cluster.condition("urgent", "BlockedOnPreemptionGates").unwrap_or_default();
     let gates = cluster.workload_of("urgent").expect("its Workload")["status"]["preemptionGates"].clone();
@@ -292,7 +292,7 @@ fn workload_with_closed_preemption_gate_preempts_only_after_it_opens() {
     assert_eq!(says(&cluster, "urgent").0, "AdmissionGated");
     assert_eq!(cluster.count(Purpose::SyncPreemptionGates), 1);
 
-    // Its opener writes the status.
+    // The client that opens the preemption gate writes the status of the Workload.
     let mut opened = cluster.workload_of("urgent").unwrap().clone();
     opened["status"]["preemptionGates"][0]["position"] = json!("Open");
     cluster.put(Kind::Workload, opened);

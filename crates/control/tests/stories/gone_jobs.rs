@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::Cluster;
 use crate::stories::training::{cluster, suspend, training};
 
-/// A cluster in which TrainingJob `a` has run for a thousand seconds; its `schedulingTimeout` is a minute.
+/// A cluster in which TrainingJob `a` has run for a thousand seconds; the job's `schedulingTimeout` is a minute.
 fn running(more: Value) -> Cluster {
     let mut cluster = cluster("2");
     let store = json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}}});
@@ -31,19 +31,19 @@ fn delete(cluster: &mut Cluster, job: &str) {
     cluster.delete(&Cluster::key(Kind::JOB, "team", job));
 }
 
-/// Lets the Job of the workers of `a` end with that condition.
+/// Lets the Job of the workers of `a` end with the given condition.
 fn end(cluster: &mut Cluster, how: &str) {
     end_of(cluster, "a-worker", how);
 }
 
-/// Lets a Job end with that condition.
+/// Lets a Job end with the given condition.
 fn end_of(cluster: &mut Cluster, job: &str, how: &str) {
     let at = cluster.now.to_string();
     let end = json!({"type": how, "status": "True", "message": "words", "lastTransitionTime": at, "lastProbeTime": at});
     cluster.edit(Kind::JOB, "team", job, &json!({"status": {"active": 0, "ready": 0, "conditions": [end]}}));
 }
 
-/// Status, reason and message of its condition `Running`.
+/// Status, reason and message of the condition `Running` of TrainingJob `a`.
 fn told(cluster: &Cluster) -> [String; 3] {
     let told = cluster.told("a", "Running");
     ["status", "reason", "message"].map(|field| told[field].as_str().unwrap_or_default().to_owned())
@@ -64,7 +64,7 @@ fn deleted_part_of_running_training_job_is_recreated() {
 
 #[test]
 fn recreated_part_gets_its_service_and_host_file_again() {
-    // A Service, and the host file of an MPIJob; a deletion by a label takes all of them.
+    // A PyTorchJob needs a Service, and an MPIJob needs a Service and a host file; a deletion by a label deletes all of these objects.
     for (framework, needs, job) in [("PyTorchJob", 1, "a-worker"), ("MPIJob", 2, "a-launcher")] {
         let launcher = json!([{"name": "launcher", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
         let more = json!({"jobType": "MPIJob", "resources": {"maxReplicas": 1}, "roles": launcher});
@@ -241,13 +241,13 @@ fn training_result_survives_deletion_of_part_that_reported_it() {
     }
 }
 
-/// A run of a parameter server and one worker, which is not tried again when that fails.
+/// A running TrainingJob of a parameter server and one worker, which is not started again after a failure.
 fn with_ps() -> Cluster {
     let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
     running(json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps, "backoffLimit": 0}))
 }
 
-/// Steps until the parameter server was deleted, and the worker was not yet, which fails for want of it.
+/// Makes steps until the parameter server is deleted and the worker is not yet deleted; the worker fails because the parameter server is missing.
 fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..100 {
         if cluster.has_job("a-ps") {

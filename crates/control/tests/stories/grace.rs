@@ -1,5 +1,4 @@
-//! Requests to save that fail, are lost or take long: Berth asks the pods nevertheless, with one effect, and no job gets more time because of a
-//! failed request.
+//! Requests to save a checkpoint that fail, are lost or take long: the request reaches the pods once, and no job gets more time because of a failed request.
 
 use berth_control::write::{Kind, Outcome, Purpose, Write};
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use crate::stories::elastic;
 use crate::stories::faults::every_fault;
 use crate::stories::training::training;
 
-/// A job that saves runs, and nothing else fits into its queue.
+/// A TrainingJob that saves checkpoints runs, and no other job fits into its queue.
 fn victim() -> Cluster {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
@@ -22,7 +21,7 @@ fn urgent() -> Value {
     training("urgent", of("high", json!({})))
 }
 
-/// An elastic job that saves runs with four workers, for long enough to give some up at once.
+/// An elastic TrainingJob that saves checkpoints has run with four workers for long enough to be able to give up workers at once.
 fn four_workers() -> Cluster {
     let mut cluster = elastic::with_priorities(elastic::cluster());
     cluster.put(Kind::TrainingJob, elastic::saving("a"));
@@ -30,17 +29,17 @@ fn four_workers() -> Cluster {
     cluster
 }
 
-/// One worker less is asked for.
+/// Edits the TrainingJob so that one worker has to go.
 fn shrink(cluster: &mut Cluster) {
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 3}}}));
 }
 
-/// Outcomes of all tries: the last one is a pause that is longer than any grace period.
+/// The outcomes of all tries of a request; the last outcome is a pause that is longer than any grace period.
 fn lasting() -> [Outcome; 4] {
     [Outcome::Conflict, Outcome::Unknown("reset".into()), Outcome::Busy(1_000), Outcome::Busy(120_000)]
 }
 
-/// Goes on until a write of that purpose is made, and keeps that from being performed.
+/// Makes steps until control makes a write of the given purpose, and returns the write without performing it.
 fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Write {
     for _ in 0..1_000 {
         let mut step = cluster.control.step(cluster.now);
@@ -54,13 +53,13 @@ fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Write {
     panic!("no write of {purpose:?}: {:?}", cluster.writes);
 }
 
-/// Reasons of the events in the status of a TrainingJob, in their order.
+/// The reasons of the events in the status of a TrainingJob, in the order of the events.
 fn events(cluster: &Cluster, name: &str) -> Vec<String> {
     let events = cluster.training(name)["status"]["events"].as_array().unwrap().clone();
     events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The status showed the request, and then its result.
+/// Asserts that the status showed the request to save before the result of the request.
 fn assert_told_in_order(cluster: &Cluster, name: &str, answer: &str) {
     let told = events(cluster, name);
     let place = |reason: &str| told.iter().position(|told| told == reason);
@@ -191,7 +190,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
 
 #[test]
 fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
-    // The pods have learned of the request, and the job has saved, before control gets the outcome of its write.
+    // The pods have read the request, and the job has saved a checkpoint, before control gets the outcome of its write.
     for outcome in [Outcome::Applied { resource_version: String::new() }, Outcome::Unknown("reset".into())] {
         let mut cluster = victim();
         cluster.put(Kind::TrainingJob, urgent());
@@ -260,7 +259,7 @@ fn refused_training_job_status_does_not_delay_suspension() {
     let workload = cluster.workload_of_training("a").unwrap();
     assert_eq!((&workload["spec"]["active"], &workload["status"]["admission"]), (&json!(false), &Value::Null));
     assert!(!cluster.has_job("a-worker"), "{:?}", cluster.writes);
-    // The status shows later who has deactivated it.
+    // The status of the TrainingJob shows later why the job was deactivated.
     cluster.faults.clear();
     cluster.pass(70);
     assert_eq!((cluster.phase("a"), &cluster.told("a", "Suspended")["reason"]), ("Suspended", &json!("Requested")));
@@ -274,7 +273,7 @@ fn training_job_resumed_before_its_status_is_written_keeps_running() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
-    // Another client has written in the meantime.
+    // Another client has written the TrainingJob in the meantime, so that the write of the status is refused.
     cluster.faults.push((Purpose::TrainingStatus, Outcome::Conflict, false));
     for suspend in [true, false] {
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));

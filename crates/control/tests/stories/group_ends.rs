@@ -1,4 +1,4 @@
-//! How long Berth holds the pods of a group: until the end of each is recorded, and never until another pod comes in its place.
+//! How long Berth's finalizer keeps the pods of a group: until the end of each pod is recorded, and never until a replacement pod exists.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn put(cluster: &mut Cluster, names: &[&str]) {
     cluster.pass(5);
 }
 
-/// A StatefulSet that knows nothing of queues, and whose pods name a group.
+/// A StatefulSet that names no queue, and whose pods name a group.
 fn with_controller(quota: &str) -> Cluster {
     let mut cluster = pod_queue(quota);
     let mut stranger = set(2);
@@ -43,7 +43,7 @@ fn with_controller(quota: &str) -> Cluster {
     cluster
 }
 
-/// Pods of that StatefulSet in the group, made under their names.
+/// Creates pods of the StatefulSet `web` with the given names in the group.
 fn make(cluster: &mut Cluster, names: &[&str]) {
     let uid = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
     let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid, "controller": true});
@@ -61,7 +61,7 @@ fn run(cluster: &Cluster, names: &[&str]) -> bool {
 
 #[test]
 fn waiting_group_goes_when_its_pods_are_deleted() {
-    // Without room, and in a queue that is not there.
+    // The queue has no room (`lq`), or does not exist (`absent`).
     for queue in ["lq", "absent"] {
         let mut cluster = pod_queue("1");
         for name in ["a", "b"] {
@@ -122,7 +122,7 @@ fn succeeded_pod_that_is_deleted_counts_for_the_end_of_its_group() {
     cluster.pass(5);
     assert!(cluster.workload_is("g", "Finished"), "{:?}", cluster.writes);
     assert_eq!(pods(&cluster), ["b"], "the other one is let go: {:?}", cluster.writes);
-    // A deletion of all of them gives the group up.
+    // The group ends if all of its pods are deleted.
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"]);
     cluster.end_pod("a", "Succeeded");
@@ -158,7 +158,7 @@ fn evicted_pod_with_a_fixed_name_frees_it_when_it_has_ended() {
 fn deleted_pod_with_a_fixed_name_is_made_again_at_once() {
     let mut cluster = with_controller("2");
     make(&mut cluster, &["web-0", "web-1"]);
-    // Its program ends well when it is stopped, which is no end of it.
+    // The container of the pod exits with success because Berth's deletion stops the pod, so that the pod does not count as succeeded.
     cluster.controller_sleeps = true;
     delete(&mut cluster, &["web-1"]);
     cluster.end_pod("web-1", "Succeeded");
@@ -167,7 +167,7 @@ fn deleted_pod_with_a_fixed_name_is_made_again_at_once() {
     assert_eq!(pods(&cluster), ["web-0"], "{:?}", cluster.writes);
     make(&mut cluster, &["web-1"]);
     assert!(run(&cluster, &["web-0", "web-1"]), "{:?}", cluster.writes);
-    // The only pod that is left may go as well.
+    // The last pod of the group may be deleted like any other pod.
     delete(&mut cluster, &["web-0", "web-1"]);
     cluster.settle();
     assert!(pods(&cluster).is_empty() && cluster.workload_is("g", "Admitted"), "{:?}", cluster.writes);
@@ -193,7 +193,7 @@ fn group_whose_controller_makes_no_pods_gives_its_quota_back() {
     assert!(gated(&cluster, "web-0") && !cluster.workload_is("g", "QuotaReserved"), "{:?}", cluster.writes);
     make(&mut cluster, &["web-1"]);
     assert!(run(&cluster, &["web-0", "web-1"]), "{:?}", cluster.writes);
-    // The Workload goes with the last of those that make pods.
+    // The Workload is deleted with the last controller that makes pods of the group.
     cluster.delete(&Cluster::key(Kind::StatefulSet, "team", "web"));
     cluster.pass(30);
     assert!(pods(&cluster).is_empty() && group(&cluster).is_none(), "{:?}", cluster.writes);
@@ -219,7 +219,7 @@ fn terminating_pod_makes_no_successor_excess() {
 
 #[test]
 fn excess_pod_of_a_controller_waits() {
-    // Before there is a Workload, and after.
+    // The excess pod is created before the Workload exists (`early`), or after that.
     for early in [true, false] {
         let mut cluster = with_controller("4");
         let names = ["one", "three", "two"];
@@ -232,7 +232,7 @@ fn excess_pod_of_a_controller_waits() {
         let told = cluster.notices.iter().filter(|told| told.reason == "ExcessPod" && told.key.name == waiting[0]);
         assert_eq!(told.count(), 1, "{:?}", cluster.notices);
         assert_eq!(cluster.count(Purpose::DeletePod), 0, "{:?}", cluster.writes);
-        // A surge ends with the pod that it replaces.
+        // The excess pod starts when the pod that it replaces is deleted.
         let runs = names.into_iter().find(|name| *name != waiting[0]).unwrap();
         delete(&mut cluster, &[runs]);
         cluster.pass(5);
@@ -260,8 +260,8 @@ fn finished_group_goes_with_its_pods_and_frees_its_name() {
     assert!(run(&cluster, &["one", "two"]), "{:?}", cluster.writes);
 }
 
-/// The pods of a group are deleted while a new one comes. Berth lets the last old pod go only after the new pod is an owner of the Workload, which
-/// would be deleted with its last owner.
+/// The pods of a group are deleted while a new pod is created. Berth removes the finalizer of the last old pod only after the new pod is an owner of the
+/// Workload, because a Workload is deleted with its last owner.
 #[test]
 fn new_pods_own_group_workload_before_its_last_owner_goes() {
     let mut cluster = pod_queue("2");
@@ -279,7 +279,7 @@ fn new_pods_own_group_workload_before_its_last_owner_goes() {
     assert!(run(&cluster, &["c", "d"]), "{:?}", cluster.writes);
 }
 
-/// The better flavor goes to the role that is tried first: the order follows from the pods of a role, and not from its name.
+/// The role that is tried first gets the better flavor: the order of the roles follows from the pods of a role, and not from the name of the role.
 #[test]
 fn role_names_of_a_client_do_not_order_pod_sets() {
     let sets = |big: &str, small: &str| {

@@ -1,4 +1,4 @@
-//! Groups of pods, and StatefulSets as groups: all or none, replaced one by one, gone together.
+//! Groups of pods, and StatefulSets as groups: all pods of a group start together, single pods are replaced, and the whole group is stopped together.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::stories::pods::pod;
 
 const TOTAL: &str = "kueue.x-k8s.io/pod-group-total-count";
 
-/// A pod of group `g` with that many pods.
+/// A pod of the group `g`, which has `total` pods.
 pub fn member(name: &str, cpu: &str, total: i32, more: &[(&str, &str)]) -> Value {
     let mut pod = pod(name, cpu);
     pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("g");
@@ -105,8 +105,8 @@ fn failed_pod_of_group_is_released_once_it_is_replaced() {
     assert!(is(&cluster, "Finished"));
 }
 
-/// A Workload that Kueue made names its pod set by Kueue's hash, here that of one container that asks for one cpu: pods that are made
-/// anew find their place in it, and those of another shape do not.
+/// A Workload that Kueue has made names its pod set by Kueue's hash of the pods, here of one container that requests one cpu: recreated pods of this shape
+/// belong to the pod set, and pods of another shape do not.
 #[test]
 fn recreated_pods_match_pod_set_of_workload_made_by_kueue() {
     for evicted in [false, true] {
@@ -161,7 +161,7 @@ fn evicted_group_is_admitted_again_only_when_all_pods_return() {
     deactivate(&mut cluster, false);
     cluster.settle();
     assert!(!is(&cluster, "QuotaReserved") && is(&cluster, "WaitingForReplacementPods"), "{:?}", group(&cluster));
-    // One of the pods stays, because it is the only owner of the Workload, which has the place in the queue.
+    // One of the pods stays, because the pod is the only owner of the Workload, and the Workload keeps the place in the queue.
     assert_eq!(pods(&cluster), ["a"], "{:?}", cluster.writes);
     assert_eq!(cluster.pod("a").unwrap()["status"]["phase"], json!("Failed"));
     deactivate(&mut cluster, true);
@@ -234,7 +234,7 @@ fn group_with_inconsistent_pods_or_taken_name_reports_the_conflict() {
         assert!(group(&cluster).is_none(), "{name}");
         assert!(cluster.notices.iter().any(|notice| notice.message.contains(word)), "{name}: {:?}", cluster.notices);
     }
-    // Berth leaves a Workload of that name alone if it belongs to another object.
+    // Berth leaves a Workload with the name of the group alone if the Workload belongs to another object.
     let mut cluster = pod_queue("4");
     let template = json!({"spec": {"containers": [{"name": "c"}]}});
     cluster.put(Kind::Workload, json!({"metadata": {"namespace": "team", "name": "g"},
@@ -248,7 +248,7 @@ fn group_with_inconsistent_pods_or_taken_name_reports_the_conflict() {
     let words = format!("A Workload named \"g\" {problem}");
     assert_eq!(told.first(), Some(&(Kind::Pod, "a", words.as_str())), "{:?}", cluster.notices);
     assert!(cluster.notices.iter().all(|notice| notice.reason != "ErrWorkloadCompose"));
-    // Once that one is gone, the group has its own, though nothing happens to its pods.
+    // After the deletion of the other object's Workload, the group gets its own Workload, although no pod of the group changes.
     cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
     cluster.settle();
     let own = group(&cluster).expect("the group's own Workload");
@@ -291,7 +291,7 @@ fn group_whose_workload_is_deleted_loses_its_pods() {
     cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
     cluster.pass(5);
     assert!(pods(&cluster).is_empty() && group(&cluster).is_none(), "{:?}", cluster.writes);
-    // So does whoever is faster than we are.
+    // The group is gone as well if clients delete the Workload and the last pod before Berth has removed the finalizer of the pod.
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.settle();
     cluster.faults.push((Purpose::ReleasePod, Outcome::Busy(2_000), false));
@@ -301,7 +301,7 @@ fn group_whose_workload_is_deleted_loses_its_pods() {
     cluster.delete(&Cluster::key(Kind::Pod, "team", "a"));
     cluster.pass(10);
     assert!(pods(&cluster).is_empty() && group(&cluster).is_none(), "{:?}", cluster.writes);
-    // The name is free for the next one.
+    // The name of the group is free for the next group.
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.settle();
     assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
@@ -376,14 +376,14 @@ pub fn set_workload(cluster: &Cluster) -> &Value {
     found
 }
 
-/// A pod of the StatefulSet in the group of its Workload, as its controller and the webhook make it, with the finalizer that an earlier Berth gave
-/// such pods.
+/// Creates a pod of the StatefulSet in the group of the StatefulSet's Workload, as the controller and the webhook make such a pod, with the finalizer that an
+/// earlier version of Berth added.
 pub fn replica(cluster: &mut Cluster, index: i32) {
     let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     replica_in(cluster, &name, index);
 }
 
-/// A pod of the StatefulSet in the group with that name, as its controller and the webhook make it.
+/// Creates a pod of the StatefulSet in the group of the given name, as the controller and the webhook make such a pod.
 pub fn replica_in(cluster: &mut Cluster, name: &str, index: i32) {
     let mut made = pod(&format!("web-{index}"), "1");
     let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/prebuilt-workload-name": name,
@@ -394,7 +394,7 @@ pub fn replica_in(cluster: &mut Cluster, name: &str, index: i32) {
     cluster.put(Kind::Pod, made);
 }
 
-/// A StatefulSet whose two pods run, in a queue of 5 cpus, and the name of its Workload.
+/// A StatefulSet with two running pods in a ClusterQueue of 5 cpus, and the name of the StatefulSet's Workload.
 pub fn running_set() -> (Cluster, String) {
     let mut cluster = pod_queue("5");
     cluster.put(Kind::StatefulSet, set(2));
@@ -444,7 +444,7 @@ fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     cluster.settle();
     assert!(!gated(&cluster, "web-0") && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
     assert!(cluster.workload_is(&name, "PodsReady"));
-    // An update replaces a pod: its name is free at once, and the next one starts without another admission.
+    // An update replaces a pod: the name of the old pod is free at once, and the new pod starts under the existing admission.
     cluster.delete(&Cluster::key(Kind::Pod, "team", "web-1"));
     cluster.settle();
     assert!(cluster.pod("web-1").is_none(), "{:?}", cluster.writes);
@@ -461,7 +461,7 @@ fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     cluster.delete(&Cluster::key(Kind::Pod, "team", "web-2"));
     cluster.pass(10);
     assert!(cluster.pod("web-2").is_none(), "{:?}", cluster.writes);
-    // At zero replicas the StatefulSet holds no quota, for any time.
+    // A StatefulSet with zero replicas holds no quota.
     cluster.put(Kind::StatefulSet, set(0));
     for index in [0, 1] {
         cluster.delete(&Cluster::key(Kind::Pod, "team", &format!("web-{index}")));

@@ -1,4 +1,4 @@
-//! Scale-ups of elastic TrainingJobs that fail: without nodes, too late, or where something forbids them.
+//! Scale-ups of elastic TrainingJobs that fail, because nodes are missing or come too late, or because a check or a setting forbids the scale-up.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::stories::elastic::{cluster, elastic, other, with_priorities};
 use crate::stories::policies::with_tiers;
 use crate::stories::training_figures::found;
 
-/// A job that runs with two workers, as four of six cpus are in use until `first` completes.
+/// A TrainingJob that runs with two workers, because four of the six cpus are in use until the job `first` completes.
 fn held_small(mut cluster: Cluster, more: Value) -> Cluster {
     cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
@@ -39,7 +39,7 @@ fn worker_failing_long_after_scale_up_is_not_given_up() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
     assert_eq!((cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::Evict)), (scalings, 0));
     assert_eq!(cluster.job("a-worker")["metadata"]["uid"], uid);
-    // Another leader does not know that they all were ready once, and gives the job all of its time again.
+    // The new leader does not know that all pods were ready once, and gives the job the whole time for its scale-up again.
     cluster.restart();
     cluster = with_priorities(cluster);
     cluster.pass_judged(12, "another leader");
@@ -64,7 +64,7 @@ fn scale_up_beyond_timeout_drops_unready_workers_and_is_retried() {
     assert_eq!(cluster.workers("a"), 4);
 }
 
-/// The queue's flavor is spot capacity, which may lack nodes for twenty seconds.
+/// The ClusterQueue has a flavor of spot capacity, which may lack nodes for twenty seconds.
 fn on_spot(more: Value) -> Cluster {
     let mut cluster = with_priorities(cluster());
     let mut spot = flavor("spot", json!({"cloud": "spot"}));
@@ -77,7 +77,7 @@ fn on_spot(more: Value) -> Cluster {
 
 #[test]
 fn scale_up_without_nodes_is_undone_as_stock_out() {
-    // The same holds for a job that is no gang: no other time ends its scale-up.
+    // The time limit of the tier ends a scale-up of a gang and of a job that is no gang, because no other time limit applies.
     for more in [json!({}), json!({"schedulingConfig": {"gangScheduling": false}})] {
         let mut cluster = on_spot(more);
         cluster.nodes = Some(2);
@@ -95,7 +95,7 @@ fn scale_up_without_nodes_is_undone_as_stock_out() {
         let told = cluster.notices.iter().rfind(|notice| notice.reason == "ScalingDown").unwrap();
         let words = "from 4 to 2 workers: flavor spot (spot capacity) had no nodes for all 4 pods within 20s: 0/9";
         assert!(told.message.starts_with(words), "{}", told.message);
-        // The stock-out of the flavor prevents further tries that would fail, and ends.
+        // Control tries no scale-up during the stock-out of the flavor, and the stock-out ends.
         let slices = cluster.count(Purpose::CreateWorkload);
         cluster.pass_judged(60, "out of stock");
         assert_eq!((cluster.count(Purpose::CreateWorkload), cluster.workers("a")), (slices, 2));
@@ -142,7 +142,7 @@ fn job_losing_node_after_completed_scale_up_is_evicted() {
     assert!(cluster.notices.iter().any(|notice| notice.reason == "EvictedDueToCapacityReclaimed"));
 }
 
-/// Nothing is tried for a minute while something forbids the scale-up, and then the job grows.
+/// Asserts that control tries no scale-up for a minute while the scale-up is forbidden, and that the job grows afterwards.
 fn forbidden(mut cluster: Cluster, forbid: impl FnOnce(&mut Cluster), allow: impl FnOnce(&mut Cluster)) {
     forbid(&mut cluster);
     let slices = cluster.count(Purpose::CreateWorkload);
@@ -185,7 +185,7 @@ fn elastic_job_that_may_not_be_admitted_does_not_grow() {
     forbidden(held_small(with_two, json!({})), checks_on("spot"), checks_on("elsewhere"));
 }
 
-/// The new slice is made, and has no quota yet.
+/// A cluster in which the new workload slice of a TrainingJob is made, and has no quota yet.
 fn growing() -> Cluster {
     let mut cluster = held_small(with_priorities(cluster()), json!({}));
     cluster.complete("first");
@@ -285,7 +285,7 @@ fn failed_scale_ups_are_retried_after_ever_longer_pauses() {
     cluster.complete("first");
     cluster.pass_judged(600, "no nodes, and nobody says so");
     let ups = |cluster: &Cluster| cluster.notices.iter().filter(|notice| notice.reason == "ScaledUp").count();
-    // Each takes its 15 s; the pauses are 10, 20, 40, 80, 160 and 320 s.
+    // Each scale-up takes its 15 s to fail; the pauses between the scale-ups are 10, 20, 40, 80, 160 and 320 s.
     assert_eq!((cluster.workers("a"), ups(&cluster)), (2, 6), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::Evict), 0);
     cluster.nodes = None;
@@ -293,14 +293,14 @@ fn failed_scale_ups_are_retried_after_ever_longer_pauses() {
     assert_eq!((cluster.workers("a"), ups(&cluster)), (4, 7));
 }
 
-/// The condition that says how the number of workers may change.
+/// The message of the condition `Elastic`, which says how the number of workers may change.
 fn elasticity(cluster: &Cluster) -> String {
     let conditions = cluster.training("a")["status"]["conditions"].as_array().unwrap().clone();
     let told = conditions.iter().find(|condition| condition["type"] == "Elastic").unwrap();
     told["message"].as_str().unwrap().to_owned()
 }
 
-/// The pods of a PyTorchJob have the bounds of their rendezvous in their environment.
+/// The pods of a PyTorchJob get the bounds of the number of workers in their environment.
 #[test]
 fn bounds_widened_during_run_take_effect_at_next_start() {
     let mut cluster = crate::stories::elastic::started();

@@ -1,5 +1,5 @@
-//! Elastic TrainingJobs whose pods learn the number of workers once, and that grow: all of them start again, so that none does before it has saved
-//! its work.
+//! Scale-ups of elastic TrainingJobs whose pods read the number of workers only when they start: all pods start again, so that Berth waits for a checkpoint
+//! before the scale-up.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::json;
@@ -72,8 +72,8 @@ fn job_waiting_for_checkpoint_does_not_block_growth_of_others() {
     assert_eq!((cluster.workers("a"), cluster.workers("b")), (2, 4), "{:?}", cluster.writes);
 }
 
-/// Two cpus of a queue are idle since a while for `a`, which waits until it has saved, and for `b`, which may grow by one worker in the
-/// look after that.
+/// Two cpus of a ClusterQueue have been idle for a while. TrainingJob `a` waits for a checkpoint to use them, and TrainingJob `b` may grow by one worker soon
+/// afterwards.
 fn two_that_could_grow() -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"preemption": {"withinClusterQueue": "Never"}}}));
@@ -97,7 +97,7 @@ fn two_that_could_grow() -> Cluster {
 
 #[test]
 fn checkpoint_stays_valid_for_scale_up_while_another_job_grows() {
-    // One checkpoint is enough, whether `a` saves before, in or after the step in which `b` grows.
+    // One checkpoint is enough for `a`, whether `a` saves before, during or after the step in which `b` grows.
     for second in 12..30 {
         let mut cluster = two_that_could_grow();
         cluster.pass_judged(second, "idle");
@@ -127,7 +127,8 @@ fn idle_quota_from_before_elasticity_was_reenabled_is_not_remembered() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
 }
 
-/// The new slice is admitted, and the job is asked to save before it restarts, as its checkpoint was a while old when it was reported.
+/// A cluster in which the new workload slice is admitted, and the job is asked to save before its restart, because the last checkpoint was some time old when
+/// the checkpoint was reported.
 fn asked_to_grow() -> Cluster {
     let mut cluster = held_small(saving("a"));
     cluster.complete("first");
@@ -176,7 +177,7 @@ fn workers_not_yet_started_are_given_up_without_restart() {
     cluster.pass_judged(60, "and stays so");
     assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before.clone(), 0));
     assert_eq!((cluster.told("a", "Running"), cluster.count(Purpose::ScaleTraining)), (up, 0), "it is the same run");
-    // It may grow later, as any that saves.
+    // The job may grow later, like any job that saves checkpoints.
     cluster.complete("urgent");
     cluster.pass_judged(20, "idle again");
     save(&mut cluster, "a", 900);

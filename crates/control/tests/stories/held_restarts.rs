@@ -33,7 +33,7 @@ fn host_file_lists_workers_of_restart_that_finally_happens() {
     assert!(hosts(&cluster).contains("a-worker-1.") && !hosts(&cluster).contains("a-worker-2."), "{}", hosts(&cluster));
 }
 
-/// Steps until the parameter server was deleted, and the worker, which fails without it, was not yet.
+/// Makes steps until the parameter server is deleted, and the worker, which fails without the parameter server, is not yet deleted.
 fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..400 {
         if cluster.has_job("a-ps") {
@@ -75,8 +75,8 @@ fn part_failure_while_restart_deletes_its_peers_is_ignored() {
     }
 }
 
-/// A training of a parameter server and two workers, which saves and grows once more of its queue is idle. To start again with four workers its
-/// parameter server is deleted, without which the Job of the workers fails; a finalizer keeps that Job.
+/// A TrainingJob of a parameter server and two workers that saves checkpoints, and grows when more quota of its queue is idle. For the restart with four
+/// workers Berth deletes the parameter server, without which the Job of the workers fails; a finalizer keeps that Job.
 fn kept_from_before_its_growth() -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "3", 1));
@@ -93,7 +93,7 @@ fn kept_from_before_its_growth() -> Cluster {
     cluster.pass_judged(20, "what is idle waits until it has saved");
     save(&mut cluster, "a", 700);
     fail_for_want_of_ps(&mut cluster);
-    // It fails for sure before it is deleted.
+    // The Job of the workers fails before Berth deletes the Job.
     cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();
     cluster.pass_judged(10, "its old Job is kept");
     assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
@@ -103,7 +103,7 @@ fn kept_from_before_its_growth() -> Cluster {
 
 #[test]
 fn failed_part_from_before_growth_does_not_fail_shrunk_run() {
-    // Back to the number of workers with which that Job was started, or to another number.
+    // The TrainingJob shrinks to the number of workers with which the kept Job was started (2), or to another number (3).
     for (cpus, keeps) in [("3", 2), ("2", 3)] {
         let mut cluster = kept_from_before_its_growth();
         cluster.put(Kind::JOB, other("urgent", cpus, 100));

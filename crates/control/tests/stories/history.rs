@@ -1,4 +1,4 @@
-//! State that an elastic TrainingJob keeps at a scale-up: its Workload is new, the job and its run are not.
+//! State that an elastic TrainingJob keeps at a scale-up: the Workload is new, and the job and its run go on.
 
 use berth_control::measure::{TierMove, TierStep};
 use berth_control::write::{Kind, Purpose};
@@ -10,7 +10,7 @@ use crate::stories::policies::with_tiers;
 use crate::stories::tiers::ladder;
 
 impl Cluster {
-    /// The Workload that stands for a TrainingJob.
+    /// The only Workload of a TrainingJob that has not ended.
     pub fn standing(&self, name: &str) -> &Value {
         let slices = self.slices(name);
         let [(slice, ..)] = slices.as_slice() else { panic!("one slice, not {slices:?}") };
@@ -29,7 +29,7 @@ impl Cluster {
     }
 }
 
-/// Four cpus in each of several tiers, between which running jobs return to better ones.
+/// A cluster with four cpus in each of three capacity tiers, in which running jobs move back to better tiers.
 fn climbing(climb: Value) -> Cluster {
     let mut cluster = ladder("4");
     let seconds = json!({"reserved": "20s", "on-demand": "20s"});
@@ -38,8 +38,8 @@ fn climbing(climb: Value) -> Cluster {
     cluster
 }
 
-/// An elastic job that has begun with two workers on demand: the reservation is held by `holder`, and what else there is on demand by
-/// `beside`.
+/// An elastic TrainingJob that was started with two workers on demand: the Job `holder` holds the reserved tier, and the Job `beside` holds the rest of the
+/// on-demand tier.
 fn begun_small(climb: Value) -> Cluster {
     let mut cluster = climbing(climb);
     for (name, cpus, tier) in [("holder", "4", "reserved"), ("beside", "2", "on-demand")] {
@@ -62,7 +62,7 @@ fn scale_up_keeps_number_of_times_job_moved_back() {
         cluster.complete("holder");
         cluster.pass(30);
         assert_eq!((cluster.workers("a"), cluster.tier_of("a")), (4, "reserved"), "it climbs");
-        // The reservation loses its nodes, and it starts small again: there, too, until fewer pods have no nodes either.
+        // The reserved tier loses its nodes, so that the job starts with two workers on demand again.
         cluster.without_nodes = vec!["reserved"];
         cluster.pass(150);
         assert_eq!((cluster.workers("a"), cluster.tier_of("a")), (2, "on-demand"));

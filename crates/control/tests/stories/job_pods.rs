@@ -1,4 +1,4 @@
-//! Pods of Jobs for which no Job answers, or that were made larger: by these alone more would run than holds quota.
+//! Pods of Jobs that no Job counts, and pods that were enlarged: without a check, such pods would use more than their Workload holds quota for.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use crate::stories::jobsets::{jobset, part, slices, stopped};
 use crate::stories::kept_quota::{contested, name_of, urgent_has_its_turn};
 use crate::stories::training::training;
 
-/// One queue of a cpu in which the Job `t` runs, and its pod.
+/// A ClusterQueue of one cpu in which the Job `t` runs, and the pod of `t`.
 fn running() -> (Cluster, ObjectKey) {
     running_in("1")
 }
 
-/// A queue of that many cpus in which the Job `t` runs, and its pod.
+/// A ClusterQueue of the given number of cpus in which the Job `t` runs, and the pod of `t`.
 fn running_in(quota: &str) -> (Cluster, ObjectKey) {
     let mut cluster = contested(quota);
     cluster.put(Kind::JOB, job("t", "lq", "1", true));
@@ -28,13 +28,13 @@ fn is_there(cluster: &Cluster, pod: &ObjectKey) -> bool {
     cluster.objects.contains_key(pod)
 }
 
-/// Questions about pods and writes to them.
+/// The number of reads of pods, of writes of a pod's status, and of deletions of pods.
 fn of_pods(cluster: &Cluster) -> [usize; 3] {
     [Purpose::ReadPod, Purpose::CondemnPod, Purpose::DeletePod].map(|purpose| cluster.count(purpose))
 }
 
-/// A client removes the labels by which a Job counts its pod, and the Job controller makes another one: the pod gets the reason in its status, and is
-/// deleted.
+/// A client removes the labels by which a Job counts its pod, and the Job controller makes another pod: Berth writes the reason to the first pod's status, and
+/// deletes the first pod.
 #[test]
 fn relabelled_pod_of_job_gets_reason_and_is_deleted() {
     let (mut cluster, pod) = running();
@@ -49,8 +49,8 @@ fn relabelled_pod_of_job_gets_reason_and_is_deleted() {
     assert!(cluster.is("t", "Admitted") && !cluster.is("t", "Evicted"));
 }
 
-/// A client removes these labels and the label by which the watch finds the pod, in one write: the watch does not show the pod any more, and Berth
-/// stops it nevertheless.
+/// In one write, a client removes the labels by which a Job counts its pod and the label by which the watch selects the pod: the watch does not show the pod
+/// any more, and Berth stops the pod nevertheless.
 #[test]
 fn pod_that_loses_all_its_labels_is_stopped() {
     let (mut cluster, pod) = running();
@@ -62,7 +62,7 @@ fn pod_that_loses_all_its_labels_is_stopped() {
     assert!(cluster.is("t", "Finished"), "{:?}", cluster.writes);
 }
 
-/// Without the label `podset` the Job still counts the pod, but Berth would not see later changes of the pod.
+/// Without the label `podset`, the Job still counts the pod, but Berth would not observe later changes of the pod.
 #[test]
 fn pod_that_loses_its_podset_label_is_stopped() {
     let (mut cluster, pod) = running();
@@ -89,13 +89,13 @@ fn pod_relabelled_before_control_started_is_stopped() {
     }
 }
 
-/// Quota is given back when nothing runs any more that was started by it, whoever answers for that.
+/// Berth releases the quota of a job only when no pod that was started under the quota runs any more, whether a Job counts the pod or not.
 #[test]
 fn quota_of_job_is_held_until_relabelled_pods_end() {
     for evicted in [false, true] {
         let (mut cluster, pod) = running();
         cluster.release_pod(&pod);
-        // The pod takes its time to end.
+        // The pod ends slowly.
         cluster.mark_pod(&pod, &json!({"finalizers": ["example.com/slow"]}));
         if evicted {
             assert!(!urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
@@ -112,7 +112,7 @@ fn quota_of_job_is_held_until_relabelled_pods_end() {
     }
 }
 
-/// A pod that runs beside the quota of its job is charged to the job's queue until it has ended, also by a process that comes to lead.
+/// A pod that runs beyond the quota of its job is charged to the job's queue until the pod has ended, even if another process becomes the leader.
 #[test]
 fn relabelled_pod_is_charged_until_it_has_ended() {
     for restarts in [false, true] {
@@ -133,8 +133,8 @@ fn relabelled_pod_is_charged_until_it_has_ended() {
     }
 }
 
-/// A Job is deleted without its pods a moment after one of them has lost its labels. That pod is stopped like any that no Job counts, and the other one
-/// runs on by the quota, also by a process that comes to lead before or after the deletion.
+/// A Job is deleted without its pods, a moment after one of the pods has lost its labels. Berth stops the pod without labels like any pod that no Job counts,
+/// and the other pod runs on under the quota, even if another process becomes the leader before or after the deletion.
 #[test]
 fn relabelled_pod_of_orphaned_job_is_charged_and_stopped() {
     for (before, after) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -163,7 +163,7 @@ fn relabelled_pod_of_orphaned_job_is_charged_and_stopped() {
     }
 }
 
-/// Pods name their Job in two labels. A pod that has kept only the older one is found, too, when its Job is deleted without it.
+/// Pods name their Job in two labels. If a Job is deleted without its pods, Berth also finds a pod that has kept only the older label.
 #[test]
 fn orphaned_pod_with_only_the_old_label_holds_its_quota() {
     let (mut cluster, pod) = running();
@@ -178,7 +178,8 @@ fn orphaned_pod_with_only_the_old_label_holds_its_quota() {
     assert!(urgent_has_its_turn(&mut cluster, "1") && !is_there(&cluster, &pod), "{:?}", cluster.writes);
 }
 
-/// A Job's controller finds its pods by its name as well as by its uid: one that names it otherwise runs beside the one that comes in its place.
+/// A Job's controller finds the pods of the Job by the Job's name as well as by its uid: a pod with another name in its label runs beside the pod that replaces
+/// it.
 #[test]
 fn pod_that_names_its_job_by_another_name_is_stopped() {
     let (mut cluster, pod) = running();
@@ -194,7 +195,7 @@ fn pod_that_names_its_job_by_another_name_is_stopped() {
     assert_eq!(of_pods(&cluster), [1, 1, 1], "{:?}", cluster.writes);
 }
 
-/// A Job that is deleted without its pods is kept by a finalizer, and ends by its deadline while they run on: they hold its quota.
+/// A Job that is deleted without its pods is kept by a finalizer, and reaches its deadline while the pods run on: the pods hold the quota of the Job.
 #[test]
 fn job_that_ends_while_orphaned_pods_run_keeps_its_quota() {
     let (mut cluster, pod) = running();
@@ -211,7 +212,7 @@ fn job_that_ends_while_orphaned_pods_run_keeps_its_quota() {
     assert!(cluster.is("t", "Finished"), "{:?}", cluster.writes);
 }
 
-/// The pod has ended, and a user's finalizer keeps it: it uses no quota.
+/// A pod that has ended and is kept by a user's finalizer uses no quota.
 #[test]
 fn relabelled_pod_that_has_ended_does_not_delay_job_finish() {
     let (mut cluster, pod) = running();
@@ -223,7 +224,7 @@ fn relabelled_pod_that_has_ended_does_not_delay_job_finish() {
     assert_eq!(of_pods(&cluster), [1, 0, 0], "{:?}", cluster.writes);
 }
 
-/// A client creates a pod that looks like a pod of a job, gets no node, and is kept by a finalizer: it delays no other job.
+/// A client creates a pod that looks like a pod of a job. The pod gets no node, is kept by a finalizer, and delays no other job.
 #[test]
 fn forged_pod_that_never_runs_does_not_delay_quota_release() {
     let (mut cluster, pod) = running();
@@ -235,12 +236,12 @@ fn forged_pod_that_never_runs_does_not_delay_quota_release() {
     cluster.pass(5);
     let forged = Cluster::key(Kind::JobPod, "team", "forged");
     assert!(cluster.objects[&forged]["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
-    // The API server gives it no time: no node has it.
+    // The API server gives a deleted pod without a node no grace period.
     cluster.mark_pod(&forged, &json!({"deletionGracePeriodSeconds": 0}));
     assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
 }
 
-/// A Job takes back a pod that has only lost its reference to it.
+/// A Job adopts a pod again that has lost only its owner reference to the Job.
 #[test]
 fn pod_adopted_again_by_its_job_is_left_alone() {
     let (mut cluster, pod) = running();
@@ -253,7 +254,7 @@ fn pod_adopted_again_by_its_job_is_left_alone() {
     assert_eq!(of_pods(&cluster), [0, 0, 0], "{:?}", cluster.writes);
 }
 
-/// Pods that another queue manager has started, and pods whose Job was deleted without them, run on.
+/// Pods that another queue manager has started run on, and so do pods that were left behind by the deletion of their Job.
 #[test]
 fn pods_of_other_controllers_and_deleted_jobs_are_left_alone() {
     let (mut cluster, pod) = running();
@@ -274,7 +275,8 @@ fn pods_of_other_controllers_and_deleted_jobs_are_left_alone() {
     assert_eq!(of_pods(&cluster), [0, 0, 0], "{:?}", cluster.writes);
 }
 
-/// A Job of a JobSet is deleted without its pods, and the JobSet's controller makes it again: the pods that it had have no place beside the new ones.
+/// A Job of a JobSet is deleted without its pods, and the JobSet's controller makes the Job again: Berth stops the old pods, because the new pods use the whole
+/// quota.
 #[test]
 fn orphaned_pods_of_a_part_are_stopped() {
     let mut cluster = contested("4");
@@ -294,7 +296,7 @@ fn orphaned_pods_of_a_part_are_stopped() {
     assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
 }
 
-/// A JobSet or a TrainingJob runs, with a pod of one of its Jobs, and the name of its Workload.
+/// A running JobSet or TrainingJob, with a pod of one of its Jobs, and the name of its Workload.
 fn running_part(kind: Kind) -> (Cluster, ObjectKey, String) {
     let mut cluster = contested("4");
     let (job, labels, workload) = if kind == Kind::TrainingJob {
@@ -319,7 +321,7 @@ fn running_part(kind: Kind) -> (Cluster, ObjectKey, String) {
     (cluster, pod, workload)
 }
 
-/// The JobSet or TrainingJob is there, and its Job makes another pod.
+/// The JobSet or TrainingJob still exists, and its Job makes another pod.
 #[test]
 fn relabelled_pod_of_a_part_is_stopped() {
     for kind in [Kind::JOB_SET, Kind::TrainingJob] {
@@ -332,7 +334,7 @@ fn relabelled_pod_of_a_part_is_stopped() {
     }
 }
 
-/// A pod of a JobSet or of a TrainingJob is made larger than its place, where its queue has no room for that.
+/// A pod of a JobSet or of a TrainingJob is made larger than its requests in the admission, and the queue has no room for the difference.
 #[test]
 fn resized_pod_of_a_part_leaves_like_a_victim() {
     for kind in [Kind::JOB_SET, Kind::TrainingJob] {
@@ -346,7 +348,7 @@ fn resized_pod_of_a_part_leaves_like_a_victim() {
     }
 }
 
-/// Makes a pod larger in place, or smaller.
+/// Changes the cpu request of a running pod.
 fn resize_pod(cluster: &mut Cluster, name: &str, cpu: &str) {
     let requests = json!([{"name": "c", "resources": {"requests": {"cpu": cpu}}}]);
     cluster.edit(Kind::JobPod, "team", name, &json!({"spec": {"containers": requests}}));
@@ -356,7 +358,7 @@ fn resize(cluster: &mut Cluster, cpu: &str) {
     resize_pod(cluster, "t-a", cpu);
 }
 
-/// A pod of a Job is made larger than its place: its Workload leaves, and is tried again with pods of the old size.
+/// A pod of a Job is made larger than its requests in the admission: Berth evicts the Workload, and tries the Workload again with pods of the old size.
 #[test]
 fn job_with_pod_resized_beyond_quota_is_evicted_and_retried() {
     let (mut cluster, pod) = running();
@@ -372,8 +374,8 @@ fn job_with_pod_resized_beyond_quota_is_evicted_and_retried() {
     assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// A pod of a Job is made larger, and its queue has room for the difference: the queue is charged, and the pod stays until another workload needs the
-/// quota.
+/// A pod of a Job is made larger, and the queue has room for the difference: the difference is charged to the queue, and the pod stays until another workload
+/// needs the quota.
 #[test]
 fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
     for restarts in [false, true] {
@@ -396,7 +398,7 @@ fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
     }
 }
 
-/// A pod that requests no more than its place in the admission is read once, however often its metadata change.
+/// Berth reads a pod that requests no more than its place in the admission only once, however often the pod's metadata change.
 #[test]
 fn resized_pod_is_read_once_however_often_metadata_change() {
     let (mut cluster, pod) = running();

@@ -1,4 +1,4 @@
-//! A JobSet: one Workload with a pod set per replicated job, and Jobs of its own that are not managed by themselves.
+//! JobSets: a JobSet has one Workload with a pod set for each replicated job, and its Jobs have no Workloads of their own.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::stories::faults::with_every_fault;
 use crate::stories::kept_quota::{contested, urgent_has_its_turn};
 use crate::stories::one_queue;
 
-/// As AxLearn writes it: not suspended, the queue in an annotation.
+/// A JobSet as AxLearn writes it: not suspended, and with the queue in an annotation.
 pub fn slices() -> Value {
     json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"namespace": "team", "name": "a", "annotations": {"kueue.x-k8s.io/queue-name": "lq"}},
@@ -45,12 +45,12 @@ fn set_active(cluster: &mut Cluster, active: bool) {
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": active}}));
 }
 
-/// The change of a flavor by which its pods keep off nodes with a label.
+/// The change of a flavor after which the flavor's pods avoid nodes with a label.
 fn forbidding(label: &str) -> Value {
     json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": label}}})
 }
 
-/// Makes a Job as JobSet's controller makes it of its template.
+/// Makes a Job from the template of the JobSet, as the JobSet controller makes it.
 fn child(cluster: &mut Cluster) {
     part(cluster, "a-job-0");
 }
@@ -134,7 +134,7 @@ fn job_of_unadmitted_job_set_is_suspended_again() {
 #[test]
 fn job_set_without_quota_is_suspended_before_its_jobs() {
     let mut cluster = one_queue("1");
-    // Both run before Berth sees them, and the queue has no room.
+    // The JobSet and its Job run before Berth observes them, and the queue has no room.
     cluster.put(Kind::JOB_SET, slices());
     child(&mut cluster);
     let stops = |cluster: &Cluster| {
@@ -152,7 +152,7 @@ fn job_set_without_quota_is_suspended_before_its_jobs() {
     );
 }
 
-/// The JobSet and Job controllers may report a stop before they have seen all pods: pods that were made and are not counted yet run, too.
+/// The JobSet and Job controllers may report a stop before they have observed all pods: pods that are not counted yet run, too.
 #[test]
 fn job_set_does_not_start_while_its_old_jobs_run() {
     for counted in [true, false] {
@@ -167,7 +167,7 @@ fn job_set_does_not_start_while_its_old_jobs_run() {
         let stopped_by_berth = cluster.writes.iter().any(|(_, key)| key.kind == Kind::JOB);
         assert!(!stopped_by_berth, "that is for its controller: {:?}", cluster.writes);
         cluster.controller_sleeps = true;
-        // Its controller has stopped the one it knew.
+        // The JobSet controller has stopped the only Job that it had observed.
         let stopped_job = json!({"spec": {"suspend": true}, "status": {"active": 0,
             "conditions": [{"type": "Suspended", "status": "True"}]}});
         cluster.edit(Kind::JOB, "team", "a-job-0", &stopped_job);
@@ -182,7 +182,7 @@ fn job_set_does_not_start_while_its_old_jobs_run() {
     }
 }
 
-/// One Job decides that the JobSet has failed, and its controller stops the other Jobs afterwards.
+/// One failed Job makes the JobSet fail, and the JobSet controller stops the other Jobs afterwards.
 #[test]
 fn failed_job_set_frees_quota_when_its_last_job_stops() {
     let mut cluster = one_queue("4");
@@ -207,7 +207,7 @@ fn failed_job_set_frees_quota_when_its_last_job_stops() {
     assert_eq!(condition(&cluster, "Finished")["reason"], json!("Failed"));
 }
 
-/// Stopped before its first start: Jobs that run have run since before it was suspended.
+/// The JobSet is stopped before its first start: pods of its Jobs have run since before Berth suspended the JobSet.
 #[test]
 fn job_set_never_started_keeps_quota_until_earlier_pods_end() {
     let mut cluster = one_queue("4");
@@ -238,7 +238,7 @@ fn job_set_starts_when_its_jobs_exist_or_after_delay() {
         assert!(is(&cluster, "Admitted"));
         assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "it has two: {:?}", cluster.writes);
         if late {
-            // Some that depend on others may not be there yet.
+            // After some seconds the JobSet starts without the missing Job, because a Job that depends on another Job may not exist yet.
             cluster.pass(4);
         } else {
             part(&mut cluster, "a-job-1");
@@ -248,7 +248,7 @@ fn job_set_starts_when_its_jobs_exist_or_after_delay() {
     }
 }
 
-/// The selectors of each of its Jobs at the moment.
+/// The current node selectors of the JobSet's Jobs.
 fn selectors(cluster: &Cluster) -> Vec<Value> {
     let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::JOB);
     jobs.map(|(_, job)| job["spec"]["template"]["spec"]["nodeSelector"].clone()).collect()
@@ -282,7 +282,7 @@ fn jobs_with_overridden_selectors_are_deleted_before_job_set_starts() {
             assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{what}: {:?}", cluster.writes);
             assert_eq!(selectors(&cluster), [Value::Null; 0], "{what}: it starts when none is left of the user's");
             child(&mut cluster);
-            // Pods are looked at from time to time, to see whether their capacity turns up.
+            // Control looks at the pods of the Job from time to time, to see whether the pods get nodes; these reads do not count as writes.
             let wrote = |cluster: &Cluster| cluster.writes.len() - cluster.count(Purpose::FindStuckPods);
             let writes = wrote(&cluster);
             cluster.pass(10);
@@ -297,7 +297,7 @@ fn jobs_with_overridden_selectors_are_deleted_before_job_set_starts() {
             assert_eq!(selectors(&cluster), [Value::Null; 0], "{what}");
             let pods = &jobset(&cluster)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
             assert_eq!(pods["spec"]["nodeSelector"], written, "{what}");
-            // Its controller makes them again at once, of the user's template; and then its Workload may go on.
+            // The JobSet controller makes the Jobs again at once, from the user's template, and then the JobSet's Workload is activated again.
             child(&mut cluster);
             cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": []}}));
             set_active(&mut cluster, true);
@@ -307,7 +307,7 @@ fn jobs_with_overridden_selectors_are_deleted_before_job_set_starts() {
 
 #[test]
 fn flavor_that_needs_node_affinity_is_skipped_for_job_set() {
-    // A suspended JobSet takes no affinity, which is how Berth keeps pods off nodes.
+    // A suspended JobSet accepts no change of its node affinity, and Berth needs node affinity to keep pods off nodes.
     let mut cluster = one_queue("4");
     cluster.edit(Kind::ResourceFlavor, "", "default", &forbidding("cloud.google.com/gke-spot"));
     cluster.put(Kind::JOB_SET, slices());
@@ -348,7 +348,7 @@ fn job_set_that_cannot_start_as_admitted_finishes_with_reason() {
     assert!(cluster.is("next", "Admitted"), "its quota is free");
 }
 
-/// The JobSet controller writes how many of the two Jobs run.
+/// The JobSet controller reports how many of the two Jobs run.
 fn reports(cluster: &mut Cluster, running: i32) {
     let suspended = if running == 0 { "True" } else { "False" };
     let conditions = json!([{"type": "Suspended", "status": suspended, "reason": "Reported", "message": "reported",
@@ -414,7 +414,7 @@ fn lost_job_set_start_cannot_apply_after_quota_is_released() {
     assert_eq!(jobset["metadata"]["annotations"], json!({"kueue.x-k8s.io/queue-name": "lq"}));
 }
 
-/// A cluster with a running JobSet whose controller reports no changes any more, because of a foreign Job.
+/// A cluster with a running JobSet whose controller no longer reports changes, because of a foreign Job.
 fn with_silent_controller() -> Cluster {
     let mut cluster = contested("4");
     cluster.put(Kind::JOB_SET, slices());
@@ -432,7 +432,7 @@ fn with_silent_controller() -> Cluster {
     cluster
 }
 
-/// The Jobs of an evicted JobSet are stopped although its controller is silent, and its quota goes back when none of their pods is left.
+/// Berth stops the Jobs of an evicted JobSet although the JobSet controller is silent, and frees the quota when no pod of these Jobs is left.
 #[test]
 fn evicted_job_set_whose_controller_is_silent_gives_its_quota_back() {
     let mut cluster = with_silent_controller();
@@ -445,7 +445,7 @@ fn evicted_job_set_whose_controller_is_silent_gives_its_quota_back() {
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// The quota of a JobSet whose controller is silent is back within the bound of `SECURITY.md`, ten seconds.
+/// The quota of a JobSet whose controller is silent is free within ten seconds, the bound of `SECURITY.md`.
 #[test]
 fn lender_waits_less_than_ten_seconds_for_silent_job_set() {
     let mut cluster = with_silent_controller();

@@ -1,4 +1,4 @@
-//! Quota that its job does not request any more: it is followed by the job's uid until it is free, whatever the job says now.
+//! Quota of a job that no longer requests quota: Berth follows the job by its uid until the quota is free, whatever the job requests now.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
@@ -10,7 +10,7 @@ use crate::stories::pods::pod;
 use crate::stories::training::training;
 use crate::stories::with_queue;
 
-/// One queue whose jobs of a higher class preempt others, in a namespace that can leave management.
+/// A ClusterQueue in which jobs of a higher class preempt others; the label `team` of the namespace decides whether Berth manages the namespace.
 pub fn contested(quota: &str) -> Cluster {
     let mut settings = settings();
     settings.job_kinds.extend([Kind::Pod, Kind::StatefulSet]);
@@ -23,7 +23,7 @@ pub fn contested(quota: &str) -> Cluster {
     cluster
 }
 
-/// Whether a job of a higher class, which wants all of the quota, has it after half a minute.
+/// Whether a job of a higher class that requests the whole quota gets the quota within half a minute.
 pub fn urgent_has_its_turn(cluster: &mut Cluster, cpu: &str) -> bool {
     cluster.set_class("high", 10);
     let mut urgent = job("urgent", "lq", cpu, true);
@@ -33,7 +33,7 @@ pub fn urgent_has_its_turn(cluster: &mut Cluster, cpu: &str) -> bool {
     cluster.is("urgent", "Admitted")
 }
 
-/// The Workload whose name begins so.
+/// The Workload whose name begins with the given text.
 pub fn workload<'c>(cluster: &'c Cluster, begins: &str) -> Option<&'c Value> {
     let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
     all.find(|(key, _)| key.name.starts_with(begins)).map(|(_, object)| object)
@@ -55,7 +55,7 @@ fn controlled_by(cluster: &Cluster, kind: Kind, name: &str) -> Value {
     json!({"metadata": {"ownerReferences": cluster.controlled_by(kind, name)}})
 }
 
-/// Edits that a tenant may make of his running Job beside the webhook, or while that does not answer.
+/// Edits that a tenant may make to a running Job if no webhook checks the edit.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
     Queue,
@@ -84,7 +84,7 @@ fn make(cluster: &mut Cluster, edit: Edit, suspend: bool) {
     cluster.edit(Kind::JOB, "team", "t", &patch);
 }
 
-/// A Job of one cpu that runs, and one that asks for nearly nothing.
+/// A ClusterQueue with a running Job of one cpu, and a running Job that requests almost nothing.
 pub fn running() -> Cluster {
     let mut cluster = contested("1010m");
     cluster.put(Kind::JOB, job("tiny", "lq", "10m", true));
@@ -94,7 +94,7 @@ pub fn running() -> Cluster {
     cluster
 }
 
-/// Whether `t` stops for a job of a higher class or, if no such job is managed, when a client deactivates it.
+/// Whether `t` stops for a job of a higher class or, if the namespace is no longer managed, when a client deactivates its Workload.
 fn gives_way(cluster: &mut Cluster, edit: Edit) -> bool {
     if !matches!(edit, Edit::Namespace) {
         return urgent_has_its_turn(cluster, "1");
@@ -105,8 +105,8 @@ fn gives_way(cluster: &mut Cluster, edit: Edit) -> bool {
     !cluster.workload_is(&name, "QuotaReserved")
 }
 
-/// A running job that loses its queue, has to wait for another Workload, gets a controller or leaves management can still be preempted, also by a
-/// process that has not seen the change.
+/// A running job that loses its queue, names another Workload, gets a controller or leaves management can still be preempted, even if another process becomes
+/// the leader that has not observed the change.
 #[test]
 fn running_job_that_no_longer_requests_quota_can_be_preempted() {
     for edit in EDITS {
@@ -127,7 +127,7 @@ fn running_job_that_no_longer_requests_quota_can_be_preempted() {
     }
 }
 
-/// A tenant who stops the job in the same write keeps no pods: Berth frees the quota without a preemption.
+/// A tenant stops a job in the write in which the job leaves its queue, so that the job keeps no pods: Berth frees the quota without a preemption.
 #[test]
 fn suspended_job_that_no_longer_requests_quota_gives_it_back() {
     for edit in [Edit::Queue, Edit::Prebuilt, Edit::Namespace] {
@@ -171,7 +171,7 @@ fn running_job_given_to_job_set_can_be_preempted() {
     }
 }
 
-/// A JobSet names its queue in an annotation; without it, it is followed like a Job.
+/// A JobSet names its queue in an annotation. Without the annotation, Berth follows the JobSet like a Job.
 #[test]
 fn job_set_that_no_longer_requests_quota_gives_it_back() {
     for (suspend, restarts) in [(false, false), (true, false), (true, true), (false, true)] {
@@ -207,7 +207,7 @@ fn job_set_that_no_longer_requests_quota_gives_it_back() {
     }
 }
 
-/// The end of a job is the end of its Workload, whether it still names its queue or not.
+/// When a job ends, its Workload ends, whether the job still names its queue or not.
 #[test]
 fn job_that_no_longer_requests_quota_finishes_its_workload() {
     for edit in [Edit::Queue, Edit::OtherController, Edit::Namespace] {
@@ -222,7 +222,7 @@ fn job_that_no_longer_requests_quota_finishes_its_workload() {
     }
 }
 
-/// The Workload of a job that left its queue says that it keeps its quota, or why it gets none.
+/// An event of the Workload of a job that left its queue says that the Workload keeps its quota; later a condition says why the Workload gets none.
 #[test]
 fn workload_whose_job_left_its_queue_reports_the_reason() {
     let mut cluster = running();
@@ -242,7 +242,7 @@ fn workload_whose_job_left_its_queue_reports_the_reason() {
     let reserved = cluster.condition("t", "QuotaReserved").unwrap();
     let said = (&reserved["status"], &reserved["reason"], &reserved["message"]);
     assert_eq!(said, (&json!("False"), &json!("Misconfigured"), &json!("its job names no queue")));
-    // Its queue comes back, and with it the job.
+    // The job gets its queue again, and is admitted again.
     cluster.edit(Kind::JOB, "team", "t", &labels("queue-name", json!("lq")));
     cluster.pass(5);
     assert!(cluster.is("t", "Admitted") && cluster.job("t")["status"]["active"] == 1, "{:?}", cluster.writes);
@@ -267,7 +267,7 @@ fn job_with_corrected_prebuilt_workload_name_regains_its_own_workload() {
     assert_eq!(cluster.workload_of("t").unwrap()["metadata"]["uid"], before);
 }
 
-/// A job that names another Workload in place of its own gives the quota of its own back, and runs by the other one.
+/// A job that names another Workload in place of its own gives its own quota back, and runs under the other Workload.
 #[test]
 fn job_naming_another_workload_switches_to_that_workload() {
     let mut cluster = running();
@@ -317,7 +317,8 @@ fn terminating_job_with_deleted_workload_is_stopped_and_frees_quota() {
     assert!(workload(&cluster, "job-t-").is_none(), "{:?}", cluster.writes);
 }
 
-/// A job that waits in a namespace that has left management gets no quota, as nothing would start it; when the namespace comes back it has its turn.
+/// A job that waits in a namespace that has left management gets no quota, because no client would start the job. The job is admitted when the namespace is
+/// managed again.
 #[test]
 fn waiting_workload_of_unmanaged_namespace_is_not_admitted() {
     for restarts in [false, true] {
@@ -341,7 +342,7 @@ fn waiting_workload_of_unmanaged_namespace_is_not_admitted() {
     }
 }
 
-/// A job of a kind that the configuration does not name any more is stopped when another workload preempts its quota.
+/// A job of a kind that the configuration no longer names is stopped when another workload preempts its quota.
 #[test]
 fn job_of_unmanaged_kind_is_preempted_after_a_restart() {
     let mut cluster = contested("2");
@@ -363,7 +364,7 @@ fn job_of_unmanaged_kind_is_preempted_after_a_restart() {
     assert_eq!(workload(&cluster, "job-t-").unwrap()["spec"]["podSets"], sets);
 }
 
-/// Pods by themselves, groups and TrainingJobs of a namespace that leaves management run on, end with their Workloads, and can be preempted.
+/// Single pods, pod groups and TrainingJobs of a namespace that leaves management run on, end with their Workloads, and can be preempted.
 #[test]
 fn pods_and_training_jobs_of_unmanaged_namespace_follow_their_workloads() {
     for ends in [true, false] {
@@ -427,7 +428,7 @@ fn pods_and_training_jobs_of_unmanaged_namespace_follow_their_workloads() {
     }
 }
 
-/// A pod that has quota of its own says that it is of a group, before or after it was started.
+/// A pod that has quota of its own gets the label of a pod group, before or after Berth has started the pod.
 #[test]
 fn pod_that_joins_a_group_keeps_its_own_workload() {
     for restarts in [None, Some(Kind::Workload), Some(Kind::Pod)] {
@@ -449,7 +450,7 @@ fn pod_that_joins_a_group_keeps_its_own_workload() {
     }
 }
 
-/// The end of such a pod is the end of its own Workload, and none of the group's.
+/// If a pod with a Workload of its own joins a pod group, the end of the pod ends the pod's own Workload, and not the group's Workload.
 #[test]
 fn group_does_not_end_by_a_pod_with_its_own_workload() {
     for restarts in [None, Some(Kind::Workload), Some(Kind::Pod)] {
@@ -469,7 +470,7 @@ fn group_does_not_end_by_a_pod_with_its_own_workload() {
     }
 }
 
-/// A job that leaves its queue while it waits is given no quota there any more.
+/// A job that leaves its queue while it waits gets no quota in that queue.
 #[test]
 fn job_that_leaves_its_queue_while_it_waits_is_not_admitted() {
     let mut cluster = contested("1");

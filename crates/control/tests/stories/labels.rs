@@ -1,4 +1,5 @@
-//! Labels that QueuePolicies read: tiers of jobs that name none, priority classes, and runners that look after a job.
+//! Labels that QueuePolicies read: labels that set the capacity tiers of jobs without tiers, labels that set priority classes, and labels of runners that
+//! supervise a job.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Notice};
@@ -10,7 +11,7 @@ use crate::stories::policies::{policy, with_tiers};
 use crate::stories::tiers::{flavor_of, ladder};
 use crate::stories::{one_queue, with_queue};
 
-/// Kueue asks all pods of a group, whatever their roles are called.
+/// As in Kueue, a label is copied to the Workload of a pod group only if all pods of the group agree on the label, whatever roles the pods have.
 #[test]
 fn pod_group_workload_copies_label_unless_its_pods_disagree() {
     for (other, copied) in [(None, Some("a")), (Some("a"), Some("a")), (Some("b"), None)] {
@@ -38,7 +39,7 @@ fn pod_group_workload_copies_label_unless_its_pods_disagree() {
     }
 }
 
-/// A job whose pods have a label.
+/// A Job with a label on its pods.
 fn labelled(name: &str, key: &str, value: &str) -> Value {
     let mut job = job(name, "lq", "1", true);
     job["spec"]["template"]["metadata"]["labels"][key] = json!(value);
@@ -49,7 +50,7 @@ fn tier_0(name: &str) -> Value {
     labelled(name, "bastion-tier", "0")
 }
 
-/// The reservation for tier 0, else spot, in the queues of these fields.
+/// A QueuePolicy that gives jobs of AxLearn's tier 0 the reserved tier, and other jobs spot, in the queues that `queues` selects.
 fn bastion_rule(mut queues: Value) -> Value {
     let zero = json!({"label": "bastion-tier", "values": ["0", "reserved"], "tiers": ["reserved"]});
     queues["capacityTiers"] = json!({"default": ["spot"], "defaultFor": [zero]});
@@ -71,7 +72,7 @@ fn policy_label_rule_beats_default_tiers_but_not_job_annotation() {
         cluster.settle();
         assert_eq!(flavor_of(&cluster, &name), json!(flavor), "{name}");
     }
-    // The tiers that a job names itself come first.
+    // Capacity tiers that a job names itself come before the tiers of the policy.
     let mut own = tier_0("own");
     own["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "on-demand"});
     cluster.put(Kind::JOB, own);
@@ -140,7 +141,7 @@ fn job_gets_default_tier_when_queue_has_no_reserved_flavor() {
     cluster.put(Kind::JOB, tier_0("b"));
     cluster.settle();
     assert!(!cluster.is("b", "QuotaReserved"), "spot is full, and on demand is not for it");
-    // Waiting jobs follow a reservation that comes, and one that goes.
+    // Waiting jobs use a reserved flavor when it is added to the queue, and no longer when it is removed.
     cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&[("spot", "1"), ("on-demand", "1"), ("reserved", "1")]));
     cluster.put(Kind::JOB, tier_0("c"));
     cluster.settle();
@@ -186,14 +187,14 @@ fn tier_label_counts_when_local_queue_is_created_after_job() {
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
 }
 
-/// `job-priority` 1 is very-high, 3 is a class that does not exist, 5 is low.
+/// A QueuePolicy that maps the label `job-priority` to priority classes: 1 is very-high, 3 is a class that does not exist, and 5 is low.
 fn classes() -> Value {
     let class = |value: &str, name: &str| json!({"value": value, "workloadPriorityClass": name});
     let classes = [class("1", "very-high"), class("3", "gone"), class("5", "low")];
     policy("p", json!({"clusterQueues": ["cq"], "priorityFromLabel": {"label": "job-priority", "classes": classes}}))
 }
 
-/// A queue with that policy, and classes by which it can be followed.
+/// A ClusterQueue with the policy [`classes`], and the priority classes that the policy names.
 fn by_label(cpu: &str) -> Cluster {
     let mut cluster = one_queue(cpu);
     for (name, value) in [("very-high", 100), ("usual", 50), ("low", 1)] {
@@ -203,13 +204,13 @@ fn by_label(cpu: &str) -> Cluster {
     cluster
 }
 
-/// Class and priority of a job's Workload.
+/// Priority class and priority of a job's Workload.
 fn priority(cluster: &Cluster, name: &str) -> (Value, Value) {
     let spec = &cluster.workload_of(name).unwrap()["spec"];
     (spec["priorityClassRef"]["name"].clone(), spec["priority"].clone())
 }
 
-/// Events for a reason.
+/// The events with a reason.
 fn told<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a Notice> {
     cluster.notices.iter().filter(|notice| notice.reason == reason).collect()
 }
@@ -244,7 +245,7 @@ fn pod_label_sets_priority_class_and_unknown_value_is_reported() {
     );
     let [missing] = told(&cluster, "WorkloadPriorityClassNotFound")[..] else { panic!("told once") };
     assert!(missing.message.starts_with("label job-priority: \"3\" stands for WorkloadPriorityClass \"gone\""));
-    // A class that comes is taken over by who waits.
+    // Waiting jobs get the priority of a class that is created later.
     cluster.set_class("gone", 7);
     cluster.settle();
     assert_eq!(priority(&cluster, "missing"), (json!("gone"), json!(7)));
@@ -279,7 +280,7 @@ fn waiting_job_follows_priority_policy_and_running_job_does_not() {
     cluster.settle();
     assert_eq!(priority(&cluster, "waits"), (json!("very-high"), json!(100)));
     assert_eq!(priority(&cluster, "runs"), (Value::Null, json!(0)), "no class comes to what holds quota");
-    // As with any class, its value is followed, and stays when it is deleted.
+    // A Workload follows the value of a class that the label sets, and keeps the value when the class is deleted.
     cluster.set_class("very-high", 90);
     cluster.settle();
     assert_eq!(priority(&cluster, "waits"), (json!("very-high"), json!(90)));
@@ -297,7 +298,7 @@ fn waiting_job_follows_priority_policy_and_running_job_does_not() {
     assert_eq!(priority(&cluster, "waits"), (json!("of-pods"), json!(3)), "as without a policy");
 }
 
-/// A JobSet with labels of its own, and of its pods.
+/// A JobSet with the given labels, and with the given labels of its pods.
 fn slices(own: Value, pods: Value) -> Value {
     let mut labels = own;
     labels["kueue.x-k8s.io/queue-name"] = json!("lq");
@@ -327,7 +328,7 @@ fn bastion_label_gets_job_set_one_event_under_overriding_policy() {
         cluster.pass(20);
         let writes = |cluster: &Cluster| cluster.writes.iter().filter(|(_, key)| key.kind == Kind::JOB_SET).count();
         let before = writes(&cluster);
-        // Touched again and again, it gets no other event and no other write.
+        // If the JobSet is looked at repeatedly, it gets no other event and no other write.
         cluster.set_class("any", 1);
         cluster.pass(20);
         let found = told(&cluster, "BastionRunner");
@@ -357,7 +358,7 @@ fn policy_edit_warns_job_set_about_bastion_and_priority_labels() {
     assert_eq!(both, (1, 1), "one text does not hide the other");
 }
 
-/// While it waits and while it runs, of every kind: the job keeps the priority that it has, and takes the class's once that is there.
+/// A job of any kind that waits or runs keeps its priority while its priority class is missing, and gets the priority of the class as soon as the class exists.
 #[test]
 fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
     for quota in ["9", "0"] {
@@ -367,7 +368,7 @@ fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
             "spec": {"suspend": true, "replicatedJobs": [{"name": "job", "replicas": 1, "template": {"spec": {
                 "parallelism": 1, "completions": 1, "template": {"spec": {"containers": [
                     {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}}}]},
-            // Its controller has seen that it waits.
+            // The JobSet controller has reported that the JobSet is suspended.
             "status": {"conditions": [{"type": "Suspended", "status": "True",
                 "lastTransitionTime": "2026-11-21T12:00:00Z", "message": "", "reason": "x"}]}});
         let objects = [

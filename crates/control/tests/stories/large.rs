@@ -1,4 +1,4 @@
-//! Large jobs: Berth keeps only a part of them while they wait, and behaves as for small ones.
+//! Large jobs: Berth keeps only a part of a large job in memory while the job waits, and treats the job otherwise like a small job.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn large_job_is_read_once_and_runs_with_whole_spec() {
     assert_eq!(args(&workload["spec"]["podSets"][0]["template"]["spec"]), 300 << 10, "its Workload has all of it");
     let pods = &cluster.job("a")["spec"]["template"]["spec"];
     assert_eq!((args(pods), &pods["nodeSelector"]["tier"]), (300 << 10, &json!("reserved")));
-    // Stopped and restored, it is as it was.
+    // After a stop, the job has all fields that its user has written.
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.pass(30);
     let pods = &cluster.job("a")["spec"]["template"]["spec"];
@@ -39,7 +39,7 @@ fn large_job_is_read_once_and_runs_with_whole_spec() {
     assert_eq!(cluster.count(Purpose::ReadJob), 1, "its Workload was made once");
 }
 
-/// After a restart nothing is read again, unless the Workload is gone.
+/// After a restart of control, a large job is read again only if its Workload is gone.
 #[test]
 fn large_job_is_reread_only_for_new_workload_or_edit() {
     let mut cluster = one_queue("0");
@@ -53,7 +53,7 @@ fn large_job_is_reread_only_for_new_workload_or_edit() {
     cluster.pass(10);
     assert!(cluster.workload_of("a").is_some(), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::ReadJob), 2);
-    // An edit is another spec, and its Workload follows.
+    // An edit changes the spec of the job, and the job's Workload follows.
     let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}});
     cluster.edit(Kind::JOB, "team", "a", &more);
     cluster.pass(10);
@@ -73,7 +73,7 @@ fn large_job_with_failed_read_is_read_again_and_admitted() {
     }
 }
 
-/// As many as a namespace may have: they are read a few at a time, and small ones are not kept waiting for them.
+/// Two hundred large jobs, as many as a namespace may have, are read a few at a time, and small jobs do not wait for the large jobs.
 #[test]
 fn large_jobs_created_together_get_workloads_with_one_read_each() {
     let mut cluster = one_queue("3");
@@ -87,7 +87,7 @@ fn large_jobs_created_together_get_workloads_with_one_read_each() {
     assert_eq!(cluster.count(Purpose::ReadJob), 40, "each once");
 }
 
-/// All large jobs are edited at once: Berth reads as few at a time as at their creation, and each Workload follows its job.
+/// All large jobs are edited at once: Berth reads as few jobs at a time as at their creation, and each Workload follows its job.
 #[test]
 fn large_jobs_edited_together_are_read_few_at_a_time() {
     let mut cluster = one_queue("0");

@@ -1,5 +1,5 @@
-//! Pods that were created while Berth did not answer: they run, and no review has gone over them. Each is charged to its queue at once, admitted where that has
-//! room for it, and gone in ten seconds where it has none.
+//! Pods that were let in: pods that run without a webhook's review, because Berth did not answer when the pods were created. A pod that was let in is charged
+//! to its queue at once. Berth admits the pod if the queue has room, and deletes the pod within ten seconds if the queue has no room.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use jiff::SignedDuration;
@@ -13,7 +13,7 @@ use crate::stories::pods::pod;
 
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 
-/// Usage of the queue as its status has it.
+/// The usage in the status of the ClusterQueue.
 fn charged(cluster: &Cluster) -> Value {
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     status["flavorsUsage"][0]["resources"][0]["total"].clone()
@@ -34,7 +34,7 @@ fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
     name.is_some_and(|name| cluster.workload_is(&name, kind))
 }
 
-/// A queue of that many cpus of which a job uses that many.
+/// A ClusterQueue of `quota` cpus, of which a job uses `by_job`.
 fn used(quota: &str, by_job: &str) -> Cluster {
     let mut cluster = pod_queue(quota);
     cluster.put(Kind::JOB, job("own", "lq", by_job, true));
@@ -43,7 +43,7 @@ fn used(quota: &str, by_job: &str) -> Cluster {
     cluster
 }
 
-/// A pod of a ReplicaSet, whose template has the mark of a Deployment that was reviewed.
+/// A pod of a ReplicaSet whose template has the mark of a reviewed Deployment.
 fn of_deployment(name: &str, cpu: &str) -> Value {
     let mut made = pod(name, cpu);
     made["metadata"].as_object_mut().unwrap().remove("finalizers");
@@ -76,7 +76,7 @@ fn let_in_pod_with_room_is_admitted_where_it_runs() {
         cluster.pass(60);
         assert!(runs(&cluster, "a"), "{:?}", cluster.writes);
         assert_eq!(&cluster.writes[before..], &[], "quiet at rest");
-        // The pod ends like any other.
+        // The pod that was let in ends like any other pod.
         cluster.end_pod("a", "Succeeded");
         cluster.pass(7);
         assert!(is(&cluster, "a", "Finished"), "{:?}", cluster.writes);
@@ -108,7 +108,7 @@ fn let_in_pod_without_room_is_charged_and_gone_in_ten_seconds() {
     }
 }
 
-/// Berth is back, and sees a job and a pod that want the same place: the pod has it already.
+/// A new leader observes a waiting job and a running pod that need the same quota: the pod has the quota already.
 #[test]
 fn let_in_pod_gets_quota_before_waiting_job_after_restart() {
     let mut cluster = pod_queue("2");
@@ -213,7 +213,7 @@ fn let_in_pod_group_is_admitted_or_deleted_whole() {
     }
 }
 
-/// Half of a group was made before: it waits behind its gates, and starts with those that were let in.
+/// One pod of a group was created with a gate and waits, and starts together with the pod that was let in.
 #[test]
 fn let_in_member_starts_its_group_with_the_gated_pods() {
     let mut cluster = pod_queue("2");
@@ -239,7 +239,7 @@ fn let_in_member_of_incomplete_pod_group_is_deleted() {
     }
 }
 
-/// After an outage the API server is busy: a pod is not stopped because its admission is slow.
+/// The API server is busy after an outage: a pod is not stopped because its admission is slow.
 #[test]
 fn let_in_pod_with_room_stays_while_its_writes_are_refused() {
     for purpose in [Purpose::MarkPod, Purpose::CreateWorkload, Purpose::ReserveQuota] {
@@ -262,7 +262,7 @@ fn let_in_pod_with_room_stays_while_its_writes_are_refused() {
     }
 }
 
-/// A pod too many has no place in its group, as any pod without a gate.
+/// A pod that was let in and exceeds the size of its group is stopped, like any excess pod without a gate.
 #[test]
 fn let_in_member_beyond_group_size_is_deleted_at_once() {
     let mut cluster = pod_queue("9");
@@ -290,7 +290,7 @@ fn let_in_pod_of_deployment_is_admitted_or_deleted() {
     }
 }
 
-/// Pods of a StatefulSet name no queue: it says it for them, and its Workload is the one that they run by.
+/// Pods of a StatefulSet name no queue: the StatefulSet names the queue for its pods, and the pods run under the StatefulSet's Workload.
 #[test]
 fn let_in_pods_of_stateful_set_run_under_its_workload() {
     for quota in ["2", "1"] {
@@ -310,7 +310,7 @@ fn let_in_pods_of_stateful_set_run_under_its_workload() {
         assert_eq!(cluster.workload_is(&name, "Admitted"), stays, "{quota}: {:?}", cluster.writes);
         assert_eq!((runs(&cluster, "web-0"), runs(&cluster, "web-1")), (stays, stays), "{quota}: {:?}", cluster.writes);
     }
-    // A pod that is made again finds its place.
+    // A recreated pod of the StatefulSet gets the place of the deleted pod.
     let (mut cluster, _) = running_set();
     cluster.delete(&Cluster::key(Kind::Pod, "team", "web-1"));
     cluster.pass(1);
@@ -319,7 +319,7 @@ fn let_in_pods_of_stateful_set_run_under_its_workload() {
     assert!(runs(&cluster, "web-0") && runs(&cluster, "web-1"), "{:?}", cluster.writes);
 }
 
-/// A pod as the controller of StatefulSet `web` makes it.
+/// Creates a pod as the controller of StatefulSet `web` makes it.
 fn of_set(cluster: &mut Cluster, index: i32) {
     let uid = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
     let maker =
@@ -331,7 +331,7 @@ fn of_set(cluster: &mut Cluster, index: i32) {
     cluster.put_unreviewed(made);
 }
 
-/// Without webhooks a tenant may take the mark off again: that begins no other trial.
+/// A tenant removes the label of managed pods from a pod that was let in, which is possible without webhooks: the trial of the pod does not begin again.
 #[test]
 fn removed_managed_label_prolongs_no_trial_of_let_in_pod() {
     let mut cluster = used("2", "2");
@@ -350,7 +350,7 @@ fn removed_managed_label_prolongs_no_trial_of_let_in_pod() {
     );
 }
 
-/// A pod that a review has gone over is none of these, whoever takes its gate away, and what else he writes into it.
+/// A reviewed pod does not count as let in, whoever removes the pod's gate, and whatever else is changed in the pod.
 #[test]
 fn reviewed_pod_without_its_gate_is_deleted_without_trial() {
     let mut cluster = used("2", "2");
@@ -369,7 +369,7 @@ fn reviewed_pod_without_its_gate_is_deleted_without_trial() {
         "{:?}",
         cluster.writes
     );
-    // A pod that only says that it was reviewed is not tried either.
+    // A pod with a forged mark of a review gets no trial either.
     let mut forged = pod("b", "1");
     forged["metadata"]["annotations"] = json!({"kueue.x-k8s.io/role-hash": "main"});
     cluster.put_unreviewed(forged);

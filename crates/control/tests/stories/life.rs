@@ -1,4 +1,4 @@
-//! The life of a job, its messages and its figures.
+//! The life of a job: its events, conditions and metrics.
 
 use berth_control::measure::Measure;
 use berth_control::write::{Kind, Outcome, Purpose, WriteId};
@@ -133,7 +133,7 @@ fn workload_deactivation_stops_job_restores_template_and_frees_quota() {
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
 }
 
-/// A condition that goes by being left out of an apply goes in part where another manager, as Kueue's of this one, has written it before.
+/// A condition that is left out of an apply is not deleted if another field manager has written the condition, as Kueue's manager of `PodsReady` has.
 #[test]
 fn pods_ready_condition_turns_false_and_stays_after_deactivation() {
     let mut cluster = one_queue("1");
@@ -216,7 +216,7 @@ fn limit_range_change_applies_to_waiting_jobs_only() {
     assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
     let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
     assert_eq!(usage["cpu"], json!("2"));
-    // Quota that was given stays as it was given.
+    // Quota that a Workload holds does not change with the LimitRange.
     cluster.control.observe(range("1"), cluster.now);
     cluster.pass(10);
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
@@ -373,7 +373,7 @@ fn workload_creations_under_way_are_limited_to_64() {
     let first = creations(&mut cluster);
     assert_eq!(first.len(), 64, "more would only lie in the writer's queue");
     assert_eq!(creations(&mut cluster), []);
-    // As many other creations follow, whatever the outcomes of these, until every job has had its turn.
+    // Control makes further creations as earlier creations are answered, whatever their outcomes, until every job has a Workload.
     let (mut under_way, mut made) = (first, 64);
     while !under_way.is_empty() {
         for id in under_way {
@@ -408,7 +408,7 @@ fn orphaned_workload_of_deleted_job_is_finished_and_frees_quota() {
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-    // `kubectl delete --cascade=orphan`.
+    // The job is deleted as by `kubectl delete --cascade=orphan`.
     cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"ownerReferences": null}}));
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(10);
@@ -459,7 +459,7 @@ fn job_with_unready_pods_is_evicted_after_recovery_timeout() {
 
 #[test]
 fn priority_boost_orders_waiting_jobs_only_with_gate_on() {
-    // A sum beyond 32 bits is distinguished from the largest priority by itself.
+    // A sum of priority and boost beyond 32 bits is distinguished from the largest priority.
     for (gate, base, first) in [(true, 0, "b"), (true, i32::MAX, "b"), (false, 0, "a")] {
         let mut settings = crate::stories::cluster::settings();
         settings.priority_boost = gate;

@@ -1,4 +1,4 @@
-//! The GPUs that a policy allows one job: a job that may do with fewer gets as many as the policy allows, and no more.
+//! The number of GPUs that a policy allows one job: a job that can run with fewer pods gets as many GPUs as the policy allows, and no more.
 
 use berth_control::settings::Settings;
 use berth_control::write::Kind;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, flavor, job, local_queue, settings};
 use crate::stories::elastic::elastic;
 
-/// A queue with plenty of cpus and eight GPUs, of which a job may have `most`.
+/// A ClusterQueue with enough cpus and eight GPUs, of which a job may have `most`.
 fn allowing(settings: Settings, most: i64) -> Cluster {
     allowing_of(settings, "nvidia.com/gpu", most)
 }
 
-/// A queue with plenty of cpus and eight GPUs of that resource, of which a job may have `most`.
+/// A ClusterQueue with enough cpus and eight GPUs of the given resource, of which a job may have `most`.
 fn allowing_of(settings: Settings, resource: &str, most: i64) -> Cluster {
     let mut cluster = Cluster::with(settings);
     cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"cloud": "spot"})));
@@ -32,7 +32,7 @@ fn allow(cluster: &mut Cluster, most: i64) {
     cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"admission": {"maxGPUsPerJob": most}}}));
 }
 
-/// Two to four workers with a GPU each.
+/// A TrainingJob with two to four workers of one GPU each.
 fn workers(kind: &str) -> Value {
     let mut job = elastic("a", json!({"scaleUpStep": 2}));
     job["spec"]["jobType"] = json!(kind);
@@ -40,7 +40,7 @@ fn workers(kind: &str) -> Value {
     job
 }
 
-/// A Job of six pods with a GPU each that accepts two.
+/// A Job of six pods of one GPU each that accepts two pods.
 fn wide() -> Value {
     let mut object = job("wide", "lq", "1", true);
     object["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
@@ -87,7 +87,7 @@ fn policy_gpu_limit_counts_configured_and_other_vendors_accelerators() {
     let pod = &cluster.job("a-worker")["spec"]["template"]["spec"];
     assert_eq!(pod["nodeSelector"][label], "tpu-v6e-slice");
     assert_eq!(pod["containers"][0]["resources"]["limits"], json!({"google.com/tpu": "1"}));
-    // One that the template asks for itself.
+    // The pod template of the TrainingJob requests the GPU itself.
     let mut cluster = allowing_of(settings(), "amd.com/gpu", 3);
     let mut job = workers("JAXJob");
     job["spec"]["resources"]["replicaResources"] = json!({"cpu": "1"});
@@ -122,7 +122,7 @@ fn job_whose_minimum_exceeds_policy_gpu_limit_waits_with_reason() {
     allow(&mut cluster, 4);
     cluster.pass(5);
     assert_eq!((given(&cluster), &cluster.job("wide")["spec"]["parallelism"]), (json!("4"), &json!(4)));
-    // A running job is left alone, and meets the limit when it starts again.
+    // The limit does not affect a running job until the job starts again.
     allow(&mut cluster, 3);
     cluster.pass(60);
     assert!(cluster.is("wide", "Admitted") && given(&cluster) == json!("4"));

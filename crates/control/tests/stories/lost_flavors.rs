@@ -1,4 +1,5 @@
-//! Flavors that are taken out of their queue while workloads hold quota of them: as if the queue had a quota of 0 there.
+//! Flavors that are removed from their ClusterQueue while Workloads hold quota of the flavors: Berth treats such a flavor as if the queue had a quota of 0 for
+//! it.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job};
 use crate::stories::one_queue;
 use crate::stories::queues::{mark_deleted, waits};
 
-/// Totals of the flavors in a queue's status, by name.
+/// The names and the totals of the flavors in a field of a queue's status.
 fn shown(cluster: &Cluster, kind: Kind, name: &str, field: &str) -> Vec<(String, String)> {
     let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
     let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
@@ -37,11 +38,11 @@ fn removed_flavor_stays_charged_and_shown_while_job_uses_it() {
         }
         assert!(cluster.is("a", "Admitted") && cluster.count(Purpose::Evict) == 0, "it goes on");
     }
-    // No queue offers the flavor any more, and a workload holds quota of it.
+    // No ClusterQueue offers the flavor any more, and a Workload holds quota of the flavor.
     mark_deleted(&mut cluster, Kind::ResourceFlavor, "default");
     cluster.pass(30);
     assert_eq!(waits(&cluster, Kind::ResourceFlavor), ["The deletion waits for workloads that hold quota of it"]);
-    // A workload that may preempt takes back quota beyond the limit, and workloads that have ended are not shown any more.
+    // A Workload that may preempt takes quota beyond the limit back, and the status shows no usage of Workloads that have ended.
     cluster.complete("a");
     cluster.pass(30);
     let left = shown(&cluster, Kind::ClusterQueue, "cq", "flavorsReservation");
@@ -62,7 +63,7 @@ fn reservation_on_removed_flavor_is_released_and_check_asked_again() {
     answer(&mut cluster, &name, "Ready");
     cluster.pass(10);
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
-    // Later nothing is asked anew: it runs, and its answer stays.
+    // The running Workload keeps the answer of its admission check when the flavors change later.
     rely_on_budget(&mut cluster, &[("default", "1")], json!([]));
     cluster.pass(30);
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);

@@ -1,5 +1,5 @@
-//! Workloads that lose their controller, never had one, or are kept by another finalizer: none of them holds quota that nothing uses, and none lets
-//! anything run outside of quota.
+//! Workloads that lose their controlling owner, never had one, or are kept by a foreign finalizer: no such Workload holds quota that no pod uses, and no pod
+//! runs outside of quota because of such a Workload.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn workload_without_owner_reference_comes_back_to_its_job() {
     assert_eq!(cluster.count(Purpose::AdoptWorkload), 3);
 }
 
-/// A job without queue takes it back as well: it is what holds the quota.
+/// A job without a queue gets the owner reference of its Workload back as well, because the Workload holds the job's quota.
 #[test]
 fn workload_without_owner_reference_comes_back_to_job_without_queue() {
     let mut cluster = running();
@@ -75,7 +75,7 @@ fn job_whose_workload_name_is_taken_reports_conflict_once() {
     assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// The job is gone, or its Workload is deleted, and another client's finalizer keeps that: nothing runs, and the quota is free.
+/// The job is deleted, or its Workload is deleted, and a foreign finalizer keeps the Workload: no pod runs, and the quota is free.
 #[test]
 fn workload_kept_by_foreign_finalizer_holds_no_quota() {
     for (job_goes, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
@@ -102,7 +102,7 @@ fn workload_kept_by_foreign_finalizer_holds_no_quota() {
     }
 }
 
-/// A Workload of a JobSet or TrainingJob is kept by a finalizer of another controller after its job or it itself was deleted.
+/// A foreign finalizer keeps the Workload of a JobSet or TrainingJob after the deletion of the job or of the Workload.
 #[test]
 fn workload_of_jobset_or_training_job_kept_by_foreign_finalizer_holds_no_quota() {
     let cases = [(true, false), (true, true), (false, false), (false, true)];
@@ -140,7 +140,7 @@ fn deleted_workload_without_own_finalizer_holds_no_quota() {
     assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
 }
 
-/// A Workload without an owner has no job to stop: it loses its quota at once when it is preempted, and gets it again when there is room.
+/// A Workload without an owner has no job to stop: the Workload loses its quota at once when it is preempted, and gets quota again when there is room.
 #[test]
 fn workload_without_owner_frees_its_quota_when_evicted() {
     let group = json!({"kueue.x-k8s.io/is-group-workload": "true"});
@@ -150,7 +150,7 @@ fn workload_without_owner_frees_its_quota_when_evicted() {
         nobodys["metadata"]["annotations"] = annotations;
         let of_group = nobodys["metadata"]["annotations"].as_object().is_some_and(|all| !all.is_empty());
         if of_group {
-            // It waits for its pods, and is given quota by hand.
+            // The Workload of a pod group waits for its pods, and another client has written an admission into its status.
             let sets =
                 json!([{"name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}}]);
             let yes = |kind: &str| {
@@ -170,7 +170,7 @@ fn workload_without_owner_frees_its_quota_when_evicted() {
     }
 }
 
-/// One queue in which `t` runs, of a kind, and the key of that.
+/// A ClusterQueue in which the job `t` of a kind runs, the key of `t`, and the beginning of the name of its Workload.
 fn to_be_orphaned(kind: Kind) -> (Cluster, ObjectKey, &'static str) {
     let mut cluster = contested("2");
     let begins = match kind {
@@ -193,7 +193,7 @@ fn to_be_orphaned(kind: Kind) -> (Cluster, ObjectKey, &'static str) {
     (cluster, Cluster::key(kind, "team", "t"), begins)
 }
 
-/// A job is deleted and its pods are left: they hold its quota until they have ended, and it is finished and let go then.
+/// A job is deleted without its pods: the pods hold the quota of the job until they have ended, and then the Workload finishes and loses its finalizer.
 #[test]
 fn orphaned_pods_hold_their_quota_until_they_end() {
     for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {
@@ -226,7 +226,7 @@ fn orphaned_pods_hold_their_quota_until_they_end() {
     }
 }
 
-/// Another workload preempts the quota of orphaned pods: Berth stops these pods, and if a Job would make them again, the Job as well.
+/// Another workload preempts the quota of orphaned pods: Berth stops these pods, and if a Job would make the pods again, the Job as well.
 #[test]
 fn evicted_workload_without_owner_stops_its_pods() {
     for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {
@@ -243,7 +243,7 @@ fn evicted_workload_without_owner_stops_its_pods() {
     }
 }
 
-/// Other jobs name the Workload of a job that was deleted without its pods: its quota stays with these, and the others are told.
+/// Other jobs name the Workload of a job that was deleted without its pods: the quota stays with the orphaned pods, and the other jobs get an event.
 #[test]
 fn orphaned_workload_is_not_given_to_another_job() {
     for (kind, cpu) in [(Kind::JOB, "2"), (Kind::JOB, "1"), (Kind::JOB_SET, "1"), (Kind::Pod, "2")] {
@@ -272,7 +272,7 @@ fn orphaned_workload_is_not_given_to_another_job() {
     }
 }
 
-/// A Workload that MultiKueue copies from another cluster has the uid of the job over there.
+/// A Workload that MultiKueue copies from another cluster names the uid of the job in the other cluster.
 #[test]
 fn workload_copied_from_another_cluster_is_adopted() {
     let mut cluster = one_queue("2");
@@ -287,7 +287,7 @@ fn workload_copied_from_another_cluster_is_adopted() {
     assert_eq!(cluster.job("t")["spec"]["suspend"], false, "{:?}", cluster.writes);
 }
 
-/// The Workload of a job that was deleted without it, and of which no pod is left, goes when it is deleted.
+/// The Workload of a deleted job of which no pod is left is gone when a user deletes the Workload.
 #[test]
 fn orphaned_workload_without_pods_finishes_and_can_be_deleted() {
     let (mut cluster, key, begins) = to_be_orphaned(Kind::JOB);
@@ -303,8 +303,8 @@ fn orphaned_workload_without_pods_finishes_and_can_be_deleted() {
     assert!(workload(&cluster, begins).is_none());
 }
 
-/// A Job is deleted without its pods while the garbage collector cannot write its Workload: the collector has orphaned the pods, and not the Workload
-/// yet. The pods hold its quota, and are stopped when another workload preempts it.
+/// A Job is deleted without its pods while the garbage collector cannot write the Job's Workload: the collector has orphaned the pods, and not yet the
+/// Workload. The pods hold the quota of the Workload, and Berth stops the pods when another workload preempts the quota.
 #[test]
 fn pods_being_orphaned_hold_their_quota_until_preempted() {
     for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {
@@ -323,7 +323,7 @@ fn pods_being_orphaned_hold_their_quota_until_preempted() {
     }
 }
 
-/// Pods of a StatefulSet that is deleted without them hold its quota, and are stopped when it has to go back.
+/// Pods of a StatefulSet that is deleted without its pods hold the quota of the StatefulSet, and are stopped when another workload preempts the quota.
 #[test]
 fn orphaned_pods_of_a_stateful_set_hold_their_quota() {
     for restarts in [false, true] {

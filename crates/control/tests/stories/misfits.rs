@@ -1,4 +1,4 @@
-//! Admissions by another client that do not fit their Workload: no job starts with them, and Berth removes them.
+//! Admissions that another client has written and that do not fit their Workload: no job starts with such an admission, and Berth removes the admission.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
 
-/// Kinds that start all pods of two cpus, and how many writes that takes.
+/// Job kinds with two cpus in all, and the number of writes that start the whole job.
 const KINDS: [(&str, usize); 4] = [("Job", 1), ("JobSet", 1), ("Pod", 1), ("group", 2)];
 
-/// A JobSet that its controller has stopped. Each replicatedJob has the given number of pods of one cpu.
+/// A JobSet that the JobSet controller has stopped. Each replicated job has the given number of pods of one cpu.
 fn jobset(pods: &[(&str, i32)]) -> Value {
     let jobs = pods.iter().map(|(name, pods)| {
         let spec = json!({"parallelism": pods, "completions": pods, "template": {"spec": {"containers": [
@@ -26,7 +26,7 @@ fn jobset(pods: &[(&str, i32)]) -> Value {
         "spec": {"suspend": true, "replicatedJobs": jobs.collect::<Vec<_>>()}, "status": {"conditions": [stopped]}})
 }
 
-/// A job of two cpus that waits, since another one has them; its Workload.
+/// A cluster with a job of two cpus that waits because another job has the quota; the second value is the name of the waiting job's Workload.
 fn waits(kind: &str) -> (Cluster, String) {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::JOB, job("holder", "lq", "2", true));
@@ -50,7 +50,7 @@ fn waits(kind: &str) -> (Cluster, String) {
     (cluster, waiting)
 }
 
-/// The name of the Workload that has no quota.
+/// The name of the only Workload that has no quota.
 fn waiting(cluster: &Cluster) -> String {
     let workloads = cluster.objects.keys().filter(|key| key.kind == Kind::Workload);
     let mut waiting = workloads.filter(|key| !cluster.workload_is(&key.name, "QuotaReserved"));
@@ -59,7 +59,7 @@ fn waiting(cluster: &Cluster) -> String {
     found
 }
 
-/// Another client admits the Workload, with that many pods of each pod set.
+/// Another client admits the Workload with the given number of pods for each pod set.
 fn admit(cluster: &mut Cluster, workload: &str, given: &[(&str, i32)], conditions: &[&str]) {
     let sets = given.iter().map(|(name, count)| {
         json!({"name": name, "count": count, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": count.to_string()}})
@@ -76,18 +76,18 @@ fn admit(cluster: &mut Cluster, workload: &str, given: &[(&str, i32)], condition
 
 const BOTH: [&str; 2] = ["QuotaReserved", "Admitted"];
 
-/// Starts beside that of the job that was there first.
+/// The number of starts, without the start of the job that was created first.
 fn starts(cluster: &Cluster) -> usize {
     cluster.count(Purpose::StartJob) - 1
 }
 
-/// Why Workloads were evicted.
+/// The reasons for which Workloads were evicted.
 fn evictions(cluster: &Cluster) -> Vec<&str> {
     let told = cluster.notices.iter().filter(|notice| notice.key.kind == Kind::Workload);
     told.filter_map(|notice| notice.reason.strip_prefix("EvictedDueTo")).collect()
 }
 
-/// Checks that the Workload waits again, and starts with all pods when there is room.
+/// Asserts that the Workload waits for quota again, and that the job starts with all pods when there is room.
 fn queues_again(cluster: &mut Cluster, kind: &str, all: usize) {
     assert_eq!(starts(cluster), 0, "{kind}: {:?}", cluster.writes);
     let workload = waiting(cluster);

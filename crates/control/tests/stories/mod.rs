@@ -1,4 +1,4 @@
-//! Stories of jobs, on a cluster that fits in a test.
+//! Stories of jobs in a simulated cluster in memory.
 
 mod attacks;
 mod attempts;
@@ -100,7 +100,7 @@ fn one_queue(quota: &str) -> Cluster {
     with_queue(Cluster::new(), quota)
 }
 
-/// As [`one_queue`], where pods, Deployments and StatefulSets are managed too.
+/// The cluster of [`one_queue`], with pods, Deployments and StatefulSets among the managed job kinds.
 fn pod_queue(quota: &str) -> Cluster {
     let mut settings = cluster::settings();
     settings.job_kinds.extend([Kind::Pod, Kind::Deployment, Kind::StatefulSet]);

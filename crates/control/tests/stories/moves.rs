@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue};
 use crate::stories::one_queue;
 
-/// Queue `lq` of ClusterQueue `cq`, and queue `other` of ClusterQueue `cq-other`, one cpu each.
+/// A cluster with LocalQueue `lq` of ClusterQueue `cq`, and LocalQueue `other` of ClusterQueue `cq-other`, with one cpu each.
 fn two_queues() -> Cluster {
     let mut cluster = one_queue("1");
     cluster.put(Kind::ClusterQueue, cluster_queue("cq-other", None, &[("default", "1")]));
@@ -18,7 +18,7 @@ fn suspended() -> Value {
     json!({"spec": {"suspend": true}})
 }
 
-/// A manifest that says `suspend: true` was applied again: the job is started again, and an event says how to stop it.
+/// A user applies a manifest with `suspend: true` again: Berth starts the job again, and an event says how to stop the job.
 #[test]
 fn running_job_suspended_by_user_is_resumed_with_warning_event() {
     let mut cluster = one_queue("1");
@@ -36,7 +36,7 @@ fn running_job_suspended_by_user_is_resumed_with_warning_event() {
     assert!(told.message.contains(workload) && told.message.contains("spec.active"), "{}", told.message);
 }
 
-/// A start after an eviction is no resumption.
+/// The start after an eviction does not count as the end of a suspension by a user.
 #[test]
 fn job_restarted_after_eviction_gets_no_suspension_event() {
     let mut cluster = one_queue("1");
@@ -51,7 +51,8 @@ fn job_restarted_after_eviction_gets_no_suspension_event() {
     assert!(cluster.notices.iter().all(|notice| notice.reason != "SuspensionUndone"));
 }
 
-/// A write that suspends and moves a job stops it: its quota is free for others, its template the user's, and it waits in its new queue.
+/// A write that suspends a job and moves it to another queue stops the job: its quota is free for other jobs, its pod template is the user's again, and the job
+/// waits in its new queue.
 #[test]
 fn job_suspended_and_moved_waits_in_its_new_queue() {
     let mut cluster = two_queues();
@@ -74,13 +75,13 @@ fn job_suspended_and_moved_waits_in_its_new_queue() {
     assert_eq!(cluster.count(Purpose::StartJob), 4, "each once, and the moved one twice: {:?}", cluster.writes);
 }
 
-/// The queue is changed in the moment between the admission and the start.
+/// A user changes the queue of a job between the job's admission and its start.
 #[test]
 fn admitted_job_moved_before_start_is_admitted_in_new_queue() {
     let mut cluster = two_queues();
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
-    // The next leader finds it admitted, suspended, and in another queue.
+    // The next leader finds the job admitted and suspended, and with another queue in its label.
     cluster.edit(Kind::JOB, "team", "a", &suspended());
     cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}));
     cluster.put(Kind::JOB, job("b", "lq", "1", true));

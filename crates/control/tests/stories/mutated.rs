@@ -1,4 +1,4 @@
-//! Policies of the cluster that change Jobs at their creation: the quota of a TrainingJob does not cover the requests of such a Job.
+//! Mutating policies of the cluster that change Jobs at their creation: the quota of a TrainingJob does not cover the requests of a Job that was changed.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
@@ -9,14 +9,14 @@ use crate::stories::training::{cluster, training};
 const ADVICE: &str =
     "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
 
-/// Pods with a sidecar of half a cpu.
+/// A pod spec with a sidecar of half a cpu.
 fn with_sidecar() -> Value {
     let requests = json!({"requests": {"cpu": "500m"}});
     let sidecar = json!({"name": "s", "image": "i", "restartPolicy": "Always", "resources": requests});
     json!({"template": {"spec": {"initContainers": [sidecar]}}})
 }
 
-/// A queue of that many cpus, a TrainingJob of two workers with one each, and a policy that adds to its Job.
+/// A ClusterQueue of the given number of cpus, a TrainingJob of two workers of one cpu each, and a mutating policy that adds fields to each new Job.
 fn mutating(quota: &str, adds: Value, more: Value) -> Cluster {
     let mut cluster = cluster(quota);
     cluster.adds_to_jobs = Some(adds);
@@ -28,7 +28,7 @@ fn is_active(cluster: &Cluster) -> bool {
     cluster.standing("a")["spec"]["active"] != json!(false)
 }
 
-/// How often its Job was made.
+/// How often Berth has made the Job of the TrainingJob.
 fn tries(cluster: &Cluster) -> usize {
     cluster.count(Purpose::StartTraining)
 }
@@ -53,7 +53,7 @@ fn training_job_whose_job_is_altered_frees_quota_with_reason() {
         let of_job = cluster.notices.iter().find(|told| told.reason == "JobAltered").unwrap();
         assert_eq!((of_job.key.kind, of_job.event_type), (Kind::TrainingJob, EventType::Warning), "{words}");
         assert_eq!(of_job.message, message);
-        // Others take its quota meanwhile.
+        // Other jobs can use the quota of the TrainingJob until the next try.
         cluster.put(Kind::JOB, job("b", "lq", "2", true));
         cluster.pass(5);
         assert!(cluster.is("b", "Admitted"), "{words}: {:?}", cluster.writes);
@@ -96,7 +96,7 @@ fn deactivated_training_job_restarts_after_edit_reactivation_or_resume() {
         cluster.pass(60);
         assert_eq!((tries(&cluster), is_active(&cluster)), (5, false), "{way}: nothing was done about it");
         if way == "edit" {
-            // It says itself what the policy adds.
+            // The edited TrainingJob itself requests the sidecar that the mutating policy adds.
             edit(&mut cluster, &json!({"spec": with_sidecar()}));
         } else {
             cluster.adds_to_jobs = None;

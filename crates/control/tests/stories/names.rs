@@ -1,4 +1,5 @@
-//! Objects of others under the name of one that Berth is to make: the object that waits for the name says what is in the way.
+//! Foreign objects under a name that Berth needs for an object of its own: an event of the job or check that waits for the name says which object is in the
+//! way.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ fn jobs(name: &str) -> [(Kind, Value); 4] {
     ]
 }
 
-/// Messages about names at an object.
+/// Messages of the events about name conflicts of an object.
 fn told(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
     let about = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == name);
     about.filter(|notice| notice.reason == CONFLICT).map(|notice| notice.message.clone()).collect()
@@ -51,7 +52,7 @@ fn job_with_taken_workload_name_waits_with_conflict_event() {
         before.put(kind, object.clone());
         before.settle();
         let name = workload_names(&before).remove(0);
-        // Uids are given in turn: the job is the same one, and finds the name taken.
+        // The simulated cluster assigns uids in order, so that the job gets the same uid again, and its Workload's name is taken.
         let mut cluster = pod_queue("4");
         cluster.put(kind, object);
         let stranger = json!({"metadata": {"namespace": "team", "name": name},
@@ -70,7 +71,7 @@ fn job_with_taken_workload_name_waits_with_conflict_event() {
     }
 }
 
-/// A Workload that a job names as made beforehand is another job's: it waits, and says for whom.
+/// A job that names another job's Workload as its prebuilt Workload waits, and an event says which job the Workload belongs to.
 #[test]
 fn job_naming_another_jobs_prebuilt_workload_waits_with_conflict_event() {
     for (kind, mut object) in jobs("x").into_iter().filter(|(kind, _)| *kind != Kind::TrainingJob) {
@@ -90,7 +91,7 @@ fn job_naming_another_jobs_prebuilt_workload_waits_with_conflict_event() {
     }
 }
 
-/// A Workload that goes with its job is gone in a moment: nothing has to be done about it.
+/// A Workload that is being deleted with its job will be gone in a moment, so that the job gets no event.
 #[test]
 fn prebuilt_workload_being_deleted_causes_no_conflict_event() {
     let mut cluster = pod_queue("4");
@@ -108,7 +109,8 @@ fn prebuilt_workload_being_deleted_causes_no_conflict_event() {
     assert_eq!(told(&cluster, Kind::JOB, "x"), Vec::<String>::new());
 }
 
-/// A tenant has made an object with the name that Berth is to give to its request to an autoscaler: the check names it, and so does the job.
+/// A tenant has made an object with the name that Berth needs for its request to an autoscaler: the admission check and the job name the object in their
+/// messages.
 #[test]
 fn admission_check_names_object_that_blocks_its_provisioning_request() {
     for (purpose, kind) in
@@ -130,7 +132,7 @@ fn admission_check_names_object_that_blocks_its_provisioning_request() {
         let before = answers(&cluster);
         cluster.pass(300);
         assert_eq!(answers(&cluster), before, "{kind}: once");
-        // It is tried all the while.
+        // Berth has tried the creation again and again, and succeeds when the name is free.
         cluster.answers.clear();
         cluster.pass(60);
         assert!(
@@ -141,7 +143,7 @@ fn admission_check_names_object_that_blocks_its_provisioning_request() {
     }
 }
 
-/// An object that Berth created, and whose answer was lost, does not count as another client's when the watch shows it.
+/// An object that Berth has created does not count as another client's object if the answer to its creation was lost.
 #[test]
 fn provisioning_request_with_lost_answer_is_not_reported_as_foreign() {
     for purpose in [Purpose::PreparePodTemplate, Purpose::RequestCapacity] {

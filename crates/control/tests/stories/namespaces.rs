@@ -1,5 +1,5 @@
-//! A namespace that is being deleted: Kubernetes deletes its pods first, and nothing else while one of them is left. No object of Berth may delay the
-//! deletion of a namespace, and nothing starts in it any more.
+//! A namespace that is being deleted: Kubernetes deletes the pods of the namespace first, and no other object while a pod is left. No object of Berth may delay
+//! the deletion of a namespace, and no job starts in a namespace that is being deleted.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -17,13 +17,13 @@ fn workloads(cluster: &Cluster) -> Vec<&Value> {
     cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object).collect()
 }
 
-/// Reserved quota of `cq`.
+/// The reserved quota of ClusterQueue `cq`.
 fn reserved(cluster: &Cluster) -> &Value {
     let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];
     &queue["status"]["flavorsReservation"][0]["resources"][0]["total"]
 }
 
-/// Deletes the namespace, and the objects that are deleted after the pods; nothing is left, and no quota held.
+/// Deletes the namespace with its pods and then its other objects, and asserts that no object is left and no quota is held.
 fn ends(mut cluster: Cluster, what: &str, restarts: bool) {
     cluster.end_namespace();
     if restarts {
@@ -83,7 +83,7 @@ fn jobs_and_pods_in_terminating_namespace_get_no_quota() {
     cluster.pass(5);
     let made = workloads(&cluster).len();
     assert_eq!(made, 3, "{:?}", cluster.writes);
-    // A user's finalizers keep the pods.
+    // Finalizers of the user keep the pods.
     for name in ["alone", "a", "b"] {
         let kept = json!({"metadata": {"finalizers": ["example.com/keep"]}});
         cluster.edit(Kind::Pod, "team", name, &kept);
@@ -109,7 +109,7 @@ fn running_job_is_deleted_in_terminating_namespace_and_frees_quota() {
         cluster.put(Kind::JOB, job("waits", "lq", "1", true));
         cluster.settle();
         assert!(cluster.is("runs", "Admitted"), "{:?}", cluster.writes);
-        // Its pods still end, and Kubernetes deletes a Job when there are no pods any more.
+        // The pods of the Job end slowly, and Kubernetes deletes the Job only when no pod is left.
         cluster.keep_pods_of(Kind::JOB, "runs");
         cluster.end_namespace();
         if restarts {

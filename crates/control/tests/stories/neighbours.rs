@@ -1,4 +1,4 @@
-//! Tenants who share ClusterQueues: a message to one of them names no object of the other.
+//! Tenants who share ClusterQueues: no message about a tenant's object names an object of the other tenant.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::Kind;
@@ -13,7 +13,7 @@ use crate::stories::training::training;
 
 const TENANTS: [&str; 2] = ["team", "next-door"];
 
-/// One ClusterQueue for two namespaces, in which the higher priority takes quota from the lower one.
+/// A cluster with one ClusterQueue for two namespaces, in which jobs of a higher priority preempt.
 fn two_tenants(quota: &str) -> Cluster {
     let mut settings = settings();
     settings.job_kinds.insert(Kind::Pod);
@@ -32,7 +32,7 @@ fn two_tenants(quota: &str) -> Cluster {
     cluster
 }
 
-/// Each tenant's LocalQueue is of a ClusterQueue of its own, of which each lends to the other and takes back.
+/// A cluster in which each tenant's LocalQueue has a ClusterQueue of its own; the two ClusterQueues lend quota to each other and reclaim it.
 fn two_borrowers() -> Cluster {
     let mut cluster = two_tenants("2");
     for (queue, tenant) in [("cq", TENANTS[0]), ("cq2", TENANTS[1])] {
@@ -44,7 +44,7 @@ fn two_borrowers() -> Cluster {
     cluster
 }
 
-/// Something that waits in the queue of a tenant: a Job, a TrainingJob, a JobSet, a pod, or a member of a group.
+/// A random object that waits in the queue of a tenant: a Job, a TrainingJob, a JobSet, a pod, or a member of a pod group.
 fn asks(dice: &mut Dice, name: &str) -> (Kind, Value) {
     let cpu = (1 + dice.below(4)).to_string();
     match dice.below(7) {
@@ -66,7 +66,7 @@ fn urgent(mut object: Value) -> Value {
     object
 }
 
-/// The message at the preemptor of a tenant's job, and the UID of the Workload that it took the quota from.
+/// The message of the preemptor of a tenant's job, and the uid of the Workload that was preempted.
 fn told_of_a_victim_in(tenant: &str) -> (String, String) {
     let mut cluster = two_tenants("1");
     cluster.put(Kind::JOB, of(tenant, job("low", "lq", "1", true)));
@@ -95,7 +95,8 @@ fn preemptor_event_names_victim_in_its_own_namespace() {
     assert!(message.contains(&format!(" (UID: {uid}) in ClusterQueue cq; preemptor ")), "{message}");
 }
 
-/// The driver holds every event and every message to the law (`cluster/neighbours.rs`); here is much to say.
+/// The simulated cluster checks every event and every message against the law of namespaces (`cluster/neighbours.rs`); the random changes of this story cause
+/// many messages.
 #[test]
 fn messages_in_random_stories_name_no_object_of_another_namespace() {
     for seed in seeds(20) {

@@ -1,4 +1,4 @@
-//! Policies that override selectors of capacity in jobs.
+//! QueuePolicies that override the selectors of capacity in jobs.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::stories::policies::with_tiers;
 use crate::stories::tiers::{flavor_of, ladder};
 use crate::stories::training::training;
 
-/// A queue whose tiers have labels of GKE.
+/// A ClusterQueue whose capacity tiers have node labels of GKE.
 fn on_gke() -> Cluster {
     let mut cluster = ladder("4");
     for (tier, key) in [("spot", "cloud.google.com/gke-spot"), ("reserved", "cloud.google.com/reservation-name")] {
@@ -18,7 +18,7 @@ fn on_gke() -> Cluster {
     cluster
 }
 
-/// Pods for spot machines, as AxLearn writes them, with a selector and a toleration that are none of capacity.
+/// Adds to a pod template the selector for spot nodes that AxLearn writes, and a selector and a toleration that do not select capacity.
 fn pin(template: &mut Value) {
     template["metadata"]["labels"]["bastion-tier"] = json!("spot");
     let spec = &mut template["spec"];
@@ -26,7 +26,7 @@ fn pin(template: &mut Value) {
     spec["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}, {"key": "mine"}]);
 }
 
-/// Selectors and tolerations of the pods of a Job, and their label for AxLearn's tier.
+/// The node selector and the tolerations of a Job's pods, and the value of their label for AxLearn's tier.
 fn selected(cluster: &Cluster, job: &str) -> [Value; 3] {
     let template = &cluster.job(job)["spec"]["template"];
     let spec = &template["spec"];
@@ -58,7 +58,7 @@ fn overriding_policy_moves_pinned_job_through_tiers_and_restores_selectors() {
     assert_eq!(template["spec"]["tolerations"], json!([{"key": "mine"}]));
     cluster.pass(70);
     assert_eq!(flavor_of(&cluster, "moved"), json!("on-demand"));
-    // Stopped, it is as its user wrote it.
+    // The stopped job has the pod template that its user wrote.
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.settle();
     let template = cluster.job("moved")["spec"]["template"].clone();

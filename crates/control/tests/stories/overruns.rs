@@ -1,5 +1,5 @@
-//! Usage beyond quota is charged to the queue of its job until it is gone, and to no other queue: pods that are replaced while they end, pods of a
-//! job that another client has started, Jobs and pods that have no place.
+//! Usage beyond quota is charged to the queue of its job until the usage ends, and to no other queue. Examples are pods that are replaced while they end, pods
+//! of a job that another client has started, and Jobs and pods that are not part of an admission.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::stories::random::{Dice, seeds};
 use crate::stories::training::started;
 use crate::stories::{one_queue, pod_queue};
 
-/// Totals in use in the status of a queue.
+/// The totals of reserved and used quota in the status of a ClusterQueue.
 pub fn shown(cluster: &Cluster, queue: &str) -> [Value; 2] {
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", queue)]["status"];
     ["flavorsReservation", "flavorsUsage"].map(|list| status[list][0]["resources"][0]["total"].clone())
@@ -22,13 +22,13 @@ pub fn both(amount: &str) -> [Value; 2] {
     [json!(amount), json!(amount)]
 }
 
-/// The Job controller says how many pods of a Job there are.
+/// The Job controller reports how many pods of a Job run and how many end.
 pub fn counts(cluster: &mut Cluster, name: &str, active: i32, terminating: i32) {
     cluster.edit(Kind::JOB, "team", name, &json!({"status": {"active": active, "terminating": terminating}}));
     cluster.pass(7);
 }
 
-/// A job of two pods that runs in a queue of that many cpus.
+/// A ClusterQueue of the given number of cpus in which a job of two pods runs.
 pub fn running(quota: &str) -> Cluster {
     let mut cluster = one_queue(quota);
     let mut two = job("t", "lq", "1", true);
@@ -64,7 +64,7 @@ fn replaced_pods_are_charged_until_they_have_ended() {
     }
 }
 
-/// A drain replaces all pods of a job at once, and a second one may follow: as long as pods have their usual time to end, nothing becomes of it.
+/// A drain of nodes replaces all pods of a job at once, and a second drain may follow: Berth does not evict the job as long as its pods end in the usual time.
 #[test]
 fn job_is_not_evicted_while_its_pods_are_replaced() {
     let mut cluster = running("4");
@@ -77,7 +77,7 @@ fn job_is_not_evicted_while_its_pods_are_replaced() {
     assert!(!cluster.is("t", "Evicted"), "{:?}", cluster.writes);
 }
 
-/// Pods that are deleted while others of the job still end: more than two generations of them do not run beside each other for long.
+/// Pods are replaced while earlier pods of the job still end: Berth evicts a job of which more than two generations of pods run for long.
 #[test]
 fn job_with_three_generations_of_pods_is_evicted() {
     for restarts in [false, true] {
@@ -105,7 +105,7 @@ fn job_with_three_generations_of_pods_is_evicted() {
     }
 }
 
-/// A tenant starts a job that waits, again and again: its pods are charged to its own queue, and a lender has all of its quota.
+/// A tenant starts a waiting job again and again: the job's pods are charged to its own queue, and the lender can use all of its quota.
 #[test]
 fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
     for (class, restarts) in [(None, false), (None, true), (Some("nobody-knows"), false), (Some("nobody-knows"), true)]
@@ -115,7 +115,7 @@ fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
         cluster.put(Kind::ClusterQueue, cluster_queue("lends", Some("all"), &[("default", "6")]));
         cluster.put(Kind::LocalQueue, local_queue("lent", "lends"));
         let mut large = job("t", "lq", "100", true);
-        // One of a class that does not exist has no Workload at all.
+        // A job with a priority class that does not exist has no Workload.
         large["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
         if class.is_none() {
             large["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/priority-class");
@@ -145,7 +145,8 @@ fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
     }
 }
 
-/// A job of which pods run without quota waits until they have ended: they have the place that it would be given, and it goes into no other flavor for them.
+/// A job with pods that run without quota waits until these pods have ended, because they use the quota that the job would get. The job does not move to
+/// another flavor because of these pods.
 #[test]
 fn job_waits_until_own_pods_end_and_keeps_its_flavor() {
     for restarts in [false, true] {
@@ -216,7 +217,7 @@ fn usage_beyond_quota_follows_local_queue_to_another_cluster_queue() {
     assert_eq!((shown(&cluster, "cq"), shown(&cluster, "other")), (both("0"), both("0")), "{:?}", cluster.writes);
 }
 
-/// The parallelism of a job that runs is raised: pods that were made before it was stopped are charged.
+/// The parallelism of a running job is raised: pods that were made before Berth stopped the job are charged.
 #[test]
 fn raised_parallelism_is_charged_until_its_pods_are_gone() {
     let mut cluster = running("2");
@@ -234,7 +235,8 @@ fn raised_parallelism_is_charged_until_its_pods_are_gone() {
     assert_eq!(shown(&cluster, "cq"), both("1"), "{:?}", cluster.writes);
 }
 
-/// A job of a higher class is not kept out by pods that a lower one runs beyond its quota: that one leaves with all of its pods.
+/// Pods that a job of a lower class runs beyond its quota do not keep a job of a higher class from its quota: Berth evicts the job of the lower class with all
+/// its pods.
 #[test]
 fn preemptor_waits_until_victims_pods_beyond_quota_are_gone() {
     let mut cluster = running("2");
@@ -255,7 +257,7 @@ fn preemptor_waits_until_victims_pods_beyond_quota_are_gone() {
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// The Jobs of a JobSet have more pods than it was admitted with, or there are others that name it as their controller.
+/// The Jobs of a JobSet have more pods than were admitted, or a foreign Job names the JobSet as its controller.
 #[test]
 fn job_set_pods_beyond_admission_are_charged_until_gone() {
     for restarts in [false, true] {
@@ -284,7 +286,7 @@ fn job_set_pods_beyond_admission_are_charged_until_gone() {
     }
 }
 
-/// A Job of a TrainingJob that has more pods than its role was admitted with.
+/// A Job of a TrainingJob has more pods than were admitted for its role.
 #[test]
 fn training_job_pods_beyond_admission_are_charged_until_gone() {
     let mut cluster = started("4", json!({}));
@@ -297,7 +299,7 @@ fn training_job_pods_beyond_admission_are_charged_until_gone() {
     assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
 }
 
-/// Pods that lose their gates without a place are stopped, and charged for what they ask for until they have ended.
+/// Pods that lose their gates without quota are stopped, and their requests are charged until they have ended.
 #[test]
 fn pods_ungated_without_quota_are_charged_until_they_end() {
     let mut cluster = pod_queue("4");
@@ -309,7 +311,7 @@ fn pods_ungated_without_quota_are_charged_until_they_end() {
     cluster.controller_sleeps = true;
     let keep = json!({"metadata": {"finalizers": ["kueue.x-k8s.io/managed", "example.com/keep"]},
         "spec": {"schedulingGates": [], "nodeName": "node"}, "status": {"phase": "Running"}});
-    // One more than its group was admitted for.
+    // The pod `c` exceeds the number of pods for which its group was admitted.
     cluster.put(Kind::Pod, member("c", "3", 2, &[("role-hash", "x")]));
     cluster.edit(Kind::Pod, "team", "c", &keep);
     cluster.pass(7);
@@ -328,7 +330,7 @@ fn pods_ungated_without_quota_are_charged_until_they_end() {
     assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
 }
 
-/// A pod that runs beyond quota and goes over to another group is charged once, by whoever answers for it.
+/// A pod that runs beyond quota and moves to another pod group is charged once, and not for both groups.
 #[test]
 fn pod_beyond_quota_that_changes_group_is_charged_once() {
     let mut cluster = pod_queue("4");
@@ -352,8 +354,8 @@ fn pod_beyond_quota_that_changes_group_is_charged_once() {
     assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
 }
 
-/// A tenant has made a LocalQueue for a ClusterQueue that does not select the namespace, and unsuspends a job of it: that queue is not charged, as
-/// long as it does not take the namespace.
+/// A tenant has made a LocalQueue for a ClusterQueue that does not select the namespace, and resumes a job of that LocalQueue: the ClusterQueue is not charged
+/// until it selects the namespace.
 #[test]
 fn cluster_queue_that_excludes_the_namespace_is_not_charged() {
     let mut cluster = one_queue("2");
@@ -371,7 +373,7 @@ fn cluster_queue_that_excludes_the_namespace_is_not_charged() {
     assert_eq!(shown(&cluster, "theirs"), both("3"), "{:?}", cluster.writes);
 }
 
-/// A Job that names a JobSet without a queue as its controller, and is none of its Jobs, is charged like any other.
+/// A Job that names a JobSet without a queue as its controller, and that is no part of the JobSet, is charged like any other Job.
 #[test]
 fn foreign_job_claiming_queueless_job_set_is_charged_to_queue() {
     let mut cluster = one_queue("2");
@@ -389,7 +391,7 @@ fn foreign_job_claiming_queueless_job_set_is_charged_to_queue() {
     assert_eq!(shown(&cluster, "cq"), both("0"), "{:?}", cluster.writes);
 }
 
-/// Cpus that Workloads hold, and cpus of pods that run beyond that, as the objects say.
+/// Cpus that Workloads hold, and cpus of pods that run beyond that, counted from the objects of the cluster.
 fn counted(cluster: &Cluster) -> i64 {
     let all = cluster.objects.iter();
     let mut held = std::collections::BTreeMap::new();
@@ -412,7 +414,7 @@ fn counted(cluster: &Cluster) -> i64 {
     sum
 }
 
-/// A queue is charged the quota of its Workloads, and the usage of their jobs beyond it, whatever the Job controller reports and whichever replica
+/// A queue is charged the quota of its Workloads, and the usage of their jobs beyond this quota, whatever the Job controller reports, and whichever replica
 /// leads.
 #[test]
 fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
@@ -445,7 +447,7 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
                 }
             }
             cluster.pass(dice.seconds(7, 20));
-            // The status follows within five seconds.
+            // The sum that the engine charges follows the objects within five seconds.
             let told = cluster.control.world().figures("cq").unwrap().reservation[0].total;
             let (wanted, found) = (counted(&cluster), told.get() / 1000);
             assert_eq!(found, wanted, "seed {seed}, event {event}: {:?}", cluster.objects.values());
@@ -463,7 +465,7 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
 #[test]
 fn shrinking_job_whose_status_still_counts_its_pods_is_not_evicted() {
     let mut cluster = crate::stories::elastic::started();
-    // The pods that are to go are gone at once, and the Job's status says so later.
+    // The surplus pods end at once, and the Job's status shows the lower number later.
     cluster.controller_sleeps = true;
     cluster.put(Kind::JOB, crate::stories::elastic::other("urgent", "4", 100));
     cluster.pass(5);

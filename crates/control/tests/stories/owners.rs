@@ -1,4 +1,4 @@
-//! Workloads whose owner is of an unwatched kind, does not exist, or is deleted: they block no quota of other workloads.
+//! Workloads whose owner is of an unwatched kind, does not exist, or is deleted: such Workloads block no quota of other Workloads.
 
 use berth_control::write::{EventType, Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use crate::stories::groups::member;
 use crate::stories::pods::pod;
 use crate::stories::{one_queue, pod_queue};
 
-/// API version and name of a kind that Berth will never know.
+/// API version and name of a kind that Berth does not know.
 const FOREIGN: (&str, &str) = ("example.com/v1", "Render");
 
-/// A Workload of one cpu that this object controls, of the name `before`.
+/// A Workload `before` of one cpu with the given object as its controlling owner.
 fn owned_by(api_version: &str, kind: &str, uid: &str) -> Value {
     let mut workload = made_before(&job("any", "lq", "1", true)["spec"]["template"]);
     let owner = json!({"apiVersion": api_version, "kind": kind, "name": "owner", "uid": uid, "controller": true});
@@ -25,7 +25,7 @@ fn reserved(cluster: &Cluster) -> Value {
     all.find(|one| one["type"] == "QuotaReserved").cloned().unwrap_or_default()
 }
 
-/// The next job gets the only cpu, and the status of the job after it says why it waits.
+/// Asserts that the next job gets the only cpu, and that the status of the job after that says why the job waits.
 fn the_queue_goes_on(cluster: &mut Cluster) {
     for name in ["next", "later"] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
@@ -36,7 +36,7 @@ fn the_queue_goes_on(cluster: &mut Cluster) {
     assert_eq!(told, Some(json!("WaitingForQuota")), "{:?}", cluster.writes);
 }
 
-/// As a LeaderWorkerSet owns the Workload of its pods, which are made anew all at once.
+/// A LeaderWorkerSet owns the Workload of its pods, and makes all these pods anew at once.
 #[test]
 fn group_workload_keeps_leader_worker_set_as_first_owner() {
     let mut cluster = pod_queue("2");
@@ -81,7 +81,7 @@ fn workload_with_owner_of_unmanaged_kind_is_reported_misconfigured() {
     for (api_version, kind) in [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("v1", "Pod")] {
         let mut cluster = crate::stories::with_queue(Cluster::with(settings.clone()), "1");
         if kind == "JobSet" {
-            // Berth watches JobSets, although their kind is not managed.
+            // Berth watches JobSets even if their kind is not managed.
             cluster.put(
                 Kind::JOB_SET,
                 json!({"metadata": {"namespace": "team", "name": "owner"}, "spec": {"suspend": true}}),
@@ -115,8 +115,7 @@ fn workload_with_owner_of_foreign_kind_is_admitted() {
     }
 }
 
-/// Kueue would delete the job after the retention time. Berth does not know the job of such a Workload, so it keeps the Workload for the job's own
-/// controller.
+/// Kueue would delete the job after the retention time. Berth does not know the job of such a Workload, and keeps the Workload for the job's own controller.
 #[test]
 fn deactivated_workload_without_known_job_is_not_deleted_after_retention() {
     let mut settings = settings();
@@ -145,7 +144,7 @@ fn of_a_foreign_kind() -> Value {
     workload
 }
 
-/// Events about its owner.
+/// Events of the Workload `before` about its owner.
 fn said_of_the_owner(cluster: &Cluster) -> Vec<(EventType, &str)> {
     let said = cluster.notices.iter().filter(|notice| notice.reason == "OwnerKindUnknown");
     said.inspect(|notice| assert_eq!(notice.key, Cluster::key(Kind::Workload, "team", "before")))
@@ -224,7 +223,7 @@ fn job_deleted_while_reservation_outcome_is_unknown_keeps_no_quota() {
     cluster.edit(Kind::JOB, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     cluster.pass(60);
     the_queue_goes_on(&mut cluster);
-    // The lost write is refused when it arrives: no quota is given twice.
+    // The lost write is refused when it arrives, so that no quota is given to two Workloads.
     assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
 }
 
@@ -237,7 +236,8 @@ fn kept(cluster: &mut Cluster, name: &str) {
     cluster.delete(&Cluster::key(Kind::JOB, "team", name));
 }
 
-/// Sees to it that a job of higher priority takes the only cpu from the one that is going, whose pods end by themselves or not.
+/// Asserts that a job of a higher priority gets the only cpu from the job `going`, which is being deleted; `pods_stay` is true if the pods of `going` end
+/// later.
 fn is_driven_out(pods_stay: bool) {
     let mut cluster = one_queue("1");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
@@ -257,7 +257,7 @@ fn is_driven_out(pods_stay: bool) {
     assert_eq!(cluster.is("urgent", "Admitted"), !pods_stay, "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::DeleteChild), 1, "its pods go before it: {:?}", cluster.writes);
     cluster.pods_left.clear();
-    // Its controller counts the pods of a job that is being deleted as those of any other.
+    // The job controller counts the pods of a job that is being deleted like those of any other job.
     cluster.edit(Kind::JOB, "team", "going", &json!({"status": {"active": 0}}));
     cluster.pass(60);
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
@@ -288,7 +288,7 @@ fn unstarted_job_kept_in_deletion_by_finalizer_frees_its_quota() {
     the_queue_goes_on(&mut cluster);
 }
 
-/// A TrainingJob of two cpus, in a queue that has no more, that is kept by a user's finalizer while it is being deleted.
+/// A TrainingJob of two cpus that is being deleted and is kept by a user's finalizer, in a ClusterQueue without further quota.
 fn kept_training(more: Value) -> Cluster {
     let mut cluster = crate::stories::training::cluster("2");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
@@ -305,7 +305,7 @@ fn kept_training(more: Value) -> Cluster {
     cluster
 }
 
-/// Two cpus for the job that comes after the one that is going.
+/// Whether the job `next` gets the two cpus of the job that is being deleted.
 fn next_has_its_turn(cluster: &mut Cluster) -> bool {
     if !cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "next")) {
         let mut next = job("next", "lq", "2", true);
@@ -316,7 +316,7 @@ fn next_has_its_turn(cluster: &mut Cluster) -> bool {
     cluster.is("next", "Admitted")
 }
 
-/// A condition of the Workload of the TrainingJob that is going.
+/// A condition of the Workload of the TrainingJob `going`, which is being deleted.
 fn said_of_going(cluster: &Cluster, kind: &str) -> Value {
     let conditions = cluster.workload_of_training("going").unwrap()["status"]["conditions"].clone();
     let mut all = conditions.as_array().into_iter().flatten();
@@ -388,7 +388,7 @@ fn job_moved_just_before_admission_gets_quota_of_new_queue() {
     cluster.settle();
     cluster.put(Kind::JOB, job("moves", "lq", "1", true));
     cluster.pass(5);
-    // Both are seen before the next decision.
+    // Control observes the new quota and the new queue of the job before its next decision.
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "2")]));
     let moved = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "there"}}});
     cluster.edit(Kind::JOB, "team", "moves", &moved);

@@ -1,4 +1,5 @@
-//! A Job that accepts fewer pods: it gets as many as there is quota for, runs with them, and has its own number back whenever it stops.
+//! Jobs that accept fewer pods: such a Job gets as many pods as there is quota for, runs with this number, and has the number of pods in its manifest again
+//! whenever the Job stops.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use crate::stories::one_queue;
 const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
 const FOLLOW: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
 
-/// A Job of six pods of one cpu that accepts that many at least.
+/// A Job of six pods of one cpu each that accepts `least` pods.
 fn wide(name: &str, least: &str) -> Value {
     let mut object = job(name, "lq", "1", true);
     object["metadata"]["annotations"] = json!({LEAST: least});
@@ -18,14 +19,14 @@ fn wide(name: &str, least: &str) -> Value {
     object
 }
 
-/// True for a suspended Job, with its parallelism and its completions.
+/// Three values of a Job: true if the Job is suspended, its parallelism, and its completions.
 fn stands(cluster: &Cluster, name: &str) -> (bool, i64, i64) {
     let spec = &cluster.job(name)["spec"];
     let number = |field: &str| spec[field].as_i64().unwrap();
     (spec["suspend"] == json!(true), number("parallelism"), number("completions"))
 }
 
-/// Pods and cpus that were given to it.
+/// The number of pods and the cpus that were assigned to a job.
 fn given(cluster: &Cluster, name: &str) -> (Value, Value) {
     let set = &cluster.workload_of(name).unwrap()["status"]["admission"]["podSetAssignments"][0];
     (set["count"].clone(), set["resourceUsage"]["cpu"].clone())
@@ -64,7 +65,7 @@ fn partially_admitted_job_gets_its_parallelism_back_when_stopped() {
     assert_eq!(reserved(&cluster), json!("1"));
     cluster.complete("holder");
     cluster.pass(5);
-    // It has four: its elder accepts them.
+    // All four cpus are free, and the older job `picky` accepts four pods.
     assert_eq!((given(&cluster, "picky"), stands(&cluster, "picky")), ((json!(4), json!("4")), (false, 4, 6)));
     activate(&mut cluster, "a", true);
     assert!(!cluster.is("a", "QuotaReserved"));
@@ -86,7 +87,7 @@ fn parallelism_above_completions_is_restored_after_partial_admission() {
     cluster.put(Kind::JOB, object);
     cluster.pass(5);
     assert_eq!((given(&cluster, "a"), stands(&cluster, "a")), ((json!(4), json!("4")), (false, 4, 6)));
-    // Suspended by hand, it goes on with what it was given.
+    // A job that a user suspends runs on with the pods that were assigned to the job.
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
     cluster.pass(20);
     assert_eq!(stands(&cluster, "a"), (false, 4, 6), "{:?}", cluster.writes);
@@ -95,7 +96,7 @@ fn parallelism_above_completions_is_restored_after_partial_admission() {
     assert_eq!(cluster.job("a")["metadata"]["annotations"].get("berth.dev/own-parallelism"), None);
 }
 
-/// A Job of ten indexes of one cpu, all at once if it can, that accepts three pods.
+/// A Job of ten indexes of one cpu each that runs all of them at once if there is quota, and accepts three pods.
 fn ten(follows: bool) -> Value {
     let mut object = wide("a", "3");
     object["spec"]["parallelism"] = json!(10);
@@ -105,7 +106,7 @@ fn ten(follows: bool) -> Value {
     object
 }
 
-/// The indexes `completed` of the Job have ended, and `active` pods run.
+/// Reports that the indexes `completed` of the Job have ended, and that `active` pods run.
 fn end_indexes(cluster: &mut Cluster, completed: &str, active: i32) {
     let status = json!({"status": {"completedIndexes": completed, "active": active, "ready": active}});
     cluster.edit(Kind::JOB, "team", "a", &status);
@@ -204,7 +205,7 @@ fn waiting_job_edited_below_its_min_parallelism_does_not_start() {
     cluster.put(Kind::JOB, wide("a", "2"));
     cluster.pass(5);
     assert!(cluster.workload_of("a").is_some() && !cluster.is("a", "QuotaReserved"));
-    // The webhook lets that pass, as Kueue's does.
+    // The webhook accepts a parallelism below the minimum, as Kueue's webhook does.
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 1}}));
     cluster.pass(5);
     cluster.complete("holder");

@@ -1,4 +1,5 @@
-//! Patience is with a tier: pods of one workload in two tiers are waited for by the patience of each.
+//! Patience belongs to a capacity tier: if the pods of one Workload are in two tiers, Berth waits for the nodes of each tier as long as the patience of that
+//! tier.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +12,20 @@ use crate::stories::policies::with_tiers;
 use crate::stories::tiers::{accepting, flavor_of, ladder, ladder_on};
 use crate::stories::training::training;
 
-/// Ten minutes for the reservation, one for spot.
+/// A QueuePolicy with a patience of ten minutes for the reserved tier, and of one minute for spot.
 fn policy() -> Value {
     let patience = json!({"reserved": "10m", "spot": "1m"});
     with_tiers(json!({"default": ["reserved", "spot"], "patience": patience}))
 }
 
-/// Flavors that the policy shows to be out of stock.
+/// Flavors that are out of stock according to the status of the policy.
 fn out_of_stock(cluster: &Cluster) -> BTreeSet<String> {
     let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"];
     let backoffs = shown.as_array().into_iter().flatten();
     backoffs.map(|backoff| backoff["flavor"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A chief in the reservation, and two workers on spot.
+/// A TrainingJob with a chief in the reserved tier and two workers on spot; the tiers `without` have no nodes.
 fn chief_and_workers(without: &[&'static str]) -> Cluster {
     let mut cluster = ladder("2");
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("spot", "2"), ("reserved", "1")]));
@@ -39,14 +40,14 @@ fn chief_and_workers(without: &[&'static str]) -> Cluster {
     cluster
 }
 
-/// A group of the pods `lead` and `work` in two tiers; the tiers `without` have no nodes.
+/// A pod group of the pods `lead` and `work` in two tiers; the tiers `without` have no nodes.
 fn lead_and_worker(without: &[&'static str]) -> Cluster {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     let mut cluster = ladder_on(Cluster::with(settings), "2");
     cluster.put(Kind::QueuePolicy, policy());
     cluster.without_nodes = without.to_vec();
-    // Pod sets are in the order of what their pods are.
+    // The pod sets of a group are ordered by the specs of their pods.
     cluster.put(Kind::Pod, member("lead", "900m", 2, &[("role-hash", "aaaaaaaa")]));
     cluster.put(Kind::Pod, member("work", "2", 2, &[("role-hash", "bbbbbbbb")]));
     cluster.settle();

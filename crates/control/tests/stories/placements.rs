@@ -1,4 +1,4 @@
-//! Flavors that change between a reservation and the start.
+//! Flavors that change between the quota reservation and the start of a job.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
 
-/// The annotation that says where pods of a flavor must not land; `null` takes it away.
+/// Sets the annotation with the labels of nodes that pods of a flavor must avoid; `null` removes the annotation.
 fn forbid(cluster: &mut Cluster, text: Value) {
     let patch = json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": text}}});
     cluster.edit(Kind::ResourceFlavor, "", "default", &patch);
@@ -26,7 +26,7 @@ fn condition(workload: &Value, kind: &str) -> Value {
     conditions.into_iter().find(|condition| condition["type"] == json!(kind)).unwrap_or_default()
 }
 
-/// A workload has quota and waits for a check, while an administrator writes an invalid value into the flavor.
+/// A Workload has quota and waits for an admission check, while an administrator writes an invalid value into the flavor.
 #[test]
 fn job_is_evicted_and_requeued_when_reserved_flavor_becomes_invalid() {
     let objects = [
@@ -62,7 +62,8 @@ fn job_is_evicted_and_requeued_when_reserved_flavor_becomes_invalid() {
     }
 }
 
-/// The queue has one flavor for cpu and two for GPUs; the first one for GPUs has another value for the node label `pool`.
+/// The ClusterQueue has one flavor for cpu and two flavors for GPUs; the first flavor for GPUs has another value of the node label `pool` than the flavor for
+/// cpu.
 #[test]
 fn job_with_contradicting_flavors_waits_and_gets_pair_that_agrees() {
     let mut cluster = pod_queue("9");
@@ -94,7 +95,7 @@ fn job_with_contradicting_flavors_waits_and_gets_pair_that_agrees() {
     assert_eq!(selector, &json!({"pool": "a"}));
 }
 
-/// A backup restores a Workload before its flavor, or an administrator gives two of its flavors labels that contradict each other.
+/// A backup restores a Workload before the Workload's flavor, or an administrator gives two flavors of a Workload labels that contradict each other.
 #[test]
 fn job_whose_flavors_changed_before_its_start_starts_later() {
     let asks_gpu = |kind: Kind, mut object: Value, containers: &str| {

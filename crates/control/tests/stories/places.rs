@@ -1,5 +1,5 @@
-//! A pod that runs has a place of its own, into which it fits, or is stopped: a user who takes gates away, renames roles, scales beside the webhook
-//! or resizes a pod gets nothing for it.
+//! A running pod has a place of its own in an admission, into which its requests fit, or is stopped: a user who removes gates, renames roles, scales without
+//! the webhook or resizes a pod gets no further quota that way.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn annotate(cluster: &mut Cluster, name: &str, role: &str) {
     cluster.edit(Kind::Pod, "team", name, &json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": role}}}));
 }
 
-/// Why a pod goes.
+/// The reason in the status of a deleted pod.
 fn told(cluster: &Cluster, name: &str) -> Value {
     let pod = cluster.pod(name).expect(name);
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -65,7 +65,7 @@ fn running_group_member_larger_than_its_role_is_stopped() {
     cluster.put(Kind::Pod, member("b", "1", 2, &[("role-hash", "x")]));
     cluster.pass(5);
     assert!(runs(&cluster, "b"), "its place waits for one that fits: {:?}", cluster.writes);
-    // One that grows later has no place for what it grew by.
+    // A pod that is made larger later has no quota for the difference.
     let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]);
     cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"containers": containers}}));
     cluster.pass(5);
@@ -103,7 +103,7 @@ fn ungated_stateful_set_pod_beyond_admission_is_stopped_then_waits() {
     assert!(runs(&cluster, "web-0") && runs(&cluster, "web-1"), "{:?}", cluster.writes);
     let stopped = cluster.notices.iter().filter(|n| n.reason == "Stopped" && n.message.contains("one more"));
     assert_eq!(stopped.count(), 2, "{:?}", cluster.notices);
-    // Their controller makes them again.
+    // The StatefulSet's controller makes the deleted pods again.
     for index in [2, 3] {
         replica(&mut cluster, index);
     }
@@ -135,7 +135,7 @@ fn group_member_start_waits_until_pod_of_unknown_role_ends() {
     cluster.put(Kind::Pod, member("p1", "2", 1, &[]));
     cluster.pass(5);
     let role = role(&cluster);
-    // The new leader does not know with which role the pod was started.
+    // The new leader does not know for which role the pod was started.
     annotate(&mut cluster, "p1", "bogus");
     cluster.edit(Kind::Pod, "team", "p1", &json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": "bogus"}}}));
     cluster.controller_sleeps = true;
@@ -170,7 +170,7 @@ fn pod_resized_above_its_quota_is_evicted() {
     assert_eq!(cluster.count(Purpose::FinishWorkload), 0, "it leaves like any victim: {:?}", cluster.writes);
 }
 
-/// A pod that is made larger stays as long as its queue has room for that, alone and in a group.
+/// A pod that is made larger keeps running as long as its queue has room for the difference, whether the pod is single or in a group.
 #[test]
 fn resized_pod_is_charged_where_its_queue_has_room() {
     for made in [pod("a", "1"), member("a", "1", 1, &[])] {

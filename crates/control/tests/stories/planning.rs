@@ -1,4 +1,4 @@
-//! The moments at which control asks the engine for a plan.
+//! The times at which control asks the engine for a plan.
 
 use berth_control::Step;
 use berth_control::write::{Kind, Outcome, Purpose, Write};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::stories::cluster::{Cluster, job, made_before, settings};
 use crate::stories::{one_queue, with_queue};
 
-/// Goes on until nothing is decided any more; reservations are held back, and counted.
+/// Makes steps until control has no more writes. Returns the number of new reservations, which are kept in `held` and not performed.
 fn reservations(cluster: &mut Cluster, held: &mut Vec<Write>) -> usize {
     let before = held.len();
     loop {
@@ -54,8 +54,8 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     assert_eq!(reservations(&mut cluster, &mut held), 1);
 }
 
-/// The API server makes the Workloads of jobs of one second in any order. A creation that was not answered in a quarter of a second is not waited
-/// for, and one that failed is not, either.
+/// The API server creates the Workloads of jobs of one second in any order. A plan does not wait for a creation that takes longer than a quarter of a second,
+/// or that has failed.
 #[test]
 fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_first() {
     for (passed, answer, admitted) in [(0, None, "a"), (250, None, "b"), (0, Some(Outcome::Busy(5_000)), "b")] {
@@ -84,7 +84,7 @@ fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_fir
     }
 }
 
-/// A Workload that no watch shows holds up one plan, and not each plan after it.
+/// A Workload that no watch shows delays one plan, and not each later plan.
 #[test]
 fn creation_without_an_end_delays_only_one_plan() {
     let mut cluster = one_queue("9");
@@ -104,7 +104,7 @@ fn creation_without_an_end_delays_only_one_plan() {
     }
 }
 
-/// While Berth writes the reason why a job waits, a user starts the job, and then its queue opens: the job waits for the end of its pods.
+/// While Berth writes the reason why a job waits, a user starts the job, and then the job's queue opens: the job is not admitted until its pods have ended.
 #[test]
 fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
     let mut cluster = one_queue("4");

@@ -1,4 +1,4 @@
-//! Pods by themselves: gated until admitted, deleted when evicted, held until their end is recorded.
+//! Single pods: Berth gates them until they are admitted, deletes them when they are evicted, and keeps them until their end is recorded.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::stories::faults::with_every_fault;
 use crate::stories::groups::{gated, member};
 use crate::stories::{one_queue, pod_queue};
 
-/// A pod as the webhook lets it be stored.
+/// A pod in the form in which the webhook lets the API server store it.
 pub fn pod(name: &str, cpu: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -31,7 +31,7 @@ fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
 
 #[test]
 fn pod_of_foreign_job_kind_is_queued_by_itself() {
-    // Volcano's Job has the same kind name as batch/v1 Job, and Berth does not admit it.
+    // The Job of Volcano has the kind name of the batch/v1 Job, and Berth does not admit Volcano's Jobs.
     for (api_version, queued) in [("batch.volcano.sh/v1alpha1", true), ("batch/v1", false)] {
         let mut cluster = pod_queue("1");
         let mut theirs = pod("a", "1");
@@ -117,11 +117,11 @@ fn pod_that_may_not_run_is_deleted_with_reason() {
     cluster.settle();
     assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
     cluster.controller_sleeps = true;
-    // A client removes the gate, or the pod never had one.
+    // A client removes the gate of pod `b`, and pod `c` never had a gate.
     cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"schedulingGates": []}}));
     let mut stranger = kept("c");
     stranger["spec"]["schedulingGates"] = json!([]);
-    // A review has gone over it.
+    // The annotation of a pod that a webhook has reviewed.
     stranger["metadata"]["annotations"] = json!({"kueue.x-k8s.io/role-hash": "main"});
     cluster.put(Kind::Pod, stranger);
     cluster.settle();
@@ -137,7 +137,8 @@ fn pod_that_may_not_run_is_deleted_with_reason() {
     }
 }
 
-/// Pods of a Deployment are not held, as in Kueue: one that is gone takes its Workload with it, and that its quota, whoever looks on.
+/// As in Kueue, the pods of a Deployment have no finalizer of Berth: a deleted pod frees its Workload and its quota at once, even if another process becomes
+/// the leader.
 #[test]
 fn pod_without_finalizer_frees_its_quota_when_gone() {
     for (evicted, restarts) in [(false, false), (false, true), (true, false)] {
@@ -168,7 +169,7 @@ fn pod_without_finalizer_frees_its_quota_when_gone() {
 
 #[test]
 fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
-    // A stop that has reached it makes it fail, too, and then its Workload did not come to an end by itself.
+    // A pod that Berth stops fails as well; if Berth's reason for the stop is in the pod's status (`told`), the Workload does not count as finished.
     for (told, finished) in [(false, true), (true, false)] {
         let mut cluster = pod_queue("1");
         cluster.put(Kind::Pod, pod("a", "1"));
@@ -179,7 +180,7 @@ fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
         cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
         cluster.settle();
         assert!(cluster.workload_is(&name, "Evicted"), "{:?}", cluster.writes);
-        // Conditions stay, and with them the mark that the stop had reached it.
+        // The conditions of the pod stay, among them the condition that the stop has written.
         cluster.edit(Kind::Pod, "team", "a", &json!({"status": {"phase": "Failed"}}));
         cluster.put(Kind::Pod, pod("b", "1"));
         cluster.pass(120);
@@ -214,7 +215,7 @@ fn workload_deletion_deletes_its_pod() {
     assert!(cluster.pod("a").is_none() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
 }
 
-/// The garbage collector keeps the pod until its Workload has gone, and control keeps that until the pod has ended.
+/// The garbage collector keeps the pod until its Workload is gone, and control keeps the Workload until the pod has ended.
 #[test]
 fn foreground_deletion_of_pod_does_not_block_on_its_workload() {
     let mut cluster = pod_queue("1");
@@ -231,7 +232,7 @@ fn foreground_deletion_of_pod_does_not_block_on_its_workload() {
     assert!(cluster.pod("a").is_some() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
 }
 
-/// A pod that waits may be taken out of its queue: its deletion must not wait for us for ever.
+/// A waiting pod may lose the label of its queue: its deletion must not wait for Berth.
 #[test]
 fn waiting_pod_taken_out_of_its_queue_can_be_deleted() {
     for made in [pod("a", "2"), member("a", "1", 2, &[])] {
@@ -250,7 +251,7 @@ fn waiting_pod_taken_out_of_its_queue_can_be_deleted() {
 
 #[test]
 fn job_pods_and_unmanaged_pods_are_left_alone() {
-    // Pods of a Job, and all pods where pods are not managed.
+    // Berth does not change the pods of a Job, and no pods at all if pods are not managed.
     let mut cluster = pod_queue("4");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -268,7 +269,7 @@ fn job_pods_and_unmanaged_pods_are_left_alone() {
     assert!(gated(&cluster, "b"));
 }
 
-/// The configuration names pods no more: the finalizer that they were given before keeps none of them.
+/// If the configuration no longer names pods, the finalizer that Berth added earlier keeps no pod.
 #[test]
 fn pod_can_be_deleted_after_pod_integration_is_disabled() {
     for made in [pod("a", "1"), member("a", "1", 2, &[])] {
@@ -352,7 +353,7 @@ fn waiting_pod_can_change_its_maximum_execution_time() {
     }
 }
 
-/// Pods are managed, and the reserved tier has no nodes.
+/// A cluster in which pods are managed, and in which the reserved tier has no nodes.
 fn without_reserved_nodes() -> Cluster {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
@@ -377,7 +378,7 @@ fn pod_without_nodes_is_evicted_and_successor_gets_next_tier() {
     assert!(cluster.pod("a").is_none(), "it has left: {:?}", cluster.writes);
     assert!(cluster.notices.iter().any(|n| n.reason == "EvictedDueToStockOut" && n.message.contains("0/9 nodes")));
     assert_eq!(cluster.count(Purpose::ReserveQuota), 1, "its Workload is not tried again: {:?}", cluster.writes);
-    // The pod that its owner makes in its place.
+    // Pod `b` is made by the owner of the evicted pod in its place.
     cluster.put(Kind::Pod, accepting("b"));
     cluster.settle();
     assert_eq!(cluster.pod("b").unwrap()["spec"]["nodeSelector"], json!({"tier": "spot"}), "{:?}", cluster.writes);
@@ -435,7 +436,7 @@ fn pods_reach_same_end_after_failed_or_lost_writes() {
     );
 }
 
-/// A pod of another controller that names no queue yet: the webhook has gated it because of the annotation `pod-suspending-parent`.
+/// A pod of another controller names no queue at first: the webhook has gated the pod because of the annotation `pod-suspending-parent`.
 #[test]
 fn pod_gated_for_its_parent_starts_once_it_names_a_queue() {
     let mut cluster = pod_queue("1");

@@ -1,4 +1,4 @@
-//! QueuePolicies: the queues that they govern, and the jobs that they keep out.
+//! QueuePolicies: the queues that a policy governs, and the jobs that a policy does not admit.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn job_without_own_tiers_falls_back_through_policy_tiers() {
     let backoff = &shown["backoffs"][0];
     assert_eq!((&backoff["flavor"], &backoff["failures"]), (&json!("reserved"), &json!(1)));
     assert_eq!(backoff["requests"], json!({"cpu": "1"}));
-    // Taken away, the queue's own order holds again.
+    // After the deletion of the policy, the order of the ClusterQueue itself applies again.
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.settle();
@@ -138,13 +138,14 @@ fn job_beyond_policy_admission_limit_waits_with_limit_in_message() {
     cluster.complete("one");
     cluster.settle();
     assert!(cluster.is("two", "Admitted"));
-    // A limit that is raised lets in the job that it kept out.
+    // If a limit is raised, the job that exceeded the old limit is admitted.
     cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"admission": {"maxGPUsPerJob": 9, "maxJobs": 5}}}));
     cluster.settle();
     assert!(cluster.is("big", "Admitted"), "{}", cluster.workload_of("big").unwrap());
 }
 
-/// Two policies of one queue: each field that one of them has applies, and the status of the younger one names its fields that gave way.
+/// Two policies of one queue: each field that one policy sets applies, and the status of the younger policy names its fields that are overruled by the older
+/// policy.
 #[test]
 fn cluster_queue_with_two_policies_follows_both_and_reports_conflict() {
     let mut cluster = ladder("4");
@@ -183,12 +184,12 @@ fn cluster_queue_with_two_policies_follows_both_and_reports_conflict() {
     for name in ["p", "b"] {
         assert_eq!(status(&cluster, name)["clusterQueues"], json!(["cq"]), "{name}");
     }
-    // The fields of the older one go with it.
+    // With the older policy, its fields no longer apply.
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
     cluster.pass(6);
     assert_eq!(active(&cluster, "b")["status"], json!("True"));
     assert_eq!(flavor_of(&cluster, "c"), json!("spot"));
-    // Made again it is the younger one.
+    // A policy that is created again is the younger policy.
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.pass(6);
     assert_eq!(
@@ -218,7 +219,7 @@ fn policy_status_names_missing_cluster_queue_and_invalid_selector() {
     }
 }
 
-/// How often a job's workload was evicted for a reason.
+/// How often a job's Workload was evicted for a reason.
 pub fn evictions(cluster: &Cluster, job: &str, reason: &str) -> i64 {
     let stats = &cluster.workload_of(job).unwrap()["status"]["schedulingStats"]["evictions"];
     let found = stats.as_array().into_iter().flatten().find(|entry| entry["reason"] == json!(reason));
@@ -230,7 +231,7 @@ fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
     let mut cluster = ladder("1");
     let climb = json!({"minStay": "10m", "hysteresis": "1m"});
     let mut policy = with_tiers(json!({"climbBack": climb}));
-    // The job is asked for no other checkpoint than the one that lets it return to a better tier.
+    // Berth requests no further checkpoint within the grace period, because the job has just saved the checkpoint for which the move back waits.
     policy["spec"]["preemption"] = json!({"gracePeriod": "1m"});
     cluster.put(Kind::QueuePolicy, policy);
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
@@ -276,8 +277,8 @@ fn tier_moves_of_jobs_are_bounded_without_nodes_of_tiers() {
         for name in ["a", "b", "c", "d"] {
             let climbs = evictions(&cluster, name, "ClimbedBack");
             assert!(climbs <= 2, "{name} climbed {climbs} times");
-            // A job that has somewhere to go falls once for each time that it was up. A job that has not tries again at the pace of the back-off,
-            // four minutes and one of patience.
+            // A job for which another tier has room loses its tier once for each time that the job moved up. A job for which no tier has room tries again after
+            // each back-off of four minutes and each patience of one minute.
             let falls = evictions(&cluster, name, "StockOut");
             let settled = cluster.is(name, "Admitted") && flavor_of(&cluster, name) == json!("on-demand");
             let most = if settled && !demand { climbs + 1 } else { 80 };
@@ -287,7 +288,7 @@ fn tier_moves_of_jobs_are_bounded_without_nodes_of_tiers() {
     }
 }
 
-/// A queue of 4 cpus whose cohort has more, with a limit of its own on what it borrows and a ratio that its policy sets.
+/// A ClusterQueue of 4 cpus in a cohort with more quota; the ClusterQueue has a borrowing limit of its own, and its policy has a borrowing ratio.
 fn bounded(limit: Option<&str>, percent: i32) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
@@ -305,7 +306,7 @@ fn bounded(limit: Option<&str>, percent: i32) -> Cluster {
 
 #[test]
 fn borrowing_is_bounded_by_smaller_of_limit_and_policy_ratio() {
-    // The queue's own limit, the ratio, and what it may use at most.
+    // The queue's own borrowing limit, the ratio of the policy, and the cpus that the queue may use at most.
     for (limit, percent, most) in [
         (None, 50, "6"),
         (Some("1"), 50, "5"),
@@ -395,7 +396,7 @@ fn cluster_queue_holds_at_most_its_policy_share_of_tier() {
     assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
 }
 
-/// A queue in which lower priorities give way, with that many cpus.
+/// A ClusterQueue of the given number of cpus in which jobs of a higher priority preempt.
 fn preempting(cpu: &str) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
@@ -408,7 +409,7 @@ fn preempting(cpu: &str) -> Cluster {
 
 #[test]
 fn policy_limits_preemption_by_victim_count_and_evicted_quota() {
-    // Running jobs, requests of the higher job, the bound that forbids its victims, and the one that allows them.
+    // The requests of the running jobs, the request of the job of a higher priority, the limit that forbids its victims, and the limit that allows them.
     for (running, asks, forbids, allows) in [
         (&["1", "1"][..], "2", json!({"maxVictims": 1}), json!({"maxVictims": 2})),
         (&["2"], "1", json!({"maxEvictedPercent": 199}), json!({"maxEvictedPercent": 200})),

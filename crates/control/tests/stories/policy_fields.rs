@@ -1,4 +1,4 @@
-//! QueuePolicies with incomplete fields, and one that was stored under older rules.
+//! QueuePolicies with incomplete fields, and a QueuePolicy that was stored under older rules.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Capacity that an autoscaler is asked for before a job starts: the test plays the autoscaler.
+//! Capacity that Berth requests from an autoscaler before a job starts: the test simulates the autoscaler.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
@@ -23,7 +23,7 @@ fn spec(more: &Value) -> Value {
     spec
 }
 
-/// The check, on a cluster that serves ProvisioningRequests.
+/// Adds an admission check for provisioning to a cluster that serves ProvisioningRequests.
 fn ask_autoscaler(cluster: &mut Cluster) {
     cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
     let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "prc"});
@@ -38,12 +38,12 @@ fn job_with_parameter() -> Value {
     job
 }
 
-/// A queue whose jobs need capacity, and a job in it.
+/// A ClusterQueue with an admission check for provisioning, and a job in the queue.
 fn asked(more: &Value) -> Cluster {
     asked_with(more, |_| {})
 }
 
-/// A queue whose jobs need capacity, and a job in it that is created after a change of the cluster.
+/// A ClusterQueue with an admission check for provisioning, and a job in the queue that is created after a change of the cluster.
 pub fn asked_with(more: &Value, change: impl FnOnce(&mut Cluster)) -> Cluster {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, more);
@@ -67,7 +67,7 @@ fn all(cluster: &Cluster, kind: Kind) -> Vec<&Value> {
     cluster.objects.iter().filter(|(key, _)| key.kind == kind).map(|(_, object)| object).collect()
 }
 
-/// The only request: its name ends in the number of the attempt.
+/// The only ProvisioningRequest of the cluster, whose name must end in the number of the attempt.
 fn request(cluster: &Cluster, attempt: u32) -> Value {
     let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     let found = all(cluster, Kind::ProvisioningRequest);
@@ -76,7 +76,7 @@ fn request(cluster: &Cluster, attempt: u32) -> Value {
     found[0].clone()
 }
 
-/// Answer of the autoscaler to a request: conditions with their messages.
+/// The autoscaler answers a ProvisioningRequest with conditions and their messages.
 fn say(cluster: &mut Cluster, request: &Value, conditions: &[(&str, &str, &str)]) {
     let time = cluster.now.to_string();
     let condition = |&(kind, status, message): &(&str, &str, &str)| {
@@ -143,7 +143,7 @@ fn job_starts_on_capacity_once_provisioning_request_is_provisioned() {
     assert_eq!(annotations["autoscaling.x-k8s.io/provisioning-class-name"], json!("queued"));
     assert_eq!(job["template"]["spec"]["nodeSelector"], json!({"tier": "spot", "pool": "p-7"}));
 
-    // An expired booking does not count once the job runs.
+    // An expired booking has no effect on a running job.
     say(&mut cluster, &asks, &[("Provisioned", "True", "there"), ("BookingExpired", "True", "over")]);
     let before = cluster.writes.len();
     cluster.pass(60);
@@ -226,7 +226,7 @@ fn provisioning_check_is_active_only_while_its_config_exists() {
     assert_eq!(condition(&cluster)["reason"], json!("BadParametersRef"));
     assert_eq!(condition(&cluster)["message"], json!("ProvisioningRequestConfig \"prc\" does not exist"));
     assert_eq!(state(&cluster)["message"], json!("the check is not active"));
-    // The class is another one: the earlier request is not the wanted one now.
+    // The earlier ProvisioningRequest does not fit the new provisioning class.
     configure(&mut cluster, spec(&json!({"provisioningClassName": "other"})));
     cluster.pass(5);
     assert_eq!((&condition(&cluster)["status"], &condition(&cluster)["reason"]), (&json!("True"), &json!("Active")));
@@ -284,7 +284,7 @@ fn provisioning_request_outlives_its_reservation_with_cleanup_gate_off() {
 fn pod_template_of_earlier_reservation_is_made_again() {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, &json!({}));
-    // The template is made, and the request is not, until the quota is gone.
+    // The PodTemplate is made, and the ProvisioningRequest is not made before the reservation ends.
     let refused = (Purpose::RequestCapacity, Outcome::Busy(600_000), false);
     cluster.faults.push(refused);
     cluster.put(Kind::JOB, job_with_parameter());
@@ -381,7 +381,7 @@ fn failed_provisioning_request_moves_tiered_job_to_next_tier() {
     assert!(cluster.is("a", "Admitted"));
 }
 
-/// A job with two tiers, for each of which an autoscaler is asked.
+/// A job with two tiers, for each of which Berth requests capacity from an autoscaler.
 fn asked_on_a_ladder(tiers: Value) -> Cluster {
     let mut cluster = crate::stories::tiers::ladder("4");
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(tiers));
@@ -439,7 +439,7 @@ fn provisioning_failures_follow_check_retries_unless_counted_as_stock_out() {
     assert!(found(&cluster.control.drain_measures(), "berth_tier_departures").is_empty());
 }
 
-/// As Kueue counts them: a check that was ready or gave up begins anew.
+/// As in Kueue, the attempts are counted from one again after the admission check was ready or gave up.
 #[test]
 fn provisioning_attempts_restart_at_one_after_success_or_giving_up() {
     let mut cluster = asked(&json!({}));
@@ -470,7 +470,7 @@ fn provisioning_attempts_restart_at_one_after_success_or_giving_up() {
     request(&cluster, 2);
 }
 
-/// The view cannot show whether there is a request, and its answer: the check neither fails nor asks again, and stays active.
+/// The observed state cannot show whether the ProvisioningRequest exists: the admission check neither fails nor makes another request, and stays active.
 #[test]
 fn unlisted_provisioning_request_is_neither_answered_nor_made_again() {
     let mut cluster = asked(&json!({}));

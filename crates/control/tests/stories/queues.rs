@@ -1,4 +1,4 @@
-//! Queues and what is wrong with them.
+//! Queues, and the conditions that report errors of queues.
 
 use berth_control::write::Kind;
 use berth_engine::model::WorkloadState;
@@ -286,7 +286,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     let pair = |kind: &str, status: &str| (kind.to_owned(), status.to_owned());
     let mut cluster = one_queue("1");
     cluster.pass(3);
-    // Figures say nothing about conditions.
+    // A write of the queue's figures does not change conditions.
     add_unseen_condition(&mut cluster);
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3);
@@ -294,7 +294,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     assert_eq!(object["status"]["reservingWorkloads"], json!(1), "{object}");
     assert_eq!(conditions_of_queue(&cluster), [pair("Active", "True"), pair("Theirs", "True")]);
 
-    // A change of a condition is derived from a list that another client may have changed in the meantime.
+    // A write of a condition is based on the observed list of conditions, which another client may have changed in the meantime.
     let mut cluster = one_queue("1");
     cluster.pass(3);
     add_unseen_condition(&mut cluster);
@@ -368,7 +368,7 @@ fn job_without_queue_reports_that_it_names_none() {
     }
 }
 
-/// Berth answers this check itself: its condition says what an event says of other checks.
+/// Berth itself answers this admission check: the check's condition has the text that an event has for other checks.
 #[test]
 fn check_of_berth_in_deletion_names_its_queues_in_its_condition() {
     let mut cluster = asked_with(&json!({}), |_| {});

@@ -1,4 +1,4 @@
-//! A law about elastic and tiered jobs under random changes, and the random numbers for the laws of other files.
+//! The law about the number of workers of elastic jobs under random changes, and the random numbers for the laws of other files.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::stories::checkpoints::save;
 use crate::stories::cluster::Cluster;
 use crate::stories::elastic::{elastic, other, with_priorities};
 
-/// Seeds of the runs of a law: the usual number, or as many as `BERTH_STORIES` says. `BERTH_SHARD=2/4` gives the second of four parts of them.
+/// The seeds of the runs of a law: the usual number, or the number in `BERTH_STORIES`. `BERTH_SHARD=2/4` selects the second quarter of the seeds.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let wanted = std::env::var("BERTH_STORIES").ok().and_then(|text| text.parse().ok());
     let shard = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
@@ -29,7 +29,7 @@ fn shards_of_a_law_have_each_seed_once() {
     assert_eq!(parts.into_iter().flatten().collect::<Vec<_>>(), (1..11).collect::<Vec<_>>());
 }
 
-/// xorshift64*: small, and the same everywhere.
+/// The random number generator xorshift64*: small, and with the same numbers on every machine.
 pub struct Dice(u64);
 
 impl Dice {
@@ -56,7 +56,7 @@ fn elastic_workers_stay_within_their_bounds_and_their_quota() {
         let mut cluster = with_priorities(crate::stories::elastic::cluster());
         let step = 1 + dice.below(2);
         let policy = json!({"scaleUpStep": step, "scaleDownStep": 1 + dice.below(2)});
-        // One whose workers find each other anew, or whose pods are all started again, with or without what they have saved.
+        // The workers of the job either find each other again after a change of their number, or are all started again; the job saves checkpoints or not.
         let (told_once, saves) = (dice.below(2) == 0, dice.below(2) == 0);
         let mut first = elastic("a", policy.clone());
         if told_once {

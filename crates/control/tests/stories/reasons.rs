@@ -1,4 +1,4 @@
-//! Order in which statuses get the reasons why workloads wait, when many do.
+//! The order in which many waiting Workloads get the reason for their waiting in their status.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use crate::stories::cluster::{Cluster, job};
 use crate::stories::groups::member;
 use crate::stories::{one_queue, pod_queue};
 
-/// Writes of reasons that may come at once.
+/// The greatest number of reasons that control writes at once.
 const AT_ONCE: usize = 60;
 
-/// Names of the Workloads whose reasons were written, in order.
+/// Names of the Workloads whose reasons were written, in the order of the writes.
 fn told(cluster: &Cluster) -> Vec<&str> {
     let explains = |purpose: &Purpose| [Purpose::ExplainPending, Purpose::ExplainUnseen].contains(purpose);
     let writes = cluster.writes.iter().filter(|(purpose, _)| explains(purpose));
@@ -20,7 +20,7 @@ fn told(cluster: &Cluster) -> Vec<&str> {
 #[test]
 fn pending_reasons_are_written_to_one_workload_per_class_first() {
     let mut cluster = one_queue("1");
-    // Two classes of equals, none of which ever fits.
+    // Jobs of two classes of equals; no job of either class ever fits.
     for (class, cpu) in [("a", "2"), ("b", "3")] {
         for number in 0..50 {
             let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
@@ -48,7 +48,7 @@ fn pending_reasons_are_written_to_one_workload_per_class_first() {
     assert_eq!(told(&cluster).len(), 100, "and nothing again while nothing changes");
 }
 
-/// Events about why it waits at an object that is no Workload: type, reason and message.
+/// Type, reason and message of the events of a job or pod about its waiting.
 fn told_job(cluster: &Cluster, kind: Kind, name: &str) -> Vec<(EventType, String, String)> {
     let waits = ["WaitingForQuota", "ExceedsMaxQuota", "Suspended", "Misconfigured"];
     let is_it = |notice: &&berth_control::write::Notice| {
@@ -107,7 +107,7 @@ fn waiting_job_gets_one_event_per_reason_five_minutes_apart() {
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(100);
     assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
-    // Not too large any more, but the queue is full.
+    // The job is no longer too large, but the queue is full.
     cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.pass(3);
     let quota = |cpu: &str| {
@@ -147,7 +147,7 @@ fn pending_reason_event_is_not_repeated_after_restart_or_admission() {
     cluster.restart();
     cluster.pass(400);
     assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
-    // The reason changes, and the job is admitted before an event may say so.
+    // The reason changes, and the job is admitted before the next event is due.
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
     cluster.pass(10);
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"template": job("a", "lq", "1", true)["spec"]["template"]}}));

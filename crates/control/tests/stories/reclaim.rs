@@ -1,4 +1,4 @@
-//! Nodes that are being taken away: the jobs that leave with them, and the tiers that they go to.
+//! Nodes that a cloud takes away: the jobs that are evicted from these nodes, and the capacity tiers to which the jobs move.
 
 use berth_control::write::{Kind, Outcome, PodOnNode, Purpose};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn node(taint: &str) -> Value {
         "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]}})
 }
 
-/// A pod of that Job, or that very pod, runs on node `n`.
+/// Creates a pod of the given Job, or the given pod itself, on node `n`.
 fn runs_there(cluster: &mut Cluster, kind: Kind, name: &str, pod_set: &str) {
     let uid = cluster.objects[&Cluster::key(kind, "team", name)]["metadata"]["uid"].as_str().unwrap().to_owned();
     let (of_pod, job) = match kind {
@@ -28,7 +28,7 @@ fn runs_there(cluster: &mut Cluster, kind: Kind, name: &str, pod_set: &str) {
     cluster.on_node.entry("n".to_owned()).or_default().push(pod);
 }
 
-/// A job in the spot tier with a pod on node `n`.
+/// A cluster with a job in the spot tier that has a pod on node `n`.
 fn on_spot(job: Value) -> Cluster {
     let mut cluster = ladder("4");
     cluster.put(Kind::JOB, job);
@@ -50,7 +50,7 @@ fn job_on_terminating_spot_node_is_evicted_to_next_tier() {
     cluster.put(Kind::JOB, accepting("b", "spot,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "it counts against the tier");
-    // Its kubelet goes on reporting.
+    // The kubelet of the node still reports.
     for _ in 0..3 {
         cluster.put(Kind::Node, node(ENDING));
         cluster.pass(10);
@@ -60,7 +60,7 @@ fn job_on_terminating_spot_node_is_evicted_to_next_tier() {
     assert_eq!(*evictions, json!([{"reason": "CapacityReclaimed", "underlyingCause": "", "count": 1}]));
 }
 
-/// A pod of the evicted job becomes ready on the node that goes: this does not show that the tier has capacity.
+/// A pod of the evicted job becomes ready on the node that ends: the ready pod does not show that the tier has capacity.
 #[test]
 fn pod_ready_after_reclaim_eviction_does_not_clear_stock_out() {
     let mut cluster = ladder("4");
@@ -108,7 +108,7 @@ fn reclaimed_job_precedes_older_jobs_unless_preemption_is_by_age() {
         (by_age, Some(Kind::ClusterQueue), "old", "a"),
         (by_age, Some(Kind::LocalQueue), "old", "a"),
     ] {
-        // Its end is announced, or it is gone without a word and no other takes its place.
+        // The end of the node is announced, or the node disappears without notice and no other node replaces it (`gone`).
         for gone in [false, true] {
             let mut cluster = earlier_and_running();
             if gone {
@@ -141,7 +141,7 @@ fn reclaimed_job_precedes_older_jobs_unless_preemption_is_by_age() {
     }
 }
 
-/// Job `a` has all of the spot tier; `old` was created before it, and came into the queue when it ran.
+/// A cluster in which job `a` uses the whole spot tier; job `old` was created before `a`, and its queue opened when `a` was running.
 fn earlier_and_running() -> Cluster {
     let mut cluster = ladder("1");
     let mut closed = local_queue("closed", "cq");
@@ -158,7 +158,7 @@ fn earlier_and_running() -> Cluster {
     cluster
 }
 
-/// Waiting time of a job: the time for which it was admitted counts as none, however long that was.
+/// The waiting time of a job does not include the time for which the job was admitted, however long this was.
 #[test]
 fn waiting_time_bonus_keeps_earlier_waiting_and_excludes_running_time() {
     for (waits, reason, first, second) in [
@@ -347,7 +347,7 @@ fn pod_and_pod_group_on_terminating_node_are_evicted() {
         runs_there(&mut cluster, Kind::Pod, "p", "");
         cluster.put(Kind::Node, node(ENDING));
         cluster.pass(10);
-        // One of a group stays, deleted, until another takes its place.
+        // A deleted pod of a group stays until another pod replaces it.
         let leaves = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
         assert!(cluster.pod("p").is_none_or(leaves), "{count}: {:?}", cluster.writes);
         let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToCapacityReclaimed").unwrap();

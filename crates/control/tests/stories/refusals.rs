@@ -1,4 +1,4 @@
-//! Writes that the API server always refuses, or never answers: they affect only the workload that they are for.
+//! Writes that the API server always refuses, or never answers: such a write affects only the Workload for which it is made.
 
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, Outcome, Purpose};
@@ -18,7 +18,7 @@ fn no_answer() -> Outcome {
     Outcome::Unknown("HTTP 500: failed calling webhook".into())
 }
 
-/// The API server gives each reservation of job `poison` that answer.
+/// Adds the job `poison`; the API server gives each reservation of this job the outcome `outcome`.
 fn poisoned(mut cluster: Cluster, outcome: Outcome) -> Cluster {
     cluster.answers.push((Purpose::ReserveQuota, "job-poison-", outcome));
     cluster.put(Kind::JOB, job("poison", "lq", "1", true));
@@ -34,8 +34,8 @@ fn reason(cluster: &Cluster, job: &str) -> Value {
     cluster.condition(job, "QuotaReserved").map_or(Value::Null, |condition| condition["reason"].clone())
 }
 
-/// A workload whose status can never be written, and one whose status writes are never answered: the statuses of jobs of other queues say why they
-/// wait, and the jobs are admitted.
+/// The status of a Workload can never be written, or its writes are never answered: the statuses of jobs in other queues still say why these jobs wait, and the
+/// jobs are admitted.
 #[test]
 fn unwritable_reservation_stops_no_reasons_or_admissions_of_others() {
     for outcome in [refusal(), no_answer()] {
@@ -66,7 +66,7 @@ fn unwritable_reservation_holds_up_no_others_under_block_admission() {
     }
 }
 
-/// As many admissions as may be unacknowledged are never written: planning goes on nevertheless.
+/// As many reservations as may be unacknowledged are never written: control still asks the engine for plans.
 #[test]
 fn unwritable_reservations_do_not_fill_limit_of_unacknowledged_plans() {
     for outcome in [refusal(), no_answer()] {
@@ -90,8 +90,7 @@ fn strict_fifo_queue_passes_over_head_with_refused_reservation() {
     assert!(cluster.is("behind", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// The outcome of the workload's last reservation is unknown: other workloads get the rest of the quota, but not the part that this workload may
-/// hold.
+/// The outcome of the Workload's last reservation is unknown: other Workloads get the rest of the quota, but not the quota that this Workload may hold.
 #[test]
 fn unanswered_reservation_keeps_its_quota_charged() {
     let mut cluster = poisoned(one_queue("2"), no_answer());
@@ -108,7 +107,7 @@ fn unanswered_reservation_keeps_its_quota_charged() {
     assert!(cluster.is("poison", "Admitted") && !cluster.is("b", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// While the API server makes no write at all, plans do not pile up.
+/// If the API server makes no write, the number of plans without acknowledgement is limited.
 #[test]
 fn plans_do_not_pile_up_during_api_server_outage() {
     let settings = Settings { max_unacknowledged: 2, ..settings() };
@@ -134,7 +133,7 @@ fn plans_do_not_pile_up_during_api_server_outage() {
     }
 }
 
-/// A user looks at his job first: an event there says what the API server refuses.
+/// A user first looks at the job: an event of the job says which write the API server refuses.
 #[test]
 fn write_refused_for_workload_is_reported_on_its_job() {
     let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
@@ -167,7 +166,7 @@ fn write_refused_for_workload_is_reported_on_its_job() {
     }
 }
 
-/// Otherwise its victims would be admitted again, and be evicted again each time it is tried.
+/// A Workload whose reservation is refused preempts no second time, because its victims would be admitted and evicted again at each try.
 #[test]
 fn workload_with_refused_reservation_preempts_only_once() {
     let mut cluster = one_queue("1");
@@ -187,7 +186,7 @@ fn workload_with_refused_reservation_preempts_only_once() {
     cluster.pass(600);
     assert_eq!(cluster.count(Purpose::Evict), 1, "{:?}", cluster.writes);
     assert!(cluster.is("victim", "Admitted"), "{:?}", cluster.writes);
-    // Its present request may be accepted.
+    // The API server may accept the changed request of the job.
     cluster.answers.clear();
     cluster.edit(
         Kind::JOB,
@@ -200,7 +199,7 @@ fn workload_with_refused_reservation_preempts_only_once() {
     assert!(cluster.is("poison", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// Where no webhook refuses a job whose Workload would be too large, the job says why it waits, with the size and the limit.
+/// If no webhook refuses a job whose Workload would be too large, an event of the job says why the job waits, with the size and the limit.
 #[test]
 fn stored_job_above_size_limit_gets_one_event_with_limit() {
     let args = |bytes: usize| json!(["x".repeat(bytes)]);

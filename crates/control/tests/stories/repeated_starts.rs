@@ -1,4 +1,4 @@
-//! A job that something unknown stops within its admission is started again later and later.
+//! A job that an unknown client stops within its admission is started again after longer and longer pauses.
 
 use berth_control::write::{EventType, Kind, Outcome, Purpose};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::stories::cluster::{Cluster, job};
 use crate::stories::one_queue;
 use crate::stories::training::{cluster as training_cluster, training};
 
-/// A Job that runs.
+/// A cluster with the running Job `a`.
 fn running() -> Cluster {
     let mut cluster = one_queue("4");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -25,7 +25,7 @@ fn suspend(cluster: &mut Cluster) {
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
 }
 
-/// Seconds until it runs again.
+/// The seconds until the Job runs again.
 fn back_after(cluster: &mut Cluster) -> i64 {
     for seconds in 0..400 {
         cluster.settle();
@@ -42,7 +42,7 @@ fn told(cluster: &Cluster) -> Vec<&str> {
     told.inspect(|notice| assert_eq!(notice.event_type, EventType::Warning)).map(|notice| &*notice.message).collect()
 }
 
-/// A Job that runs, and was suspended four times.
+/// A cluster with a running Job that was suspended four times.
 fn started_five_times() -> Cluster {
     let mut cluster = running();
     for _ in 0..4 {
@@ -135,7 +135,7 @@ fn job_set_stopped_within_its_admission_restarts_after_doubling_delays() {
     let mut pauses = Vec::new();
     for start in 0..4 {
         stopped(&mut cluster);
-        // Its Jobs may be there and unseen for a while.
+        // The Jobs of the JobSet may exist before control observes them, so that control waits before the first start.
         cluster.pass(if start == 0 { 4 } else { 0 });
         let suspends = |cluster: &Cluster| jobset(cluster)["spec"]["suspend"] != json!(false);
         let seconds = (0..100).find(|_| {
@@ -171,7 +171,7 @@ fn deleted_job_of_training_job_is_remade_after_doubling_delays() {
     assert!(told(&cluster)[0].starts_with("Job t-worker: start 2 within one admission"), "{:?}", told(&cluster));
 }
 
-/// A job without quota is stopped at once. A client that starts it again each time gets at most one stop a second for that, and the job's pods are
+/// Berth stops a job without quota at once. If a client starts the job again each time, Berth stops the job at most once a second, and the job's pods are
 /// charged until then.
 #[test]
 fn job_started_by_another_client_is_stopped_once_a_second() {

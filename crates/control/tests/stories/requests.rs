@@ -1,4 +1,4 @@
-//! Costs of a pod beside its containers: the overhead of its RuntimeClass, sidecars, and the steps of its initialisation.
+//! Requests of a pod beside its containers: the overhead of its RuntimeClass, its sidecars, and its init containers.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
@@ -20,7 +20,7 @@ fn set_overheads(cluster: &mut Cluster, overheads: &Value) {
     cluster.control.observe(Observation::RuntimeClass(Change::Apply(class)), cluster.now);
 }
 
-/// A Job of one pod of that class with one cpu, and those init containers before it.
+/// A Job of one pod of one cpu with the RuntimeClass `sandbox` and the given init containers.
 fn sandboxed(name: &str, init: Value) -> Value {
     let mut object = job(name, "lq", "1", true);
     object["spec"]["template"]["spec"]["runtimeClassName"] = json!("sandbox");
@@ -49,7 +49,7 @@ fn sidecars_and_runtime_class_overhead_are_charged() {
     for (name, init, cpu) in [
         ("plain", json!([]), "1250m"),
         ("side", json!([side]), "1750m"),
-        // The step runs beside the sidecar before it, and not beside the one after it.
+        // An init container runs beside the sidecars before it, and not beside the sidecars after it.
         ("step-after", json!([side, step]), "2750m"),
         ("step-before", json!([step, side]), "2250m"),
     ] {
@@ -86,7 +86,7 @@ fn job_waits_while_runtime_class_overhead_exceeds_quota() {
     cluster.settle();
     assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
     assert_eq!(charged(&cluster, "a"), json!("2"));
-    // Quota that was given stays as it was given.
+    // Quota that a Workload holds does not change with the overhead.
     set_overhead(&mut cluster, "100m");
     cluster.pass(10);
     assert_eq!(charged(&cluster, "a"), json!("2"));
@@ -116,7 +116,7 @@ fn changed_resource_requests_are_shown_though_pending_reason_stays() {
     assert_eq!(shown(&cluster), asks("2Gi"));
     assert_eq!(cluster.condition("a", "QuotaReserved").unwrap(), waits, "that alone has changed");
     let told = cluster.count(Purpose::ExplainPending);
-    // The same amount, spelled otherwise.
+    // The amount of memory does not change, and is only written in another notation.
     set_overheads(&mut cluster, &json!({"memory": "2048Mi"}));
     cluster.pass(120);
     assert_eq!((shown(&cluster), cluster.count(Purpose::ExplainPending)), (asks("2Gi"), told));
@@ -149,7 +149,7 @@ fn requests_beyond_limits_or_limit_range_are_reported_misconfigured() {
     }
 }
 
-/// The API server would refuse the job's pods, and the overhead of the missing RuntimeClass is not known.
+/// The API server would refuse the job's pods, and Berth does not know the overhead of the missing RuntimeClass.
 #[test]
 fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     let mut cluster = one_queue("2");
@@ -168,7 +168,7 @@ fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     assert_eq!(usage["cpu"], json!("1500m"));
 }
 
-/// A JobSet or TrainingJob waits for its RuntimeClass: none of its Jobs is made or started before.
+/// A JobSet or TrainingJob waits for its missing RuntimeClass: no Job of the JobSet or TrainingJob is made or started before the RuntimeClass exists.
 #[test]
 fn jobset_and_training_job_wait_for_missing_runtime_class_whose_overhead_is_charged() {
     let mut set = job_set("t");

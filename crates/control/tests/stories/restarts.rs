@@ -1,5 +1,5 @@
-//! Elastic TrainingJobs whose pods learn once how many workers there are: for another number all of them start again, under quota that never goes
-//! away in between.
+//! Elastic TrainingJobs whose pods read the number of workers only when they start: all pods start again for another number of workers, and the job holds quota
+//! without a gap.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::stories::cluster::{Cluster, merge};
 use crate::stories::elastic::{cluster, elastic, other, with_priorities};
 use crate::stories::faults::every_fault;
 
-/// Two to four workers of JAX with one cpu each; `more` is merged into the spec.
+/// A TrainingJob for JAX with two to four workers of one cpu each; `more` is merged into the spec.
 pub fn told_once(name: &str, more: &Value) -> Value {
     let mut job = elastic(name, json!({}));
     job["spec"]["jobType"] = json!("JAXJob");
@@ -17,13 +17,13 @@ pub fn told_once(name: &str, more: &Value) -> Value {
     job
 }
 
-/// One that saves, and adds two workers at once.
+/// A TrainingJob that saves checkpoints and adds two workers at once.
 pub fn saving(name: &str) -> Value {
     let pace = json!({"scalePolicy": {"scaleUpStep": 2}});
     told_once(name, &json!({"checkpoint": {"interval": "10m"}, "elasticConfig": pace}))
 }
 
-/// A queue in which that job runs with four workers.
+/// A cluster in which the given TrainingJob runs with four workers.
 pub fn started(job: Value) -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, job);
@@ -32,7 +32,7 @@ pub fn started(job: Value) -> Cluster {
     cluster
 }
 
-/// A queue in which that job runs with two workers, as four of six cpus are in use until `first` completes.
+/// A cluster in which the given TrainingJob runs with two workers, because four of the six cpus are in use until the Job `first` completes.
 pub fn held_small(job: Value) -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "4", 1));
@@ -75,7 +75,7 @@ fn scale_down_restarts_all_roles_with_fewer_workers() {
     let left = "Restarts with 2 workers: waits until the pods of Jobs a-worker, a-ps are gone \
         (kubectl get pods -n team -l berth.dev/training-job=a)";
     assert_eq!(cluster.told("a", "Running")["message"], left);
-    // Another leader finds it half way.
+    // Another process becomes the leader in the middle of the restart.
     cluster.restart();
     cluster = with_priorities(cluster);
     cluster.pass_judged(10, "another leader");
@@ -114,7 +114,7 @@ fn training_job_saves_checkpoint_before_scale_down_restart() {
     assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "2");
     assert!(cluster.is("urgent", "Admitted"));
     assert_eq!(cluster.count(Purpose::Evict), 0);
-    // A job that shrank does not grow back at once, and not before it has saved anew.
+    // A job that gave up workers does not add workers at once, and not before the job has saved another checkpoint.
     let before = uid(&cluster, "a-worker");
     cluster.complete("urgent");
     cluster.pass_judged(60, "idle again");
@@ -124,7 +124,7 @@ fn training_job_saves_checkpoint_before_scale_down_restart() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
 }
 
-/// The quota of `first` is seen idle, and then the job saves.
+/// The Job `first` completes, so that its quota is idle, and then the TrainingJob saves a checkpoint.
 pub fn saves_when_idle(cluster: &mut Cluster) {
     cluster.complete("first");
     cluster.pass_judged(8, "idle");
@@ -142,7 +142,7 @@ fn new_leader_at_any_step_completes_scaling_restart() {
             save(&mut cluster, "a", 700);
             cluster.put(Kind::JOB, other("urgent", "4", 100));
         }
-        // Control makes that many steps, then another process takes over.
+        // Another process becomes the leader after `moment` steps of control.
         for _ in 0..moment {
             let step = cluster.control.step(cluster.now);
             let (wake, quiet) = (step.wake_at, step.writes.is_empty());
@@ -158,7 +158,7 @@ fn new_leader_at_any_step_completes_scaling_restart() {
         for step in [800, 900, 1_000] {
             cluster.pass_judged(30, &what);
             if grows {
-                // Another leader sees anew that quota is idle.
+                // The new leader waits again until the quota has been idle for a while, so that the job saves once more.
                 save(&mut cluster, "a", step);
             }
         }
@@ -206,7 +206,7 @@ fn scaling_restarts_reach_same_end_after_failed_or_lost_writes() {
     }
 }
 
-/// Settings of a TrainingJob whose pods have a quarter of a minute to get nodes.
+/// A spec for a TrainingJob whose pods have fifteen seconds to get nodes.
 fn short() -> Value {
     json!({"schedulingConfig": {"schedulingTimeout": "15s"}})
 }
@@ -329,7 +329,7 @@ fn pods_from_before_scaling_restart_do_not_count_as_new() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Pending"), "{:?}", cluster.writes);
     let told = cluster.told("a", "Running");
     assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Rescaling")), "{told}");
-    // Else those that were added would count as having been there.
+    // Berth does not count the old pods as ready pods of the new run: otherwise Berth would take the added workers for workers that had nodes before.
     cluster.pass_judged(40, "too few nodes");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (3, "Running"), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);

@@ -1,4 +1,4 @@
-//! The chart grants the writes that Berth makes, and nothing else. Every other story shows that it grants enough (`cluster/rights.rs`).
+//! The chart grants the writes that Berth makes, and no other write. Every other story shows that the granted rights are sufficient (`cluster/rights.rs`).
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use berth_control::write::{Kind, Subresource};
 
 use crate::stories::cluster::rights::{GRANTED, Right, of_secrets, right};
 
-/// Each kind of job that can be suspended is written so; the purposes that do it, of which the last of each is for Jobs alone.
+/// The verbs of Berth's writes to every job kind that can be suspended, with the purposes of the writes; the last purpose in each line is for Jobs only.
 const WRITTEN_OF_JOBS: [(&str, &str); 2] = [
     ("patch", "StartJob, SuspendJob, RestoreTemplate, ScaleTraining"),
     ("delete", "DeleteJob, DeleteChild, StopTraining"),
 ];
 
-/// Other kinds that are written, where, and how; with the purposes that do it. A kind of job whose status is written has a line.
+/// The writes to other kinds: kind, subresource, verb, and the purposes of the writes. A job kind whose status is written has a line as well.
 const WRITTEN: [(Kind, Subresource, &str, &str); 28] = [
     (Kind::Workload, Subresource::None, "create", "CreateWorkload"),
     (Kind::Workload, Subresource::None, "patch", "UpdateWorkload, AdoptWorkload, ScaleTraining, finalizers and others"),
@@ -51,9 +51,9 @@ fn chart_grants_exactly_the_write_verbs_that_berth_uses() {
         .iter()
         .map(|(kind, subresource, verb, _)| right(*kind, *subresource, verb))
         .chain(of_jobs)
-        // Events.
+        // The right to create events.
         .chain([("events.k8s.io".to_owned(), "events".to_owned(), "create".to_owned())])
-        // Questions of the runtime about users who read figures and write TrainingJobs.
+        // The rights with which the runtime checks users who read metrics or write TrainingJobs.
         .chain(
             [("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")]
                 .map(|(group, resource)| (group.to_owned(), resource.to_owned(), "create".to_owned())),
@@ -68,7 +68,7 @@ fn chart_grants_exactly_the_write_verbs_that_berth_uses() {
     assert!(idle.is_empty() && missing.is_empty(), "granted for nothing: {idle:?}; missing: {missing:?}");
 }
 
-/// The maker of an object that blocks the deletion of its owner must be allowed to update the owner's finalizers, where the API server enforces that
+/// A client that makes an object that blocks the deletion of its owner must be allowed to update the owner's finalizers, if the API server enforces this rule
 /// (OwnerReferencesPermissionEnforcement).
 #[test]
 fn chart_grants_update_of_finalizers_for_all_owner_kinds() {
@@ -83,7 +83,7 @@ fn chart_grants_update_of_finalizers_for_all_owner_kinds() {
 #[test]
 fn chart_grants_no_read_of_tenant_secrets() {
     assert!(of_secrets("rules.yaml").is_empty(), "in the whole cluster: {:?}", of_secrets("rules.yaml"));
-    // In Berth's own namespace those that it may read are named.
+    // In Berth's own namespace, the chart names the Secrets that Berth may read.
     let own = of_secrets("namespace-rules.yaml");
     let are_named = own.iter().all(|(names, verbs)| !names.is_empty() || *verbs == ["create"]);
     assert!(!own.is_empty() && are_named, "{own:?}");

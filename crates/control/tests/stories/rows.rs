@@ -1,4 +1,4 @@
-//! Rows of docs/compatibility.md, and of docs/departures, that no other story shows: reasons of conditions, and behaviour that changes with a gate.
+//! The rows of docs/compatibility.md and docs/departures that no other story covers: reasons of conditions, and behaviour that depends on a feature gate.
 
 use berth_control::measure::Measure;
 use berth_control::write::{Kind, ObjectKey, Purpose};
@@ -11,7 +11,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, 
 use crate::stories::tiers::flavor_of;
 use crate::stories::{one_queue, with_queue};
 
-/// A cluster with a value of a feature gate of Kueue, and with fair sharing on request.
+/// A cluster with a value of a feature gate of Kueue, and with fair sharing if `fair` is true.
 fn gated(gate: &str, on: bool, fair: bool) -> Cluster {
     let mut settings = settings();
     settings.engine.gates = Gates::named(|name| (name == gate).then_some(on));
@@ -26,7 +26,7 @@ fn gated(gate: &str, on: bool, fair: bool) -> Cluster {
     cluster
 }
 
-/// A ClusterQueue of the cohort `all`, and the LocalQueue of its name; `more` goes into its spec.
+/// Creates a ClusterQueue of the cohort `all`, and a LocalQueue with the name of the ClusterQueue; `more` is merged into the spec of the ClusterQueue.
 fn member(cluster: &mut Cluster, name: &str, flavors: &[(&str, &str)], more: &Value) {
     let mut queue = cluster_queue(name, Some("all"), flavors);
     merge(&mut queue["spec"], more);
@@ -49,12 +49,12 @@ fn workload_named(cluster: &Cluster, job: &str) -> String {
     cluster.workload_of(job).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// The first job got the quota that both want.
+/// Whether the job `winner` got the quota for which both jobs wait.
 fn beats(cluster: &Cluster, winner: &str, loser: &str) -> bool {
     cluster.is(winner, "Admitted") && !cluster.is(loser, "QuotaReserved")
 }
 
-/// A queue that takes back what it lent, one that has nothing of its own, and a job for all of it.
+/// Creates a ClusterQueue that reclaims the quota that it lends, a ClusterQueue without quota of its own, and a job that borrows the whole quota.
 fn lend(cluster: &mut Cluster) {
     let reclaims = json!({"preemption": {"reclaimWithinCohort": "Any"}});
     member(cluster, "owner", &[("first", "2")], &reclaims);
@@ -68,7 +68,7 @@ fn lend(cluster: &mut Cluster) {
 fn preemptor_and_victim_conditions_show_preemption_under_way() {
     let mut cluster = gated("", true, false);
     lend(&mut cluster);
-    // It is slow to stop.
+    // The borrowing job stops slowly.
     cluster.controller_sleeps = true;
     cluster.put(Kind::JOB, job("mine", "owner", "2", true));
     cluster.pass(5);
@@ -177,7 +177,7 @@ fn waiting_workload_that_is_deactivated_shows_deactivated_reason() {
     assert_eq!(reason(&cluster, "waits", "QuotaReserved"), "Deactivated");
 }
 
-/// Makes steps until Berth has nothing to write at the current time. Returns the reasons that the condition had in between, each once.
+/// Makes steps until Berth has nothing to write at the current time. Returns the different reasons that the condition had in between.
 fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     loop {
@@ -241,7 +241,7 @@ fn finalizer_removal_does_not_drop_finalizer_added_meanwhile() {
         }
         cluster.take(step);
     };
-    // Another client's finalizer comes while the write that takes ours away is on its way.
+    // Another client adds its finalizer while the write that removes Berth's finalizer is under way.
     let both = json!(["kueue.x-k8s.io/resource-in-use", "example.com/keeps"]);
     cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": both}}));
     cluster.take(held);
@@ -291,7 +291,7 @@ fn losing_workload_continues_with_next_flavor_when_gate_keeps_progress() {
         member(&mut cluster, "own", &[("first", "1"), ("second", "0")], &more);
         cluster.put(Kind::JOB, of_class("below", "own", "low"));
         cluster.settle();
-        // Both ask for what is free of the first flavor. From there on, the loser either tries the second, or finds whom to preempt.
+        // The jobs `winner` and `loser` need the free quota of the first flavor. Afterwards the job `loser` either gets the second flavor, or preempts a job.
         cluster.put(Kind::JOB, of_class("winner", "rival", "high"));
         cluster.put(Kind::JOB, of_class("loser", "own", "middle"));
         cluster.pass(30);
@@ -336,7 +336,7 @@ fn non_borrowing_workload_beats_smaller_share_only_with_gate_on() {
         cluster.put(Kind::JOB, borrower);
         cluster.settle();
         assert!(cluster.is("borrower", "Admitted"), "{:?}", cluster.writes);
-        // One asks for all the cpu, which is its own, and has borrowed most of the memory; one borrows a little cpu.
+        // The job `entitled` requests all cpus, which are its queue's own, and its queue has borrowed most of the memory; the job `modest` borrows one cpu.
         cluster.put(Kind::JOB, job("entitled", "large", "10", true));
         cluster.put(Kind::JOB, job("modest", "small", "1", true));
         cluster.pass(5);

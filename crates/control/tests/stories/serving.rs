@@ -1,4 +1,4 @@
-//! Groups of pods that serve, made by any controller that makes pods: they have no end, and their Workload stays through all that come and go.
+//! Groups of serving pods, made by any controller: such a group has no end, and its Workload stays while single pods are created and deleted.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Edits of a StatefulSet: its Workload follows the set, and never the pods that were made of it before. The controller of a set that waits has made
-//! the first pod only, and replaces it by none while that is not ready.
+//! Edits of a StatefulSet: its Workload follows the StatefulSet, and never the pods that were made before the edit. While a StatefulSet waits, its controller
+//! has made only the first pod, and does not replace this pod until the pod is ready.
 
 use berth_control::write::{Kind, Purpose};
 use berth_jobs::pods::group_of_stateful_set;
@@ -24,7 +24,7 @@ fn annotated(key: &str, value: &Value) -> Value {
     json!({"metadata": {"annotations": {key: value}}})
 }
 
-/// Queues for one pod, and a wide one for five.
+/// A cluster with the queues `lq` and `narrow` for one pod each, and the queue `wide` for five pods.
 fn queues() -> Cluster {
     let mut cluster = pod_queue("1");
     for (name, cpu) in [("narrow", "1"), ("wide", "5")] {
@@ -34,15 +34,15 @@ fn queues() -> Cluster {
     cluster
 }
 
-/// A cluster with a queue of three tiers, each with quota for one pod of the StatefulSet.
+/// A cluster with a queue of three capacity tiers, each with quota for one pod of the StatefulSet.
 fn ladder() -> Cluster {
     let mut settings = settings();
     settings.job_kinds.extend([Kind::Pod, Kind::StatefulSet]);
     ladder_on(Cluster::with(settings), "1")
 }
 
-/// A StatefulSet of two pods with these fields that waits, with its first pod, and the name of its Workload. The pod has the labels that an earlier
-/// Berth put into the template.
+/// A StatefulSet of two pods that waits, with the given fields and with its first pod; the second value is the name of its Workload. The pod has the labels
+/// that an earlier version of Berth put into the pod template.
 fn waiting(mut cluster: Cluster, more: &Value) -> (Cluster, String) {
     let mut asked = set(2);
     merge(&mut asked, more);
@@ -59,7 +59,7 @@ fn waiting(mut cluster: Cluster, more: &Value) -> (Cluster, String) {
     (cluster, name)
 }
 
-/// The StatefulSet is edited: Berth changes its Workload in one write, and then writes nothing more.
+/// Edits the StatefulSet, and asserts that Berth changes the StatefulSet's Workload in one write, and then writes nothing more.
 fn follows(cluster: &mut Cluster, change: &Value) {
     let before = cluster.count(Purpose::UpdateWorkload);
     cluster.edit(Kind::StatefulSet, "team", "web", change);
@@ -74,7 +74,7 @@ fn note(cluster: &Cluster, key: &str) -> Value {
     set_workload(cluster)["metadata"]["annotations"][key].clone()
 }
 
-/// Value and class of the Workload's priority.
+/// Value and class of the priority of the StatefulSet's Workload.
 fn priority(cluster: &Cluster) -> (Value, Value) {
     let spec = &set_workload(cluster)["spec"];
     (spec["priority"].clone(), spec["priorityClassRef"]["name"].clone())
@@ -84,7 +84,8 @@ fn runs(cluster: &Cluster, name: &str) -> bool {
     cluster.workload_is(name, "Admitted") && !gated(cluster, "web-0")
 }
 
-/// Replica `index` as its controller makes it and the webhook, which has not seen the StatefulSet yet: it names no queue. The pod has no finalizer.
+/// Creates replica `index` in the form in which the StatefulSet controller makes it and a webhook stores it that has not seen the StatefulSet yet: the pod
+/// names no queue, and has no finalizer.
 fn replica_without_queue(cluster: &mut Cluster, index: i32) {
     replica(cluster, index);
     let owner = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
@@ -112,7 +113,7 @@ fn stateful_set_pod_without_queue_label_runs_under_sets_workload() {
     replica_without_queue(&mut cluster, 1);
     cluster.pass(10);
     assert!(!gated(&cluster, "web-1") && cluster.workload_is(&name, "Admitted"), "{:?}", cluster.writes);
-    // Without its Workload it has no quota, like the other one.
+    // Without the Workload of the StatefulSet, no pod of the StatefulSet has quota.
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
     cluster.pass(10);
     assert!(["web-0", "web-1"].iter().all(|pod| cluster.pod(pod).is_none()), "{:?}", cluster.writes);
@@ -130,7 +131,7 @@ fn stateful_set_pod_without_queue_label_gets_it_when_started() {
     cluster.settle();
     assert!(!gated(&cluster, "web-0"), "{:?}", cluster.writes);
     let metadata = &cluster.pod("web-0").unwrap()["metadata"];
-    // Without the label of its queue, no webhook is asked whether the label that shows the pod to us may go.
+    // The pod gets the label of its queue, because without it no webhook would check a removal of the label by which Berth watches the pod.
     let told = (&metadata["labels"][QUEUE], &metadata["labels"][CLASS]);
     assert_eq!(told, (&json!("lq"), &json!("high")), "{metadata}");
     assert_eq!(metadata["annotations"]["kueue.x-k8s.io/pod-group-total-count"], json!("2"), "{metadata}");
@@ -139,8 +140,8 @@ fn stateful_set_pod_without_queue_label_gets_it_when_started() {
     assert_eq!(of_pods.len(), 1, "all of it in the write that starts it: {of_pods:?}");
 }
 
-/// The labels and annotations that Kueue writes on its pods are enough for the Workload of a group; the Workload of a StatefulSet is made of the set
-/// nevertheless.
+/// The labels and annotations that Kueue writes on the pods would be enough to make the Workload of a group; Berth makes the Workload of a StatefulSet from the
+/// StatefulSet nevertheless.
 #[test]
 fn pods_seen_before_their_stateful_set_wait_for_it() {
     let mut cluster = pod_queue("5");

@@ -1,4 +1,4 @@
-//! Quota that is lent and taken back.
+//! Quota that a ClusterQueue lends and reclaims.
 
 use berth_control::measure::Labels;
 use berth_control::write::{Kind, Outcome, Purpose};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
 
-/// A queue whose members take back what they lent, one that only borrows, and three jobs of the borrower.
+/// A cluster with a ClusterQueue that reclaims the quota that it lends, a ClusterQueue that only borrows, and a job that borrows the whole quota.
 fn lent_out() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
@@ -73,7 +73,7 @@ fn victim_keeps_running_when_preemptor_is_deleted_before_eviction() {
     cluster.delete(&Cluster::key(Kind::JOB, "team", "mine"));
     cluster.pass(60);
     assert!(cluster.is("borrower", "Admitted") && !cluster.is("borrower", "Evicted"));
-    // The next one finds it as a victim like any other.
+    // The next preemptor evicts the job like any other victim.
     cluster.put(Kind::JOB, job("again", "owner", "2", true));
     cluster.pass(30);
     assert!(cluster.is("again", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
@@ -142,7 +142,7 @@ fn preemptor_gets_no_quota_of_flavor_removed_while_victim_stops() {
         cluster.settle();
         cluster.put(Kind::JOB, of_class("victim", "low"));
         cluster.settle();
-        // Its victim is slow to stop, and meanwhile a flavor is taken out of the queue.
+        // The victim of the job `waits` stops slowly, and a flavor is removed from the queue meanwhile.
         cluster.controller_sleeps = true;
         cluster.put(Kind::JOB, of_class("waits", "middle"));
         cluster.pass(5);
@@ -163,7 +163,7 @@ fn queue_status_that_could_not_be_written_is_written_later() {
         let mut cluster = lent_out();
         cluster.pass(10);
         cluster.delete(&Cluster::key(Kind::JOB, "team", "borrower"));
-        // Both queues', and as often again.
+        // Each of the two queues' status writes fails twice.
         for _ in 0..4 {
             cluster.faults.push((Purpose::QueueStatus, fault.clone(), false));
         }
@@ -174,7 +174,7 @@ fn queue_status_that_could_not_be_written_is_written_later() {
     }
 }
 
-/// The share of the queue `guest`, and that of the cohort `leaf`: gauge and status.
+/// The share of ClusterQueue `guest` and the share of Cohort `leaf`, each as the value of its gauge and as the value in its status.
 fn shares(cluster: &Cluster) -> [(f64, Value); 2] {
     let gauges = cluster.control.figures().gauges;
     [
@@ -205,12 +205,13 @@ fn weighted_share_is_rounded_in_status_and_exact_in_metrics() {
     cluster.put(Kind::LocalQueue, local_queue("guest", "guest"));
     cluster.pass(10);
     assert_eq!(shares(&cluster), [(0.0, json!(0)), (0.0, json!(0))]);
-    // The job uses one of three cpus that are lent.
+    // The job uses one of three cpus that can be lent.
     cluster.put(Kind::JOB, job("borrower", "guest", "1", true));
     cluster.pass(10);
     assert!(cluster.is("borrower", "Admitted"));
     assert_eq!(shares(&cluster), [(1000.0 / 3.0, json!(334)), (1000.0 / 3.0, json!(334))]);
-    // A queue that borrows with no weight has no bound: Kueue's gauge of a queue is no number then, and that of a cohort infinite.
+    // A ClusterQueue with weight zero that borrows has an infinite share: Kueue's gauge of a ClusterQueue is not a number then, and the gauge of a Cohort is
+    // infinite.
     let weightless = json!({"spec": {"fairSharing": {"weight": "0"}}});
     cluster.edit(Kind::ClusterQueue, "", "guest", &weightless);
     cluster.edit(Kind::Cohort, "", "leaf", &weightless);
@@ -218,7 +219,7 @@ fn weighted_share_is_rounded_in_status_and_exact_in_metrics() {
     let [(queue, queue_status), (cohort, cohort_status)] = shares(&cluster);
     assert!(queue.is_nan(), "{queue}");
     assert_eq!((cohort, queue_status, cohort_status), (f64::INFINITY, json!(i64::MAX), json!(i64::MAX)));
-    // Within the quota a weight does not matter.
+    // The weight of a ClusterQueue has no effect while the usage is within the nominal quota.
     cluster.complete("borrower");
     cluster.pass(10);
     assert_eq!(shares(&cluster), [(0.0, json!(0)), (0.0, json!(0))]);

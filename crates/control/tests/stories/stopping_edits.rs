@@ -1,4 +1,4 @@
-//! Edits of a job while it stops: its Workload stays, with `spec.active` and its back-off, and asks for the new size when the quota is back.
+//! Edits of a job while the job stops: its Workload stays, with its `spec.active` and its back-off, and requests the new size when its old quota is free.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::stories::{one_queue, with_queue};
 
 const JOB: Kind = Kind::JOB;
 
-/// The Job `a` of two pods runs.
+/// Creates the Job `a` of two pods, and runs it.
 fn running(mut cluster: Cluster) -> Cluster {
     let mut two = job("a", "lq", "1", true);
     merge(&mut two, &json!({"spec": {"parallelism": 2, "completions": 2}}));
@@ -38,7 +38,7 @@ fn reserved(cluster: &Cluster) -> bool {
     cluster.workload_is(&name(cluster), "QuotaReserved")
 }
 
-/// The Workload is the same object and inactive, and has no quota.
+/// Asserts that the Workload is the same object, is inactive, and has no quota.
 fn stays_deactivated(cluster: &Cluster, before: &Value) {
     let now = workload(cluster);
     let stands = (&now["metadata"]["uid"], &now["spec"]["active"]);
@@ -46,7 +46,7 @@ fn stays_deactivated(cluster: &Cluster, before: &Value) {
     assert!(!reserved(cluster), "{:?}", cluster.writes);
 }
 
-/// Other sizes of the Job: more pods, and larger ones.
+/// Patches that change the size of the Job: to more pods, and to larger pods.
 fn sizes() -> [Value; 2] {
     let larger = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}]);
     [
@@ -55,7 +55,8 @@ fn sizes() -> [Value; 2] {
     ]
 }
 
-/// The Job is suspended and changed while its controller counts its pods as terminating: the API server accepts changes then. Its pods end later.
+/// Changes the suspended Job while its controller counts its pods as terminating, because the API server accepts changes at that time. The pods of the Job end
+/// afterwards.
 fn edited_while_pods_end(cluster: &mut Cluster, change: &Value) {
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
     let ends = json!({"status": {"active": 0, "ready": 0, "terminating": 2, "startTime": null}});
@@ -68,7 +69,7 @@ fn edited_while_pods_end(cluster: &mut Cluster, change: &Value) {
     cluster.pass(60);
 }
 
-/// The Workload asks for the pods that the Job has now.
+/// Asserts that the Workload requests the current pods of the Job.
 fn asks_for_its_size(cluster: &Cluster) {
     let set = &workload(cluster)["spec"]["podSets"][0];
     let job = &cluster.job("a")["spec"];
@@ -77,7 +78,7 @@ fn asks_for_its_size(cluster: &Cluster) {
     assert_eq!(requests(&set["template"]), requests(&job["template"]), "{:?}", cluster.writes);
 }
 
-/// An administrator has deactivated a Workload. Another size of its job must not admit it again.
+/// An administrator has deactivated a Workload. An edit of the job's size must not activate the job's Workload again.
 #[test]
 fn deactivated_job_that_is_resized_while_it_stops_stays_deactivated() {
     for change in sizes() {
@@ -126,7 +127,7 @@ fn job_that_is_resized_while_it_stops_keeps_its_back_off() {
     }
 }
 
-/// The job is edited between the request to deactivate its Workload and the eviction.
+/// The job is edited between the request to deactivate its Workload and the eviction of the Workload.
 #[test]
 fn job_that_is_resized_before_its_eviction_stays_deactivated() {
     for requested in [false, true] {
@@ -156,7 +157,7 @@ fn job_that_is_resized_before_its_eviction_stays_deactivated() {
     }
 }
 
-/// A job that contradicts itself for a while has no size to follow.
+/// A job with invalid parallelism has no size that its Workload could follow.
 #[test]
 fn deactivated_job_with_temporarily_invalid_parallelism_stays_deactivated() {
     let mut cluster = one_queue("9");

@@ -1,4 +1,4 @@
-//! Checkpoints in stores: they are listed, shown, kept and deleted, and a start goes on from one.
+//! Checkpoints in stores: Berth lists, shows, keeps and deletes checkpoints, and starts a job with a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn declare(cluster: &mut Cluster, name: &str) {
     declare_in(cluster, name, "b");
 }
 
-/// Declares the CheckpointStore with that bucket.
+/// Declares a CheckpointStore with the given bucket.
 fn declare_in(cluster: &mut Cluster, name: &str, bucket: &str) {
     let object = json!({"metadata": {"name": name}, "spec": {"s3": {"bucket": bucket}, "prefix": "all"}});
     let object = serde_json::from_value(object).unwrap();
@@ -32,12 +32,12 @@ fn saving(more: Value) -> Value {
     json!({ "checkpoint": checkpoint })
 }
 
-/// The pods of a job have completed a checkpoint.
+/// The pods of a job save a checkpoint in the bucket `b`.
 fn save(cluster: &mut Cluster, job: &str, step: i64) {
     save_in(cluster, "b", job, step);
 }
 
-/// The pods of a job have completed a checkpoint in that bucket.
+/// The pods of a job save a checkpoint in the given bucket.
 fn save_in(cluster: &mut Cluster, bucket: &str, job: &str, step: i64) {
     let checkpoint = Checkpoint {
         id: format!("step-{step}"),
@@ -83,7 +83,7 @@ fn training_job_resumes_from_latest_checkpoint_in_its_store() {
     save(&mut cluster, "a", 31);
     cluster.pass(3);
     assert!(!cluster.has_job("a-worker"), "the store was looked into every second");
-    // A save while its pods go counts as well.
+    // A checkpoint that is saved while the job's pods end counts as well.
     save(&mut cluster, "a", 32);
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
     cluster.pass(5);
@@ -94,7 +94,7 @@ fn training_job_resumes_from_latest_checkpoint_in_its_store() {
 
 #[test]
 fn checkpoint_saved_just_before_suspension_does_not_end_its_grace() {
-    // A store with times in full seconds leaves open which came first: its checkpoint counts.
+    // A store that records times in full seconds does not show whether the checkpoint or the request came first: its checkpoint counts.
     for (saved, counts) in [("2026-11-21T12:00:14.2Z", false), ("2026-11-21T12:00:14Z", true)] {
         let mut cluster = with_store();
         cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
@@ -102,7 +102,7 @@ fn checkpoint_saved_just_before_suspension_does_not_end_its_grace() {
         let looks = cluster.looks;
         cluster.now = saved.parse().unwrap();
         save(&mut cluster, "a", 30);
-        // The next listing in its own pace is at 20 s: the one that shows it is made for the eviction.
+        // The next regular listing of the store is due at 20 s, so that the earlier listing is made for the suspension.
         cluster.now = "2026-11-21T12:00:14.7Z".parse().unwrap();
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
         cluster.pass(3);
@@ -273,7 +273,7 @@ fn victim_among_equals_is_the_one_with_latest_checkpoint() {
 
 #[test]
 fn checkpoints_of_former_store_are_neither_resumed_nor_deleted() {
-    // The store gets another bucket, or the job names another store that has it.
+    // The store gets another bucket, or the job names another store with another bucket.
     for renamed in [false, true] {
         let what = if renamed { "another store" } else { "another bucket" };
         let move_away = |cluster: &mut Cluster| match renamed {
@@ -322,7 +322,7 @@ fn store_listing_from_before_store_edit_is_ignored() {
     cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
     cluster.pass(5);
     save(&mut cluster, "a", 30);
-    // The store is edited while it is looked into.
+    // The store is edited while control lists it.
     let looks = cluster.looks;
     loop {
         let step = cluster.control.step(cluster.now);

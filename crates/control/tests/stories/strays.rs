@@ -1,4 +1,4 @@
-//! Pods, groups and jobs that claim the Workload or the place of others: nothing runs without quota, and no quota of others is blocked.
+//! Pods, groups and jobs that claim the Workload or the place of another: no pod runs without quota, and no quota of another job is blocked.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn group_pod_larger_than_its_claimed_role_does_not_start() {
     assert!(told(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
 }
 
-/// To Kueue's hash, what prepares a pod and what runs on beside it are the same.
+/// Kueue's hash of a pod does not distinguish an init container from a sidecar.
 #[test]
 fn group_pod_with_sidecar_beyond_its_role_does_not_start() {
     let beside = |name: &str, policy: Value| {
@@ -45,7 +45,7 @@ fn group_pod_with_sidecar_beyond_its_role_does_not_start() {
 
 #[test]
 fn group_pod_of_unadmitted_role_waits_with_event_naming_fix() {
-    // One pod is enough for the Workload, which says that all others are like it.
+    // The Workload is made from the first pod of the group, whose annotation says that all pods of the group are equal.
     let fast = |role| [(HASH, role), ("pod-group-fast-admission", "true")];
     let mut cluster = pod_queue("8");
     cluster.put(Kind::Pod, member("a", "1", 3, &fast("same")));
@@ -124,7 +124,7 @@ fn ended_pod_is_deleted_with_the_workload_of_its_group() {
     cluster.pass(10);
     assert!(cluster.pod("a").is_none() && cluster.pod("b").is_none(), "{:?}", cluster.writes);
     assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
-    // Otherwise the pod would belong to the next group of that name, which would then have a pod too many.
+    // With the old pod in the group, the next group of the same name would have an excess pod.
     for name in ["c", "d"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
     }

@@ -1,4 +1,4 @@
-//! TrainingJobs that their user has suspended: they take no quota.
+//! TrainingJobs that their user has suspended: a suspended TrainingJob holds no quota.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::stories::training::{cluster, started, suspend, training};
 
 #[test]
 fn training_job_created_suspended_takes_no_quota_until_resumed() {
-    // Its status is written at once, or refused for a while.
+    // The status of the TrainingJob is written at once, or its writes are refused for a while.
     for refused in [0, 20] {
         let mut cluster = cluster("2");
         let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
@@ -22,7 +22,7 @@ fn training_job_created_suspended_takes_no_quota_until_resumed() {
         let spec = json!({"suspend": true, "schedulingConfig": {"priority": "high"}});
         cluster.put(Kind::TrainingJob, training("a", spec));
         cluster.pass(30);
-        // A client deletes the Workload of the TrainingJob, and the job gets another one.
+        // A client deletes the Workload of the TrainingJob, and the job gets another Workload.
         cluster.delete(&cluster.workload_key("a"));
         cluster.pass(30);
         assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_null());
@@ -38,14 +38,14 @@ fn training_job_created_suspended_takes_no_quota_until_resumed() {
     }
 }
 
-/// True for an active Workload of `a`, and true for one that is marked as suspended with it.
+/// Two bools: true if the Workload of `a` is active, and true if it is marked as suspended with its job.
 fn standing(cluster: &Cluster) -> (bool, bool) {
     let workload = cluster.workload_of_training("a").unwrap();
     let mark = &workload["metadata"]["annotations"]["berth.dev/suspended-with-job"];
     (workload["spec"]["active"] != json!(false), !mark.is_null())
 }
 
-/// A client sets `spec.active` of the Workload, without suspending the TrainingJob.
+/// A client sets `spec.active` of the Workload of `a`, without suspending the TrainingJob.
 fn activate(cluster: &mut Cluster, active: bool) {
     let workload = cluster.workload_key("a").name;
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));
@@ -108,7 +108,7 @@ fn workload_of_suspended_training_job_cannot_be_activated_before_resume() {
     activate(&mut cluster, true);
     cluster.pass(10);
     assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, true)));
-    // The user resumes the job and activates the Workload in one moment: the mark is removed, and the next deactivation counts as another client's.
+    // The user resumes the job and activates its Workload at the same time: Berth removes the mark, and the next deactivation counts as another client's.
     suspend(&mut cluster, false);
     activate(&mut cluster, true);
     cluster.pass(10);

@@ -1,9 +1,9 @@
-//! Jobs do not swing between tiers: once the capacity holds still, a job that moves has a reason that the rules name.
+//! Laws against jobs that move to and fro between capacity tiers: once the capacity no longer changes, each move of a job has a reason that the rules name.
 //!
-//! The laws are derived from the policy alone. While one tier has no nodes and nothing else changes, a job leaves a tier that has some only for a
-//! better tier or for a job that is worth more. A job returns to better tiers a limited number of times in its life, and to no flavor whose stock-out
-//! is remembered. A stock-out is as long, and remembered for as long, as the policy says. A job that has nowhere else to go tries again no sooner
-//! than that allows.
+//! The laws are derived from the policy alone. While one tier has no nodes and nothing else changes, a job leaves a tier that has nodes only for a better tier,
+//! or for a job of a higher priority. A job moves back to better tiers a limited number of times in its life, and to no flavor whose stock-out is remembered. A
+//! stock-out lasts as long, and is remembered as long, as the policy says. A job for which no other tier has room tries again no sooner than the stock-out
+//! allows.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ use crate::stories::tiers::ladder;
 
 const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
 const MOST_CLIMBS: usize = 3;
-/// Seconds of patience with each tier.
+/// Seconds of patience in each tier.
 const PATIENCE: i64 = 60;
-/// Seconds of the first back-off, and of the longest one.
+/// Seconds of the first back-off; `MAX` is the longest back-off.
 const INITIAL: i64 = 60;
 const MAX: i64 = 240;
-/// Seconds for which each stock-out in a row is remembered.
+/// Seconds for which each of several successive stock-outs is remembered.
 const DECAY: i64 = 60;
-/// Control looks every five seconds for jobs that could return to a better tier, and times in statuses have full seconds.
+/// Tolerance in seconds: control looks for jobs to move back every five seconds, and times in statuses have full seconds.
 const SLACK: i64 = 6;
-/// Jobs, and elastic TrainingJobs, that go up and down.
+/// Names of the Jobs and the elastic TrainingJobs that move between the tiers.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "t", "u"];
 const ENDING: &str = "cloud.google.com/impending-node-termination";
 
@@ -44,7 +44,7 @@ fn save(cluster: &mut Cluster, name: &str) {
     cluster.edit(kind, "team", name, &saved);
 }
 
-/// A node under a job is to be taken away.
+/// Announces the end of a node on which a pod of the job runs.
 fn take_node(cluster: &mut Cluster, name: &str, node: &str) {
     let (job, pod_set) =
         if is_training(name) { (format!("{name}-worker"), "worker") } else { (name.to_owned(), "main") };
@@ -66,7 +66,7 @@ fn take_node(cluster: &mut Cluster, name: &str, node: &str) {
     cluster.put(Kind::Node, json!({"metadata": {"name": node}, "spec": {"taints": taints}}));
 }
 
-/// Values of the two classes that jobs have.
+/// Values of the two priority classes of the jobs.
 type Classes = [i32; 2];
 
 fn set_classes(cluster: &mut Cluster, classes: Classes) {
@@ -75,24 +75,24 @@ fn set_classes(cluster: &mut Cluster, classes: Classes) {
     }
 }
 
-/// Back-offs of a policy, and the number of times that a job may return to a better tier.
+/// The back-off of the default policy, and the number of times that a job may move back to a better tier.
 fn rules() -> (Value, usize) {
     let seconds = |seconds: i64| format!("{seconds}s");
     (json!({"initial": seconds(INITIAL), "max": seconds(MAX), "decay": seconds(DECAY)}), MOST_CLIMBS)
 }
 
-/// The queues and flavors of a world.
+/// The kinds of ClusterQueues and flavors in which the jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ground {
     Queue,
-    /// Two queues of a cohort, each with half of every tier: they borrow from each other, and reclaim their own quota.
+    /// Two ClusterQueues of a cohort, each with half of every tier: the ClusterQueues borrow from each other, and reclaim their own quota.
     Cohort,
-    /// A queue with two flavors of every tier, of which the second one is smaller.
+    /// A ClusterQueue with two flavors in every tier; the second flavor is smaller.
     Families,
 }
 
 impl Ground {
-    /// ClusterQueues, each with its LocalQueue.
+    /// The ClusterQueues, each with its LocalQueue.
     const fn queues(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Queue | Self::Families => &[("cq", "lq")],
@@ -137,14 +137,14 @@ impl Ground {
         cluster
     }
 
-    /// The LocalQueue of a job.
+    /// A random LocalQueue for a job.
     fn local_queue(self, dice: &mut Dice) -> &'static str {
         let all = self.queues();
         all[if all.len() > 1 { dice.below(all.len()) } else { 0 }].1
     }
 }
 
-/// A world in which all jobs run, and no tier has room for all of them at once.
+/// A cluster in which all jobs run, and in which no tier has room for all jobs at once.
 fn on_a_ladder(dice: &mut Dice, ground: Ground, (backoff, climbs): (Value, usize)) -> Cluster {
     let mut cluster = ground.cluster();
     set_classes(&mut cluster, [1, 100]);
@@ -161,7 +161,7 @@ fn on_a_ladder(dice: &mut Dice, ground: Ground, (backoff, climbs): (Value, usize
         if is_training(name) {
             let mut job = elastic(name, json!({}));
             if name == "u" {
-                // All its pods start again for another number of them.
+                // All pods of the job start again when the number of workers changes.
                 job["spec"]["jobType"] = json!("JAXJob");
             }
             job["spec"]["schedulingConfig"]["priority"] = json!(class);
@@ -176,7 +176,7 @@ fn on_a_ladder(dice: &mut Dice, ground: Ground, (backoff, climbs): (Value, usize
     cluster
 }
 
-/// A change that comes from outside of the jobs.
+/// A random change from outside of the jobs.
 fn change(cluster: &mut Cluster, dice: &mut Dice, classes: &mut Classes, event: usize) {
     let name = NAMES[dice.below(NAMES.len())];
     match dice.below(8) {
@@ -199,7 +199,7 @@ fn change(cluster: &mut Cluster, dice: &mut Dice, classes: &mut Classes, event: 
     }
 }
 
-/// Every job saves every ten minutes; the stock-outs are looked at all the time.
+/// Lets time pass, in which every job saves a checkpoint every ten minutes; `look` is called every half minute.
 fn pass_saving(cluster: &mut Cluster, minutes: i64, mut look: impl FnMut(&Cluster)) {
     for half in 0..2 * minutes {
         if half % 20 == 0 {
@@ -212,7 +212,7 @@ fn pass_saving(cluster: &mut Cluster, minutes: i64, mut look: impl FnMut(&Cluste
     }
 }
 
-/// A stock-out as the policy shows it.
+/// A stock-out in the status of the policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shown {
     flavor: String,
@@ -236,7 +236,7 @@ fn shown(cluster: &Cluster) -> Vec<Shown> {
     all.map(read).collect()
 }
 
-/// A step of a job, and its tier.
+/// An admission of a job to a tier, or the end of its stay in the tier.
 struct Turn {
     at: Timestamp,
     tier: String,
@@ -257,7 +257,7 @@ impl Turn {
     }
 }
 
-/// Steps of each job since that many moves.
+/// The turns of each job since the move number `since`.
 fn turns(cluster: &Cluster, since: usize) -> BTreeMap<&'static str, Vec<Turn>> {
     let mut turns: BTreeMap<&str, Vec<Turn>> = NAMES.into_iter().map(|name| (name, Vec::new())).collect();
     for (step, at) in cluster.moves.iter().zip(&cluster.moved_at).skip(since) {
@@ -275,7 +275,8 @@ fn seconds(from: Timestamp, to: Timestamp) -> i64 {
     to.as_second() - from.as_second()
 }
 
-/// Fault of a stock-out of a time in which nothing turns up: it is as long as the policy says, and remembered for as long.
+/// Describes an error of a stock-out during which no node was added: the stock-out must last as long as the policy says, and be remembered as long as the
+/// policy says.
 fn judge_shown(one: &Shown) -> Option<String> {
     let delay = (1..one.failures).fold(INITIAL, |delay, _| (2 * delay).min(MAX));
     let (held, kept) = (seconds(one.last, one.until), seconds(one.until, one.forgotten));
@@ -286,10 +287,10 @@ fn judge_shown(one: &Shown) -> Option<String> {
     ((kept - memory).abs() > 1).then(|| format!("it is remembered for {kept}s, not {memory}s: {one:?}"))
 }
 
-/// The stock-outs at some moments.
+/// The stock-outs in the policy's status at several times.
 type Looks = Vec<(Timestamp, Vec<Shown>)>;
 
-/// The stock-out of a flavor that is remembered at a moment, by the look before it and by the one after it.
+/// The stock-out of a flavor that is remembered at a time, according to the status before and after that time.
 fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a Shown> {
     let next = looks.iter().position(|(time, _)| *time >= at)?;
     let holds = |one: &&Shown| one.flavor == flavor && one.last < at && one.forgotten > at;
@@ -297,7 +298,7 @@ fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a S
     looks[next].1.iter().filter(holds).find(|one| one.last == before.last)
 }
 
-/// Facts about a world since its capacity holds still.
+/// Facts about a random world from the time at which its capacity no longer changes.
 struct Known<'a> {
     ground: Ground,
     /// The tiers that have no nodes.
@@ -306,11 +307,11 @@ struct Known<'a> {
     looks: &'a Looks,
 }
 
-/// Faults of the steps of one job.
+/// Breaches of the laws in the turns of one job.
 fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
     let Known { ground, without, quiet, looks } = *known;
     let mut faults = Vec::new();
-    // Times at which the job has tried a tier and failed, and has been nowhere else since.
+    // Times at which the job tried a tier without success, since its last admission to a tier with nodes.
     let mut tries: Vec<Timestamp> = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
         let (at, tier, when) = (turn.at, turn.tier.as_str(), seconds(quiet, turn.at));
@@ -320,8 +321,8 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
             TierStep::Admitted { .. } => tries.clear(),
             TierStep::Left { .. } if turn.fell() && lacks => {
                 tries.push(at);
-                // Between two tries with one in between, a complete back-off was waited for besides the patience of both: the first one grows unless
-                // it is forgotten, which takes as long. An elastic job tries with each of its three sizes, and every job in each flavor.
+                // Between the first and the third of three tries, a whole back-off passes besides the patience of two tries: the first back-off grows unless
+                // its stock-out is forgotten, which takes as long. An elastic job tries each of its three sizes, and every job tries each flavor.
                 let sizes = if is_training(name) { 3 } else { 1 };
                 let between = 2 * sizes * ground.flavors(tier).len();
                 let first = tries.iter().rev().nth(between);
@@ -329,7 +330,7 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
                     faults.push(format!("{name} tries {tier} too often: {tries:?}"));
                 }
             }
-            // It lacked nodes before the others came back, or one was announced to go.
+            // The job lacked nodes before the nodes of the other tiers came back, or the end of its node was announced.
             TierStep::Left { .. } if turn.fell() && when <= PATIENCE + SLACK => {}
             TierStep::Left { .. } if turn.climbed() => {
                 let next = turns.get(index + 1).map(|next| next.tier.as_str()).unwrap_or_default();
@@ -352,7 +353,7 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
     faults
 }
 
-/// Faults of a world under random changes, followed by two hours without a change.
+/// Breaches of the laws in a random world with random changes, followed by two hours without a change.
 fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let mut dice = Dice::new(seed);
     let mut cluster = on_a_ladder(&mut dice, ground, rules);
@@ -361,7 +362,7 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
         change(&mut cluster, &mut dice, &mut classes, event);
         cluster.pass(dice.seconds(10, 400));
     }
-    // The last change from outside: at most one tier lacks nodes.
+    // The last change from outside: at most one tier has no nodes.
     cluster.without_nodes = TIERS.into_iter().filter(|_| dice.below(3) == 0).take(1).collect();
     let (quiet, before) = (cluster.now, cluster.moves.len());
     let mut looks = Looks::new();
@@ -374,8 +375,8 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let turns = turns(&cluster, before);
     let known = Known { ground, without: &cluster.without_nodes, quiet, looks: &looks };
     faults.extend(turns.iter().flat_map(|(name, turns)| judge(name, turns, &known)));
-    // Every preemption follows from a job that has started or changed its tier. Such a job takes the quota of four jobs at most, which have a lower
-    // priority and preempt no workload.
+    // Every preemption follows from a job that has started or changed its tier. A job that starts or changes its tier takes the quota of at most four jobs,
+    // which have a lower priority and preempt no workload.
     let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
     let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.climbed()));
     if preempted > 4 * (left + NAMES.len()) {
@@ -412,7 +413,7 @@ fn jobs_do_not_swing_between_tiers_with_two_flavors_each() {
     nobody_swings_on(Ground::Families, 10);
 }
 
-/// Each rule keeps jobs from swinging: under a policy without it the laws, which are of the default one, are broken.
+/// Each rule of the back-off prevents moves to and fro: under a policy without the rule, the laws for the default policy are broken.
 #[test]
 fn swing_law_catches_jobs_under_policy_without_backoff_rules() {
     let backoff = |initial: &str, max: &str, decay: &str| json!({"initial": initial, "max": max, "decay": decay});

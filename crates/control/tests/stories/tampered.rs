@@ -1,4 +1,5 @@
-//! Writes by which a tenant's jobs ran with more than their quota, or kept quota that others have lent. The law of `attacks` found each of them.
+//! Writes of a tenant that once let the tenant's jobs use more than their quota, or keep quota that other queues had lent. The law of the module `attacks` has
+//! found each of these writes.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -8,10 +9,10 @@ use crate::stories::jobsets::slices;
 use crate::stories::one_queue;
 use crate::stories::training::training;
 
-/// A finalizer of the tenant's own.
+/// A finalizer that the tenant adds.
 const HOLD: &str = "example.com/hold";
 
-/// The tenant's queue `lq` has no quota, and borrows two cpus of queue `lender`, which takes them back.
+/// A cluster in which the tenant's queue `lq` has no quota, and borrows two cpus of queue `lender`, which can reclaim them.
 fn borrowing() -> Cluster {
     let mut cluster = one_queue("0");
     cluster.jobs_are_resized = true;
@@ -20,7 +21,7 @@ fn borrowing() -> Cluster {
     cluster
 }
 
-/// TrainingJob `a` runs with what `lender` has lent.
+/// A cluster in which TrainingJob `a` runs with quota of `lender`.
 fn training_runs() -> Cluster {
     let mut cluster = borrowing();
     cluster.put(Kind::TrainingJob, training("a", json!({})));
@@ -32,7 +33,7 @@ fn keeps_finalizer(cluster: &mut Cluster, name: &str) {
     cluster.edit(Kind::JOB, "team", name, &json!({"metadata": {"finalizers": [HOLD]}}));
 }
 
-/// The lender asks for what the tenant has borrowed, and has it within a minute.
+/// Asserts that the lender gets the quota that the tenant has borrowed within a minute.
 fn comes_back(cluster: &mut Cluster) {
     cluster.put(Kind::JOB, job("mine", "lender", "2", true));
     cluster.pass(60);
@@ -98,8 +99,8 @@ fn running_job_with_invalid_annotation_is_suspended_only_if_enlarged() {
     }
 }
 
-/// A job that is being deleted, kept and suspended by its user has its pods probed again and again: these questions do not keep the lender of its
-/// quota from evicting it.
+/// Berth probes the pods of a job that is being deleted, kept by a finalizer and suspended by its user again and again: these probes do not delay an eviction
+/// of the job by the lender of its quota.
 #[test]
 fn eviction_of_deleted_job_does_not_wait_for_pod_probe() {
     let mut cluster = borrowing();

@@ -1,4 +1,4 @@
-//! Tiers of capacity: the order in which jobs get them, and the effects when capacity does not turn up.
+//! Capacity tiers: the order in which jobs get the tiers, and the effects of missing nodes.
 
 use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
@@ -8,15 +8,15 @@ use crate::stories::training::training;
 
 const TIERS: &str = "berth.dev/capacity-tiers";
 const TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
-/// Field of a Workload's spec that follows it.
+/// The field of a Workload's spec that follows the job's maximum execution time.
 const LIMIT: &str = "maximumExecutionTimeSeconds";
 
-/// A queue with three tiers, worst first, `cpu` each.
+/// A cluster with a ClusterQueue of three capacity tiers of `cpu` cpus each, with the worst tier first.
 pub fn ladder(cpu: &str) -> Cluster {
     ladder_on(Cluster::new(), cpu)
 }
 
-/// Adds a queue with three tiers, worst first, `cpu` each, to this cluster.
+/// Adds a ClusterQueue of three capacity tiers of `cpu` cpus each, with the worst tier first, to a cluster.
 pub fn ladder_on(mut cluster: Cluster, cpu: &str) -> Cluster {
     for tier in ["spot", "on-demand", "reserved"] {
         let mut flavor = flavor(tier, json!({"tier": tier}));
@@ -140,7 +140,7 @@ fn flavor_of_unknown_tier_is_skipped_with_event() {
     assert!(cluster.notices.iter().any(|notice| notice.reason == "Misconfigured" && notice.message == wrong));
 }
 
-/// The eviction of a job's workload: reason and message, while it holds.
+/// Reason and message of the condition `Evicted` of a job's Workload.
 pub fn eviction(cluster: &Cluster, job: &str) -> (String, String) {
     let condition = cluster.condition(job, "Evicted").unwrap();
     let text = |field: &str| condition[field].as_str().unwrap().to_owned();
@@ -176,7 +176,7 @@ fn tier_without_nodes_is_left_and_skipped_by_next_job() {
         told["message"].as_str().unwrap().contains("flavor reserved is out of stock until 2026-11-21T12:1"),
         "{told}"
     );
-    // When its time has passed, it is tried again, and capacity is there.
+    // Berth tries the flavor again when its stock-out is over, and the flavor has nodes now.
     cluster.without_nodes = vec![];
     cluster.pass(300);
     assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
@@ -202,7 +202,7 @@ fn stock_out_from_unmatched_affinity_holds_only_for_equal_jobs() {
     cluster.put(Kind::JOB, accepting("b", "reserved,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("reserved"), "a job that any node will do for is not held up");
-    // Nor is such a job held up after a restart, which reads the policy's status.
+    // After a restart, control reads the stock-outs from the policy's status, and admits a job without the affinity at once.
     cluster.restart();
     cluster.put(Kind::JOB, accepting("c", "reserved,on-demand"));
     cluster.put(Kind::JOB, picky("d"));
@@ -231,7 +231,7 @@ fn stock_out_in_zone_holds_only_for_jobs_selecting_it() {
         cluster.settle();
         assert_eq!(flavor_of(&cluster, there), json!("reserved"), "{there}: nobody has missed nodes of its zone");
         assert_eq!(flavor_of(&cluster, gone), json!("on-demand"), "{gone} is spared");
-        // The policy's status shows the next leader which zone it is.
+        // The next leader reads from the policy's status for which zone the stock-out holds.
         cluster.restart();
     }
 }
@@ -287,7 +287,7 @@ fn job_with_single_tier_retries_it_with_growing_backoff() {
     cluster.put(Kind::JOB, accepting("a", "reserved"));
     cluster.pass(6 * 3600);
     let evictions = cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"].clone();
-    // Ten minutes each, then 5, 10, 20, 40, 80 and 120 minutes of back-off.
+    // Each of the seven tries takes ten minutes; the back-offs between them are 5, 10, 20, 40, 80 and 120 minutes.
     assert_eq!(evictions, json!([{"reason": "StockOut", "underlyingCause": "", "count": 7}]));
 }
 

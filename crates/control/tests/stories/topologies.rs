@@ -1,4 +1,4 @@
-//! Pods that Kueue has started in a topology without a place: they get one, or their Workload waits again.
+//! Pods that Kueue has started in a topology without a place in it: the pods get a place, or their Workload waits again.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn places(level: &str, domains: &[(&str, i32)]) -> Value {
     json!({"levels": [level], "slices": [slice]})
 }
 
-/// Pods as Kueue leaves them, each in its rack or with the gate of the topology alone, of a Workload that was admitted to such places.
+/// Pods as Kueue leaves them, each in its rack or with only the gate of the topology; their Workload was admitted with the given topology assignment.
 fn left_by_kueue(pods: &[(Value, Option<&str>)], assignment: Option<Value>, failed: &[&str]) -> (Cluster, String) {
     let mut cluster = pod_queue("4");
     cluster.controller_sleeps = true;

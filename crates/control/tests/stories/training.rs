@@ -1,4 +1,4 @@
-//! The life of a TrainingJob: created, started, ended, stopped, and shown in its status.
+//! The life of a TrainingJob: its creation, start, stop, and end, and its status.
 
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
 use crate::stories::tiers::ladder;
 
-/// A TrainingJob of two workers with one cpu each.
+/// A TrainingJob of two workers of one cpu each; `more` is merged into the spec.
 pub fn training(name: &str, more: Value) -> Value {
     let mut spec = json!({
         "jobType": "PyTorchJob",
@@ -23,7 +23,7 @@ pub fn cluster(quota: &str) -> Cluster {
     prepared(Cluster::new(), quota)
 }
 
-/// One in which the TrainingJob `a` was started, where the quota is enough.
+/// A cluster in which the TrainingJob `a` was started, if the quota is sufficient.
 pub fn started(quota: &str, more: Value) -> Cluster {
     let mut cluster = cluster(quota);
     cluster.put(Kind::TrainingJob, training("a", more));
@@ -31,7 +31,7 @@ pub fn started(quota: &str, more: Value) -> Cluster {
     cluster
 }
 
-/// The user suspends TrainingJob `a`, or resumes it.
+/// The user suspends or resumes TrainingJob `a`.
 pub fn suspend(cluster: &mut Cluster, suspend: bool) {
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
 }
@@ -155,7 +155,7 @@ fn gang_without_nodes_in_time_is_evicted_whole_and_retried() {
     let workload = cluster.workload_of_training("a").unwrap();
     assert!(workload["status"]["admission"].is_null());
     assert_eq!(workload["status"]["requeueState"]["count"], 1);
-    // Its turn comes again after the delay, and then there are nodes.
+    // The TrainingJob is admitted again after the delay, and now there are nodes.
     cluster.without_nodes.clear();
     cluster.pass(70);
     assert_eq!(cluster.phase("a"), "Running");
@@ -312,7 +312,7 @@ fn training_job_nodes_are_counted_once_for_the_same_pods() {
     cluster.restart();
     cluster.pass(30);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(2), 1), "the status remembers");
-    // One fails and is made again elsewhere.
+    // One pod fails and is made again on another node.
     cluster.pods_stay_unready = true;
     cluster.edit(Kind::JOB, "team", "a-worker", &running(3, 1));
     cluster.pass(10);
@@ -322,7 +322,7 @@ fn training_job_nodes_are_counted_once_for_the_same_pods() {
     cluster.edit(Kind::JOB, "team", "a-worker", &running(4, 1));
     cluster.pass(10);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(4), 3), "and asked again when busy");
-    // The next run may be elsewhere, although it looks the same.
+    // The pods of the next run may be on other nodes, although their number is the same.
     cluster.pods_stay_unready = false;
     cluster.pods_per_node = 4;
     suspend(&mut cluster, true);
@@ -360,7 +360,7 @@ fn jobs_of_training_job_are_not_queued_by_themselves() {
     assert_eq!(cluster.phase("a"), "Running");
     assert!(cluster.job("a-worker")["spec"]["suspend"].is_null());
     assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
-    // A Job that only says that a TrainingJob owns it is queued like any other.
+    // A Job whose owner reference names a TrainingJob falsely is queued like any other Job.
     let mut liar = crate::stories::cluster::job("liar", "lq", "1", false);
     liar["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
         "name": "a", "uid": "another", "controller": true}]);

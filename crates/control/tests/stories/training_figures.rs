@@ -1,4 +1,4 @@
-//! The figures of trainings.
+//! The metrics of TrainingJobs.
 
 use berth_control::measure::Measure;
 use berth_control::write::{EventType, Kind};
@@ -24,12 +24,12 @@ fn prioritised(quota: &str) -> Cluster {
     cluster
 }
 
-/// Everything counted and observed so far: name, labels as text, increments or milliseconds.
+/// The counters and histograms with the given name, of everything measured so far: the labels as text, and increments or milliseconds.
 pub fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
     found(&cluster.control.drain_measures(), name)
 }
 
-/// The measures with that name: labels as text, increments or milliseconds.
+/// The measures with the given name: the labels as text, and increments or milliseconds.
 pub fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
     let text = |labels: &Vec<(&'static str, String)>| {
         labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
@@ -48,7 +48,7 @@ pub fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
     found
 }
 
-/// A gauge with that label: all of its labels as text, and its value.
+/// The gauges with the given name and label: all labels as text, and the value.
 fn gauge(cluster: &Cluster, name: &str, label: (&str, &str)) -> Vec<(String, f64)> {
     let all = cluster.control.figures().gauges.into_iter().filter(|gauge| gauge.name == name);
     let matching = all.filter(|gauge| gauge.labels.iter().any(|(key, value)| (*key, value.as_str()) == label));

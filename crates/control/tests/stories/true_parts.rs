@@ -8,7 +8,7 @@ use crate::stories::jobsets::{jobset, part, slices, stopped};
 use crate::stories::training::{cluster as training_cluster, training};
 use crate::stories::{one_queue, with_queue};
 
-/// A Job that runs already and names a controller.
+/// A running Job that names a controller.
 fn runs_below(cluster: &Cluster, name: &str, queue: bool, (kind, owner): (Kind, &str)) -> Value {
     let mut made = job(name, "lq", "1", false);
     if !queue {
@@ -72,7 +72,7 @@ fn job_set_controlling_itself_waits_for_quota() {
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
 }
 
-/// A running JobSet of two Jobs of two pods, in a queue with `quota` cpus.
+/// A ClusterQueue of `quota` cpus with a running JobSet of two Jobs of two pods each.
 fn running(quota: &str) -> Cluster {
     let mut cluster = one_queue(quota);
     let mut suspended = slices();
@@ -82,7 +82,7 @@ fn running(quota: &str) -> Cluster {
     cluster
 }
 
-/// Starts the JobSet: its controller sees that it is suspended, Berth starts it, and its Jobs are made.
+/// Starts the JobSet: the JobSet controller reports that the JobSet is suspended, Berth resumes the JobSet, and the Jobs of the JobSet are made.
 fn starts(cluster: &mut Cluster) {
     stopped(cluster);
     cluster.pass(5);
@@ -118,7 +118,7 @@ fn is(cluster: &Cluster, kind: &str) -> bool {
     condition(cluster, kind)["status"] == json!("True")
 }
 
-/// Messages at the JobSet about its Jobs.
+/// Messages of the JobSet's events about changed Jobs.
 fn told(cluster: &Cluster) -> Vec<&str> {
     let told =
         cluster.notices.iter().filter(|notice| notice.reason == "JobAltered" && notice.key.kind == Kind::JOB_SET);
@@ -160,7 +160,7 @@ fn job_of_job_set_that_requests_less_runs_on() {
     assert!(!is(&cluster, "Evicted") && !is_suspended(&cluster, "a-job-0"), "{:?}", cluster.writes);
 }
 
-/// No quota is held for it: neither the JobSet's, whose part it is not, nor its own.
+/// No quota is held for the foreign Job: the Job is no part of the JobSet, and has no quota of its own.
 #[test]
 fn foreign_job_naming_job_set_as_controller_evicts_job_set() {
     for name in ["other", "a-job-2", "a-job-00", "a-jobs-0"] {
@@ -212,7 +212,7 @@ fn forged_replacement_of_job_set_job_is_deleted_on_stop() {
     assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "a-job-1")), "it would be started again");
 }
 
-/// The JobSet controller stops the Jobs that it knows. Berth suspends any other Job with this JobSet as its controller.
+/// The JobSet controller stops the Jobs that it knows. Berth suspends any other Job that names the JobSet as its controller.
 #[test]
 fn jobs_still_running_after_their_job_set_ended_are_suspended() {
     let mut cluster = running("4");
@@ -243,7 +243,7 @@ fn job_naming_an_ended_job_set_as_controller_is_suspended() {
     assert!(is_suspended(&cluster, "late"), "{:?}", cluster.writes);
 }
 
-/// A Job has the name of a role of a TrainingJob that has ended: from then on it is queued like any other Job.
+/// A Job has the name of a role of a TrainingJob that has ended: after that end, the Job is queued like any other Job.
 #[test]
 fn job_left_by_ended_training_job_needs_its_own_quota() {
     let mut settings = settings();
@@ -265,7 +265,7 @@ fn job_left_by_ended_training_job_needs_its_own_quota() {
     assert!(is_suspended(&cluster, "t-worker"), "{:?}", &cluster.writes[writes..]);
 }
 
-/// A JobSet that names no queue, of Jobs that do, one of which runs.
+/// Creates a JobSet without a queue whose Jobs name a queue, and one running Job of the JobSet.
 fn of_jobs_with_a_queue(cluster: &mut Cluster) {
     let mut set = slices();
     set["metadata"]["annotations"] = json!({});
@@ -275,7 +275,7 @@ fn of_jobs_with_a_queue(cluster: &mut Cluster) {
     cluster.put(Kind::JOB, made);
 }
 
-/// Whether anything was written to a job, or a Workload made of one.
+/// Whether Berth wrote a job, or made a Workload for a job.
 fn writes_to_jobs(cluster: &Cluster) -> bool {
     cluster.writes.iter().any(|(_, key)| [Kind::JOB, Kind::JOB_SET, Kind::Workload].contains(&key.kind))
 }
@@ -285,7 +285,7 @@ fn misplaced(cluster: &Cluster) -> Vec<(EventType, Kind, &str)> {
     told.map(|notice| (notice.event_type, notice.key.kind, &*notice.message)).collect()
 }
 
-/// The JobSet controller would start suspended Jobs again without end, so Berth only warns.
+/// The JobSet controller would start the suspended Jobs again without end, so that Berth only writes a warning.
 #[test]
 fn jobs_with_queue_below_queueless_job_set_run_with_warning() {
     let mut cluster = one_queue("1");
@@ -348,8 +348,8 @@ fn job_falsely_claiming_queueless_job_set_needs_its_own_quota() {
     assert_eq!(running, 1, "there is quota for one: {:?}", cluster.writes);
 }
 
-/// The controller of JobSets starts each Job that names a part of its JobSet in a label, whatever the Job is called: Berth would stop it without end.
-/// Where JobSets are not managed, it is the same.
+/// The JobSet controller starts each Job that names a replicated job of its JobSet in a label, whatever the Job is called, and would start the Job again after
+/// each stop by Berth. The Job runs with a warning whether Berth manages JobSets or not.
 #[test]
 fn job_moved_to_another_queueless_job_set_runs_with_warning() {
     for is_managed in [true, false] {
@@ -379,8 +379,8 @@ fn job_moved_to_another_queueless_job_set_runs_with_warning() {
     }
 }
 
-/// A Job with quota of its own gets a JobSet without a queue as its controller. It runs on without quota if the JobSet's controller would start it
-/// again, as a Job that names no queue does.
+/// A Job with quota of its own gets a JobSet without a queue as its controller. The Job runs on without quota if the JobSet's controller would start the Job
+/// again, like a Job that names no queue.
 #[test]
 fn job_naming_part_of_queueless_job_set_gives_its_quota_back() {
     for (part, has_quota) in [("job", false), ("other", true)] {
@@ -402,8 +402,8 @@ fn job_naming_part_of_queueless_job_set_gives_its_quota_back() {
     }
 }
 
-/// A Job below a JobSet that runs by its queue: the JobSet's controller would start the evicted Job each time that Berth stops it, and the Job's
-/// quota would never come back.
+/// A Job of a JobSet that runs by the queue of the JobSet: the JobSet's controller would start the evicted Job each time that Berth stops the Job, and the
+/// Job's quota would never become free.
 #[test]
 fn evicted_job_that_running_job_set_would_start_again_evicts_it() {
     let mut cluster = one_queue("5");

@@ -1,4 +1,5 @@
-//! Kinds that cannot be listed: a Workload of them that holds quota keeps it, one that waits has a status that says so, and all others go on.
+//! Job kinds that cannot be listed: a Workload of such a job keeps the quota that it holds, the status of a waiting Workload says that the kind cannot be
+//! listed, and all other Workloads are processed as usual.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ fn kinds() -> [(Kind, Value); 3] {
     ]
 }
 
-/// A job of that kind holds the only quota of its queue; another queue is free.
+/// A cluster in which a job of the given kind holds the only quota of its queue, and another queue is free.
 fn running(kind: Kind, object: Value) -> (Cluster, String) {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
@@ -34,7 +35,7 @@ fn running(kind: Kind, object: Value) -> (Cluster, String) {
     (cluster, key.name)
 }
 
-/// A job that may preempt it, and a job beside it.
+/// Creates a job that may preempt the job `x`, and a job in the other queue.
 fn rivals(cluster: &mut Cluster) {
     cluster.set_class("high", 10);
     let mut high = job("high", "lq", "1", true);
@@ -43,7 +44,7 @@ fn rivals(cluster: &mut Cluster) {
     cluster.put(Kind::JOB, job("beside", "other", "1", true));
 }
 
-/// The writes to an object of that name since then.
+/// The writes to objects of a name since the write number `before`.
 fn about(cluster: &Cluster, before: usize, name: &str) -> Vec<(Purpose, ObjectKey)> {
     cluster.writes[before..].iter().filter(|(_, key)| key.name == name).cloned().collect()
 }
@@ -73,7 +74,7 @@ fn workload_of_unlisted_kind_keeps_its_quota_and_others_go_on() {
             assert_eq!(about(&cluster, before, &workload), [], "{kind:?}");
             let waits = cluster.condition("high", "QuotaReserved").expect("a reason");
             assert!(!waits["message"].as_str().unwrap_or_default().contains("Pending the preemption"), "{waits}");
-            // Seen again, it is stopped like any other.
+            // When the kind can be listed again, Berth evicts the job like any other job.
             cluster.list_again();
             cluster.pass(60);
             assert!(cluster.is("high", "Admitted"), "{kind:?}: {:?}", &cluster.writes[before..]);
@@ -103,7 +104,7 @@ fn waiting_workload_says_that_its_kind_is_unlisted() {
     }
 }
 
-/// Garbage collection, or a user, deletes the Workload: its quota is kept until Berth sees the end of its job.
+/// The garbage collector or a user deletes the Workload: Berth keeps the quota until it observes the end of the Workload's job.
 #[test]
 fn deleted_workload_of_unlisted_kind_keeps_its_quota() {
     for (kind, object) in kinds() {
@@ -129,7 +130,7 @@ fn job_deleted_while_kind_is_unlisted_frees_quota_once_listed() {
         let gone = Cluster::key(kind, "team", "x");
         cluster.edit(kind, "team", "x", &json!({"metadata": {"finalizers": null}}));
         cluster.delete(&gone);
-        // The garbage collector takes the objects that it owned.
+        // The garbage collector deletes the Workload, which the deleted job owned.
         let owned = Cluster::key(Kind::Workload, "team", &workload);
         if cluster.objects[&owned]["metadata"]["deletionTimestamp"].is_null() {
             cluster.delete(&owned);
@@ -162,7 +163,7 @@ fn workload_without_owner_is_left_alone_while_a_kind_is_unlisted() {
     }
 }
 
-/// The Jobs that an unseen JobSet is made of go on as they are, also where every Job is managed.
+/// The Jobs of a JobSet that cannot be listed run on unchanged, even if Berth manages every Job.
 #[test]
 fn jobs_of_unlisted_job_set_are_left_alone() {
     let mut settings = settings();

@@ -1,5 +1,5 @@
-//! Fields that decide whether or where a job may run and that Berth does not act on yet: a job that has one waits with a status that names it, and
-//! the others of its queue go on.
+//! Fields that decide whether or where a job may run, and that Berth does not support yet: a job with such a field waits, its status names the field, and other
+//! jobs of the queue are admitted.
 
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, Purpose};
@@ -14,7 +14,7 @@ const INIT_CLAIMS: &str = "spec.podSets[0].template.spec.initContainers[name=i].
 const GATES: &str = "spec.preemptionGates";
 const TOPOLOGY: &str = "spec.podSets[0].topologyRequest";
 
-/// Reason and message of a Workload without quota.
+/// Reason and message of the condition `QuotaReserved` of a Workload without quota.
 fn told(workload: &Value) -> (String, String) {
     let conditions = workload["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let reserved = conditions.into_iter().find(|condition| condition["type"] == json!("QuotaReserved"));
@@ -28,7 +28,7 @@ fn names(field: &str) -> (String, String) {
     ("Misconfigured".to_owned(), format!("{field} is not supported yet"))
 }
 
-/// Job `held` waits because of `field`, for any time and under any leader; a job that is created after it is admitted.
+/// Asserts that job `held` waits because of `field`, for any time and under any leader, and that a job that is created after `held` is admitted.
 fn held_alone(cluster: &mut Cluster, field: &str) {
     cluster.put(Kind::JOB, job("free", "lq", "1", true));
     cluster.pass(5);
@@ -42,7 +42,7 @@ fn held_alone(cluster: &mut Cluster, field: &str) {
     }
 }
 
-/// A suspended Job whose pod template says this, too.
+/// A suspended Job `held`; `more` is merged into its pod template.
 fn with_template(more: &Value) -> Value {
     let mut held = job("held", "lq", "1", true);
     merge(&mut held["spec"]["template"], more);
@@ -120,7 +120,7 @@ fn job_with_foreign_managed_by_waits_until_recreated_with_default() {
             assert_eq!(told(&workload(&cluster)), names(&format!("spec.managedBy: {manager:?}")));
             assert_eq!(cluster.objects[&key]["spec"]["suspend"], json!(true), "{kind:?}");
             assert!(cluster.is("free", "Admitted"), "{kind:?}: it stands in nobody's way");
-            // The field cannot change.
+            // The job is deleted and created again, because the field `spec.managedBy` cannot change.
             cluster.delete(&key);
             cluster.pass(5);
             cluster.put(kind, managed_by(usual));
@@ -143,7 +143,7 @@ fn pod_with_device_claims_stays_gated_with_reason() {
     held_pod(&mut cluster);
 }
 
-/// The only Workload of a pod names its claims, and the pod keeps its gate.
+/// Asserts that the status of the pod's only Workload names the claims of the pod, and that the pod keeps its gate.
 fn held_pod(cluster: &mut Cluster) {
     cluster.pass(5);
     let of_pod = |object: &&Value| object["metadata"]["ownerReferences"][0]["kind"] == json!("Pod");

@@ -1,4 +1,4 @@
-//! Admission fair sharing: the LocalQueue that used less lately goes first, and the status remembers.
+//! Admission fair sharing: a job of the LocalQueue with the lower recent usage is admitted first, and the LocalQueue's status records the usage.
 
 use berth_control::write::{Kind, Purpose, Term};
 use berth_engine::AdmissionFairSharing;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
 
-/// A queue of 2 cpu for the LocalQueues `calm` and `busy`; `busy` has used 4 cpu up to now.
+/// A ClusterQueue of 2 cpus for the LocalQueues `calm` and `busy`; `busy` has used 4 cpus so far.
 fn two_tenants() -> Cluster {
     let mut settings = settings();
     settings.engine.admission_fair_sharing =
@@ -39,8 +39,8 @@ fn local_queue_with_less_usage_goes_first_and_status_shows_usage() {
     cluster.put(Kind::JOB, job("second", "calm", "2", true));
     cluster.settle();
     assert!(cluster.is("second", "Admitted") && !cluster.is("first", "QuotaReserved"));
-    // A half-life later half of the 4 is left, and half of the 2 that are held all the time counts as used, beside half of what was
-    // charged for the admission.
+    // After one half-life, the 4 cpus of `busy` count half. For `calm`, half of the 2 cpus that its job holds count as used, and half of the usage that was
+    // added at the admission.
     cluster.pass(61);
     assert_eq!(shown(&cluster, "busy"), used("2", "2026-11-21T12:01:00Z")["fairSharing"]);
     assert_eq!(shown(&cluster, "calm"), used("1109m", "2026-11-21T12:01:00Z")["fairSharing"]);
@@ -54,7 +54,7 @@ fn local_queue_with_less_usage_goes_first_and_status_shows_usage() {
 #[test]
 fn status_writes_stop_when_decayed_usage_is_negligible() {
     let mut cluster = two_tenants();
-    // Thousandths of a cpu are halved until hardly one is left.
+    // The usage in thousandths of a cpu is halved again and again until it is nearly zero.
     cluster.pass(1_200);
     let writes = cluster.count(Purpose::QueueStatus);
     cluster.pass(1_200);
@@ -68,7 +68,7 @@ fn status_writes_stop_when_decayed_usage_is_negligible() {
 fn new_leader_takes_fair_sharing_usage_from_status() {
     let mut cluster = two_tenants();
     cluster.control.lead(None);
-    // Meanwhile another leader has written.
+    // Another leader has written the usage of both LocalQueues to their statuses in the meantime.
     cluster.edit(Kind::LocalQueue, "team", "busy", &json!({"status": used("1", "2026-11-21T12:00:00Z")}));
     cluster.edit(Kind::LocalQueue, "team", "calm", &json!({"status": used("3", "2026-11-21T12:00:00Z")}));
     cluster.control.lead(Some(Term(2)));
@@ -88,7 +88,7 @@ fn cluster_queue_without_admission_scope_keeps_creation_order() {
     assert!(cluster.is("first", "Admitted") && !cluster.is("second", "QuotaReserved"));
 }
 
-/// A half-life of a month makes of a job of some seconds millionths of a cpu.
+/// With a half-life of a month, the usage of a job of some seconds is some millionths of a cpu.
 #[test]
 fn small_fair_sharing_usage_survives_restart() {
     let mut settings = settings();
@@ -120,7 +120,7 @@ fn small_fair_sharing_usage_survives_restart() {
     cluster.pass(3);
     let after = gauge(&cluster);
     assert!(before > 0.0 && (after - before).abs() < before / 100.0, "{before} {after}");
-    // The LocalQueue that has used it goes second, although its job is the older one.
+    // The LocalQueue `busy` has the higher usage, so that its job is admitted second although the job is older.
     cluster.put(Kind::JOB, job("again", "busy", "1", true));
     cluster.pass(3);
     cluster.put(Kind::JOB, job("other", "calm", "1", true));

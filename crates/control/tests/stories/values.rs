@@ -1,4 +1,4 @@
-//! Values of the figures, each in a story in which it is known.
+//! Values of Berth's metrics, each in a story in which the right value is known.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::stories::checks;
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
-/// Label values in the order of their keys, with a space between.
+/// The values of the labels in the order of their keys, with spaces between them.
 fn row(labels: &Labels) -> String {
     let mut sorted = labels.clone();
     sorted.sort_unstable();
     sorted.into_iter().map(|(_, value)| value).filter(|value| !value.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The gauges of that name.
+/// The gauges with the given name.
 fn gauges(cluster: &Cluster, name: &str) -> BTreeMap<String, f64> {
     let all = cluster.control.figures().gauges.into_iter().filter(|gauge| gauge.name == name);
     all.map(|gauge| (row(&gauge.labels), gauge.value)).collect()
@@ -27,7 +27,7 @@ fn are(cluster: &Cluster, name: &str, wanted: &[(&str, f64)]) {
     assert_eq!(gauges(cluster, name), wanted, "{name}");
 }
 
-/// Everything that happened since the last call, by name and labels: increments, and seconds.
+/// Everything that was measured since the last call, by name and labels: increments and seconds.
 fn happened(cluster: &mut Cluster) -> BTreeMap<String, BTreeMap<String, Vec<u64>>> {
     let mut all = BTreeMap::<String, BTreeMap<String, Vec<u64>>>::new();
     for measure in cluster.control.drain_measures() {
@@ -46,8 +46,8 @@ fn class(name: &str, mut job: Value) -> Value {
     job
 }
 
-/// Queue `cq` of 4 cpus, of which one job has ended, one runs with 3, and one waits for 9; an `idle` one beside it in the cohort; and one
-/// that lacks its flavor.
+/// A cluster with ClusterQueue `cq` of 4 cpus, in which one job has ended, one runs with 3 cpus, and one waits for 9; ClusterQueue `idle` of the same cohort;
+/// and a ClusterQueue that lacks its flavor.
 fn busy() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
@@ -166,7 +166,7 @@ fn usage_metrics_include_reservation_only_once_it_is_admitted() {
     cluster.pass(1);
     assert_eq!(shown(&cluster), [[1.0, 1.0], [1.0, 1.0]]);
     let happened = happened(&mut cluster);
-    // The first five seconds were over before the check answered.
+    // Five seconds of the waiting time were over before the test waited for the answer of the admission check.
     for (metric, row) in [
         ("kueue_admission_checks_wait_time_seconds", "cq"),
         ("kueue_local_queue_admission_checks_wait_time_seconds", "lq team"),

@@ -1,4 +1,4 @@
-//! How long jobs wait: the end of that, and its figures.
+//! The waiting times of jobs: their limit, and their metrics.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::stories::tiers::ladder;
 use crate::stories::training::{self, training};
 use crate::stories::training_figures::measured;
 
-/// A TrainingJob that accepts three tiers and waits so long at most.
+/// A TrainingJob that accepts three capacity tiers and has the given `maxWaitTime`.
 fn patient(time: &str) -> Value {
     let scheduling = json!({"maxWaitTime": time, "schedulingTimeout": "1h"});
     training("a", json!({"capacityTiers": ["reserved", "on-demand", "spot"], "schedulingConfig": scheduling}))
@@ -83,7 +83,7 @@ fn job_that_ran_falls_through_tiers_until_max_wait_time() {
     assert_eq!((cluster.tier_of("a"), cluster.phase("a")), ("reserved", "Running"));
     cluster.without_nodes = vec!["reserved", "on-demand", "spot"];
     cluster.pass(28 * 60);
-    // It was evicted after ten minutes, and is to be again after each ten.
+    // The job was evicted ten minutes after it lost its nodes, and would be evicted again after each further ten minutes.
     assert_eq!(cluster.phase("a"), "Pending");
     cluster.pass(4 * 60);
     assert_given_up(&cluster, "twenty minutes after it ran last");
@@ -99,7 +99,7 @@ fn max_wait_time_starts_anew_when_job_is_resumed() {
     let suspend = |cluster: &mut Cluster, suspend: bool| {
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
     };
-    // Its pods take their time to go, and it is resumed before they have gone.
+    // The pods of the job end slowly, and the job is resumed before the pods have ended.
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     suspend(&mut cluster, true);
     cluster.pass(60);

@@ -1,4 +1,4 @@
-//! Writes of the tenant: any field of any job, at random.
+//! Random writes of the tenant to any field of any job.
 
 use berth_api::labels;
 use berth_control::write::{Kind, ObjectKey};
@@ -9,9 +9,9 @@ use crate::stories::cluster::{ATTEMPT, Cluster, PART, job, merge};
 use crate::stories::jobsets::slices;
 use crate::stories::training::training;
 
-/// Label of the pods of a JobSet.
+/// The label that names a JobSet's uid on the pods of the JobSet.
 const JOB_SET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
-/// Keys of labels and annotations that a tenant may hope something of.
+/// Keys of labels and annotations that a tenant may try in an attack.
 const KEYS: [&str; 25] = [
     labels::QUEUE_NAME,
     labels::PREBUILT_WORKLOAD_NAME,
@@ -41,7 +41,7 @@ const KEYS: [&str; 25] = [
 ];
 
 impl World {
-    /// A value that may mean something under some key.
+    /// A random value that is valid for some of the keys.
     fn value(&mut self) -> Value {
         match self.dice.below(10) {
             0 | 1 => Value::Null,
@@ -92,7 +92,7 @@ impl World {
             _ => {
                 let mut name = format!("j{number}");
                 if let Some(set) = self.pick(Kind::JOB_SET).filter(|_| self.dice.below(3) == 0) {
-                    // The name that one of the Jobs of a JobSet has, or would have if there were more of them.
+                    // A name that a Job of the JobSet has, or would have if the JobSet had more Jobs.
                     name = format!("{set}-job-{}", self.dice.below(4));
                     if self.cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", &name)) {
                         return "nothing: the name is taken".to_owned();
@@ -118,7 +118,7 @@ impl World {
                 if self.dice.below(6) == 0
                     && let Some(workload) = self.pick(Kind::Workload)
                 {
-                    // The marks of a start by Berth.
+                    // The label and the annotation that Berth gives a pod template at a start.
                     made["spec"]["template"]["metadata"] =
                         json!({"labels": {labels::POD_SET: "main"}, "annotations": {labels::WORKLOAD: workload}});
                 }
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// One write of the tenant to something that he has; two things may be changed at once.
+    /// One write of the tenant to one of the tenant's objects; the write may change two fields at once.
     pub(super) fn writes(&mut self) -> String {
         let kind = self.any_kind();
         let Some(name) = self.pick(kind) else { return "nothing".to_owned() };
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Marks and selectors of a pod template.
+    /// Random labels, annotations and node selectors of a pod template.
     fn marks(&mut self) -> Value {
         let part = ["labels", "annotations"][self.dice.below(2)];
         let marks = json!({part: {KEYS[self.dice.below(KEYS.len())]: self.value()}});
@@ -178,7 +178,7 @@ impl World {
         json!({"metadata": marks, "spec": {"nodeSelector": {"tier": tier[self.dice.below(tier.len())]}}})
     }
 
-    /// A change of a JobSet's spec. Its failure policy may come and go, and not change.
+    /// A random change of a JobSet's spec. The change may add or remove the failure policy, and does not alter it.
     fn change_of_set(&mut self, name: &str, suspended: bool) -> Value {
         let spec = &self.cluster.objects[&Cluster::key(Kind::JOB_SET, "team", name)]["spec"];
         let (mut jobs, has_policy) = (spec["replicatedJobs"].clone(), spec["failurePolicy"].is_object());
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// Something is deleted, and its pods in the background or before it, or they are left behind.
+    /// The tenant deletes an object in the background or in the foreground, or leaves the pods of the object behind.
     pub(super) fn deletes(&mut self) -> String {
         let kind = self.any_kind();
         let Some(name) = self.pick(kind) else { return "nothing".to_owned() };
@@ -227,7 +227,7 @@ impl World {
         format!("{kind:?} {name} is deleted, in the foreground: {}", mode == 1)
     }
 
-    /// Deletes a job without its pods, where some run by its quota.
+    /// Deletes a job without its pods, if the job has pods that run by its quota.
     fn leaves_pods(&mut self, key: &ObjectKey) -> bool {
         let object = &self.cluster.objects[key];
         let uid = uid(object).unwrap().to_owned();
@@ -245,7 +245,7 @@ impl World {
         true
     }
 
-    /// A pod that no Job counts loses or gains a label, or its annotation.
+    /// A pod that no Job counts loses or gains a label, or loses its annotation.
     pub(super) fn remarks(&mut self) -> String {
         let Some(name) = self.pick(Kind::JobPod) else { return "nothing".to_owned() };
         let change = match self.dice.below(4) {
@@ -253,7 +253,7 @@ impl World {
             1 => json!({"labels": {labels::POD_SET: (["main", "job", "worker"][self.dice.below(3)])}}),
             2 => json!({"annotations": {labels::WORKLOAD: self.value()}}),
             _ => {
-                // By none of these labels a controller takes it.
+                // No controller adopts a pod by any of these labels.
                 let key = ["controller-uid", JOB_SET_UID, labels::TRAINING_JOB_UID][self.dice.below(3)];
                 json!({"labels": {key: self.value()}})
             }
@@ -262,7 +262,7 @@ impl World {
         format!("pod {name}: {change}")
     }
 
-    /// The Workload by whose quota a Job runs, and the labels of its pods beside those of the Job.
+    /// The Workload by whose quota a Job runs, and the labels that the Job's pods have beside the labels of the Job.
     fn held_by(&self, name: &str) -> Option<(String, Value)> {
         let key = Cluster::key(Kind::JOB, "team", name);
         let job = self.cluster.job(name);
@@ -278,7 +278,7 @@ impl World {
         held.map(|(key, _)| (key.name.clone(), labels))
     }
 
-    /// A pod of a Job that runs by quota loses the labels by which the Job knows it, and the Job makes another one.
+    /// A pod of a Job that runs by quota loses the labels by which the Job knows the pod, and the Job makes another pod.
     pub(super) fn relabels(&mut self) -> String {
         let Some(name) = self.pick(Kind::JOB) else { return "nothing".to_owned() };
         let job = self.cluster.job(&name).clone();

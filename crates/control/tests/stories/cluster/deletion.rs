@@ -1,4 +1,4 @@
-//! Deletion of objects: finalizers keep them, and objects that they own go with them.
+//! Deletion of objects in the simulated cluster: finalizers keep an object, and objects that it owns are deleted with their owner.
 
 use berth_control::write::{Kind, LeftPod, ObjectKey};
 use serde_json::{Value, json};
@@ -36,15 +36,15 @@ impl Cluster {
         self.end_orphaning(key);
     }
 
-    /// Begins such a deletion, in the state in which the garbage collector cannot write Workloads: it has removed the owner references of all other
-    /// objects, and its finalizer keeps the owner.
+    /// Begins to delete an object and to orphan the objects that it owns, and stops where the garbage collector cannot write Workloads: the collector has
+    /// removed the owner references of all other objects, and its finalizer keeps the owner.
     pub fn begin_orphaning(&mut self, key: &ObjectKey) {
         let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
         let mut going = self.objects[key].clone();
         going["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
         going["metadata"]["finalizers"] = json!(["orphan"]);
         if key.kind == Kind::JOB {
-            // Its controller finds no pods of it any more.
+            // The job controller finds no more pods of the job, because the pods have no owner reference to the job.
             going["status"]["active"] = json!(0);
             going["status"]["ready"] = json!(0);
         }
@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// The collector comes to the end of that.
+    /// The garbage collector ends the orphaning deletion that [`Self::begin_orphaning`] has begun.
     pub fn end_orphaning(&mut self, key: &ObjectKey) {
         let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
         for other in self.owned_by(&uid) {
@@ -83,7 +83,7 @@ impl Cluster {
     fn let_go(&mut self, owned: &ObjectKey) {
         let mut metadata = json!({"ownerReferences": null});
         if owned.kind == Kind::JobPod {
-            // Its controller counts it no more.
+            // The job controller counts the released pod no more.
             metadata["finalizers"] = json!([]);
         }
         self.edit(owned.kind, &owned.namespace, &owned.name, &json!({"metadata": metadata}));
@@ -97,7 +97,7 @@ impl Cluster {
         self.objects.iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Pods that the deletion of their job has left behind, those of stopped Jobs aside.
+    /// Pods that were left behind when their job was deleted, without the pods of stopped Jobs.
     pub(super) fn left_pods(&self, owner: &str) -> Vec<LeftPod> {
         let has_stopped = |(name, uid): &(String, String)| {
             let job = self.objects.get(&Self::key(Kind::JOB, "team", name));
@@ -118,7 +118,7 @@ impl Cluster {
         left.chain(pods.map(of)).collect()
     }
 
-    /// A pod of a Job that is an object of its own is deleted by its name and uid; false if there is none.
+    /// Deletes a pod of a Job by name and uid, if the pod is an object of the cluster; false if there is no such pod.
     pub(super) fn delete_job_pod(&mut self, key: &ObjectKey, uid: &str) -> bool {
         let pod = Self::key(Kind::JobPod, &key.namespace, &key.name);
         let is_it = key.kind == Kind::Pod
@@ -129,7 +129,7 @@ impl Cluster {
         is_it
     }
 
-    /// Pods that were left behind go: the one with that uid, or those of the Job with it.
+    /// Ends pods that were left behind: the pod with the given uid, or the pods of the Job with the given uid.
     pub(super) fn end_left(&mut self, uid: &str) -> bool {
         let gone = |pod: &LeftPod| pod.uid == uid || pod.job.as_ref().is_some_and(|(_, job)| job == uid);
         let before = self.left_behind.len();
@@ -155,7 +155,7 @@ impl Cluster {
                 object["status"]["active"] = json!(0);
                 object["status"]["ready"] = json!(0);
             }
-            // The garbage collector takes its finalizer away again when the pods have gone: finalizers of others stay.
+            // The garbage collector removes its own finalizer when the pods are gone; finalizers of other clients stay.
             object["metadata"]["finalizers"].as_array_mut().unwrap().pop();
         }
         self.store(key, object);

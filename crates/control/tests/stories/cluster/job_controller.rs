@@ -1,17 +1,17 @@
-//! The job controller: running jobs have active pods, suspended ones have none.
+//! The simulated job controller: running Jobs have active pods, suspended Jobs have none.
 
 use berth_control::write::{Kind, ObjectKey, PodsOf};
 use serde_json::{Value, json};
 
 use super::Cluster;
 
-/// Whether its workers may change in number.
+/// Whether the number of a Job's workers may change.
 pub(super) fn is_elastic(job: &Value) -> bool {
     let notes = &job["metadata"]["annotations"];
     notes["berth.dev/elastic-workers"].is_string() || notes["berth.dev/told-workers"].is_string()
 }
 
-/// How many indexes such a list as `0,2-4` has.
+/// The number of indexes in a list of the form `0,2-4`.
 fn indexes(list: &Value) -> i64 {
     let list = list.as_str().unwrap_or_default().split(',').filter(|part| !part.is_empty());
     let each = list.map(|part| {
@@ -36,7 +36,7 @@ impl Cluster {
         self.store(&key, job);
     }
 
-    /// Lets the Job fail: its pods fail and are not retried.
+    /// Lets a Job fail: the Job's pods fail and are not retried.
     pub fn fail(&mut self, name: &str) {
         let at = self.now.to_string();
         let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
@@ -57,7 +57,7 @@ impl Cluster {
         mine.filter_map(|job| job["status"]["active"].as_i64()).sum()
     }
 
-    /// The job controller and its pods: running jobs have active pods, suspended ones have none.
+    /// Runs the job controller once: running Jobs get active pods, and suspended Jobs lose their pods.
     pub(super) fn job_controller(&mut self) -> bool {
         if self.controller_sleeps {
             return false;
@@ -67,7 +67,7 @@ impl Cluster {
         for key in keys {
             let old = self.objects[&key].clone();
             if old["metadata"]["deletionTimestamp"].is_string() {
-                // It neither starts nor stops what is being deleted.
+                // The job controller neither starts nor stops a Job that is being deleted.
                 continue;
             }
             let mut new = old.clone();
@@ -79,7 +79,7 @@ impl Cluster {
             });
             let suspended = new["spec"]["suspend"] == json!(true);
             let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
-            // The controller makes no more pods than have to end still.
+            // The job controller makes only as many pods as still have to complete.
             let ended = |field: &str| new["status"][field].as_i64().unwrap_or(0);
             let indexes = |field: &str| indexes(&new["status"][field]);
             let ended = ended("succeeded").max(indexes("completedIndexes") + indexes("failedIndexes"));
@@ -90,7 +90,7 @@ impl Cluster {
                 new["status"]["active"] = json!(parallelism);
             }
             if !over && !suspended && is_elastic(&new) {
-                // The pods of an elastic Job follow its size.
+                // The number of active pods of an elastic Job follows the Job's parallelism.
                 new["status"]["active"] = json!(parallelism);
                 let ready = new["status"]["ready"].as_i64().unwrap_or(0);
                 new["status"]["ready"] = json!(ready.min(parallelism));

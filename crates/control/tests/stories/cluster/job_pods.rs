@@ -1,22 +1,22 @@
-//! Pods of Jobs as objects, where a story is about them: their watch shows metadata alone, and those with the name of a pod set.
+//! Pods of Jobs as objects, for stories about such pods: the watch shows only their metadata, and only pods with the label of a pod set.
 
 use berth_control::write::{Kind, ObjectKey, PodsOf};
 use serde_json::{Value, json};
 
 use super::Cluster;
 
-/// Label by which they are watched.
+/// The label by which control watches the pods of Jobs.
 pub(super) const POD_SET: &str = "kueue.x-k8s.io/podset";
 
 impl Cluster {
-    /// A pod that the controller of a Job of `team` has made.
+    /// Stores a pod as the controller of a Job of the namespace `team` makes its pods.
     pub fn put_job_pod(&mut self, name: &str, job: &str, cpu: &str) -> ObjectKey {
         let workload = self.workload_of(job).expect("a Workload")["metadata"]["name"].clone();
         let workload = workload.as_str().unwrap().to_owned();
         self.put_pod_of(name, (job, &json!({})), &workload, cpu)
     }
 
-    /// A pod that the controller of a Job without a Workload of its own has made, with these labels beside those of the Job.
+    /// Stores a pod of a Job that has no Workload of its own, with the given labels beside the labels of the Job.
     pub fn put_pod_of(&mut self, name: &str, (job, labels): (&str, &Value), workload: &str, cpu: &str) -> ObjectKey {
         let uid = self.job(job)["metadata"]["uid"].clone();
         self.put(
@@ -43,7 +43,7 @@ impl Cluster {
         self.edit(pod.kind, &pod.namespace, &pod.name, &json!({"metadata": metadata}));
     }
 
-    /// Changes a pod's labels as a client may do, so that its Job does not count it: the Job controller then removes its owner reference and
+    /// Changes a pod's labels as a client may do, so that the pod's Job does not count the pod: the job controller then removes the pod's owner reference and
     /// finalizer.
     pub fn release_pod(&mut self, pod: &ObjectKey) {
         self.mark_pod(
@@ -54,7 +54,7 @@ impl Cluster {
         self.mark_pod(pod, &json!({"ownerReferences": null, "finalizers": []}));
     }
 
-    /// Whether there are pods of a job among them.
+    /// Whether any pod of a Job is among the pods that a query selects.
     pub(super) fn has_job_pods(&self, pods: &PodsOf) -> bool {
         let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::JobPod).map(|(_, pod)| &pod["metadata"]);
         all.any(|pod| {
@@ -62,7 +62,7 @@ impl Cluster {
         })
     }
 
-    /// Pods of suspended Jobs are deleted.
+    /// Deletes the pods of suspended Jobs.
     pub(super) fn stop_job_pods(&mut self) -> bool {
         let suspended = |owner: &Value| {
             let mut jobs = self.objects.iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
@@ -80,7 +80,7 @@ impl Cluster {
         !pods.is_empty()
     }
 
-    /// The pod is gone. The watch shows no pod without the label.
+    /// Shows that a pod is gone. The watch does not show a pod without the label.
     pub(super) fn end_job_pod(&mut self, key: &ObjectKey, mut pod: Value) {
         if pod["metadata"]["labels"][POD_SET].is_string() {
             pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
@@ -88,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// One that loses the label leaves the watch like one that is deleted, with the last state that had it.
+    /// Shows a changed pod. A pod that loses the label leaves the watch like a deleted pod, with the last state in which the pod had the label.
     pub(super) fn show_job_pod(&mut self, key: &ObjectKey, old: &Value, new: &Value) {
         let is_shown = |pod: &Value| pod["metadata"]["labels"][POD_SET].is_string();
         match (is_shown(old), is_shown(new)) {

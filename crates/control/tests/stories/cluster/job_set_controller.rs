@@ -1,15 +1,15 @@
-//! The controller of JobSets, as it does things in version 0.12: the Jobs of an attempt are made, started, stopped and counted, and a failure
-//! makes them all anew. It finds its Jobs by their controller's uid and by labels, and not by their names. An owned Job without the number of an
-//! attempt, and a Job of another owner under the name of one of its own, make each look at the JobSet end with an error.
+//! A simulation of the JobSet controller of version 0.12: the controller makes, starts, stops and counts the Jobs of an attempt, and makes all Jobs anew after
+//! a failure. The controller finds a JobSet's Jobs by the uid of their controlling owner and by labels, not by names. An owned Job without the number of an
+//! attempt makes each reconciliation of the JobSet end with an error, and so does a Job of another owner under a name that the JobSet needs.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use super::{Cluster, merge};
 
-/// Label with the number of the attempt for which a Job was made.
+/// The label with the number of the attempt for which a Job was made.
 pub const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
-/// Label with the name of the replicated job: the controller starts the Jobs that have it.
+/// The label with the name of the replicated job: the controller starts only Jobs that have this label.
 pub const PART: &str = "jobset.sigs.k8s.io/replicatedjob-name";
 
 fn ended(job: &Value) -> Option<bool> {
@@ -32,7 +32,7 @@ fn replicas(entry: &Value) -> u64 {
 }
 
 impl Cluster {
-    /// One look at each JobSet.
+    /// Reconciles each JobSet once.
     pub(super) fn job_set_controller(&mut self) -> bool {
         if !self.job_sets_run || self.controller_sleeps {
             return false;
@@ -86,12 +86,13 @@ impl Cluster {
         self.count_jobs(key, &set, &current, is_barred) || (!is_barred && self.run_jobs(&set, &current))
     }
 
-    /// Whether it is being deleted already, and a user's finalizer keeps it.
+    /// Whether a Job is being deleted already and is kept by a user's finalizer.
     fn goes(&self, job: &ObjectKey) -> bool {
         self.objects[job]["metadata"]["deletionTimestamp"].is_string()
     }
 
-    /// Writes the status of the JobSet, if it has changed. After an error in this look at it, only its end and its restarts are written.
+    /// Writes the status of the JobSet, if the status has changed. After an error in this reconciliation, only the end and the restarts of the JobSet are
+    /// written.
     fn count_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey], is_barred: bool) -> bool {
         let mut rows = Vec::new();
         for entry in entries(set) {
@@ -117,7 +118,7 @@ impl Cluster {
         let conditions = condition("Suspended", is_suspended(set) && suspended);
         let mut status = json!({"replicatedJobsStatus": rows, "conditions": conditions});
         if of_end(false) > 0 && restarts < most {
-            // In one write with the counts of the attempt that has failed.
+            // The number of restarts is written together with the counts of the attempt that has failed.
             merge(&mut status, &json!({"restarts": restarts + 1, "restartsCountTowardsMax": restarts + 1}));
         } else if of_end(false) > 0 {
             status["conditions"] = condition("Failed", true);
@@ -135,10 +136,10 @@ impl Cluster {
         true
     }
 
-    /// Makes the Jobs that lack; true, first, if it made any, and then, if the name of one is taken.
+    /// Makes the missing Jobs of a JobSet. The first bool is true if a Job was made, the second if the name of a Job is taken.
     fn make_jobs(&mut self, key: &ObjectKey, set: &Value, owned: &[&ObjectKey]) -> (bool, bool) {
         if owned.iter().any(|job| ended(&self.objects[*job]) == Some(false)) {
-            // A failure is seen to before any Job is made.
+            // The controller handles a failure before it makes a Job.
             return (false, false);
         }
         let (mut made, mut is_barred) = (false, false);
@@ -160,7 +161,7 @@ impl Cluster {
         (made, is_barred)
     }
 
-    /// Stops or starts its Jobs.
+    /// Stops or starts the Jobs of a JobSet.
     fn run_jobs(&mut self, set: &Value, jobs: &[ObjectKey]) -> bool {
         let suspend = is_suspended(set);
         let moves =
@@ -170,7 +171,7 @@ impl Cluster {
             let mut change = json!({"spec": {"suspend": suspend}});
             if !suspend {
                 let part = &self.objects[&job]["metadata"]["labels"][PART];
-                // A Job of no part is not started.
+                // The controller does not start a Job that belongs to no replicated job.
                 let Some(entry) = entries(set).iter().find(|entry| entry["name"] == *part) else { continue };
                 let pods = &entry["template"]["spec"]["template"];
                 for field in ["labels", "annotations"] {
@@ -202,7 +203,7 @@ impl Cluster {
     }
 }
 
-/// A patch that removes nothing.
+/// Removes the null values from a patch, so that the patch deletes no field.
 fn without_nulls(patch: Value) -> Value {
     match patch {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Nodes and their kubelets: pods that are written themselves run and end here.
+//! Simulated nodes and kubelets, which run and end the pods that users create themselves.
 
 use berth_control::write::{Kind, ObjectKey, StuckPod};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::job_controller::is_elastic;
 use super::{Cluster, is_on, merge};
 
 impl Cluster {
-    /// Binds pods that have no gate, runs them, and ends those that are deleted.
+    /// Binds pods that have no scheduling gate, runs the bound pods, and ends deleted pods.
     pub(super) fn kubelet(&mut self) -> bool {
         if self.controller_sleeps {
             return false;
@@ -44,7 +44,7 @@ impl Cluster {
         moved
     }
 
-    /// The pods that no node takes, of the job with that uid or of the Jobs of a TrainingJob with it.
+    /// The pods that no node takes, for the job with a uid or for the Jobs of the TrainingJob with that uid.
     pub(super) fn stuck_pods(&self, uid: &str) -> Vec<StuckPod> {
         let stuck = self.objects.values().filter_map(|object| {
             let owner = &object["metadata"]["ownerReferences"][0];
@@ -71,26 +71,26 @@ impl Cluster {
         !keeps && self.without_nodes.iter().any(|flavor| is_on(job, flavor))
     }
 
-    /// How many nodes the pods of a TrainingJob with that uid are on.
+    /// The number of nodes on which the pods of a TrainingJob run.
     pub(super) fn nodes_of(&self, uid: &str) -> usize {
         let owned = self.objects.values().filter(|object| object["metadata"]["ownerReferences"][0]["uid"] == uid);
         let pods: i64 = owned.filter_map(|object| object["status"]["ready"].as_i64()).sum();
         usize::try_from(pods).unwrap().div_ceil(self.pods_per_node)
     }
 
-    /// Answer of an autoscaler about pods that no node takes.
+    /// The answer of an autoscaler about pods that no node takes.
     pub(super) fn asked_pods(&self, pods: &[(String, StuckPod)]) -> Vec<StuckPod> {
         let refused = |pod: &StuckPod| StuckPod { refused: self.refused_nodes.clone(), ..pod.clone() };
         pods.iter().map(|(_, pod)| refused(pod)).collect()
     }
 
-    /// Pods of a job go on after it is gone, until `pods_left` is cleared.
+    /// Keeps the pods of a job alive after the job is gone, until `pods_left` is cleared.
     pub fn keep_pods_of(&mut self, kind: Kind, name: &str) {
         let uid = &self.objects[&Self::key(kind, "team", name)]["metadata"]["uid"];
         self.pods_left.push(uid.as_str().unwrap().to_owned());
     }
 
-    /// A pod comes to its end.
+    /// Ends a pod in the given phase.
     pub fn end_pod(&mut self, name: &str, phase: &str) {
         self.edit(Kind::Pod, "team", name, &json!({"status": {"phase": phase, "conditions": []}}));
     }
@@ -99,7 +99,7 @@ impl Cluster {
         self.objects.get(&Self::key(Kind::Pod, "team", name))
     }
 
-    /// A Workload's condition is true.
+    /// Whether a Workload's condition is true.
     pub fn workload_is(&self, name: &str, kind: &str) -> bool {
         self.objects.get(&Self::key(Kind::Workload, "team", name)).is_some_and(|workload| super::is(workload, kind))
     }

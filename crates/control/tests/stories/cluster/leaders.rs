@@ -1,4 +1,4 @@
-//! Processes that lead one after the other, and what they see.
+//! Operator processes that lead one after the other, and the objects that they observe.
 
 use berth_control::Control;
 use berth_control::event::{Change, FoundBy, JobPod, Observation, Unlisted};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::Cluster;
 use super::job_pods::POD_SET;
 
-/// The only namespace, with its labels, and since when it is being deleted.
+/// The observation of the only namespace, with its labels and the time since which the namespace is being deleted.
 pub(super) fn namespace(labels: &Value, deleted: Option<Timestamp>) -> Observation {
     let deleted = deleted.map(|at| at.to_string());
     let namespace = json!({"metadata": {"name": "team", "labels": labels, "deletionTimestamp": deleted}});
     Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()))
 }
 
-/// An object as the watch of its kind shows it; `None` for kinds without a watch.
+/// The observation by which the watch of a kind shows an object; `None` for kinds without a watch.
 fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observation> {
     macro_rules! observe {
         ($kind:ident) => {{
@@ -51,7 +51,7 @@ fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observatio
     })
 }
 
-/// Label of managed pods.
+/// The label of managed pods.
 pub(super) const MANAGED: &str = "kueue.x-k8s.io/managed";
 
 /// The observation of a pod by the watch whose label selector matches the pod; `None` if no watch does.
@@ -68,7 +68,7 @@ fn pod(object: &Value, gone: bool) -> Option<Observation> {
     })
 }
 
-/// Why a kind cannot be listed.
+/// The error with which the API server refuses the list of a kind.
 pub const FORBIDDEN: &str = "they are forbidden";
 
 fn unlisted(kind: Kind, why: Option<&str>) -> Observation {
@@ -76,7 +76,7 @@ fn unlisted(kind: Kind, why: Option<&str>) -> Observation {
     Observation::Unlisted(Unlisted { resource, kind: Some(kind), why: why.map(str::to_owned) })
 }
 
-/// The end of a list of a kind that may not be listed for a while.
+/// The observation that ends the list of a kind that could not be listed for a while.
 fn only(kind: Kind, names: Vec<(String, String)>) -> Observation {
     match kind {
         Kind::Job(kind) => Observation::Job(kind, Change::Only(names)),
@@ -89,7 +89,7 @@ fn only(kind: Kind, names: Vec<(String, String)>) -> Observation {
 }
 
 impl Cluster {
-    /// A process that knows nothing but what it lists, objects of one kind last.
+    /// The control of a new process that knows only the objects that it lists; the objects of the kind `last` are listed last.
     fn listed(&self, last: Option<Kind>) -> Control {
         let mut control = Control::new(self.settings.clone());
         control.count_pods_since(self.pods_counted_since);
@@ -110,12 +110,12 @@ impl Cluster {
         }
     }
 
-    /// The configuration names these kinds and no others, from the next start on.
+    /// The configuration of the next process manages only these job kinds.
     pub fn manage_only(&mut self, kinds: &[Kind]) {
         self.settings.job_kinds = kinds.iter().copied().collect();
     }
 
-    /// A user deletes the namespace: its pods are deleted first, and nothing else while a pod is left.
+    /// A user deletes the namespace: its pods are deleted first, and no other object is deleted while a pod is left.
     pub fn end_namespace(&mut self) {
         self.ends = Some(self.now);
         for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
@@ -127,7 +127,7 @@ impl Cluster {
         }
     }
 
-    /// Another replica becomes the leader, and knows only what it lists.
+    /// Another replica becomes the leader, and knows only the objects that it lists.
     pub fn restart(&mut self) {
         self.restart_hearing_last(None);
     }
@@ -146,7 +146,7 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
-    /// The process leads again, and from now on may not list objects of a kind: it knows what it saw before.
+    /// The process leads again, and may not list the objects of a kind from now on: it knows only the objects of that kind that it saw before.
     pub fn claim_without(&mut self, kind: Kind) {
         self.unlisted = Some(kind);
         self.control.lead(None);
@@ -154,7 +154,7 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
-    /// The process may list them.
+    /// The process may list the missing kind again.
     pub fn list_again(&mut self) {
         let Some(kind) = self.unlisted.take() else { return };
         let all: Vec<_> = self.objects.iter().filter(|(key, _)| key.kind == kind).collect();
@@ -166,7 +166,7 @@ impl Cluster {
         }
     }
 
-    /// From now on another process sees all that happens to objects.
+    /// From now on, a standby replica observes all changes of objects.
     pub fn stand_by(&mut self) {
         self.standby = Some(self.listed(None));
     }

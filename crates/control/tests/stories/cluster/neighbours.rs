@@ -1,5 +1,6 @@
-//! A law of every event and every message of a status: a text in one namespace names no object of another, since not everybody who reads the one may
-//! read the other. Texts about objects without a namespace are read by all, and name no object of any namespace.
+//! The law of namespaces for every event and every status message: a text about an object of one namespace names no object of another namespace, because not
+//! every reader of the one namespace may read the other. Texts about objects without a namespace have readers in every namespace, and name no object of any
+//! namespace.
 
 use berth_control::write::ObjectKey;
 use serde_json::Value;
@@ -7,10 +8,10 @@ use serde_json::Value;
 use super::Cluster;
 
 impl Cluster {
-    /// Holds a text about an object to the law.
+    /// Checks a text about an object against the law of namespaces.
     pub(super) fn names_no_neighbour(&self, about: &ObjectKey, text: &str) {
         let is_here = |key: &ObjectKey| key.namespace.is_empty() || key.namespace == about.namespace;
-        // Only such names can be distinguished from words of a sentence.
+        // Only a name with a hyphen can be distinguished from the words of a sentence.
         let unmistakable =
             |name: &str| name.contains('-') && !self.objects.keys().any(|k| is_here(k) && *k.name == *name);
         for other in self.objects.keys().filter(|key| !is_here(key)) {
@@ -22,7 +23,7 @@ impl Cluster {
         }
     }
 
-    /// Holds every message of a write to the law.
+    /// Checks every message in the body of a write against the law of namespaces.
     pub(super) fn messages_name_no_neighbour(&self, about: &ObjectKey, body: &Value) {
         match body {
             Value::Object(fields) => {

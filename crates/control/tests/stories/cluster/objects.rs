@@ -1,4 +1,4 @@
-//! Objects as users write them.
+//! Manifests and edits of objects as users write them.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
@@ -18,12 +18,12 @@ impl Cluster {
         self.store(&key, object);
     }
 
-    /// How many writes of that purpose were made.
+    /// The number of writes that control has made for a purpose.
     pub fn count(&self, purpose: Purpose) -> usize {
         self.writes.iter().filter(|(other, _)| *other == purpose).count()
     }
 
-    /// A job with all that its user wrote, or a pod.
+    /// The answer to a read of a complete job or pod, with all fields that its user has written.
     pub(super) fn whole(&self, key: &ObjectKey) -> Outcome {
         self.objects.get(key).map_or(Outcome::Gone, |job| Outcome::Object(job.to_string().into()))
     }
@@ -34,7 +34,7 @@ impl Cluster {
         self.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), self.now);
     }
 
-    /// Owner references to an object of namespace `team` as the controller. Any client may write such references.
+    /// An owner reference that names an object of namespace `team` as the controlling owner. Any client may write such a reference.
     pub fn controlled_by(&self, kind: Kind, name: &str) -> Value {
         let (api_version, word) = match kind {
             Kind::TrainingJob => ("berth.dev/v1alpha1", "TrainingJob"),
@@ -45,7 +45,8 @@ impl Cluster {
         json!([{"apiVersion": api_version, "kind": word, "name": name, "uid": uid, "controller": true}])
     }
 
-    /// ClusterQueues of cohort `pool`, by name, LocalQueue and cpus: each may take back from any other what it has lent.
+    /// Creates ClusterQueues of the cohort `pool`, each given by name, LocalQueue and cpus: each queue may reclaim the quota that it has lent from any other
+    /// queue.
     pub fn pool(&mut self, queues: [(&str, &str, i64); 2]) {
         for (name, local, cpus) in queues {
             let mut queue = cluster_queue(name, Some("pool"), &[("default", &cpus.to_string())]);

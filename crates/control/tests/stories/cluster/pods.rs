@@ -1,4 +1,4 @@
-//! Pods that are managed by themselves or in groups, as a webhook lets them be stored, and as the watches show them.
+//! Pods that Berth manages singly or in groups, in the form in which a webhook lets the API server store them, and as the watches show the pods.
 
 use berth_control::write::{Kind, ObjectKey};
 use berth_jobs::pods::role_hash;
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::Cluster;
 use super::leaders::MANAGED;
 
-/// Annotation that a review gives each pod that it makes wait.
+/// The annotation that the webhook's review gives each pod that has to wait for quota.
 const ROLE_HASH: &str = "kueue.x-k8s.io/role-hash";
 
-/// Gives a pod with a gate what the review gives it that puts the gate in.
+/// Adds to a pod with a scheduling gate the annotation that the webhook adds together with the gate.
 pub(super) fn reviewed(pod: &mut Value) {
     let gates = pod["spec"]["schedulingGates"].as_array();
     let waits = gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == "kueue.x-k8s.io/admission"));
@@ -21,8 +21,8 @@ pub(super) fn reviewed(pod: &mut Value) {
 }
 
 impl Cluster {
-    /// A pod that gets the label of managed pods leaves one watch for another, and so does one that loses it. The watch that it leaves shows its last
-    /// state there.
+    /// Shows a changed pod. A pod that gets or loses the label of managed pods leaves one watch for another, and the watch that the pod leaves shows the last
+    /// state that it matched.
     pub(super) fn show_pod(&mut self, key: &ObjectKey, old: &Value, new: &Value) {
         let is_marked = |pod: &Value| pod["metadata"]["labels"][MANAGED] == json!("true");
         let moves = is_marked(old) != is_marked(new);
@@ -35,7 +35,7 @@ impl Cluster {
         }
     }
 
-    /// Creates a pod that no review has gone over: without a gate, a finalizer and a mark.
+    /// Creates a pod that no webhook has reviewed: without the scheduling gate, the finalizer and the label of managed pods.
     pub fn put_unreviewed(&mut self, mut pod: Value) {
         pod["metadata"].as_object_mut().unwrap().remove("finalizers");
         pod["metadata"]["labels"].as_object_mut().unwrap().remove(MANAGED);

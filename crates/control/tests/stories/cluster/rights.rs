@@ -1,4 +1,4 @@
-//! The chart's rights, which every write of every story needs.
+//! The chart's rights: every write of every story must be covered by a right that the chart grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,10 +17,10 @@ struct Rule {
     verbs: Vec<String>,
 }
 
-/// Group, resource with its subresource, and verb.
+/// The API group, the resource with its subresource, and the verb of a right.
 pub type Right = (String, String, String);
 
-/// The rules of a file of the chart, whatever they are for.
+/// The RBAC rules of a file of the chart, of all concerns.
 fn rules(file: &str) -> Vec<Rule> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/berth/files").join(file);
     let concerns: BTreeMap<String, Vec<Rule>> =
@@ -28,7 +28,7 @@ fn rules(file: &str) -> Vec<Rule> {
     concerns.into_values().flatten().collect()
 }
 
-/// Rights of the manager on every object in the cluster.
+/// The rights that the chart grants the manager on every object of a kind in the cluster.
 pub static GRANTED: LazyLock<BTreeSet<Right>> = LazyLock::new(|| {
     let mut rights = BTreeSet::new();
     for rule in rules("rules.yaml").iter().filter(|rule| rule.resource_names.is_empty()) {
@@ -41,7 +41,7 @@ pub static GRANTED: LazyLock<BTreeSet<Right>> = LazyLock::new(|| {
     rights
 });
 
-/// Names and verbs of the rules of a file that are about Secrets, or about everything.
+/// Names and verbs of a file's RBAC rules about Secrets or about all resources.
 pub fn of_secrets(file: &str) -> Vec<(Vec<String>, Vec<String>)> {
     let about = |rule: &Rule| {
         rule.api_groups.iter().any(|group| ["", "*"].contains(&group.as_str()))
@@ -50,19 +50,19 @@ pub fn of_secrets(file: &str) -> Vec<(Vec<String>, Vec<String>)> {
     rules(file).into_iter().filter(about).map(|rule| (rule.resource_names, rule.verbs)).collect()
 }
 
-/// The right to do that to objects of a kind.
+/// The right to use a verb on objects of a kind.
 pub fn right(kind: Kind, subresource: Subresource, verb: &str) -> Right {
     let (group, _, plural) = kind.resource();
     let tail = if subresource == Subresource::Status { "/status" } else { "" };
     (group.to_owned(), format!("{plural}{tail}"), verb.to_owned())
 }
 
-/// Rights that the API server asks for.
+/// The rights that the API server requires for a write.
 fn needed(write: &Write) -> Vec<Right> {
     let own = |subresource, verb| right(write.key.kind, subresource, verb);
     match &write.request {
         Request::Create(_) => vec![own(Subresource::None, "create")],
-        // Nothing of that name may be there yet.
+        // The object may not exist yet, so that the apply needs the right to create, too.
         Request::Apply { subresource, .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
             vec![own(*subresource, "patch"), own(*subresource, "create")]
         }
