@@ -1,4 +1,4 @@
-//! The view: the state of the cluster's objects that control keeps. Only observations change it.
+//! The view: the last observed state of the cluster's objects. Only observations change the view.
 //!
 //! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 
@@ -54,16 +54,16 @@ use crate::settings::Settings;
 use crate::timeline::Timeline;
 use crate::write::{Kind, ObjectKey, key};
 
-/// Everything control has seen.
+/// The last observed state of every object.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     /// The readings of both clocks.
     pub(crate) timeline: Timeline,
-    /// Pods of jobs that no Job answers for, or that may have been resized.
+    /// Pods of jobs that no Job counts, or that may have been resized.
     pub(crate) odd_pods: OddPods,
-    /// Pods that are being deleted, of Jobs that other jobs are made of.
+    /// Pods that are being deleted, of the Jobs that are parts of other jobs.
     pub(crate) ending_pods: EndingPods,
-    /// Resources of the API that cannot be listed, and why, by the kind of object that depends on them.
+    /// Resources of the API that cannot be listed, with the reason, by the kind of object that depends on the resource.
     pub(crate) unlisted: BTreeMap<(Kind, String), String>,
     pub(crate) jobs: jobs::Jobs,
     pub(crate) training: TrainingJobs,
@@ -82,7 +82,7 @@ pub(crate) struct View {
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
-    /// Namespaces among them that are being deleted.
+    /// The namespaces that are being deleted.
     pub(crate) ending: BTreeSet<String>,
     pub(crate) checks: BTreeMap<String, admission_checks::Check>,
     pub(crate) provisioning: ProvisioningBook,
@@ -91,10 +91,10 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Puts a workload in place of its older state; returns the old one.
+    /// Stores a Workload in place of its older state; returns the older state.
     pub(crate) fn put_workload(&mut self, mut new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
         new.takes_class_value = self.workloads.by_uid(&new.uid).is_some_and(|known| known.takes_class_value);
-        // A workload that has taken the value over follows its class no longer: an edit from here on stays.
+        // A Workload that has taken over the value no longer follows its class: a later edit of its priority stays.
         new.takes_class_value = self.new_value(&new).is_some();
         let job = new.job().filter(|_| new.is_finished());
         let old = self.workloads.put(new);
@@ -104,19 +104,19 @@ impl View {
         old
     }
 
-    /// The job that controls a workload, if Berth manages it and it still exists.
+    /// The job that controls a Workload, if Berth manages the job and the job still exists.
     pub(crate) fn job_of(&self, workload: &WorkloadView) -> Option<&JobState> {
         let owner = workload.owner.as_ref()?;
         self.jobs.get(&workload.job()?).filter(|job| job.uid == owner.uid)
     }
 
-    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
+    /// Whether jobs and pods of a namespace are managed. A namespace that was not observed yet is not managed.
     pub(crate) fn manages(&self, settings: &Settings, namespace: &str) -> bool {
         let labels = self.namespaces.get(namespace);
         labels.is_some_and(|labels| deltas::matches(&settings.managed_namespaces, labels))
     }
 
-    /// The tier of a flavor.
+    /// The capacity tier of a flavor.
     pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<api::CapacityTier> {
         let labels = self.flavors.get(flavor)?.metadata.labels.as_ref()?;
         labels.get(api::labels::CAPACITY_TIER)?.parse().ok()
@@ -128,7 +128,7 @@ impl View {
         self.local_queues.iter().filter(move |(_, queue)| names(queue)).map(|(name, _)| name)
     }
 
-    /// The keys of all pods and groups, or of those of a namespace.
+    /// The keys of all pods and pod groups, or of the pods and pod groups of a namespace.
     pub(crate) fn pod_keys<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = ObjectKey> + use<'a> {
         let pods = self.pods.names(namespace).map(|name| key(Kind::Pod, name));
         let groups = self.pods.group_names(namespace).chain(self.sets.group_names(namespace));
@@ -144,7 +144,7 @@ impl View {
         })
     }
 
-    /// LimitRanges of a namespace.
+    /// The LimitRanges of a namespace.
     pub(crate) fn limits_of(&self, namespace: &str) -> Vec<&LimitRange> {
         let first = (namespace.to_owned(), String::new());
         self.limit_ranges

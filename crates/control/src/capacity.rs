@@ -1,7 +1,7 @@
-//! Capacity fallback: observations of capacity that did not turn up, and started jobs that still wait for theirs.
+//! Capacity fallback: stock-outs that were observed, and started jobs that still wait for nodes.
 //!
-//! Pods of a job that has quota but no nodes within the patience of its tier are looked at (`watch`). Pods that no node takes make their flavor count
-//! as out of stock (`stock`) for every job that asks for as much, and the job goes on to its next tier. The order of tiers, the patience and the
+//! If the pods of a job with quota have no nodes within the patience of their tier, Berth looks at the pods (`watch`). Pods that no node takes put their flavor
+//! out of stock (`stock`) for every job that requests at least as many pods, and the job moves to its next tier. The order of the tiers, the patience and the
 //! back-off are in `rules`.
 
 pub(crate) mod capacity_notes;
@@ -40,26 +40,26 @@ use loss::Loss;
 use tier_assignment::TierAssignment;
 pub(crate) use tier_assignments::tier_assignments;
 
-/// Tier assignments whose capacity turned up with a job all of whose pods are there, with their pods.
+/// The tier assignments of a job all of whose pods have nodes, with the numbers of the pods.
 pub(crate) fn turned_up(ctx: &Context<'_>, object: &ObjectKey, job: &JobState) -> Vec<TierAssignment> {
     let training = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
     let whole = training.map_or(job.uid.as_str(), |owner| &*owner.uid);
-    // A TrainingJob has a Job for each of its pod sets.
+    // A TrainingJob has a Job for each pod set.
     let concerned = |assignment: &TierAssignment| {
         training.is_none_or(|owner| child_job_name(&owner.name, &assignment.pod_set) == object.name)
     };
-    // An evicted workload may have the capacity for a moment more, which says nothing of what others would get.
+    // An evicted Workload may have its nodes a moment longer, which does not show whether another job would get nodes.
     let runs = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
     let started = ctx.view.workloads.owned_by(whole).find(runs);
     let assignments = started.map(|workload| tier_assignments(ctx, workload)).unwrap_or_default();
-    // A job that gives workers up is complete without them, before its Workload says so.
+    // A job that gives up workers has all its pods without these workers, even before its Workload shows the lower number.
     let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
     let assignments = assignments.into_iter().filter(concerned);
     assignments.map(|assignment| TierAssignment { pods: assignment.pods.min(wanted), ..assignment }).collect()
 }
 
-/// The stock-outs for which a workload was just evicted, `None` if no rules of tiers hold for it. A replica that does not lead has not asked about
-/// its pods: it follows what the leader writes into the policy's status, where there is one.
+/// The stock-outs that caused the last eviction of a Workload; `None` if no tier rules apply to the Workload. A replica that does not lead has not asked about
+/// the Workload's pods, and follows the stock-outs that the leader writes into the policy's status, if there is a policy.
 pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timestamp) -> Option<StockOuts> {
     let rules = ctx.tier_rules(workload)?;
     let (backoff, signals) = (rules.backoff, rules.signals);
@@ -68,7 +68,7 @@ pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timesta
     let late = started.map(|started| watch::late(ctx, workload, (started, at))).unwrap_or_default();
     let noted = ctx.notes_of(workload).capacity();
     let (answer, reclaimed) = (noted.answer(), noted.loss());
-    // A workload that ran had its capacity until it lost it.
+    // A Workload that ran had its capacity until the time of the loss.
     let lost = reclaimed.map(Loss::at).or_else(|| watch::lost_at(ctx, workload));
     let times = (lost.or(started).unwrap_or(at), at);
     if !ctx.leads() && ctx.rules_for(workload).is_some() {
@@ -82,10 +82,10 @@ pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timesta
         let refused =
             signals.scale_up_failed && stuck.is_some_and(|stuck| stuck.iter().any(|pod| pod.refused.is_some()));
         if !refused && !late.is_empty() {
-            // The patience with the other pod sets was not over.
+            // The patience for the other pod sets was not over.
             return late.contains(&assignment.pod_set);
         }
-        // A replica that has not asked itself cannot know which pod set it was.
+        // A replica that has not asked about the pods cannot know which pod set lacked nodes.
         let Some(stuck) = stuck else { return true };
         stuck.iter().any(|pod| pod.pod_set == assignment.pod_set && (pod.refused.is_some() || !refused))
     });
@@ -93,7 +93,7 @@ pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timesta
 }
 
 impl Context<'_> {
-    /// Time at which a workload was evicted for lack of capacity, if it was between these two states.
+    /// The time at which a Workload was evicted for lack of capacity, if the eviction happened between the two states.
     pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
         let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
         let counts = match evicted.reason.as_str() {
@@ -108,7 +108,7 @@ impl Context<'_> {
         (counts && evicted.status == "True").then_some(evicted.last_transition_time.0)
     }
 
-    /// Whether an autoscaler that was asked for the capacity of a workload did not get it.
+    /// Whether an autoscaler could not provide the capacity that the check of a Workload has requested.
     fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
         let asks = self.view.checks.get(&check.name).is_some_and(Check::asks_autoscaler);
         asks && have_failed(std::slice::from_ref(check))

@@ -29,7 +29,7 @@ impl<'a> Context<'a> {
         self.rules_of(self.queue_of(workload)?)
     }
 
-    /// The ClusterQueue whose quota a workload holds, else the one it waits in.
+    /// The ClusterQueue whose quota a Workload holds; otherwise the ClusterQueue in which the Workload waits.
     pub(crate) fn queue_of<'b>(&self, workload: &'b WorkloadView) -> Option<&'b str>
     where
         'a: 'b,
@@ -38,12 +38,12 @@ impl<'a> Context<'a> {
         given.or_else(|| self.view.behind(&workload.local_queue()))
     }
 
-    /// The flavors of a ClusterQueue; one that is in several of its groups more than once.
+    /// The flavors of a ClusterQueue; a flavor that is in several resource groups is returned several times.
     pub(crate) fn flavors_of(self, cluster_queue: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.view.flavors_of(cluster_queue)
     }
 
-    /// Whether selectors of capacity in a workload's pods give way to the tiers of its queue.
+    /// Whether the tiers of a Workload's queue override selectors of capacity in the Workload's pods.
     pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
         let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
         // The node selector of a pod that exists can only be narrowed.

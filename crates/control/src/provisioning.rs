@@ -1,4 +1,4 @@
-//! ProvisioningRequests and their PodTemplates that come, go and change. Decisions are in `provisioning/check.rs`.
+//! Changes of ProvisioningRequests and their PodTemplates in the view. Decisions about ProvisioningRequests are in `provisioning/check.rs`.
 
 pub(crate) mod check;
 
@@ -22,7 +22,7 @@ fn identity(metadata: &ObjectMeta) -> ObjectVersion {
     (metadata.uid.clone().unwrap_or_default(), version_of(metadata))
 }
 
-/// Notes whether the cluster serves ProvisioningRequests.
+/// Records whether the cluster serves ProvisioningRequests.
 pub(crate) fn put_served(view: &mut View, work: &mut WorkQueue, served: bool) {
     if view.provisioning.served.replace(served) != Some(served) {
         work.touch_provisioning(view, None);
@@ -78,7 +78,7 @@ pub(crate) fn put_template(
     });
 }
 
-/// Takes a state of an object that a check has made, or its absence: `store` writes that into the view.
+/// Records a state of an object that an admission check has made, or the object's absence: `store` writes the state to the view.
 fn put_made(
     view: &mut View,
     flights: &mut Flights,
@@ -100,7 +100,7 @@ fn put_made(
     }
 }
 
-/// Whether a state of an object is not older than the one that is known. Another object of that name ends the wait for the first one.
+/// Whether a state of an object is at least as new as the known state. A new object with the same name ends the wait for the writes to the old object.
 fn is_news(flights: &mut Flights, object: &ObjectKey, old: Option<ObjectVersion>, new: &ObjectVersion) -> bool {
     let Some((uid, version)) = old else { return true };
     if uid != new.0 {

@@ -27,10 +27,10 @@ use crate::workload::columns;
 use crate::workload::status::set_in;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
 
-/// Most flavors in a status: as many as in a spec, without flavors of which a queue has no quota any more.
+/// The greatest number of flavors in a status: as many as a spec may have, without flavors of which the queue has no more quota.
 const MOST_FLAVORS: usize = 64;
 
-/// Usage per flavor and resource.
+/// The usage of each flavor and resource.
 pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 
 /// Keeps the finalizer on objects in use, and removes it from unused objects that are being deleted.
@@ -43,7 +43,7 @@ pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
             }
             None => Decision::Done,
         },
-        // A check that no server has stored, as `berth decide` reads them, has nothing to write to.
+        // A check that no API server has stored, for example a check that `berth decide` has read, has no finalizer that could be written.
         Kind::AdmissionCheck => match ctx.view.checks.get(&key.name).filter(|check| !check.uid.is_empty()) {
             Some(check) => {
                 let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
@@ -51,7 +51,7 @@ pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
                 let users = naming_check(ctx, &key.name);
                 let is_told = check.asks_autoscaler();
                 match held(key, &holder, || !users.is_empty()) {
-                    // A check that Berth answers says so in its condition.
+                    // A check that Berth answers itself reports the waiting deletion in its condition.
                     Decision::Done if check.deleting && !is_told && !users.is_empty() => {
                         waits_for(ctx, key, &check.uid, &users)
                     }
@@ -91,7 +91,7 @@ fn offering<'a>(ctx: &'a Context<'a>, flavor: &str) -> Vec<&'a str> {
     queues.filter(|(_, queue)| offers(queue)).map(|(name, _)| name.as_str()).collect()
 }
 
-/// The ClusterQueues for which a deletion waits, in words; the first few by name.
+/// The names of the first few ClusterQueues for which a deletion waits, as text.
 pub(crate) fn listed(queues: &[&str]) -> String {
     const NAMED: usize = 10;
     let first = queues.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
@@ -100,7 +100,7 @@ pub(crate) fn listed(queues: &[&str]) -> String {
     format!("ClusterQueue{} {first}{rest}", if queues.len() == 1 { "" } else { "s" })
 }
 
-/// Sends an event once about the ClusterQueues for which a deletion waits. Workloads that hold quota are not named.
+/// Sends one event about the ClusterQueues for which a deletion waits. Workloads that hold quota are not named.
 fn waits_for(ctx: &Context<'_>, key: &ObjectKey, uid: &str, queues: &[&str]) -> Decision {
     let text = if queues.is_empty() {
         "The deletion waits for workloads that hold quota of it".to_owned()
@@ -155,7 +155,7 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
     Decision::write(Draft::of_any_version(purpose, key.clone(), request))
 }
 
-/// Flavors and cohorts have no condition for their faults: an event reports them.
+/// Reports the faults of flavors and cohorts by an event, because these kinds have no condition for their faults.
 pub(crate) fn faults(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     let found = match key.kind {
         Kind::ResourceFlavor => ctx.view.flavors.get(&key.name).map(|object| {
@@ -182,7 +182,7 @@ pub(crate) fn faults(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     }
 }
 
-/// The status write of a queue, `None` when nothing differs.
+/// The status write of a queue; `None` if the status has not changed.
 pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
         Kind::ClusterQueue => cluster_queue(ctx, key, now),
@@ -193,7 +193,7 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
     }
 }
 
-/// Weighted share of a queue or cohort in its parent; `None` without fair sharing.
+/// The weighted share of a queue or cohort in its parent; `None` without fair sharing.
 fn fair_share(ctx: &Context<'_>, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
     ctx.settings.engine.fair_sharing.as_ref()?;
     let share = ctx.quota.world.share(name, is_queue, &BTreeMap::new())?;
@@ -210,30 +210,31 @@ fn cohort(ctx: &Context<'_>, key: &ObjectKey) -> Option<Draft> {
     Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing}), [&[], &[]]))
 }
 
-/// Workloads of a LocalQueue that hold quota of the ClusterQueue that it names: a LocalQueue may come to name another ClusterQueue than theirs.
+/// The Workloads of a LocalQueue that hold quota of the ClusterQueue that the LocalQueue names. A Workload may hold quota of another ClusterQueue, if the
+/// LocalQueue named that one before.
 pub(crate) fn holding<'a>(ctx: &'a Context<'a>, name: &'a Name) -> impl Iterator<Item = &'a WorkloadView> {
     let named = ctx.view.local_queues.get(name).and_then(|object| object.spec.cluster_queue.as_deref());
     let named = named.filter(|named| ctx.view.cluster_queues.contains_key(*named));
     ctx.view.workloads.holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
 }
 
-/// Number and usage of the admitted workloads among those that hold quota.
+/// The number and the usage of the admitted Workloads among the Workloads that hold quota.
 fn admitted_usage<'a>(ctx: &'a Context<'a>, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
-    // The quota of a slice that another one has replaced is held by that one.
+    // The quota of a slice that another slice has replaced counts for the other slice.
     let counts = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !ctx.is_handed_over(workload);
     let admitted: Vec<&WorkloadView> = holding.filter(counts).collect();
     let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
     (count, usage_of(admitted.into_iter(), ctx.settings.reclaimable_pods))
 }
 
-/// Usage of workloads together.
+/// The usage of several Workloads together.
 pub(crate) fn usage_of<'a>(workloads: impl Iterator<Item = &'a WorkloadView>, reclaims: bool) -> Usage {
     let mut usage = Usage::new();
     workloads.for_each(|workload| add_usage(&mut usage, workload, reclaims));
     usage
 }
 
-/// Usage of a cell.
+/// The usage of a flavor and resource.
 pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
     usage.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default()
 }
@@ -305,7 +306,8 @@ fn cluster_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<D
     if new == old {
         return None;
     }
-    // The column follows from figures and spec, so that nothing is written for it alone: where Kueue's definition is installed, it is not stored.
+    // The column follows from the figures and the spec, and is never the only change of a write, because the API server does not store the column if Kueue's
+    // definition is installed.
     new.berth_used = columns::used(&ctx.settings.cards, &object.spec, &figures.reservation);
     let mut status = explicit(&new);
     if let Some(map) = status.as_object_mut() {
@@ -320,7 +322,7 @@ fn count(value: u32) -> Option<i32> {
     i32::try_from(value).ok()
 }
 
-/// The results of `cell` for each cell, by flavor in the order of the cells.
+/// The result of `cell` for each cell, grouped by flavor in the order of the cells.
 fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -> R) -> Vec<(String, Vec<R>)> {
     let mut flavors: Vec<(String, Vec<R>)> = Vec::new();
     for usage in cells {
@@ -334,7 +336,7 @@ fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -
     flavors
 }
 
-/// A merge patch leaves out nothing: an empty list must be written as such, or the old one would stay.
+/// A status as JSON with all its lists. A merge patch deletes no omitted field: an empty list must be written as such, or the old list would stay.
 fn explicit(status: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {

@@ -1,5 +1,5 @@
-//! Facts about the cluster that an admission review needs beside the object under review. They are kept apart from the view so that a review never
-//! waits for a decision.
+//! Facts about the cluster that an admission review needs beside the reviewed object. The facts are separate from the view, so that a review never waits for a
+//! decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ use crate::event::{Change, Observation};
 use crate::settings::Settings;
 use crate::write::Kind;
 
-/// Label by which namespaces are selected by name.
+/// The label by which a selector selects namespaces by name.
 const NAME: &str = berth_api::labels::NAMESPACE_NAME;
-/// Never the name of a namespace, since it has dots: an empty list of names is not allowed.
+/// A text that is never the name of a namespace, because it has dots; a selector may not have an empty list of names.
 const NOWHERE: &str = "none.berth.dev";
 
-/// Namespaces, those of them with a default LocalQueue, and the owners of pods and Jobs there.
+/// The namespaces, the namespaces with a default LocalQueue, and the owners of pods and Jobs in all namespaces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surroundings {
     managed: Selector,
@@ -34,36 +34,36 @@ pub struct Surroundings {
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     default_queues: BTreeSet<String>,
     default_priority_class: bool,
-    /// Pods, Deployments and StatefulSets are managed.
+    /// Three bools: true if pods, Deployments and StatefulSets are managed.
     pods: [bool; 3],
-    /// The kinds of job that are managed.
+    /// The managed job kinds.
     kinds: BTreeSet<Kind>,
-    /// Resources by which TrainingJobs ask for accelerators.
+    /// Resources by which TrainingJobs request accelerators.
     cards: Cards,
     training: BTreeMap<Name, Training>,
-    /// Jobs that are made of Jobs, by kind and name.
+    /// The jobs that consist of Jobs, by kind and name.
     wholes: BTreeMap<(JobType, Name), Whole>,
     /// StatefulSets that name a queue.
     sets: BTreeMap<Name, OwningSet>,
-    /// Namespaces and LocalQueues have been listed.
+    /// Two bools: true if the namespaces, and true if the LocalQueues, have been listed.
     listed: (bool, bool),
 }
 
-/// The part of a TrainingJob by which a Job is known as a part of it.
+/// The state of a TrainingJob by which a review finds out whether a Job is a part of the TrainingJob.
 #[derive(Clone, Debug, PartialEq)]
 struct Training {
     uid: String,
     roles: Vec<String>,
-    /// The TrainingJob has ended.
+    /// True if the TrainingJob has ended.
     over: bool,
 }
 
-/// The part of a job that is made of Jobs by which a Job is known as a part of it.
+/// The state of a job that consists of Jobs by which a review finds out whether a Job is a part of the job.
 #[derive(Clone, Debug, PartialEq)]
 struct Whole {
     uid: String,
     has_queue: bool,
-    /// The names of its parts, and how many Jobs each has.
+    /// The names of the job's parts, and the number of Jobs of each part.
     parts: Vec<(String, i32)>,
 }
 
@@ -73,14 +73,14 @@ impl Whole {
         Self { uid, has_queue: job.queue_name().is_some(), parts: job.part_names() }
     }
 
-    /// Whether a Job whose name has that rest is one of its parts.
+    /// Whether a Job is a part of the job; `rest` is the Job's name without the name of the job.
     fn has(&self, rest: &str) -> bool {
         let Some((part, index)) = rest.rsplit_once('-') else { return false };
         let number = index.parse::<i32>().ok().filter(|number| *number >= 0 && number.to_string() == index);
         number.is_some_and(|number| self.parts.iter().any(|(name, count)| name == part && number < *count))
     }
 
-    /// Whether a Job names one of its parts in the label by which its controller starts Jobs.
+    /// Whether a Job names a part of the job in the label by which the job's controller starts Jobs.
     fn starts(&self, job: &ObjectMeta) -> bool {
         named_part(job).is_some_and(|part| self.parts.iter().any(|(name, _)| name == part))
     }
@@ -94,7 +94,7 @@ impl Training {
 }
 
 impl Surroundings {
-    /// Nothing seen yet.
+    /// The facts before any observation.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         Self {
@@ -107,13 +107,13 @@ impl Surroundings {
         }
     }
 
-    /// Resources by which TrainingJobs ask for accelerators.
+    /// Resources by which TrainingJobs request accelerators.
     #[must_use]
     pub const fn cards(&self) -> &Cards {
         &self.cards
     }
 
-    /// Whether an observation can matter at all, so that most of them need no lock.
+    /// Whether an observation can change the facts; most observations cannot, and need no lock.
     #[must_use]
     pub const fn concerns(observation: &Observation) -> bool {
         match observation {
@@ -127,7 +127,7 @@ impl Surroundings {
         }
     }
 
-    /// Takes note of an observation; true when [`Surroundings::opted_in`] may have changed.
+    /// Takes an observation; true if the result of [`Surroundings::opted_in`] may have changed.
     pub fn observe(&mut self, observation: &Observation) -> bool {
         match observation {
             Observation::Namespace(change) => {
@@ -236,15 +236,15 @@ impl Surroundings {
         }
     }
 
-    /// State of a StatefulSet for its pods; `None` of one that no watch has shown, or that names no queue.
+    /// The state of a StatefulSet for its pods; `None` if no watch has shown the StatefulSet, or if the StatefulSet names no queue.
     #[must_use]
     pub fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {
         self.sets.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Whether a Job with that metadata is part of its controller, and is started and stopped by that: it has the name of a part of a JobSet, or of a
-    /// role of a TrainingJob. The owner reference proves nothing: anybody may write that. A JobSet that is not managed also governs the Jobs that its
-    /// controller starts by a label.
+    /// Whether a Job is a part of its controlling owner, which starts and stops the Job: the Job has the name of a part of a JobSet, or of a role of a
+    /// TrainingJob. The owner reference alone proves nothing, because any client may write an owner reference. A JobSet that is not managed also governs the
+    /// Jobs that the JobSet controller starts by a label.
     #[must_use]
     pub fn governs(&self, namespace: &str, job: &ObjectMeta, owner: &OwnerReference) -> bool {
         let rest = role_of_child(&owner.name, job.name.as_deref().unwrap_or_default());
@@ -254,7 +254,7 @@ impl Surroundings {
                 return false;
             }
             if !self.has_kind(kind) {
-                // Whichever JobSet it is, its controller starts and stops its Jobs: the name, or the label, must do.
+                // JobSets are not managed, and the JobSet controller starts and stops their Jobs: the name or the label of a Job decides.
                 return rest.is_some() || named_part(job).is_some();
             }
             let is_free = |whole: &Whole| !whole.has_queue && !self.without_queue_name;
@@ -263,7 +263,8 @@ impl Surroundings {
                 .is_some_and(|whole| rest.is_some_and(|rest| whole.has(rest)) || is_free(whole) && whole.starts(job));
         }
         let role = rest.filter(|rest| ROLES.contains(rest) && is_training_job(owner));
-        // A TrainingJob that no watch has shown yet may have been admitted meanwhile; nothing stays of one that does not exist.
+        // A TrainingJob that no watch has shown yet may have been admitted in the meantime. A Job of a TrainingJob that does not exist is deleted by the
+        // garbage collector.
         let whole = || self.training.get(&name()).filter(|whole| whole.uid == owner.uid);
         role.is_some_and(|role| {
             whole().is_none_or(|whole| !whole.over && whole.roles.iter().any(|known| known == role))
@@ -294,13 +295,13 @@ impl Surroundings {
         }
     }
 
-    /// Whether jobs of that kind are managed.
+    /// Whether jobs of a kind are managed.
     #[must_use]
     pub fn has_kind(&self, kind: JobType) -> bool {
         self.kinds.contains(&Kind::Job(kind))
     }
 
-    /// Facts about a namespace for its jobs. Only the name is known of a namespace that no watch has shown yet.
+    /// The facts about a namespace for its jobs. Only the name is known of a namespace that no watch has shown yet.
     #[must_use]
     pub fn facts(&self, namespace: &str) -> berth_jobs::Facts {
         let [pods, deployments, stateful_sets] = self.pods;
@@ -324,9 +325,9 @@ impl Surroundings {
         }
     }
 
-    /// By the plural of a kind, the label selector of the namespaces where its objects are asked about although they name no queue:
-    /// all that are managed where the configuration says so, else those that have a default LocalQueue; of a kind that is not managed,
-    /// none. `None` before all are listed.
+    /// For each kind, by its plural, the label selector of the namespaces in which the webhook reviews objects that name no queue. The selector selects all
+    /// managed namespaces if the configuration manages jobs without a queue, and otherwise the namespaces with a default LocalQueue; for a kind that is not
+    /// managed, it selects none. `None` before namespaces and LocalQueues have been listed.
     #[must_use]
     pub fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>> {
         (self.listed == (true, true)).then(|| self.selectors())
@@ -340,7 +341,7 @@ impl Surroundings {
         all.map(|(plural, managed)| (plural, if managed { chosen.clone() } else { none.clone() })).collect()
     }
 
-    /// Whether all namespaces were listed: before that, the managed ones are a guess.
+    /// Whether all namespaces were listed: before the list, the managed namespaces are not known for certain.
     #[must_use]
     pub const fn knows_namespaces(&self) -> bool {
         self.listed.0
@@ -354,7 +355,7 @@ impl Surroundings {
                     SelectorOp::NotIn => "NotIn",
                     SelectorOp::Exists => "Exists",
                     SelectorOp::DoesNotExist => "DoesNotExist",
-                    // A label selector cannot say it, and the configuration cannot either.
+                    // A label selector cannot express this operator, and the configuration does not accept it.
                     SelectorOp::Gt | SelectorOp::Lt | SelectorOp::Illegal => {
                         return json!({"key": NAME, "operator": "In", "values": [NOWHERE]});
                     }
@@ -376,12 +377,12 @@ impl Surroundings {
     }
 }
 
-/// The label selector of the namespaces of these names.
+/// The label selector of the namespaces with the given names.
 fn in_namespaces(names: &[&str]) -> Value {
     json!({"matchExpressions": [{"key": NAME, "operator": "In", "values": names}]})
 }
 
-/// Whether a list was completed.
+/// Whether a change is the end of a list.
 const fn is_list<T>(change: &Change<T>) -> bool {
     matches!(change, Change::Reset(_) | Change::Only(_))
 }

@@ -1,4 +1,4 @@
-//! Admission checks: which of them a ClusterQueue may rely on, and which of them concern a workload.
+//! Admission checks: the checks that a ClusterQueue may use, and the checks that apply to a Workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use berth_engine::model::Problem;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// A controller whose checks a ClusterQueue may not combine freely.
+/// The controller of MultiKueue, whose checks a ClusterQueue may not combine freely.
 const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
 
-/// An AdmissionCheck, slim.
+/// An AdmissionCheck, reduced to the fields that control needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Check {
     pub(crate) controller: String,
@@ -42,18 +42,18 @@ impl Check {
         }
     }
 
-    /// Whether Berth itself answers the check, by asking an autoscaler.
+    /// Whether Berth itself answers the check, by a request to an autoscaler.
     pub(crate) fn asks_autoscaler(&self) -> bool {
         self.controller == PROVISIONING
     }
 
-    /// Whether ClusterQueues see no difference between this state of a check and the other one.
+    /// Whether two states of a check have the same effect on ClusterQueues.
     pub(crate) fn serves_as(&self, other: &Self) -> bool {
         (&self.controller, self.active) == (&other.controller, other.active)
     }
 }
 
-/// Time from which a workload that its checks sent back may be tried again: the latest of the checks in state Retry.
+/// The time from which a Workload that its checks sent back may be tried again: the latest time of the checks in state Retry.
 pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
     states
         .iter()
@@ -69,7 +69,7 @@ fn rules(queue: &api::ClusterQueueSpec) -> &[api::AdmissionCheckStrategyRule] {
     queue.admission_checks_strategy.as_ref().map(|strategy| strategy.admission_checks.as_slice()).unwrap_or_default()
 }
 
-/// The flavors that a check is for; none means all.
+/// The flavors to which a check applies; an empty set means all flavors.
 fn on_flavors(rule: &api::AdmissionCheckStrategyRule) -> BTreeSet<&str> {
     rule.on_flavors.iter().map(String::as_str).collect()
 }
@@ -79,22 +79,22 @@ fn flavors(queue: &api::ClusterQueueSpec) -> BTreeSet<&str> {
     queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
 }
 
-/// Whether one of the checks wants its workload tried later or not at all.
+/// Whether one of the checks requires that its Workload is tried later, or not at all.
 pub(crate) fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
     states.iter().any(|check| [check_states::RETRY, check_states::REJECTED].contains(&check.state.as_str()))
 }
 
-/// The checks of a ClusterQueue with the flavors they are for; no flavor means all.
+/// The checks of a ClusterQueue with the flavors to which they apply; an empty set means all flavors.
 pub(crate) fn of_queue(queue: &api::ClusterQueueSpec) -> Vec<(String, BTreeSet<String>)> {
     rules(queue).iter().map(|rule| (rule.name.clone(), rule.on_flavors.iter().cloned().collect())).collect()
 }
 
-/// Whether a ClusterQueue asks for that check.
+/// Whether a ClusterQueue names a check.
 pub(crate) fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
     rules(queue).iter().any(|rule| rule.name == check)
 }
 
-/// Faults of the checks of a ClusterQueue, in the order in which Kueue lists them.
+/// The faults of a ClusterQueue's checks, in the order in which Kueue lists the faults.
 pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, Check>) -> Vec<Problem> {
     let rules = rules(queue);
     let list = |wanted: &dyn Fn(&api::AdmissionCheckStrategyRule) -> bool| {
@@ -135,9 +135,9 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
     found
 }
 
-/// Names of the checks that concern a workload with this admission. An admission with flavors is concerned by checks of one of these flavors and by
-/// checks without named flavors, also where a flavor was taken out of the queue since. An admission without flavors has no checks. A workload without
-/// an admission has the checks that concern every flavor of the queue.
+/// Names of the checks that apply to a Workload with the given admission. To an admission with flavors, the checks of these flavors and the checks without
+/// named flavors apply, even if a flavor was removed from the queue since. To an admission without flavors, no check applies. To a Workload without an
+/// admission, the checks apply that are for every flavor of the queue.
 pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
     let given: Option<BTreeSet<&str>> = admission.map(|admission| {
         admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()

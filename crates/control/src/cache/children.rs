@@ -9,27 +9,27 @@ use crate::names::Name;
 use crate::write::{Kind, ObjectKey, key};
 
 impl View {
-    /// The Job that runs a role of a TrainingJob with that uid, when it is there.
+    /// The Job that runs a role of the TrainingJob with the given uid, if the Job exists.
     pub(crate) fn child_of(&self, name: &Name, uid: &str, role: &str) -> Option<&JobState> {
         let child = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
         let ours = |job: &&JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
         self.jobs.get(&child).filter(ours)
     }
 
-    /// The TrainingJob of which a Job is a part: the Job has the name of one of its roles, and the TrainingJob has not ended. Any other Job that
-    /// names it as its controller is a job like any other.
+    /// The TrainingJob of which a Job is a part: the Job has the name of a role of the TrainingJob, and the TrainingJob has not ended. Any other Job that names
+    /// the TrainingJob as its controller is a job like any other.
     pub(crate) fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
         let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::JOB)?;
         let view = self.training.get(&(object.namespace.clone(), owner.name.to_string()));
         let view = view.filter(|view| *view.uid == *owner.uid && !view.is_over())?;
-        // A running job may have roles that its spec does not have any more.
+        // A running TrainingJob may have roles that its spec no longer has.
         let stands =
             || self.slice_of(&view.uid).is_some_and(|one| one.shape.digests.iter().any(|set| set.name == role));
         (view.roles.iter().any(|known| known == role) || stands()).then_some(view)
     }
 
-    /// The Jobs that run any role of a TrainingJob with that uid, also one that its spec does not have any more.
+    /// The Jobs that run any role of the TrainingJob with the given uid, including roles that the TrainingJob's spec no longer has.
     pub(crate) fn children_of<'a>(&'a self, name: &Name, uid: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let first = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, "")));
         let prefix = first.clone();

@@ -1,6 +1,7 @@
-//! Pods that are being deleted, of Jobs that a JobSet or TrainingJob is made of. A Job counts its pods, ending ones too, as long as it is there. If it
-//! is deleted before them, the controller of the JobSet makes it again at once, as Berth does for a TrainingJob: the old pods end beside the new ones,
-//! and no object counts them. So they are counted here. Nothing is decided about such a pod: it was told to end, and the watch shows its end.
+//! Ending pods of the Jobs that are parts of a JobSet or TrainingJob. As long as a Job exists, the Job counts its pods, including ending pods. If the Job is
+//! deleted before its pods, the JobSet controller makes the Job again at once, as Berth does for a TrainingJob: the old pods end beside the new pods, and no
+//! object counts the old pods. Therefore the view counts the old pods. Control makes no decision about such a pod, because the pod was deleted already, and the
+//! watch shows its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,22 +17,22 @@ type BySet = BTreeMap<Box<str>, BTreeSet<String>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndingPod {
     pub(crate) job: PodsJob,
-    /// Uid of the JobSet or TrainingJob.
+    /// The uid of the JobSet or TrainingJob.
     pub(crate) whole: Box<str>,
-    /// Name of its pod set.
+    /// The name of the pod's pod set.
     pub(crate) set: Box<str>,
-    /// No Job counts it.
+    /// True if no Job counts the pod.
     pub(crate) is_left: bool,
 }
 
-/// All such pods. Pods are kept by name, Jobs and their wholes by namespace and uid: any client may write a uid of another namespace into a
-/// label.
+/// All ending pods. Pods are found by name, and Jobs and their controlling jobs by namespace and uid, because any client may write a uid of another namespace
+/// into a label.
 #[derive(Debug, Default)]
 pub(crate) struct EndingPods {
     all: BTreeMap<Name, EndingPod>,
-    /// Names of the pods of a Job.
+    /// Names of the pods of each Job.
     pub(crate) by_job: BTreeMap<Name, BTreeSet<String>>,
-    /// Pods of a JobSet or TrainingJob that no Job counts.
+    /// Pods of each JobSet or TrainingJob that no Job counts.
     pub(crate) left: BTreeMap<Name, BySet>,
 }
 
@@ -81,14 +82,14 @@ impl EndingPods {
         Some(old)
     }
 
-    /// Number of pods of a JobSet or TrainingJob that no Job counts, by pod set.
+    /// The number of pods of a JobSet or TrainingJob that no Job counts, by pod set.
     pub(crate) fn left_of(&self, namespace: &str, whole: &str) -> impl Iterator<Item = (&str, i64)> {
         let sets = (!self.left.is_empty()).then(|| self.left.get(&(namespace.to_owned(), whole.to_owned())));
         let number = |pods: &BTreeSet<String>| i64::try_from(pods.len()).unwrap_or(i64::MAX);
         sets.flatten().into_iter().flatten().map(move |(set, pods)| (&**set, number(pods)))
     }
 
-    /// Whether there are such pods of a workload's job.
+    /// Whether a Workload's job has pods that no Job counts.
     pub(crate) fn has_left(&self, workload: &WorkloadView) -> bool {
         let mut owner = workload.owner.iter().filter(|_| !self.left.is_empty());
         owner.any(|owner| self.left.contains_key(&(workload.namespace.clone(), owner.uid.clone())))

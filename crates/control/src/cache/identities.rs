@@ -1,4 +1,4 @@
-//! Uid and version of an observed object, by its key.
+//! The uid and the version of an observed object, by its key.
 
 use berth_jobs::version_of;
 
@@ -7,7 +7,7 @@ use crate::cache::{View, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
 impl View {
-    /// The uid of an object, `None` of one that is not known.
+    /// The uid of an object; `None` if the object is not known.
     pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
@@ -22,7 +22,7 @@ impl View {
         }
     }
 
-    /// The version at which the view has an object, 0 when it has not.
+    /// The version of an object in the view; 0 if the object is not known.
     pub(crate) fn seen_version(&self, object: &ObjectKey) -> u64 {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
@@ -39,8 +39,8 @@ impl View {
             Kind::PodTemplate => {
                 self.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
             }
-            // Little is remembered of a pod of a job, and no version of it is awaited. Queues are never awaited: their statuses are computed from our
-            // own accounting and sent when they differ.
+            // Control remembers little of a pod of a job, and waits for no version of it. Control does not wait for queues either, because their statuses are
+            // computed from Berth's own accounting and are written if they differ.
             _ => u64::MAX,
         }
     }

@@ -1,15 +1,15 @@
-//! Phase of a job: its end, and the suspension in its spec.
+//! The phase of a job: its end, and the suspension in its spec.
 
 use berth_jobs::JobState;
 
-/// Phase of a job.
+/// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobPhase {
     /// The job is not suspended: its controller starts its pods, or has started them.
     Running,
-    /// The job is suspended, and its templates are not yet as the user wrote them.
+    /// The job is suspended, and its pod templates do not have the fields that the user wrote again.
     Stopping,
-    /// The job is suspended, and its templates are as the user wrote them.
+    /// The job is suspended, and its pod templates have the fields that the user wrote.
     Suspended,
     /// The job has ended.
     Finished,

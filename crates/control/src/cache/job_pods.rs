@@ -1,5 +1,5 @@
-//! Odd pods of jobs: no Job answers for them, or they may ask for more than they were made with. Only by these more can run than holds quota, and no
-//! other pods of jobs are remembered.
+//! Odd pods of jobs: pods that no Job counts, or that may request more than at their creation. Only odd pods can use more than their Workload holds quota for,
+//! so that the view remembers no other pods of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use jiff::Timestamp;
 use crate::names::Name;
 use crate::write::{Kind, ObjectKey, key};
 
-/// The result of a look at a pod.
+/// The result of reading a pod.
 #[derive(Debug)]
 pub(crate) enum Look {
     /// The pod has ended.
     Ended,
-    /// The pod runs, or may at any moment.
+    /// The pod runs, or may run at any moment.
     Runs {
-        /// The status of the pod says that it goes.
+        /// True if the status of the pod has the reason for its deletion.
         condemned: bool,
-        /// Requests of the pod.
+        /// The requests of the pod.
         asks: Option<Arc<PodSetNeeds>>,
     },
 }
 
-/// A pod that was seen to be odd.
+/// A pod that was observed to be odd.
 #[derive(Debug)]
 pub(crate) struct OddPod {
-    /// As it was seen last.
+    /// The last observed state of the pod.
     pub(crate) pod: JobPod,
-    /// A Job answers for the pod, and did when it was seen first.
+    /// True if a Job counts the pod, and did so when the pod was first observed.
     pub(crate) controlled: bool,
-    /// The watch shows the pod still: otherwise it has lost the label by which it is found.
+    /// True if the watch still shows the pod; otherwise the pod has lost the label that the watch selects.
     pub(crate) watched: bool,
-    /// The pod was seen to lose its Job, or the label.
+    /// True if the pod was observed to lose its Job, or the label.
     pub(crate) witnessed: bool,
-    /// Time since when the pod is in this state.
+    /// The time since which the pod is in this state.
     pub(crate) since: Timestamp,
-    /// The last look at the pod: its time, the generation that it saw, and its result.
+    /// The last reading of the pod: its time, the generation that was read, and its result.
     pub(crate) look: Option<(Timestamp, i64, Look)>,
     /// The uids of all jobs that the pod has named.
     pub(crate) jobs: BTreeSet<Box<str>>,
@@ -65,7 +65,7 @@ impl OddPod {
         odd
     }
 
-    /// Takes over a newer state of the pod.
+    /// Records a newer state of the pod.
     pub(crate) fn take(&mut self, pod: JobPod) {
         let own = pod.job.iter().map(|job| job.uid.clone());
         self.jobs.extend(own.chain(pod.named.iter().cloned()));
@@ -75,12 +75,12 @@ impl OddPod {
         self.pod = pod;
     }
 
-    /// Whether no Job answers for the pod, as far as is seen.
+    /// Whether no Job counts the pod, as far as this was observed.
     pub(crate) fn is_beside(&self) -> bool {
         !(self.controlled && self.watched)
     }
 
-    /// Whether the pod was seen to have ended. A pod that was never on a node and is kept by a finalizer alone has ended, too.
+    /// Whether the pod was observed to have ended. A pod that was never on a node and is kept only by a finalizer has ended, too.
     pub(crate) fn has_ended(&self) -> bool {
         self.pod.gone || matches!(self.look, Some((_, _, Look::Ended)))
     }
@@ -111,7 +111,7 @@ impl OddPods {
         self.0.remove(name)
     }
 
-    /// The pods that are not among these are not watched from then on. Names those that were.
+    /// Marks the odd pods that a list of the watch does not have as not watched. Returns the names of the pods that were watched before.
     pub(crate) fn miss(&mut self, listed: &BTreeSet<Name>, now: Timestamp) -> Vec<Name> {
         let mut missed = Vec::new();
         for (name, odd) in self.0.iter_mut().filter(|(name, odd)| odd.watched && !listed.contains(*name)) {
@@ -127,7 +127,7 @@ impl OddPods {
         self.0.range(first..).take_while(move |(name, _)| name.0 == namespace)
     }
 
-    /// Keys of the odd pods, of a namespace or of all.
+    /// Keys of the odd pods, of one namespace or of all namespaces.
     pub(crate) fn keys(&self, namespace: Option<&str>) -> Vec<ObjectKey> {
         match namespace {
             Some(namespace) => self.of(namespace).map(|(name, _)| key(Kind::JobPod, name)).collect(),

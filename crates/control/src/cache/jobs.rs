@@ -1,4 +1,4 @@
-//! The jobs of the view, with an index of the Jobs that name as their controller an object that may be made of Jobs.
+//! The jobs of the view, with an index of the Jobs whose controller is of a kind that consists of Jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 
 use crate::write::{Kind, ObjectKey};
 
-/// Jobs of all kinds by name; readers use the map itself.
+/// The jobs of all kinds by key; for reading, the type dereferences to the map.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     all: BTreeMap<ObjectKey, JobState>,
-    /// Jobs by the uid of their controller. A Job may name the uid of another namespace's object, too.
+    /// The keys of Jobs by the uid of their controller. A Job may also name the uid of an object of another namespace.
     pub(crate) controlled: FxHashMap<Box<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -24,14 +24,14 @@ impl Deref for Jobs {
     }
 }
 
-/// The uid by which a job is found as one of the Jobs of another object.
+/// The uid of the controlling job by which a Job is found as a part.
 fn whole_of<'a>(key: &ObjectKey, job: &'a JobState) -> Option<&'a str> {
     let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
     Kind::of_whole(&owner.kind).is_some().then_some(&*owner.uid)
 }
 
 impl Jobs {
-    /// Puts a job in place of its older state.
+    /// Stores a job in place of its older state.
     pub(crate) fn insert(&mut self, key: ObjectKey, job: JobState) {
         let uid = whole_of(&key, &job);
         let old = self.all.get(&key);
@@ -44,7 +44,7 @@ impl Jobs {
         self.all.insert(key, job);
     }
 
-    /// Takes a job out.
+    /// Removes a job.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<JobState> {
         self.unlink(key);
         self.all.remove(key)
@@ -59,21 +59,21 @@ impl Jobs {
         }
     }
 
-    /// Lets go of the job itself where `lets_go` is true, and keeps its state.
+    /// Drops the stored object of a job if `lets_go` returns true, and keeps the job's state.
     pub(crate) fn shed_where(&mut self, key: &ObjectKey, lets_go: impl FnOnce(&JobState) -> bool) {
         if let Some(job) = self.all.get_mut(key).filter(|job| lets_go(job)) {
             job.shed();
         }
     }
 
-    /// Lets go of the parts of a large job that no patch needs.
+    /// Drops the parts of a large job that no patch needs.
     pub(crate) fn lighten(&mut self, key: &ObjectKey) {
         if let Some(job) = self.all.get_mut(key) {
             job.lighten();
         }
     }
 
-    /// The Jobs of a namespace that name this uid as their controller's. Costs these.
+    /// The Jobs of a namespace that name a uid as the uid of their controller. The cost grows with the number of these Jobs.
     pub(crate) fn controlled_by<'a>(
         &'a self,
         namespace: &'a str,
@@ -87,7 +87,7 @@ impl Jobs {
     }
 }
 
-/// Whether two states of a job request quota through the same Workload, as far as it depends on the job itself.
+/// Whether two states of a job request quota by the same Workload, as far as this depends on the job itself.
 pub(crate) fn asks_alike(old: &JobState, new: &JobState) -> bool {
     let asks = |job: &JobState| job.queue_name.is_some();
     asks(old) == asks(new) && old.owner == new.owner && old.prebuilt_workload == new.prebuilt_workload

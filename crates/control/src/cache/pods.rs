@@ -1,7 +1,7 @@
-//! Managed pods as control remembers them, the groups that they form, and the StatefulSets that such groups belong to.
+//! Managed pods in the view, the groups of pods, and the StatefulSets of such groups.
 //!
-//! A group is found by its name, and its figures are kept by adding and taking away pods one by one: what happens to one pod
-//! costs the same however many there are.
+//! A group is found by its name, and its counts are updated for each pod that is added or removed: a change of one pod costs the same however many pods the
+//! group has.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,28 +13,28 @@ use berth_jobs::pods::{Place, PodState, SetState, Tally, last_place};
 use crate::event::FoundBy;
 use crate::names::Name;
 
-/// A size, and the last place that a role of it has, if any.
+/// A size, and the last place within the size that a pod of a role has; `None` if no pod has a place.
 type LastPlace = (i32, Option<Place>);
 
 /// The pods that name one group.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    /// Names of its pods.
+    /// Names of the pods of the group.
     members: BTreeSet<Box<str>>,
-    /// Counts of their states.
+    /// The numbers of the pods in each state.
     pub(crate) tally: Tally,
-    /// Pods that were not seen among the owners of the Workload yet.
+    /// Pods that were not observed among the owners of the Workload yet.
     pub(crate) newcomers: BTreeSet<Box<str>>,
-    /// By role, a size and its last place. Every pod of a crowded role asks for that, and none of them is to walk over all others. Forgotten when a
-    /// pod comes, changes or goes.
+    /// For each role, a size and the last place within it. Every pod of a crowded role needs the last place, and this cache keeps each pod from comparing
+    /// itself with all other pods. The cache is cleared when a pod of the group is created, changed or deleted.
     last_places: RefCell<BTreeMap<Box<str>, LastPlace>>,
 }
 
-/// A pod that was seen.
+/// A managed pod that was observed.
 #[derive(Debug)]
 struct Known {
     state: Box<PodState>,
-    /// Requests of a pod without a gate.
+    /// The requests of a pod without a gate.
     asked: Option<Arc<PodSetNeeds>>,
 }
 
@@ -42,21 +42,21 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct PodBook {
     all: BTreeMap<Name, Known>,
-    /// Requests of running pods, once for all pods that ask for the same, by the digest of their requests.
+    /// The requests of running pods, by their digest; pods with equal requests share one entry.
     needs: BTreeMap<[u8; 16], Weak<PodSetNeeds>>,
     groups: BTreeMap<Name, Group>,
-    /// Groups with more pods than they were admitted for, whose pods have changed.
+    /// Groups that have more pods than were admitted, and whose pods have changed.
     crowded: BTreeSet<Name>,
-    /// Pods that run and that no review has gone over: nearly always none.
+    /// Running pods that no webhook has reviewed; there are nearly always none.
     let_in: BTreeSet<Name>,
 }
 
-/// The group of a pod of that namespace.
+/// The group of a pod of a namespace.
 pub(crate) fn group_of(namespace: &str, pod: &PodState) -> Option<Name> {
     Some((namespace.to_owned(), pod.group.as_ref()?.name.to_string()))
 }
 
-/// The name of a group stands for its uid: it is no object.
+/// The text that stands for the uid of a pod group, which is not an object: its name.
 pub(crate) fn group_uid(namespace: &str, name: &str) -> String {
     format!("group/{namespace}/{name}")
 }
@@ -66,27 +66,27 @@ impl PodBook {
         self.all.get(name).map(|known| &*known.state)
     }
 
-    /// Names of the pods without the label of managed pods that were found by that one.
+    /// Names of the pods without the label of managed pods that the given watch has found.
     pub(crate) fn found_by(&self, by: FoundBy) -> impl Iterator<Item = &Name> {
         self.marked(false).filter(move |name| self.is_found_by(name, by))
     }
 
-    /// Whether a pod is known that has no label of managed pods, and was found by that one.
+    /// Whether a known pod has no label of managed pods and was found by the given watch.
     pub(crate) fn is_found_by(&self, name: &Name, by: FoundBy) -> bool {
         self.get(name).is_some_and(|pod| !pod.marked && pod.queue_name.is_some() == (by == FoundBy::Queue))
     }
 
-    /// The pods with the label of managed pods, or those without it.
+    /// The pods with the label of managed pods if `marked` is true, otherwise the pods without the label.
     pub(crate) fn marked(&self, marked: bool) -> impl Iterator<Item = &Name> {
         self.all.iter().filter(move |(_, known)| known.state.marked == marked).map(|(name, _)| name)
     }
 
-    /// The pods that run and that no review has gone over.
+    /// The running pods that no webhook has reviewed.
     pub(crate) fn let_in(&self) -> impl Iterator<Item = (&Name, &PodState)> {
         self.let_in.iter().filter_map(|name| Some((name, self.get(name)?)))
     }
 
-    /// Whether there is any such pod.
+    /// Whether there is a running pod that no webhook has reviewed.
     pub(crate) fn has_let_in(&self) -> bool {
         !self.let_in.is_empty()
     }
@@ -98,19 +98,19 @@ impl PodBook {
         all.map(|(name, known)| (name, &*known.state))
     }
 
-    /// Requests of a pod without a gate.
+    /// The requests of a pod without a gate.
     pub(crate) fn asked(&self, name: &Name) -> Option<&PodSetNeeds> {
         self.all.get(name)?.asked.as_deref()
     }
 
-    /// Notes the requests of a pod without a gate.
+    /// Records the requests of a pod without a gate.
     pub(crate) fn note_asked(&mut self, name: &Name, asked: Option<Arc<PodSetNeeds>>) {
         if let Some(known) = self.all.get_mut(name) {
             known.asked = asked;
         }
     }
 
-    /// Requests of pods with that digest, from `compute` where no such pod is known.
+    /// The requests of pods with a digest; `compute` computes the requests if no pod with the digest is known.
     pub(crate) fn needs(
         &mut self,
         digest: [u8; 16],
@@ -119,14 +119,14 @@ impl PodBook {
         if let Some(known) = self.needs.get(&digest).and_then(Weak::upgrade) {
             return Some(known);
         }
-        // The map grows with different requests only, and seldom.
+        // The map grows only with different requests, which is rare.
         self.needs.retain(|_, known| known.strong_count() > 0);
         let made = Arc::new(compute()?);
         self.needs.insert(digest, Arc::downgrade(&made));
         Some(made)
     }
 
-    /// A started pod counts for the role as which it was started, whatever its annotation says later.
+    /// Keeps the role with which a pod was started, whatever role the pod's annotation names later.
     pub(crate) fn keep_role(&self, name: &Name, pod: &mut PodState) {
         let old = self.get(name).filter(|old| old.uid == pod.uid && !old.gated);
         if let (Some(old), Some(new)) = (old.and_then(|old| old.group.as_ref()), pod.group.as_mut())
@@ -140,7 +140,7 @@ impl PodBook {
         self.groups.get(name)
     }
 
-    /// The Workload of a group is gone: another one will have to name all its pods.
+    /// The Workload of a group is gone: the next Workload will have to name all pods of the group as owners.
     pub(crate) fn forget_owners(&mut self, group: &Name) {
         if let Some(group) = self.groups.get_mut(group) {
             group.newcomers = group.members.clone();
@@ -158,7 +158,7 @@ impl PodBook {
         names.filter_map(move |name| Some((&**name, self.get(&(namespace.clone(), name.to_string()))?)))
     }
 
-    /// Whether a pod is among the first `size` of its role.
+    /// Whether a pod is among the first `size` pods of its role.
     pub(crate) fn has_place(&self, group: &Name, (name, pod): (&str, &PodState), size: i32) -> bool {
         let Some(known) = self.groups.get(group) else { return false };
         let mut places = known.last_places.borrow_mut();
@@ -170,17 +170,17 @@ impl PodBook {
         last.is_some_and(|last| Place::of(name, pod) <= *last)
     }
 
-    /// Marks a group: all its pods are looked at before the next decision, once for any number of changes.
+    /// Marks a group: before the next decision, control looks at all pods of the group, once for any number of changes.
     pub(crate) fn crowd(&mut self, group: Name) {
         self.crowded.insert(group);
     }
 
-    /// Takes the marked groups.
+    /// Takes the groups that [`Self::crowd`] has marked.
     pub(crate) fn take_crowded(&mut self) -> BTreeSet<Name> {
         std::mem::take(&mut self.crowded)
     }
 
-    /// Puts a pod in place of its older state.
+    /// Stores a pod in place of its older state.
     pub(crate) fn put(&mut self, name: Name, pod: PodState) {
         let stays = self.get(&name).is_some_and(|old| group_of(&name.0, old) == group_of(&name.0, &pod));
         let same = self.all.get(&name).filter(|known| known.state.uid == pod.uid && !pod.gated);
@@ -201,7 +201,7 @@ impl PodBook {
         self.all.insert(name, Known { state: Box::new(pod), asked });
     }
 
-    /// Forgets a pod; `true` when there was one. Its group stays when the pod `returns`.
+    /// Forgets a pod; true if the pod was known. The pod's group stays if the pod `returns`.
     pub(crate) fn remove(&mut self, name: &Name, returns: bool) -> bool {
         let Some(Known { state: old, .. }) = self.all.remove(name) else { return false };
         self.let_in.remove(name);
@@ -220,12 +220,12 @@ impl PodBook {
         true
     }
 
-    /// Names of the pods, of a namespace or of all.
+    /// Names of the pods, of one namespace or of all namespaces.
     pub(crate) fn names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
         of_namespace(&self.all, namespace)
     }
 
-    /// Names of the groups.
+    /// Names of the groups, of one namespace or of all namespaces.
     pub(crate) fn group_names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
         of_namespace(&self.groups, namespace)
     }
@@ -247,7 +247,7 @@ pub(crate) struct SetBook {
 }
 
 impl SetBook {
-    /// Names of the groups, of a namespace or of all.
+    /// Names of the groups, of one namespace or of all namespaces.
     pub(crate) fn group_names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
         of_namespace(&self.groups, namespace)
     }
@@ -260,13 +260,13 @@ impl SetBook {
         self.all.keys()
     }
 
-    /// The StatefulSet with that group, and its name.
+    /// The StatefulSet whose pods form a group, with its name.
     pub(crate) fn of_group(&self, group: &Name) -> Option<(&str, &SetState)> {
         let name = self.groups.get(group)?;
         Some((name.1.as_str(), self.all.get(name)?))
     }
 
-    /// Puts a StatefulSet in place of its older state.
+    /// Stores a StatefulSet in place of its older state.
     pub(crate) fn put(&mut self, name: Name, set: SetState) {
         self.remove(&name);
         self.groups.insert((name.0.clone(), set.group.to_string()), name.clone());
@@ -310,7 +310,7 @@ mod tests {
         made(pod, &["kueue.x-k8s.io/admission"])
     }
 
-    /// Names of the pods that have a place with such a size, of both roles.
+    /// Names of the pods of both roles that have a place within a size.
     fn placed(book: &PodBook, size: i32) -> Vec<&str> {
         let group = ("n".to_owned(), "g".to_owned());
         let all = book.all.iter().filter(|(name, pod)| book.has_place(&group, (&name.1, &*pod.state), size));
@@ -340,7 +340,7 @@ mod tests {
         (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
         let group = ("n".to_owned(), "g".to_owned());
         assert_eq!(placed(&book, 2).len(), 4);
-        // Another walk would find that the first pod has gone.
+        // Without the cache, a walk over the pods would find that the first pod is gone.
         book.all.remove(&name(0));
         assert!(!book.has_place(&group, ("p-004", &waiting(4)), 2));
         assert!(book.has_place(&group, ("p-004", &waiting(4)), 3));

@@ -9,8 +9,8 @@ use crate::names::Name;
 use crate::write::{Kind, ObjectKey, key};
 
 impl View {
-    /// Whether a pod names its Job by the uid and by another name: the Job's controller does not find it by that. Costs one look at a map where the
-    /// name is right.
+    /// Whether a pod names the uid of its Job together with another name: the Job's controller does not find such a pod by its labels. The cost is one look-up
+    /// if the name is right.
     pub(crate) fn is_misnamed(&self, pod: &JobPod) -> bool {
         let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting) else { return false };
         let jobs = &self.jobs;
@@ -19,7 +19,7 @@ impl View {
         !is_it(&named) && self.jobs_in(&pod.namespace).any(|object| object.kind == Kind::JOB && is_it(object))
     }
 
-    /// The Workload by whose quota a pod was started; where several may be meant, one that holds quota.
+    /// The Workload by whose quota a pod was started; of several possible Workloads, one that holds quota.
     pub(crate) fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&WorkloadView> {
         let named = [&odd.workload, &odd.pod.workload].into_iter().flatten();
         let named = named.filter_map(|name| self.workloads.get(&(namespace.to_owned(), name.to_string())));
@@ -29,7 +29,7 @@ impl View {
         all.find(|workload| workload.holds_quota()).or(first)
     }
 
-    /// The Job that has made a pod, as long as it is there.
+    /// The Job that has made a pod, if the Job still exists.
     pub(crate) fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&ObjectKey, &JobState)> {
         let jobs = &self.jobs;
         let last = odd.job.as_ref().map(|job| key(Kind::JOB, &(namespace.to_owned(), job.name.to_string())));
@@ -41,7 +41,7 @@ impl View {
         })
     }
 
-    /// The odd pods that run by the quota of a workload, or beside it.
+    /// The odd pods that run by the quota of a Workload, or beyond it.
     pub(crate) fn odd_pods_of<'a>(
         &'a self,
         workload: &'a WorkloadView,
@@ -50,8 +50,8 @@ impl View {
         all.filter(move |(name, odd)| self.workload_of_odd(&name.0, odd).is_some_and(|found| found.uid == workload.uid))
     }
 
-    /// The pod as it is remembered; `None` if it does not end, or its Job is no part of another job. Costs a look at a map for a pod that is being
-    /// deleted, and nothing for any other.
+    /// The entry for an ending pod; `None` if the pod is not being deleted, or its Job is no part of another job. The cost is one look-up for a pod that is
+    /// being deleted, and nothing for any other pod.
     pub(crate) fn ending_pod(&self, pod: &JobPod, leads: bool) -> Option<EndingPod> {
         let job = pod.job.as_ref().filter(|_| pod.deleting && !pod.gone)?;
         let is_whole = |kind: &str| Kind::of_whole(kind).is_some_and(Kind::is_made_of_jobs);
@@ -67,7 +67,7 @@ impl View {
         self.jobs.get(&object).filter(|known| *known.uid == *job.uid)
     }
 
-    /// Whether the Job of a pod counts it still. A Job that was taken from its TrainingJob counts for no workload.
+    /// Whether the Job of a pod still counts the pod. A Job that was taken from its TrainingJob counts for no Workload.
     pub(crate) fn is_counted(&self, namespace: &str, job: &PodsJob, whole: &str) -> bool {
         if self.is_unlisted(Kind::JOB) {
             return true;

@@ -12,10 +12,10 @@ use crate::deltas;
 use crate::names::{Name, same_intent};
 use crate::settings::Settings;
 
-/// Labels of an object without any.
+/// The labels of an object that has none.
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
-/// The smaller of two limits holds: the queue's own, and a share of its nominal quota.
+/// Bounds the borrowing of a ClusterQueue by the smaller of two limits: the queue's own limit, and a share of its nominal quota.
 fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
     for quota in group.flavors.iter_mut().flat_map(|flavor| &mut flavor.quotas) {
         let nominal = i128::from(quota.nominal.get());
@@ -25,8 +25,8 @@ fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
 }
 
 impl View {
-    /// Takes a policy that was seen, or is gone. Names the ClusterQueues that it claims, or has claimed until now; `None` if nothing but its status
-    /// has changed.
+    /// Records a policy that was observed, or its deletion. Returns the ClusterQueues that the policy claims now or claimed before; `None` if nothing but the
+    /// policy's status has changed.
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>) -> Option<Vec<String>> {
         let old = match (self.policies.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.object.metadata, &object.metadata) => {
@@ -44,7 +44,7 @@ impl View {
         Some(claimed.map(|(queue, _)| queue.clone()).collect())
     }
 
-    /// Finds the rules that a ClusterQueue with these labels follows. Names the policies that claim it, or have claimed it until now; `None` if the
+    /// Finds the rules that a ClusterQueue with the given labels follows. Returns the policies that claim the queue now or claimed it before; `None` if the
     /// rules have not changed.
     pub(crate) fn claim(&mut self, queue: &str, labels: Option<&BTreeMap<String, String>>) -> Option<Vec<Arc<str>>> {
         let labels = labels.unwrap_or(&NO_LABELS);
@@ -66,12 +66,12 @@ impl View {
         self.claims.get(cluster_queue).map(|claim| &*claim.rules)
     }
 
-    /// The ClusterQueue behind a LocalQueue.
+    /// The ClusterQueue that a LocalQueue names.
     pub(crate) fn behind(&self, local: &Name) -> Option<&str> {
         self.local_queues.get(local)?.spec.cluster_queue.as_deref()
     }
 
-    /// The flavors of a ClusterQueue; one that is in several of its groups more than once.
+    /// The flavors of a ClusterQueue; a flavor that is in several resource groups is returned several times.
     pub(crate) fn flavors_of(&self, cluster_queue: &str) -> impl Iterator<Item = &str> + use<'_> {
         let queue = self.cluster_queues.get(cluster_queue).into_iter();
         let groups = queue.flat_map(|queue| &queue.spec.resource_groups);

@@ -1,6 +1,6 @@
-//! Rules of a ClusterQueue that several QueuePolicies claim, field by field. A field that only one of them sets applies. The stricter value of a
-//! limit counts; of any other field, the value of the older policy. The status of the younger one names its fields that gave way, and the policy that
-//! they gave way to: an added policy lifts no limit.
+//! Merges the rules of the QueuePolicies that claim a ClusterQueue, field by field. A field that only one policy sets applies. If several policies set a limit,
+//! the stricter value counts; if several policies set another field, the value of the oldest policy counts. The status of the younger policy names its fields
+//! that have no effect, and the policy that overrules them, so that an added policy loosens no limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,7 +16,7 @@ use crate::cache::policy_rules::{Claim, Lost, Policy, Rules, fields, millisecond
 /// A value with the policy that sets it.
 type PolicyValue<T> = Option<(T, Arc<str>)>;
 
-/// Fields of several policies together.
+/// The fields of several policies, merged.
 #[derive(Default)]
 struct Joined {
     max_jobs: PolicyValue<i32>,
@@ -29,14 +29,14 @@ struct Joined {
     max_victims: PolicyValue<i32>,
     max_evicted: PolicyValue<i32>,
     grace: PolicyValue<String>,
-    /// Without its shares, which are limits.
+    /// The capacity tiers without their shares, which are limits.
     tiers: PolicyValue<CapacityTiers>,
     shares: [PolicyValue<i32>; 3],
     classes: PolicyValue<PriorityFromLabel>,
     bonus: PolicyValue<WaitingTimeBonus>,
 }
 
-/// A policy that is added to those before it.
+/// A policy that is merged into the fields of the older policies.
 struct Younger<'a> {
     name: &'a Arc<str>,
     lost: &'a mut Vec<Lost>,
@@ -47,7 +47,7 @@ impl Younger<'_> {
         self.lost.push(Lost { policy: Arc::clone(self.name), text });
     }
 
-    /// Adds a limit: the stricter value counts. `strictness` grows with it.
+    /// Adds a limit of the younger policy: the stricter value counts. `strictness` is greater for a stricter value.
     fn limit<T: Clone + Display, K: PartialOrd>(
         &mut self,
         field: &str,
@@ -71,7 +71,7 @@ impl Younger<'_> {
         self.loses(format!("{field} is {new} here and {value} in QueuePolicy {other}: the stricter value counts"));
     }
 
-    /// Adds any other field: the value of the older policy counts.
+    /// Adds a field that is no limit: the value of the older policy counts.
     fn rest<T: Clone + PartialEq>(&mut self, field: &str, known: &mut PolicyValue<T>, new: Option<&T>) {
         let Some(new) = new else { return };
         let Some((value, other)) = &*known else {
@@ -98,7 +98,7 @@ impl Joined {
         younger.limit(fields::BORROWING, &mut self.borrowing, spec.borrowing_ratio_percent.as_ref(), fewer);
         let bounds = spec.preemption.clone().unwrap_or_default();
         let difference = bounds.min_priority_difference.as_ref();
-        // A text that is no time protects no workload.
+        // A text that is no duration protects no Workload.
         let time = |text: &String| milliseconds(Some(text)).unwrap_or(0);
         younger.limit(fields::MIN_DIFFERENCE, &mut self.min_difference, difference, more);
         younger.limit(fields::PROTECTED, &mut self.protected, bounds.protected_running_time.as_ref(), time);
@@ -111,7 +111,7 @@ impl Joined {
             }
             let rest = CapacityTiers { max_share_percent: BTreeMap::new(), ..tiers.clone() };
             let is_empty = rest == CapacityTiers::default();
-            // A section with shares alone leaves all else to the others.
+            // A section with shares only leaves all other fields to the other policies.
             if self.tiers.as_ref().is_some_and(|(known, _)| *known == CapacityTiers::default()) {
                 self.tiers = None;
             }
@@ -122,7 +122,7 @@ impl Joined {
         younger.rest(fields::BONUS, &mut self.bonus, spec.waiting_time_bonus.as_ref());
     }
 
-    /// The policy that sets each of the fields that messages name.
+    /// The policy that sets each of the fields that messages can name.
     fn sources(&self) -> BTreeMap<&'static str, Arc<str>> {
         fn source<T>(said: &PolicyValue<T>) -> Option<&Arc<str>> {
             said.as_ref().map(|(_, policy)| policy)
@@ -164,7 +164,7 @@ impl Joined {
             waiting_time_bonus: value(self.bonus),
             priority_from_label: value(self.classes),
             borrowing_ratio_percent: value(self.borrowing),
-            // The queues of a policy are asked before: every other field is named here, so that none is forgotten.
+            // The fields that select the queues of a policy are read elsewhere. Every other field is named here, so that no new field is forgotten.
             cluster_queues: Vec::new(),
             cluster_queue_selector: None,
         };
@@ -172,7 +172,7 @@ impl Joined {
     }
 }
 
-/// Rules and lost fields of these policies, the oldest first.
+/// The rules and the overruled fields of policies, which are ordered from the oldest to the youngest.
 fn joined(policies: &[&QueuePolicy]) -> (Rules, Vec<Lost>) {
     let (mut joined, mut lost) = (Joined::default(), Vec::new());
     for policy in policies {
@@ -189,12 +189,12 @@ impl Policy {
     }
 }
 
-/// Rules of a policy by itself.
+/// The rules of a single policy.
 fn alone(policy: &QueuePolicy) -> Rules {
     joined(&[policy]).0
 }
 
-/// Rules of a ClusterQueue that these policies claim, `None` if there is none.
+/// The rules of a ClusterQueue that the given policies claim; `None` if no policy claims the queue.
 pub(super) fn merged(mut claiming: Vec<&Policy>) -> Option<Claim> {
     let age = |policy: &Policy| {
         let metadata = &policy.object.metadata;
@@ -228,7 +228,7 @@ mod tests {
         Policy::new(serde_json::from_value(object).unwrap())
     }
 
-    /// Rules of two policies, the older one called `older`, in whatever order they were seen.
+    /// The merged rules of two policies; the older policy is called `older`, and the merge does not depend on their order.
     fn both(older: &Value, younger: &Value) -> Claim {
         let (older, younger) = (policy("older", 1, older), policy("a-younger", 2, younger));
         let claim = merged(vec![&older, &younger]).unwrap();
@@ -245,7 +245,7 @@ mod tests {
         Rules { sources: BTreeMap::new(), ..(*claim.rules).clone() }
     }
 
-    /// A limit with its field, a stricter value and a laxer one.
+    /// Each limit with its field, a stricter value, and a laxer value.
     fn all_limits() -> Vec<(&'static str, Value, Value)> {
         let admission = |more: Value| json!({"admission": more});
         let preemption = |more: Value| json!({"preemption": more});
@@ -284,7 +284,7 @@ mod tests {
         ]
     }
 
-    /// The stricter value of a limit in two policies counts, and the younger policy shows that, whichever of them has it.
+    /// If two policies set a limit, the stricter value counts, and the status of the younger policy shows the overruled value, whichever policy sets it.
     #[test]
     fn limit_in_two_queue_policies_takes_the_stricter_value() {
         for (field, strict, lax) in all_limits() {
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// A field that one of the policies has applies beside those of the other.
+    /// A field that only one policy sets applies together with the fields of the other policy.
     #[test]
     fn field_set_in_only_one_queue_policy_applies() {
         let all = all_limits();
@@ -338,7 +338,8 @@ mod tests {
         }
     }
 
-    /// The older policy's value of a field that is no limit counts: by creation, and by name where both were made in the same second.
+    /// The older policy's value of a field that is no limit counts. The older policy is found by its creation time, and by its name if both policies were
+    /// created in the same second.
     #[test]
     fn field_other_than_limit_takes_value_of_older_queue_policy() {
         let classes = |label: &str| json!({"priorityFromLabel": {"label": label, "classes": []}});
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(claim.lost.iter().map(|lost| &*lost.policy).collect::<Vec<_>>(), ["b"]);
     }
 
-    /// A third policy lifts no limit of the others, whatever it adds.
+    /// A third policy loosens no limit of the other policies, whatever the third policy sets.
     #[test]
     fn third_queue_policy_never_loosens_a_limit() {
         for (field, strict, lax) in all_limits() {

@@ -30,7 +30,7 @@ pub(crate) mod fields {
     pub(crate) const TIERS: &str = "spec.capacityTiers";
     pub(crate) const CLASSES: &str = "spec.priorityFromLabel";
     pub(crate) const BONUS: &str = "spec.waitingTimeBonus";
-    /// Shares by tier: reserved, on demand, spot.
+    /// The fields of the shares by tier: reserved, on demand, spot.
     pub(crate) const SHARES: [(&str, &str); 3] = [
         ("reserved", "spec.capacityTiers.maxSharePercent.reserved"),
         ("on-demand", "spec.capacityTiers.maxSharePercent.on-demand"),
@@ -38,22 +38,22 @@ pub(crate) mod fields {
     ];
 }
 
-/// A field of a policy that differs from the same field of an older one.
+/// A field of a policy that an older policy overrules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     /// The younger policy.
     pub(crate) policy: Arc<str>,
-    /// Field, both values where they are short, the older policy, and the value that counts.
+    /// A text with the field, both values if they are short, the older policy, and the value that counts.
     pub(crate) text: String,
 }
 
-/// Fields of a policy, as control acts on them.
+/// The fields of one or several policies, in the form in which control uses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Names of the policies that set them, by the fields that messages name.
+    /// Names of the policies that set the fields, by the fields that messages can name.
     pub(crate) sources: BTreeMap<&'static str, Arc<str>>,
     pub(crate) tiers: Option<TierRules>,
-    /// Class of a job by a label.
+    /// The priority class of a job by the value of a label.
     pub(crate) classes: Option<ClassesByLabel>,
     pub(crate) limits: Limits,
     pub(crate) guard: engine::PreemptionGuard,
@@ -61,7 +61,7 @@ pub(crate) struct Rules {
     pub(crate) grace_ms: Option<i64>,
     /// Points of priority that an hour of waiting is worth.
     pub(crate) points_per_hour: u32,
-    /// Most that may be borrowed, in per cent of the nominal quota.
+    /// The most that a queue may borrow, in per cent of its nominal quota.
     pub(crate) borrowing_percent: Option<i64>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct ClassesByLabel {
     pub(crate) names: BTreeMap<String, String>,
 }
 
-/// Limits of admission.
+/// The limits of admission of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) max_jobs: Option<u32>,
@@ -87,22 +87,22 @@ pub(crate) struct Limits {
 pub(crate) struct Policy {
     pub(crate) object: Box<QueuePolicy>,
     pub(crate) rules: Arc<Rules>,
-    /// Labels of the queues that it selects, or an error about them.
+    /// The label selector of the queues that the policy selects, or an error about the selector.
     pub(crate) selector: Option<Result<engine::Selector, String>>,
 }
 
-/// The rules that a queue follows.
+/// The rules that a ClusterQueue follows, with the policies that make the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) rules: Arc<Rules>,
-    /// Fields that give way to those of other policies.
+    /// The fields that are overruled by other policies.
     pub(crate) lost: Vec<Lost>,
-    /// Names of the policies that claim it, the oldest first.
+    /// Names of the policies that claim the ClusterQueue, the oldest first.
     pub(crate) of: Vec<Arc<str>>,
 }
 
 impl Claim {
-    /// Whether tiers depend on labels.
+    /// Whether the capacity tiers of a queue's jobs depend on labels.
     pub(crate) fn reads_labels(&self) -> bool {
         self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
     }
@@ -132,7 +132,7 @@ impl Rules {
 }
 
 impl Policy {
-    /// Whether the policy claims a queue of that name and labels.
+    /// Whether the policy claims a ClusterQueue with the given name and labels.
     pub(crate) fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let selects = |selector: &engine::Selector| deltas::matches(selector, labels);
         self.object.spec.cluster_queues.iter().any(|named| named == name)
@@ -140,7 +140,7 @@ impl Policy {
     }
 }
 
-/// Labels of ClusterQueues. A selector that was stored before the schema refused it selects nothing, and the status says so.
+/// The label selector of ClusterQueues. A selector that was stored before the schema refused it selects no queue, and the policy's status reports it.
 pub(crate) fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
     let path = "spec.clusterQueueSelector";
     let faults = validate_label_selector(told, path);
@@ -163,7 +163,7 @@ fn tiers_of(words: &[String]) -> Vec<engine::Tier> {
     words.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect()
 }
 
-/// A value that is absent, or that no schema lets in, is the default.
+/// The rules of capacity tiers. A field that is absent or that the schema does not allow has the default value.
 fn tier_rules(tiers: &CapacityTiers) -> TierRules {
     let [reserved, on_demand, spot] = CapacityTier::ALL;
     let patience = |tier: CapacityTier| {
@@ -190,7 +190,7 @@ fn tiers_for(told: &DefaultFor) -> TiersFor {
 fn backoff(told: &StockBackoff) -> BackoffRules {
     let usual = USUAL.backoff;
     let (initial, max) = (milliseconds(told.initial.as_ref()), milliseconds(told.max.as_ref()));
-    // A default gives way to a value that is set. No schema lets in two set values that contradict each other.
+    // A default is adapted to a field that is set. The schema does not allow two set fields that contradict each other.
     let initial_ms = initial.unwrap_or(max.map_or(usual.initial_ms, |max| max.min(usual.initial_ms)));
     BackoffRules {
         initial_ms,

@@ -1,34 +1,34 @@
-//! Priority classes, and the workloads that take over another value of their class.
+//! Priority classes, and the Workloads that take over a new value of their class.
 
 use berth_api as api;
 use berth_jobs::Priority;
 
 use crate::cache::{Name, View, WorkloadView};
 
-/// Kind of the classes that jobs name for their Workloads.
+/// The kind of the priority classes that jobs name for their Workloads.
 pub(crate) const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
 
-/// Names of the WorkloadPriorityClass that a job names, and of the PriorityClass of its pods.
+/// The name of the WorkloadPriorityClass that a job names, and the name of the PriorityClass of the job's pods.
 pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
 
-/// The priority that a Workload needs.
+/// The priority that a Workload should have.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) priority: Priority,
-    /// A policy reads the priority from a label.
+    /// True if a policy reads the priority from a label.
     pub(crate) by_label: bool,
 }
 
 impl WorkloadView {
-    /// Whether its job asks for another class than it has, and it may change to that. The value is its own: it may be
-    /// edited, and follows its class only when that changes.
+    /// Whether a Workload's job names another class than the Workload has, and the Workload may change to that class. The value is the Workload's own: a user
+    /// may edit the value, and the value follows the class only when the class changes.
     pub(crate) fn changes_class(&self, wanted: &Wanted) -> bool {
         let class = wanted.priority.class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
         let new = class.map(|class| class.name.clone());
         match &self.priority_class {
-            // The API server lets no class come or go while quota is held.
+            // The API server does not let a class be added or removed while the Workload holds quota.
             None => !self.reserved() && new.is_some(),
-            // Kueue keeps the class of the pods; a policy that reads a label of them comes before it.
+            // Kueue keeps the class of the pods; a class from a policy's label comes before the class of the pods.
             Some(class) if class.kind != WORKLOAD_CLASS => wanted.by_label && !self.reserved() && new.is_some(),
             Some(class) => new.as_ref() != Some(&class.name) && (new.is_some() || !self.reserved()),
         }
@@ -36,7 +36,7 @@ impl WorkloadView {
 }
 
 impl View {
-    /// Priority of a job that names these classes, or the name of a class that does not exist yet. The first one wins.
+    /// The priority of a job that names the given classes, or the name of a class that does not exist yet. The class for Workloads comes first.
     pub(crate) fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, String> {
         if let Some(class) = of_workloads {
             let value = self.workload_priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
@@ -50,8 +50,8 @@ impl View {
         Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
     }
 
-    /// A class of workloads has got a value, or is gone. Returns the workloads that are to take the value over; the same value again is
-    /// none to take over.
+    /// Records the value of a WorkloadPriorityClass, or its deletion. Returns the Workloads that have to take over the value; an unchanged value is not taken
+    /// over.
     pub(crate) fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
         let old = match value {
             Some(value) => self.workload_priorities.insert(name.to_owned(), value),
@@ -60,8 +60,7 @@ impl View {
         if old == value { Vec::new() } else { self.reprice(Some(name)) }
     }
 
-    /// Gives workloads of that class (of any class for `None`) the class's current value. Returns the workloads that
-    /// changed.
+    /// Sets the current value of a class in the Workloads of the class (of every class for `None`). Returns the Workloads that have changed.
     pub(crate) fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
         let values = &self.workload_priorities;
         let value_of = |named: &api::PriorityClassRef| {
@@ -79,7 +78,7 @@ impl View {
         names
     }
 
-    /// The value that a workload takes over from its class, `None` when it keeps its own.
+    /// The value that a Workload takes over from its class; `None` if the Workload keeps its own value.
     pub(crate) fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
         let class = workload.priority_class.as_ref().filter(|_| workload.takes_class_value)?;
         self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)

@@ -1,4 +1,4 @@
-//! ProvisioningRequests as they were seen, with their PodTemplates and configurations.
+//! The observed ProvisioningRequests, with their PodTemplates and configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use crate::cache::admission_checks::Check;
 use crate::names::Name;
 use crate::write::Kind;
 
-/// The complete pod sets of a Workload: kept while it has quota and waits for its checks.
+/// The complete pod sets of a Workload, which are kept while the Workload has quota and waits for its checks.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedCapacity {
-    /// Pod sets of the request, as JSON.
+    /// The pod sets of the Workload, as JSON.
     pub(crate) pod_sets: Box<str>,
-    /// Parameters that its annotations set.
+    /// The parameters that the Workload's annotations set.
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
 impl AskedCapacity {
-    /// The capacity that may have to be asked for, for a Workload; `None` when there is none.
+    /// The capacity that Berth may have to request for a Workload; `None` if there is none.
     pub(crate) fn of(
         annotations: &BTreeMap<String, String>,
         pod_sets: &[api::PodSet],
@@ -36,19 +36,19 @@ impl AskedCapacity {
     }
 }
 
-/// A PodTemplate of a request.
+/// A PodTemplate of a ProvisioningRequest.
 #[derive(Clone, Debug)]
 pub(crate) struct TemplateView {
     pub(crate) metadata: ObjectMeta,
 }
 
 impl TemplateView {
-    /// Uid of the Workload or the request that it belongs to.
+    /// The uid of the Workload or the ProvisioningRequest that controls the PodTemplate.
     pub(crate) fn owner(&self) -> &str {
         controller(&self.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default()
     }
 
-    /// Name of the Workload for which it was made.
+    /// The name of the Workload for which the PodTemplate was made.
     pub(crate) fn workload(&self) -> Option<&str> {
         let named = self.metadata.annotations.as_ref().and_then(|all| all.get(labels::WORKLOAD));
         let owner = controller(&self.metadata).filter(|owner| owner.kind == Kind::Workload.name());
@@ -59,17 +59,17 @@ impl TemplateView {
 /// All ProvisioningRequests, with their templates and configurations.
 #[derive(Debug, Default)]
 pub(crate) struct ProvisioningBook {
-    /// True where the cluster serves ProvisioningRequests; `None` while that is not known.
+    /// True if the cluster serves ProvisioningRequests; `None` if that is not known yet.
     pub(crate) served: Option<bool>,
     pub(crate) configs: BTreeMap<String, Box<api::ProvisioningRequestConfig>>,
     pub(crate) requests: BTreeMap<Name, Box<ProvisioningRequest>>,
     pub(crate) templates: BTreeMap<Name, TemplateView>,
-    /// Names of requests by the uid of their Workload.
+    /// Names of ProvisioningRequests by the uid of their Workload.
     owned: BTreeMap<String, BTreeSet<Name>>,
 }
 
 impl ProvisioningBook {
-    /// The requests that were made for a Workload.
+    /// The ProvisioningRequests that were made for a Workload.
     pub(crate) fn of_workload(&self, uid: &str) -> impl Iterator<Item = &Name> {
         self.owned.get(uid).into_iter().flatten()
     }
@@ -95,7 +95,7 @@ impl ProvisioningBook {
         Some(old)
     }
 
-    /// The configuration of a check, or why there is none.
+    /// The configuration of an admission check, or the reason why there is none.
     pub(crate) fn config(&self, check: &Check) -> Result<&api::ProvisioningRequestConfigSpec, String> {
         const KIND: &str = "ProvisioningRequestConfig";
         let Some(parameters) = &check.parameters else {

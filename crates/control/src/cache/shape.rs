@@ -1,4 +1,4 @@
-//! Shapes: the pod sets of Workloads, once for all Workloads of a namespace with the same ones.
+//! Shapes: the pod sets of Workloads; Workloads of a namespace with equal pod sets share one shape.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::deltas;
 /// The pod sets of a Workload, reduced to the fields on which decisions depend.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Namespace, reduced pod sets, digests and constraints as JSON: identity, and the source from which everything is computed again.
+    /// Namespace, reduced pod sets, digests and constraints as JSON: the identity of the shape, and the source from which the other fields are computed again.
     source: Arc<str>,
-    /// The pod sets as the engine gets them.
+    /// The pod sets for the engine.
     pub(crate) pod_sets: Vec<engine::PodSetSpec>,
     /// Digests by which a job is compared with its Workload.
     pub(crate) digests: Vec<PodSetDigest>,
-    /// Digest of the requests of each pod set, see [`berth_jobs::requests_digest`].
+    /// The digest of the requests of each pod set, see [`berth_jobs::requests_digest`].
     asks: Box<[[u8; 16]]>,
-    /// Parts of the templates that a stop brings back.
+    /// The parts of the pod templates that Berth restores when a job stops.
     pub(crate) originals: Vec<TemplateParts>,
-    /// Why the pod sets are not legal in any cluster: the schema of today may be stricter than that of their day.
+    /// The reason why the pod sets are not valid in any cluster: the present schema may be stricter than the schema at their creation.
     pub(crate) illegal: Option<String>,
-    /// Why their requests are out of bounds.
+    /// The reason why the requests of the pod sets are out of bounds.
     pub(crate) refused: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Shape {
         self.digests.iter().zip(self.asks.iter()).any(|(set, given)| set.name == pod_set && given == asks)
     }
 
-    /// The resource of which a pod asks for more than the pods of a pod set.
+    /// The resource of which a pod requests more than the pods of a pod set.
     pub(crate) fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<Excess> {
         let given = self.pod_sets.iter().find(|set| set.name == pod_set)?;
         own.requests.iter().find_map(|(resource, asked)| {
@@ -45,7 +45,7 @@ impl Shape {
     }
 }
 
-/// A resource of which a pod asks for more than it was admitted with.
+/// A resource of which a pod requests more than was admitted.
 #[derive(Debug)]
 pub(crate) struct Excess {
     pub(crate) resource: String,
@@ -53,28 +53,28 @@ pub(crate) struct Excess {
     pub(crate) given: engine::Amount,
 }
 
-/// The parts of which the text of a shape is made.
+/// The parts of the text that identifies a shape.
 type Source = (String, Vec<api::PodSet>, Vec<PodSetDigest>, Vec<u64>);
 
-/// Facts that requests depend on beside the pod sets.
+/// The facts on which requests depend beside the pod sets.
 pub(crate) struct RequestContext<'a> {
     pub(crate) limits: LimitSummary,
     pub(crate) overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
     pub(crate) rules: RequestRules,
-    /// Pod sets that the rules refuse are refused.
+    /// True if pod sets that violate the rules are refused.
     pub(crate) strict: bool,
-    /// Equal workloads have the same templates, as far as Kueue compares those.
+    /// True if equal Workloads must have equal pod templates, as far as Kueue compares pod templates.
     pub(crate) compares_templates: bool,
 }
 
 impl RequestContext<'_> {
-    /// Requests of pod sets under these facts.
+    /// The requests of pod sets under these facts.
     pub(crate) fn needs_of(&self, pod_sets: &[api::PodSet]) -> WorkloadNeeds {
         let overhead = |class: &str| self.overheads.get(class);
         berth_jobs::workload_needs(pod_sets, &self.limits, overhead, &self.rules)
     }
 
-    /// Digest of the fields, beside its requests, by which a pod set differs from others.
+    /// The digest of the fields other than requests by which a pod set differs from other pod sets.
     fn constraints_of(&self, set: &api::PodSet) -> u64 {
         if !self.compares_templates {
             return berth_jobs::placement_constraints(set);
@@ -93,7 +93,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The shape of these pod sets.
+    /// The shape of the given pod sets.
     pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &RequestContext<'_>) -> Arc<Shape> {
         let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
         let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
@@ -113,15 +113,15 @@ impl Shapes {
         shape
     }
 
-    /// Forgets a shape that only the caller still holds.
+    /// Forgets a shape that only the caller still uses.
     pub(crate) fn release(&mut self, shape: &Arc<Shape>) {
         if Arc::strong_count(shape) <= 2 {
             self.known.remove(&shape.source);
         }
     }
 
-    /// Computes the shapes of a namespace again (`None`: of all) after the facts that they depend on have changed. Returns each replaced shape with
-    /// its successor; shapes that come out the same stay.
+    /// Computes the shapes of a namespace (of all namespaces for `None`) again after a change of the facts on which the shapes depend. Returns each replaced
+    /// shape with its successor; unchanged shapes stay.
     pub(crate) fn renew<'a>(
         &mut self,
         namespace: Option<&str>,
@@ -147,7 +147,7 @@ impl Shapes {
     }
 }
 
-/// The part of a shape that does not depend on facts beside the pod sets.
+/// The part of a shape that depends on nothing but the pod sets.
 struct Fixed {
     digests: Vec<PodSetDigest>,
     constraints: Vec<u64>,

@@ -7,12 +7,13 @@ use crate::cache::View;
 use crate::write::{Kind, ObjectKey};
 
 impl View {
-    /// Lets go of the template of a job that is over, and can neither start nor change again: its Workload knows it, or it has none.
+    /// Drops the pod template of a job that has ended, and can neither start nor change again: the job's Workload has the template, or the job has no Workload.
     pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
         let workloads = &self.workloads;
         self.jobs.shed_where(key, |job| {
             let knows = workloads.owned_by(&job.uid).any(|workload| workload.is_finished());
-            // A job that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
+            // A job that names a prebuilt Workload is stopped if the Workload is missing, and the Jobs of a TrainingJob are compared with the TrainingJob's
+            // quota.
             let alone = workloads.owned_by(&job.uid).next().is_none()
                 && job.prebuilt_workload.is_none()
                 && above(job) != Some(Kind::TrainingJob);
@@ -21,7 +22,7 @@ impl View {
     }
 }
 
-/// The kind of the owner that may decide for a job.
+/// The kind of a job's owner, if owners of that kind may decide for the job.
 pub(crate) fn above(job: &JobState) -> Option<Kind> {
     Kind::of_whole(&job.owner.as_ref()?.kind)
 }

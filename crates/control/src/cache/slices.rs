@@ -1,25 +1,25 @@
-//! Slices of an elastic job: the Workloads of which each takes the place of the one before it.
+//! Slices of an elastic job: Workloads, each of which replaces the Workload before it.
 
 use berth_api::conditions::{find_true, reasons, types};
 
 use crate::cache::{View, WorkloadView};
 
-/// Reason of the end of a slice that another one has replaced.
+/// The reason of the end of a slice that another slice has replaced.
 pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
 
-/// Whether the workload was finished because another slice has taken its place.
+/// Whether a Workload was finished because another slice has replaced it.
 pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
     let end = find_true(&workload.status.conditions, types::FINISHED);
     end.is_some_and(|end| end.reason == REPLACED)
 }
 
 impl View {
-    /// The Workload that stands for an elastic job: the slice that took the place of the others.
+    /// The present Workload of an elastic job: the slice that has replaced the other slices.
     pub(crate) fn slice_of(&self, owner_uid: &str) -> Option<&WorkloadView> {
         let live: Vec<&WorkloadView> = self
             .workloads_of(owner_uid)
             .into_iter()
-            // A finished slice shows how its job has ended until the job's status does, also when it is being deleted.
+            // A finished slice shows how its job has ended until the job's status shows the end, even if the slice is being deleted.
             .filter(|workload| !workload.deleting || workload.is_finished())
             .filter(|workload| !is_replaced(workload))
             .collect();

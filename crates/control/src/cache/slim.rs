@@ -15,24 +15,24 @@ use crate::deltas;
 use crate::settings::Settings;
 use crate::write::Kind;
 
-/// Kind of the owners of a group's Workload that are its pods.
+/// The kind of the owners of a group's Workload that are pods.
 const POD: &str = "Pod";
 
 impl WorkloadView {
-    /// Assignments of its pod sets, as far as it has quota.
+    /// The assignments of the Workload's pod sets, if the Workload has quota.
     pub(crate) fn given(&self) -> impl Iterator<Item = &api::PodSetAssignment> {
         self.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments)
     }
 
-    /// The flavors of these, in the order of pod sets and resources.
+    /// The flavors of the assignments, in the order of pod sets and resources.
     pub(crate) fn given_flavors(&self) -> impl Iterator<Item = &String> {
         self.given().flat_map(|set| set.flavors.values())
     }
 }
 
-/// The slim form of a Workload that was seen.
+/// The slim form of a Workload that was observed.
 pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::Workload) -> WorkloadView {
-    // Functions that read the complete object come before it is taken apart.
+    // Functions that need the complete object are called before the object is taken apart.
     let priority = berth_jobs::effective_priority(&object, settings.priority_boost);
     let gates = || berth_jobs::unsupported_gates(&object).filter(|_| !settings.preemption_gates);
     let held_back = || {
@@ -41,7 +41,7 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
             (!faults.is_empty()).then(|| api::validation::summary(&faults))
         })
     };
-    // Kueue passes over the fields of gates that are off. A user who wrote one down meant something by it, and gets a message.
+    // Kueue ignores the fields of feature gates that are off. Berth reports a field of a disabled gate to the user, who wrote the field for a reason.
     let unsupported = if settings.refuse_invalid { held_back() } else { None };
     let misfits = if settings.refuse_invalid { api::validation::misfit(&object) } else { Vec::new() };
     let api::Workload { metadata, spec, status } = object;
@@ -52,7 +52,7 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
     let owners = others.map(|owner| serde_json::to_value(owner).unwrap_or_default()).collect();
     let uid = metadata.uid.unwrap_or_default();
     let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
-    // The spec of a generation is the spec that was seen with it.
+    // Two states of a Workload with the same generation have the same spec.
     let known = view.workloads.get(&name);
     let known =
         known.filter(|known| known.uid == uid && known.generation == generation && generation > 0 && !known.unreadable);
@@ -150,7 +150,7 @@ pub(crate) fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes,
     concerned
 }
 
-/// Rules of the configuration by which requests are counted.
+/// The rules of the configuration by which requests are counted.
 pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
     RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
@@ -159,7 +159,7 @@ pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
     }
 }
 
-/// Facts that the requests of pods in a namespace depend on.
+/// The facts on which the requests of pods in a namespace depend.
 pub(crate) fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
     RequestContext {
         limits: LimitSummary::of(view.limits_of(namespace)),
@@ -190,7 +190,7 @@ fn group_of(metadata: &ObjectMeta) -> Option<Box<[Member]>> {
     })
 }
 
-/// A group owns the Workload that has its name; it is no object, so that the name stands for its uid.
+/// The pod group that owns the Workload with the group's name; the group is no object, so that its name stands for its uid.
 fn group_owner(metadata: &ObjectMeta) -> Option<Owner> {
     let (namespace, name) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.clone()?);
     Some(Owner { kind: Kind::PodGroup.name().to_owned(), uid: crate::cache::pods::group_uid(namespace, &name), name })

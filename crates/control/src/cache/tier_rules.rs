@@ -1,36 +1,36 @@
-//! Rules of tiers: their order, their patience and their back-off.
+//! Rules of capacity tiers: their order, their patience and their back-off.
 
 use berth_engine::model::Tier;
 
-/// Back-off of a flavor that was out of stock.
+/// The back-off of a flavor that was out of stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BackoffRules {
-    /// The first time, in milliseconds.
+    /// The delay after the first failure, in milliseconds.
     pub(crate) initial_ms: i64,
-    /// Factor by which each next time is longer.
+    /// The factor by which the delay grows with each further failure.
     pub(crate) factor: i64,
-    /// The longest, in milliseconds.
+    /// The longest delay, in milliseconds.
     pub(crate) max_ms: i64,
-    /// A failure is forgotten after so many milliseconds without another.
+    /// The time in milliseconds without a further failure after which a failure is forgotten.
     pub(crate) decay_ms: i64,
 }
 
 impl BackoffRules {
-    /// The delay after so many failures in a row.
+    /// The delay in milliseconds after a number of failures in a row.
     pub(crate) fn delay_ms(&self, failures: u32) -> i64 {
         let growth = self.factor.max(1).checked_pow(failures.saturating_sub(1)).unwrap_or(i64::MAX);
         self.initial_ms.saturating_mul(growth).min(self.max_ms).max(0)
     }
 }
 
-/// Moment at which a running job may return to a better tier.
+/// The times at which a running job may move back to a better tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     AfterCheckpoint,
     Anytime,
 }
 
-/// Rules for the return of a running job to a better tier.
+/// The rules by which a running job moves back to a better tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClimbRules {
     pub(crate) when: When,
@@ -40,25 +40,25 @@ pub(crate) struct ClimbRules {
     pub(crate) max_times: i32,
 }
 
-/// Default rules for the return to a better tier.
+/// The default rules for moving back to a better tier.
 pub(crate) const USUAL_CLIMB: ClimbRules =
     ClimbRules { when: When::AfterCheckpoint, min_stay_ms: 60 * MINUTE_MS, steady_ms: 5 * MINUTE_MS, max_times: 3 };
 
-/// Signals that count as capacity that did not turn up.
+/// The signals that count as a lack of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Signals {
-    /// No node takes a pod within the patience.
+    /// True if a pod that no node takes within the patience counts.
     pub(crate) unschedulable: bool,
-    /// An autoscaler says that a pod gets no node.
+    /// True if an autoscaler's message that a pod gets no node counts.
     pub(crate) scale_up_failed: bool,
-    /// An autoscaler that was asked for capacity did not get it.
+    /// True if an autoscaler's failure to provide requested capacity counts.
     pub(crate) provisioning_failed: bool,
-    /// A taint announces the end of a spot node on which a pod runs.
+    /// True if a taint that announces the end of a spot node with a running pod counts.
     pub(crate) node_reclaimed: bool,
 }
 
 impl Signals {
-    /// Signals by their names in a policy; no names stand for all.
+    /// The signals with the given names of a policy; an empty list means all signals.
     pub(crate) fn of(names: &[String]) -> Self {
         let counts = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
         Self {
@@ -70,37 +70,37 @@ impl Signals {
     }
 }
 
-/// The tiers of jobs with a label.
+/// The tiers of jobs that have a label with one of several values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TiersFor {
     pub(crate) label: String,
-    /// Values of the label, of which a job has one.
+    /// The values of the label for which the tiers apply.
     pub(crate) values: Vec<String>,
-    /// Best first.
+    /// The tiers, the best first.
     pub(crate) tiers: Vec<Tier>,
 }
 
-/// The rules of tiers for a queue.
+/// The tier rules of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TierRules {
-    /// The tiers of jobs that name none, best first; empty: flavors as they come.
+    /// The tiers of jobs that name no tier, the best first; if empty, jobs take flavors in the order of the queue.
     pub(crate) default: Vec<Tier>,
-    /// The tiers of jobs among them that have a label; the first that fits takes the place of `default`.
+    /// The tiers of jobs that name no tier and have a label; the first rule that fits replaces `default`.
     pub(crate) default_for: Vec<TiersFor>,
-    /// How long a started job may lack nodes, in milliseconds, by tier in the usual order.
+    /// The time in milliseconds for which a started job may lack nodes, for the tiers reserved, on demand and spot.
     pub(crate) patience_ms: [i64; 3],
     pub(crate) signals: Signals,
     pub(crate) backoff: BackoffRules,
-    /// Selectors of capacity in jobs give way.
+    /// True if the tiers override selectors of capacity in jobs.
     pub(crate) overrides: bool,
-    /// `None` if no job returns to a better tier.
+    /// The rules for moving back; `None` if no job moves back to a better tier.
     pub(crate) climb: Option<ClimbRules>,
-    /// Most of a tier that a queue may hold, in per cent, by tier in the usual order.
+    /// The share of each tier that a queue may hold at most, in per cent, for the tiers reserved, on demand and spot.
     pub(crate) max_shares: [Option<u32>; 3],
 }
 
 impl TierRules {
-    /// How long a job in a tier may lack nodes, in milliseconds.
+    /// The time in milliseconds for which a job in a tier may lack nodes.
     pub(crate) fn patience_ms(&self, tier: Tier) -> i64 {
         let [reserved, on_demand, spot] = self.patience_ms;
         match tier {
@@ -113,7 +113,7 @@ impl TierRules {
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Default rules of tiers.
+/// The default tier rules.
 pub(crate) static USUAL: TierRules = TierRules {
     default: Vec::new(),
     default_for: Vec::new(),

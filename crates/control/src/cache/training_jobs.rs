@@ -1,4 +1,4 @@
-//! The TrainingJobs of the view, with an index of those that are elastic.
+//! The TrainingJobs of the view, with an index of the elastic TrainingJobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 use crate::cache::training_view::{Counted, TrainingView};
 use crate::names::Name;
 
-/// TrainingJobs by name; readers use the map itself.
+/// The TrainingJobs by name; for reading, the type dereferences to the map.
 #[derive(Debug, Default)]
 pub(crate) struct TrainingJobs {
     all: BTreeMap<Name, TrainingView>,
@@ -22,7 +22,7 @@ impl Deref for TrainingJobs {
 }
 
 impl TrainingJobs {
-    /// Names of the elastic TrainingJobs, in their order.
+    /// Names of the elastic TrainingJobs, in the order of the names.
     pub(crate) fn elastic(&self) -> impl Iterator<Item = &Name> {
         self.elastic.iter()
     }
@@ -32,7 +32,7 @@ impl TrainingJobs {
         !self.elastic.is_empty()
     }
 
-    /// Puts a TrainingJob in place of its older state.
+    /// Stores a TrainingJob in place of its older state.
     pub(crate) fn insert(&mut self, name: Name, job: TrainingView) {
         if job.facts.elastic.is_some() {
             self.elastic.insert(name.clone());
@@ -42,13 +42,13 @@ impl TrainingJobs {
         self.all.insert(name, job);
     }
 
-    /// Takes a TrainingJob out.
+    /// Removes a TrainingJob.
     pub(crate) fn remove(&mut self, name: &Name) -> Option<TrainingView> {
         self.elastic.remove(name);
         self.all.remove(name)
     }
 
-    /// Notes on how many nodes the pods of a TrainingJob are; false where the TrainingJob is not known any more.
+    /// Records the number of nodes on which the pods of a TrainingJob run; false if the TrainingJob is no longer known.
     pub(crate) fn note_counted(&mut self, name: &Name, counted: Option<Counted>) -> bool {
         let Some(job) = self.all.get_mut(name) else { return false };
         job.counted = counted;

@@ -1,4 +1,4 @@
-//! A TrainingJob as control remembers it: the fields that decide at hand, its spec packed.
+//! A TrainingJob in the view: the fields that decisions need are read, and the spec is kept as JSON.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::workload_view::WorkloadView;
 
-/// Identity of a set of pods: pods of one admission stay where they are while none fails and as many are wanted.
+/// The identity of a set of pods: the pods of one admission stay on their nodes while no pod fails and the number of pods does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crew {
     pub(crate) admitted: Timestamp,
@@ -24,14 +24,14 @@ pub(crate) struct Crew {
     pub(crate) wanted: i32,
 }
 
-/// The answer about such pods.
+/// The number of nodes that was counted for a set of pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) crew: Crew,
     pub(crate) nodes: i32,
 }
 
-/// A TrainingJob with the key facts at hand.
+/// A TrainingJob with the fields that decisions need.
 #[derive(Clone, Debug)]
 pub(crate) struct TrainingView {
     pub(crate) uid: String,
@@ -40,31 +40,31 @@ pub(crate) struct TrainingView {
     /// Time of the TrainingJob's creation, in milliseconds since 1970.
     pub(crate) created: i64,
     pub(crate) deleting: bool,
-    /// Being deleted, and objects that it owns are let go before it.
+    /// True if the TrainingJob is being deleted, and the garbage collector orphans the objects that the TrainingJob owns.
     pub(crate) leaves_pods: bool,
-    /// Queue, priority and patience.
+    /// The queue, the priority and the patience of the TrainingJob.
     pub(crate) facts: TrainingFacts,
-    /// Annotations that its Workload carries.
+    /// The annotations of the TrainingJob that its Workload carries.
     pub(crate) own_annotations: [(&'static str, Option<String>); 2],
-    /// Controllers that gate its admission.
+    /// The controllers that gate the TrainingJob's admission.
     pub(crate) admission_gates: Option<String>,
-    /// Last checkpoint of the job, if its annotations name one.
+    /// The last checkpoint of the TrainingJob, if the TrainingJob's annotations name one.
     pub(crate) saved: Option<Saved>,
-    /// Names of its roles, workers first.
+    /// Names of the TrainingJob's roles, workers first.
     pub(crate) roles: Vec<String>,
-    /// PriorityClass of its workers' pods.
+    /// The PriorityClass of the workers' pods.
     pub(crate) pod_priority_class: Option<String>,
-    /// Pod sets of the job, to be compared with those of a Workload, or the errors of its spec.
+    /// The pod sets of the TrainingJob, for the comparison with the pod sets of a Workload, or the errors of the TrainingJob's spec.
     pub(crate) asked: Result<Vec<PodSetDigest>, String>,
     pub(crate) status: TrainingJobStatus,
-    /// Number of nodes on which its pods were, when that was asked last.
+    /// The number of nodes on which the TrainingJob's pods ran when the nodes were last counted.
     pub(crate) counted: Option<Counted>,
-    /// Spec of the job and the metadata that Berth reads, as JSON.
+    /// The spec of the TrainingJob and the metadata that Berth reads, as JSON.
     packed: Arc<str>,
 }
 
 impl TrainingView {
-    /// A TrainingJob as it was seen, in place of its older state.
+    /// A TrainingJob that was observed, in place of its older state.
     pub(crate) fn new(object: Box<TrainingJob>, older: Option<&Self>, cards: &Cards) -> Self {
         let TrainingJob { metadata, spec, status } = *object;
         let leaves_pods = lets_go_first(&metadata);
@@ -109,20 +109,20 @@ impl TrainingView {
         serde_json::from_str(&self.packed).unwrap_or_default()
     }
 
-    /// Whether the job has ended, whatever is left of its Jobs.
+    /// Whether the TrainingJob has ended, even if some of its Jobs still exist.
     pub(crate) fn is_over(&self) -> bool {
         has_ended(&self.status)
     }
 
-    /// Whether the status shows that the run which began at that time has been up.
+    /// Whether the status shows that the run that began at a time has been up.
     pub(crate) fn was_up_since(&self, begun: Timestamp) -> bool {
         let told = find(&self.status.conditions, training_types::RUNNING);
         let told = told.filter(|told| told.status == "True" || told.reason == own_reasons::JOB_GONE);
         told.is_some_and(|told| told.last_transition_time.0 >= begun)
     }
 
-    /// Whether the pods that would be made are those for which a Workload has quota: its spec may have changed since. The admission gives the number
-    /// of workers.
+    /// Whether the TrainingJob's pods would be the pods for which a Workload has quota, because the TrainingJob's spec may have changed since. The admission
+    /// decides about the number of workers.
     pub(crate) fn asks_as(&self, workload: &WorkloadView) -> bool {
         let Ok(asked) = &self.asked else { return false };
         asked.len() == workload.shape.digests.len()
@@ -133,7 +133,7 @@ impl TrainingView {
             })
     }
 
-    /// Whether a run may begin now with that many workers.
+    /// Whether a run may begin now with the given number of workers.
     pub(crate) fn begins_with(&self, workers: i32) -> bool {
         let asked = self.asked.iter().flatten().find(|set| set.name == WORKER);
         asked.is_some_and(|set| (set.min_count.unwrap_or(set.count)..=set.count).contains(&workers))
@@ -144,7 +144,7 @@ impl TrainingView {
     }
 }
 
-/// Whether a TrainingJob of that status has ended.
+/// Whether a TrainingJob with the given status has ended.
 pub(crate) fn has_ended(status: &TrainingJobStatus) -> bool {
     matches!(status.phase.as_str(), phases::SUCCEEDED | phases::FAILED)
 }

@@ -6,7 +6,7 @@ use crate::event::Unlisted;
 use crate::write::Kind;
 
 impl View {
-    /// A resource cannot be listed, or can be again; true where that is news.
+    /// Records that a resource cannot be listed, or can be listed again; true if this has changed.
     pub(crate) fn put_unlisted(&mut self, Unlisted { resource, kind, why }: Unlisted) -> bool {
         let Some(kind) = kind else { return false };
         let entry = (kind, resource);

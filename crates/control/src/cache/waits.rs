@@ -1,4 +1,4 @@
-//! Time since when a workload waits, and its place in its queue by that.
+//! The time since which a Workload waits, and the Workload's place in its queue according to this time.
 
 use berth_api::conditions::{find, find_true, reasons, types};
 use jiff::{SignedDuration, Timestamp};
@@ -8,19 +8,19 @@ use crate::cache::tier_reasons::{LEAVES_TIER, RECLAIMED};
 use crate::moments::after_seconds;
 
 impl WorkloadView {
-    /// Time since when its job is queued: a slice by which the job grew was made later, and takes its place in the queue over.
+    /// The time since which a Workload's job is queued: a slice by which the job grew was created later, and keeps the job's place in the queue.
     pub(crate) fn queued_first(&self) -> Timestamp {
         let past = self.rare.as_ref().and_then(|rare| rare.past);
         past.map_or(self.created, |past| past.queued.min(self.created))
     }
 
-    /// Whether it is evicted because its capacity was taken from it.
+    /// Whether a Workload is evicted because its capacity was taken away.
     pub(crate) fn was_reclaimed(&self) -> bool {
         find_true(&self.status.conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == RECLAIMED)
     }
 
-    /// Time since when it waits, where waiting counts: since its last eviction. If that was its capacity's fault, it counts as if it had waited on
-    /// since its creation, or since it last came back from a preemption, but for the time for which it was admitted.
+    /// The time since which a Workload waits, where waiting counts: since the Workload's last eviction. After an eviction for lack of capacity, the waiting
+    /// counts from the Workload's creation, or from its last return after a preemption, without the time for which the Workload was admitted.
     pub(crate) fn waits_since(&self) -> Timestamp {
         let conditions = &self.status.conditions;
         let Some(evicted) = find_true(conditions, types::EVICTED) else { return self.created };
@@ -34,10 +34,10 @@ impl WorkloadView {
         after_seconds(began, ran).min(evicted_at)
     }
 
-    /// Queue-order timestamp.
+    /// The timestamp by which Workloads are ordered in their queue.
     pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
         let evicted = find_true(&self.status.conditions, types::EVICTED);
-        // Without priority among queues, a workload that was reclaimed while borrowing goes behind its preemptor.
+        // Without priority among queues, a Workload that was reclaimed while it borrowed is ordered behind its preemptor.
         let reclaimed = find(&self.status.conditions, types::PREEMPTED)
             .filter(|c| by_reclaim && c.status == "True" && c.reason == reasons::IN_COHORT_RECLAIM_WHILE_BORROWING)
             .and_then(|c| c.last_transition_time.0.checked_add(SignedDuration::from_millis(1)).ok());

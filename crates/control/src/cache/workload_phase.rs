@@ -1,12 +1,12 @@
-//! Phase of a Workload: its conditions, admission and `spec.active`, read once when it is seen.
+//! The phase of a Workload: its conditions, its admission and `spec.active`, read once when the Workload is observed.
 
 use berth_api as api;
 use berth_api::conditions::{is_true, types};
 
-/// Phase of a Workload.
+/// The phase of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkloadPhase {
-    /// The Workload waits for quota, or for the end of a state that keeps it out of its queue.
+    /// The Workload waits for quota, or for the end of a state in which it cannot get quota.
     Pending,
     /// The Workload holds quota, and waits for its admission checks.
     Reserved,
@@ -26,7 +26,7 @@ pub(crate) enum WorkloadPhase {
 }
 
 impl WorkloadPhase {
-    /// The phase of a Workload with that `spec.active` and status.
+    /// The phase of a Workload with the given `spec.active` and status.
     pub(crate) fn of(active: bool, status: &api::WorkloadStatus) -> Self {
         let is = |kind: &str| is_true(&status.conditions, kind);
         let is_admitted = is(types::ADMITTED);
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// The phase of an active Workload with these conditions, with an admission or without one.
+    /// The phase of an active Workload with the given conditions, with an admission or without one.
     fn phase(conditions: &[&str], has_admission: bool) -> WorkloadPhase {
         let conditions = conditions.iter().map(|kind| {
             json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})

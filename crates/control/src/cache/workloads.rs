@@ -1,10 +1,10 @@
-//! The workloads of the view with their indexes.
+//! The Workloads of the view with their indexes.
 //!
-//! Lookups by key alone are hashed: a search tree of 15,000 names costs a dozen cold reads per look. No decision may depend on the order of these
-//! maps, so a walk over all workloads sorts, counts, or fills a set.
+//! Look-ups by key alone are hashed: a search tree of 15,000 names costs a dozen cold reads for each look-up. No decision may depend on the order of these
+//! maps, so that a walk over all Workloads sorts, counts, or fills a set.
 //!
-//! Most of 50,000 workloads are finished and only kept to be known. Each has a place, and the tables by name and by uid hold that number alone, as
-//! both texts can be read there.
+//! Most of 50,000 Workloads are finished, and are kept only to be known. Each Workload has a place, and the tables by name and by uid contain only the number
+//! of the place, because the name and the uid can be read there.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -15,18 +15,18 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::cache::{Name, WorkloadView};
 
-/// Workloads by name, and the ways to find them.
+/// The Workloads, with the indexes by which they are found.
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
-    /// Each in a box, since most of what is larger than a pointer would be copied when the list grows.
+    /// Each Workload is in a box, because larger values would be copied when the list grows.
     places: Vec<Option<Box<WorkloadView>>>,
     /// Free places.
     free: Vec<u32>,
-    /// Place by name.
+    /// The place of a Workload by its name.
     by_name: HashTable<u32>,
-    /// Place by uid.
+    /// The place of a Workload by its uid.
     by_uid: HashTable<u32>,
-    /// Names by the uid of their controlling owner.
+    /// Names of Workloads by the uid of their controlling owner.
     owned: FxHashMap<String, BTreeSet<Name>>,
     /// Workloads that hold quota, by ClusterQueue.
     reserving: FxHashMap<String, BTreeSet<Name>>,
@@ -57,12 +57,12 @@ impl Workloads {
         self.by_name.find(hash_of_name(namespace, name), here).copied()
     }
 
-    /// The workload of a name.
+    /// The Workload with a name.
     pub(crate) fn get(&self, name: &Name) -> Option<&WorkloadView> {
         at(&self.places, self.place_of(&name.0, &name.1)?)
     }
 
-    /// The workload of a name, for changes that no index sees.
+    /// The Workload with a name, for changes of fields that no index uses.
     pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut WorkloadView> {
         self.slot(self.place_of(&name.0, &name.1)?)?.as_deref_mut()
     }
@@ -76,17 +76,17 @@ impl Workloads {
         self.by_uid(uid).map(WorkloadView::key)
     }
 
-    /// All names, in no order.
+    /// The names of all Workloads, in no particular order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Name> {
         self.values().map(WorkloadView::key)
     }
 
-    /// All workloads, in no order.
+    /// All Workloads, in no particular order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &WorkloadView> {
         self.places.iter().flatten().map(Box::as_ref)
     }
 
-    /// All workloads in no order, for changes that no index sees.
+    /// All Workloads in no particular order, for changes of fields that no index uses.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut WorkloadView> {
         self.places.iter_mut().flatten().map(Box::as_mut)
     }
@@ -112,7 +112,7 @@ impl Workloads {
         self.of(self.reserving.get(cluster_queue))
     }
 
-    /// Workloads that hold quota of any ClusterQueue, in no order.
+    /// Workloads that hold quota of any ClusterQueue, in no particular order.
     pub(crate) fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
         self.reserving.values().flat_map(|names| self.of(Some(names)))
     }
@@ -127,7 +127,7 @@ impl Workloads {
         self.of(self.members.get(local_queue))
     }
 
-    /// Puts a workload in place of its older state; returns the old one.
+    /// Stores a Workload in place of its older state; returns the older state.
     pub(crate) fn put(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
         let key = new.key();
         let known = self.place_of(&key.0, &key.1);
@@ -151,10 +151,10 @@ impl Workloads {
         old
     }
 
-    /// Gives a workload that is not known a place, and enters that by name and by uid.
+    /// Gives a new Workload a place, and adds the place to the tables by name and by uid.
     fn settle(&mut self, new: Box<WorkloadView>) {
         let (by_name, by_uid) = (hash_of_name(&new.namespace, &new.name), hash_of_uid(&new.uid));
-        // Four thousand million of them are more than any memory holds.
+        // No memory holds as many Workloads as a 32-bit number can count.
         let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let place = self.free.pop().unwrap_or(next);
         match self.slot(place) {
@@ -167,7 +167,7 @@ impl Workloads {
         self.by_uid.insert_unique(by_uid, place, |place| at(places, *place).map_or(0, |found| hash_of_uid(&found.uid)));
     }
 
-    /// Forgets a workload and every index entry of it.
+    /// Forgets a Workload and all its index entries.
     pub(crate) fn remove(&mut self, key: &Name) -> Option<Box<WorkloadView>> {
         let place = self.place_of(&key.0, &key.1)?;
         let old = self.slot(place)?.take()?;

@@ -6,7 +6,7 @@ use super::climbers::Better;
 use super::loss::Loss;
 use crate::write::StuckPod;
 
-/// Pods that no node takes.
+/// An answer about the pods that no node takes.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) at: Timestamp,
@@ -20,7 +20,7 @@ pub(crate) struct CapacityNotes {
     answer: Option<Box<Answer>>,
     /// The capacity that was lost with a node.
     loss: Option<Box<Loss>>,
-    /// The better tier that the running Workload could have.
+    /// The better tier to which the running Workload could move.
     better_tier: Option<Box<Better>>,
 }
 
@@ -29,7 +29,7 @@ impl CapacityNotes {
         self.answer.is_none() && self.loss.is_none() && self.better_tier.is_none()
     }
 
-    /// The last answer about the pods, if it is not older than that.
+    /// The last answer about the pods, if the answer is not older than `time`.
     pub(crate) fn answer_since(&self, time: Timestamp) -> Option<&Answer> {
         self.answer().filter(|answer| answer.at >= time)
     }
@@ -39,7 +39,7 @@ impl CapacityNotes {
         self.answer.as_deref()
     }
 
-    /// Takes an answer about pods that no node takes.
+    /// Records an answer about pods that no node takes.
     pub(crate) fn note_answer(&mut self, answer: Answer) {
         self.answer = Some(Box::new(answer));
     }
@@ -52,12 +52,12 @@ impl CapacityNotes {
         self.loss = Some(Box::new(loss));
     }
 
-    /// The Workload has given up its capacity.
+    /// Forgets the loss after the Workload has given up its capacity.
     pub(crate) fn forget_loss(&mut self) {
         self.loss = None;
     }
 
-    /// Forgets what was seen of the pods: the Workload was evicted for it.
+    /// Forgets the answer and the loss after the Workload was evicted because of them.
     pub(crate) fn forget_pods(&mut self) {
         self.answer = None;
         self.loss = None;

@@ -1,4 +1,4 @@
-//! Return to a better tier: a running job goes there once that tier has been free for a while, a limited number of times.
+//! Moving back: a running job moves to a better tier once that tier has been free for a while, a limited number of times.
 
 use berth_api::conditions::types;
 use berth_engine::model::{PodSetSpec, Tier};
@@ -17,19 +17,19 @@ use crate::workload::evict;
 use crate::workload::evictions::evicted_for;
 use crate::workload::status::find_true;
 
-/// ClusterQueues whose jobs return to better tiers, with the rules for that.
+/// The ClusterQueues whose jobs move back to better tiers, with the rules for moving back.
 pub(crate) fn climbing(view: &View) -> Vec<(String, ClimbRules)> {
     let rules =
         view.claims.iter().filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)));
     rules.collect()
 }
 
-/// Workloads of a queue that may go to a better tier, as far as they are concerned, in the order in which they are looked at.
+/// The Workloads of a queue whose own state lets them move to a better tier, in the order in which they are tried.
 pub(crate) fn candidates(ctx: &Context<'_>, queue: &str, rules: ClimbRules, now: Timestamp) -> Vec<PromotionCandidate> {
     let passed = |from: Timestamp, ms: i64| ctx.view.timeline.millis_between(from, now) >= ms;
     let stays = |workload: &&WorkloadView| {
         let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms));
-        // A pod would be deleted, and the pod in its place begins anew.
+        // A pod cannot move: the pod would be deleted, and the pod that replaces it begins anew.
         let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
         stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
     };
@@ -44,9 +44,9 @@ pub(crate) fn candidates(ctx: &Context<'_>, queue: &str, rules: ClimbRules, now:
 }
 
 impl Context<'_> {
-    /// The tiers that a workload accepts, in the order in which they are tried. `told` are the tiers that it has by itself, and `pod_sets` the pod
-    /// sets that the engine gets. A workload that has left for a better tier takes a tier with a remembered stock-out only where nothing else is
-    /// free, though another workload may give that tier up meanwhile. The worst of several such tiers comes first, as the workload comes from there.
+    /// The tiers that a Workload accepts, in the order in which the tiers are tried. `told` are the Workload's own tiers, and `pod_sets` are the pod sets for
+    /// the engine. A Workload that was evicted to move back takes a tier with a remembered stock-out only if no other tier is free, even if another Workload
+    /// frees that tier in the meantime. The worst of several tiers with a remembered stock-out comes first, because the Workload comes from there.
     pub(crate) fn line_of(
         &self,
         workload: &WorkloadView,
@@ -72,7 +72,7 @@ impl Context<'_> {
         Some(line)
     }
 
-    /// Whether each flavor that a queue has of a tier was out of stock not long before that moment.
+    /// Whether each flavor that a queue has in a tier was out of stock shortly before a time.
     fn remembers_tier(&self, queue: &str, tier: Tier, at: Timestamp) -> bool {
         let is_of = |flavor: &&str| self.capacity_tier_of(flavor).map(deltas::tier) == Some(tier);
         let flavors: Vec<String> = self.flavors_of(queue).filter(is_of).map(str::to_owned).collect();
@@ -81,7 +81,7 @@ impl Context<'_> {
     }
 }
 
-/// Evicts a workload that returns to a better tier.
+/// Evicts a Workload that moves back to a better tier.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let Some(better) = ctx.notes_of(workload).capacity().better_tier().filter(|better| better.now) else {
         return Decision::Done;

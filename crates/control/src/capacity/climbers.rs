@@ -1,4 +1,4 @@
-//! Workloads on the way to a better tier, and better tiers that were seen free.
+//! Workloads that are moving back, and better tiers that were seen free.
 
 use berth_engine::model::Tier;
 use jiff::Timestamp;
@@ -7,17 +7,17 @@ use crate::cache::tier_rules::ClimbRules;
 use crate::names::Name;
 use crate::timeline::Timeline;
 
-/// A better tier that a running workload could have.
+/// A better tier to which a running Workload could move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Better {
     pub(crate) tier: Tier,
-    /// Time since when the tier is seen free.
+    /// The time since which the tier is seen free.
     pub(crate) since: Timestamp,
-    /// The workload is to go there now.
+    /// True if the Workload should move to the tier now.
     pub(crate) now: bool,
 }
 
-/// A running workload that was chosen to go to a better tier.
+/// A running Workload that was chosen to move to a better tier.
 #[derive(Clone, Debug)]
 pub(crate) struct Climber {
     pub(super) queue: String,
@@ -25,7 +25,7 @@ pub(crate) struct Climber {
     pub(super) chosen: Timestamp,
 }
 
-/// A look for a workload of one queue that returns to a better tier.
+/// A search for a Workload of one queue that moves back to a better tier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PromotionLook<'a> {
     pub(crate) queue: &'a str,
@@ -34,11 +34,11 @@ pub(crate) struct PromotionLook<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// A running workload that may go to a better tier, as far as it is concerned.
+/// A running Workload whose own state lets it move to a better tier.
 #[derive(Debug)]
 pub(crate) struct PromotionCandidate {
     pub(crate) name: Name,
     pub(crate) uid: String,
-    /// Time of its last save, where it goes only after one.
+    /// The time of the Workload's last checkpoint, if the Workload moves only after a checkpoint.
     pub(crate) saved: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Capacity fallback in numbers and for the log: the wait for each tier that was given, and the reason for each tier that was left.
+//! Metrics and log entries of the capacity fallback: the waiting time for each tier that a Workload got, and the reason why a Workload left a tier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +16,21 @@ use crate::training_job::elastic::{grew, runs_since};
 use crate::workload::evictions::queued_since;
 use crate::workload::status::{find, find_true, since};
 
-/// Reason of a departure that is not the job's own: only workers that were added to it got no nodes.
+/// The reason of a stock-out that the job itself survives: only workers that were added to the job got no nodes.
 const GROWTH_STOCK_OUT: &str = "GrowthStockOut";
 
-/// Whether the workload was admitted between these two states: a scale-up is no second admission of its job.
+/// Whether a Workload was admitted between two states: a scale-up does not count as a second admission of its job.
 fn is_admitted_between(old: &WorkloadView, new: &WorkloadView) -> bool {
     new.is(types::ADMITTED) && !old.is(types::ADMITTED) && !grew(new)
 }
 
-/// Time since when a workload holds its quota: an autoscaler may be asked for capacity before the job runs.
+/// The time since which a Workload holds its quota, because an autoscaler may be asked for capacity before the job runs.
 fn held_since(workload: &WorkloadView) -> Option<Timestamp> {
     runs_since(workload).or_else(|| since(&workload.status.conditions, types::QUOTA_RESERVED, "True"))
 }
 
 impl Context<'_> {
-    /// Log entries about a change of a workload from `old` to `new`, seen at `now`.
+    /// Log entries for a change of a Workload from `old` to `new`, observed at `now`.
     pub(crate) fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
         let evicted = find_true(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED));
         let what = if let Some(evicted) = evicted {
@@ -63,7 +63,7 @@ impl Context<'_> {
         workload.given_flavors().filter_map(|flavor| self.capacity_tier_of(flavor)).collect()
     }
 
-    /// The measures of a change of a workload from `old` to `new`, seen at `now`.
+    /// The measures for a change of a Workload from `old` to `new`, observed at `now`.
     pub(crate) fn tier_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
         let admitted = is_admitted_between(old, new);
         let evicted =
@@ -97,7 +97,7 @@ impl Context<'_> {
     }
 }
 
-/// The measures of workers that were added to a workload and got no nodes of a tier between these times.
+/// The measures for workers that were added to a Workload and got no nodes of a tier between two times.
 pub(crate) fn growth_measures(
     workload: &WorkloadView,
     tier: Tier,

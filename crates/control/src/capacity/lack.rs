@@ -1,19 +1,19 @@
-//! Pods that a started job should have, and does not.
+//! Pods that a started job should have, and does not have.
 
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::cache::JobPhase;
 
-/// Time since when a started job lacks pods, as far as that was seen: not before the first look at it.
+/// The time since which a started job lacks pods, as far as this was observed: not before the first observation of the job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lack {
     pub(crate) since: Timestamp,
-    /// The job had all of them before.
+    /// True if the job had all its pods before.
     pub(crate) had: bool,
 }
 
-/// State of the pods that a job should have.
+/// The state of the pods that a job should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WantedPods {
     /// The job does not run.

@@ -1,4 +1,4 @@
-//! State of the capacity fallback: capacity that did not turn up, the pods that started jobs lack, and the jobs that return to better tiers.
+//! State of the capacity fallback: stock-outs, the pods that started jobs lack, and the jobs that move back to better tiers.
 
 use berth_api::conditions::types;
 use berth_engine::World;
@@ -22,29 +22,30 @@ use crate::notes::{JobRecords, WorkloadRecords};
 use crate::timeline::Timeline;
 use crate::workload::status::{find_true, since};
 
-/// Pause between two looks for workloads that could return to a better tier, in milliseconds.
+/// The pause between two searches for Workloads that could move back to a better tier, in milliseconds.
 const LOOK_MS: i64 = 5_000;
-/// Longest time in milliseconds for a chosen workload to stop: one whose pods hang on a lost node holds up no other.
+/// The longest time in milliseconds for a chosen Workload to stop: after this time, a Workload whose pods hang on a lost node delays no other Workload.
 const STOP_MS: i64 = 600_000;
-/// Time in milliseconds after its choice, and after its quota went back, from which a chosen workload will never arrive at what was free for it.
+/// The time in milliseconds after its choice, and after the release of its quota, after which a chosen Workload will no longer get the capacity that was free
+/// for it.
 const ARRIVAL_MS: i64 = 60_000;
 
-/// State of the capacity fallback beside the objects.
+/// The state of the capacity fallback that is not in objects.
 #[derive(Debug, Default)]
 pub(crate) struct Ladder {
     pub(crate) stock: StockBook,
-    /// Workloads on the way to a better tier.
+    /// The Workloads that are moving back to a better tier.
     climbers: Vec<Climber>,
-    /// Nodes that are being taken away, and whose pods run there.
+    /// Nodes that are being taken away, and the Workloads of their pods.
     pub(crate) reclaims: Reclaims,
-    /// Time of the next look for better tiers.
+    /// The time of the next search for Workloads that move back.
     next_climb: Option<Timestamp>,
-    /// Log entries still to be written about workloads that came to tiers, or left them.
+    /// Log entries still to be written about Workloads that have moved into tiers, or out of them.
     pub(crate) moves: Vec<TierMove>,
 }
 
 impl Ladder {
-    /// The term in which this process leads has ended, or begins: free capacity in better tiers was not observed meanwhile.
+    /// Forgets the better tiers at the beginning or the end of a term in which this process leads, because free capacity was not observed meanwhile.
     pub(crate) fn begin_term(&mut self, workloads: &mut WorkloadRecords) {
         for uid in workloads.uids(WorkloadMark::BetterTier) {
             workloads.change(&uid, |notes| notes.capacity_mut().note_better_tier(None));
@@ -52,12 +53,12 @@ impl Ladder {
         self.climbers.clear();
     }
 
-    /// Time of the next look for better tiers.
+    /// The time of the next search for Workloads that move back.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.next_climb
     }
 
-    /// Takes note of what a job's new state shows of its pods. True if all of them have come just now, and stock-outs are known that this may end.
+    /// Records the state of a job's pods. True if all pods have just become ready, and there are stock-outs that the ready pods may end.
     pub(crate) fn note_pods(
         &self,
         jobs: &mut JobRecords,
@@ -79,7 +80,7 @@ impl Ladder {
         pods == WantedPods::Ready && !had && !self.stock.is_empty()
     }
 
-    /// Notes that capacity turned up, and gives the news for the engine.
+    /// Records that pods have got nodes, and returns the changes for the engine.
     pub(crate) fn note_turned_up(&mut self, assignments: Vec<TierAssignment>, now: Timestamp) -> Vec<engine::Delta> {
         let mut news = Vec::new();
         for assignment in assignments {
@@ -90,7 +91,7 @@ impl Ladder {
         news
     }
 
-    /// Notes that capacity did not turn up, and gives the news for the engine.
+    /// Records a stock-out, and returns the changes for the engine.
     pub(crate) fn note_stock_out(&mut self, lost: StockOuts) -> Vec<engine::Delta> {
         let mut news = Vec::new();
         for assignment in lost.assignments {
@@ -101,8 +102,8 @@ impl Ladder {
         news
     }
 
-    /// Whether a look for workloads that could return to a better tier is due. Workloads on the way that have arrived, or never will, are forgotten
-    /// then.
+    /// Whether a search for Workloads that could move back to a better tier is due. If a search is due, chosen Workloads that have arrived, or that will not
+    /// arrive, are forgotten.
     pub(crate) fn begin_climb(&mut self, workloads: &WorkloadRecords, view: &View, now: Timestamp) -> bool {
         if self.next_climb.is_some_and(|at| at > now) {
             return false;
@@ -112,15 +113,15 @@ impl Ladder {
         true
     }
 
-    /// Whether a workload of a queue may be chosen. In each cohort tree one goes at a time, and the next one when that has arrived: free capacity was
-    /// counted for it alone.
+    /// Whether a Workload of a queue may be chosen. In each cohort tree, one Workload moves at a time, and the next Workload after the first has arrived,
+    /// because free capacity was counted for one Workload only.
     pub(crate) fn may_choose(&mut self, world: &World, queue: &str, now: Timestamp) -> bool {
         self.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
         !self.climbers.iter().any(|other| world.are_in_one_tree(&other.queue, queue))
     }
 
-    /// Chooses a workload of a queue that goes to a better tier now, if there is one. `better_tier` names the better tier of a workload, by its uid,
-    /// with the flavors that it would have.
+    /// Chooses a Workload of a queue that moves to a better tier now, if there is one. `better_tier` returns the better tier of the Workload with a uid, with
+    /// the flavors that the Workload would get.
     pub(crate) fn choose(
         &mut self,
         workloads: &mut WorkloadRecords,
@@ -149,7 +150,7 @@ impl Ladder {
     }
 }
 
-/// Whether a chosen workload may still take what was free for it.
+/// Whether a chosen Workload may still get the capacity that was free for it.
 fn is_on_the_way(workloads: &WorkloadRecords, view: &View, climber: &Climber, now: Timestamp) -> bool {
     let Some(workload) = view.workloads.by_uid(&climber.uid) else { return false };
     let passed = |from: Timestamp, ms: i64| has_passed(&view.timeline, from, ms, now);
@@ -170,7 +171,7 @@ fn has_passed(timeline: &Timeline, from: Timestamp, ms: i64, now: Timestamp) -> 
     timeline.millis_between(from, now) >= ms
 }
 
-/// Capacity that did not turn up between two times.
+/// Capacity for which no nodes came between two times.
 #[derive(Debug)]
 pub(crate) struct StockOuts {
     pub(crate) assignments: Vec<TierAssignment>,
@@ -180,8 +181,8 @@ pub(crate) struct StockOuts {
 
 #[cfg(test)]
 mod tests {
-    use crate::cache::tier_rules::ClimbRules;
     use super::*;
+    use crate::cache::tier_rules::ClimbRules;
     use crate::moments::after_seconds;
 
     const RULES: ClimbRules =
@@ -191,7 +192,7 @@ mod tests {
         after_seconds(Timestamp::UNIX_EPOCH, second)
     }
 
-    /// Looks at one workload, which saved last at that second; true if it is chosen for the better tier.
+    /// Searches among one Workload, whose last checkpoint was at the second `saved`; true if the Workload is chosen for the better tier.
     fn chosen(all: &mut (Ladder, WorkloadRecords), better: Option<Tier>, saved: i64, now: i64) -> bool {
         let candidate =
             PromotionCandidate { name: ("team".into(), "a".into()), uid: "a".into(), saved: Some(at(saved)) };

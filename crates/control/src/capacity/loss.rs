@@ -1,10 +1,10 @@
-//! Loss of a workload's capacity with a node that is being taken away.
+//! The loss of a Workload's capacity with a node that is being taken away.
 
 use jiff::Timestamp;
 
 use super::tier_assignment::TierAssignment;
 
-/// Loss of a workload's capacity with a node.
+/// The loss of a Workload's capacity with a node.
 #[derive(Debug)]
 pub(crate) struct Loss {
     at: Timestamp,
@@ -19,12 +19,12 @@ impl Loss {
         Self { at, assignment, node: node.to_owned(), taint: taint.to_owned() }
     }
 
-    /// Time at which the loss was seen.
+    /// The time at which the loss was observed.
     pub(super) fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Whether the loss concerns the capacity that a pod set was given there.
+    /// Whether the loss concerns the capacity of a tier assignment.
     pub(super) fn concerns(&self, assignment: &TierAssignment) -> bool {
         self.assignment.pod_set == assignment.pod_set && self.assignment.flavor == assignment.flavor
     }

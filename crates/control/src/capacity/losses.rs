@@ -1,4 +1,4 @@
-//! Nodes that are being taken away, and the capacity that workloads lose with them.
+//! Nodes that are being taken away, and the capacity that Workloads lose with these nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::tier_assignment::TierAssignment;
 use crate::cache::Name;
 use crate::notes::WorkloadRecords;
 
-/// State about nodes that are being taken away.
+/// State of the nodes that are being taken away.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaims {
     nodes: BTreeMap<String, Leaving>,
@@ -21,22 +21,22 @@ pub(crate) struct Reclaims {
 struct Leaving {
     uid: String,
     taint: String,
-    /// The pods of the node are known.
+    /// True if the pods of the node are known.
     asked: bool,
 }
 
 impl Reclaims {
-    /// Names of the nodes.
+    /// Names of the nodes that are being taken away.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &String> {
         self.nodes.keys()
     }
 
-    /// Whether the pods of a node are still to be asked for.
+    /// Whether the pods of a node still have to be read.
     pub(super) fn is_unasked(&self, node: &str) -> bool {
         self.nodes.get(node).is_some_and(|leaving| !leaving.asked)
     }
 
-    /// Takes a node that was seen, or is gone.
+    /// Records a node that was observed, or its deletion.
     pub(crate) fn put(&mut self, name: &str, node: Option<&Node>, taints: &BTreeSet<String>) -> Option<NodeNews> {
         let Some((node, taint)) = node.and_then(|node| Some((node, node.reclaimed_by(taints)?))) else {
             return self.nodes.remove(name).map(|_| NodeNews::Stays);
@@ -49,7 +49,7 @@ impl Reclaims {
         Some(NodeNews::Leaves)
     }
 
-    /// Takes the answer about the pods of a node: the workloads that have pods there lose that capacity. Names the workloads.
+    /// Records the answer about the pods of a node: the Workloads that have pods on the node lose their capacity there. Returns the names of these Workloads.
     pub(crate) fn note_pods(
         &mut self,
         workloads: &mut WorkloadRecords,
@@ -70,7 +70,7 @@ impl Reclaims {
     }
 }
 
-/// News about a node that was seen.
+/// The effect of an observation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeNews {
     /// The node is being taken away.

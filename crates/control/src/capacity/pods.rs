@@ -1,5 +1,5 @@
-//! Capacity of pods that are managed themselves: messages of the scheduler about them are at hand, messages of autoscalers are asked for. Pods that
-//! leave a tier are deleted; the pods that their owner makes in their place meet the flavor as out of stock.
+//! Capacity of single pods and pod groups: the scheduler's messages are in the statuses of the pods, and messages of autoscalers are read on demand. Pods that
+//! leave a tier are deleted; for the pods that their owner makes in their place, the flavor is out of stock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,12 +22,12 @@ use crate::write::{Kind, Purpose, Question, StuckPod};
 struct Stuck<'a> {
     pod: &'a PodState,
     since: Timestamp,
-    /// The scheduler's message.
+    /// The scheduler's message about the pod.
     words: &'a str,
     assignment: &'a TierAssignment,
 }
 
-/// Watches a workload of pods that was admitted at that time.
+/// Watches a Workload of pods that was admitted at the time `admitted`.
 pub(super) fn decide(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -57,7 +57,7 @@ pub(super) fn decide(
         return leave(workload, one, words, now);
     }
     let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
-    // Without a stuck pod the cause is an image, a volume or a slow start, and no lack of capacity. A pod that gets stuck brings the decision back.
+    // If no pod is stuck, the cause is an image, a volume or a slow start, and not a lack of capacity. A pod that gets stuck later causes another decision.
     let pause = next_look(now, patience).max(ctx.view.timeline.after(admitted, patience));
     let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
         let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
@@ -76,7 +76,7 @@ pub(super) fn decide(
     Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
 }
 
-/// Pods that no node takes, one of each role: a failure of one of equal pods holds for all.
+/// Pods that no node takes, one of each role, because equal pods of a role fail alike.
 fn stuck_of<'a>(
     ctx: &'a Context<'a>,
     workload: &WorkloadView,
@@ -95,7 +95,7 @@ fn stuck_of<'a>(
     stuck
 }
 
-/// Roles of a workload, admitted at that time and evicted at the other, whose tiers had no more patience.
+/// The roles of a Workload whose patience was over between its admission and its eviction.
 pub(super) fn late(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -120,7 +120,7 @@ fn place(workload: &WorkloadView) -> Option<(Kind, Name)> {
     Some((whole.kind, (whole.namespace, whole.name)))
 }
 
-/// Whether all of its pods are ready, or have ended.
+/// Whether all pods of a Workload are ready, or have ended.
 fn is_up(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
     let pods = &ctx.view.pods;
     match place(workload) {
@@ -130,7 +130,7 @@ fn is_up(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
     }
 }
 
-/// A workload's pods.
+/// The pods of a Workload.
 fn pods_of<'a>(ctx: &'a Context<'a>, workload: &WorkloadView) -> Vec<&'a PodState> {
     let pods = &ctx.view.pods;
     match place(workload) {

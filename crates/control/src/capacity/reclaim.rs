@@ -1,7 +1,7 @@
-//! Nodes that are being taken away, and started workloads that have pods there.
+//! Nodes that are being taken away, and started Workloads that have pods on these nodes.
 //!
-//! A taint announces the end of a node ([`crate::settings::Settings::reclaim_taints`]). Its pods are asked for once, and a workload that has one of
-//! them in the spot tier leaves at once: otherwise it would hold its quota until that pod is lost and its patience is over.
+//! A taint announces the end of a node ([`crate::settings::Settings::reclaim_taints`]). Berth reads the pods of the node once, and evicts at once a Workload
+//! that has a pod of the spot tier on the node: otherwise the Workload would hold its quota until the pod is lost and the patience is over.
 
 use berth_engine::model::Tier;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::decision::{Decision, Draft};
 use crate::workload::evict;
 use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Question};
 
-/// Workloads that lose capacity with these pods of a node, by name and uid.
+/// The Workloads that lose capacity with the given pods of a node, by name and uid.
 pub(crate) fn lost_with(ctx: &Context<'_>, pods: &[PodOnNode]) -> Vec<(Name, String, TierAssignment)> {
     let lost = pods.iter().filter_map(|pod| {
         let (workload, pod_set) = ctx.workload_of_pod(pod)?;
@@ -25,7 +25,7 @@ pub(crate) fn lost_with(ctx: &Context<'_>, pods: &[PodOnNode]) -> Vec<(Name, Str
 }
 
 impl<'a> Context<'a> {
-    /// The workload that has a pod, and the pod's set.
+    /// The Workload of a pod on a node, and the pod set of the pod.
     fn workload_of_pod(&self, pod: &'a PodOnNode) -> Option<(&'a WorkloadView, &'a str)> {
         let name: Name = (pod.namespace.clone(), pod.name.clone());
         if let Some(managed) = self.view.pods.get(&name).filter(|managed| *managed.uid == *pod.uid) {
@@ -35,15 +35,15 @@ impl<'a> Context<'a> {
         let (job, uid) = pod.job.as_ref()?;
         let object = ObjectKey { kind: Kind::JOB, namespace: pod.namespace.clone(), name: job.clone() };
         let job = self.view.jobs.get(&object).filter(|job| job.uid == *uid)?;
-        // A Job is a workload itself, or part of one.
+        // A Job has a Workload of its own, or is a part of a job with a Workload.
         let running = |owner: &str| self.view.workloads.owned_by(owner).find(|workload| workload.holds().is_some());
-        // The older slices of an elastic job are over.
+        // The older slices of an elastic job have ended.
         let above = || running(&job.owner.as_ref()?.uid);
         let workload = running(uid).or_else(above)?;
         Some((workload, &pod.pod_set))
     }
 
-    /// The capacity that a workload leaves because it loses a pod of a set with its node, `None` if it stays.
+    /// The capacity that a Workload leaves because it loses a pod of a pod set with the pod's node; `None` if the Workload stays.
     fn leaves_with(&self, workload: &WorkloadView, pod_set: &str) -> Option<TierAssignment> {
         self.tier_rules(workload).filter(|rules| rules.signals.node_reclaimed)?;
         if self.view.job_of(workload).is_some_and(|job| job.independent) {
@@ -55,7 +55,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Asks for the pods of a node.
+/// Reads the pods of a node.
 pub(crate) fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
     if !ctx.capacity.reclaims.is_unasked(&object.name) {
         return Decision::Done;
@@ -63,7 +63,7 @@ pub(crate) fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
     Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Question::FindPodsOnNode))
 }
 
-/// Evicts a workload that was admitted at that time and has lost a node since; `None` if it has not.
+/// Evicts a Workload that was admitted at the given time and has lost a node since; `None` if the Workload has lost no node.
 pub(super) fn decide(
     ctx: &Context<'_>,
     workload: &WorkloadView,

@@ -1,5 +1,5 @@
-//! Stock-outs: per flavor and shape how often capacity failed to turn up, and until when it is not asked for. One failed gang spares the next, and a
-//! failure that is long ago is forgotten.
+//! Stock-outs: for each flavor and shape of pods, how often nodes were missing, and until when no job is admitted there. The failure of one gang keeps the next
+//! gang from the same failure, and an old failure is forgotten.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,19 +15,19 @@ use crate::deltas::quantity;
 use crate::moments::{after, millis};
 use crate::workload::status::seconds;
 
-/// Most stock-outs in a status.
+/// The greatest number of stock-outs in a status.
 const MOST_SHOWN: usize = 64;
 
-/// Stock-outs of one flavor and shape.
+/// The stock-outs of one flavor and shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Stock-outs in a row.
+    /// The number of stock-outs in a row.
     pub(crate) failures: u32,
-    /// Number of pods at once that got no capacity.
+    /// The number of pods that got no nodes together.
     pub(crate) pods: i64,
     /// Time of the last stock-out.
     pub(crate) last: Timestamp,
-    /// Time until which the capacity is not asked for.
+    /// The time until which no job of this shape is admitted to the flavor.
     pub(crate) until: Timestamp,
     /// Time at which the stock-outs are forgotten.
     pub(crate) forgotten: Timestamp,
@@ -42,8 +42,7 @@ impl StockBook {
         self.0.is_empty()
     }
 
-    /// Records that capacity did not turn up between these times. A failure while an earlier one still holds belongs to the same outage. `None` when
-    /// that was known.
+    /// Records a stock-out between two times. A failure while an earlier stock-out still holds belongs to the same outage. `None` if the failure was known.
     pub(crate) fn ran_out(
         &mut self,
         flavor: String,
@@ -72,20 +71,20 @@ impl StockBook {
         Some(out)
     }
 
-    /// Whether one of these flavors was out of stock not long ago.
+    /// Whether one of the given flavors has a stock-out that is not forgotten.
     pub(crate) fn remembers(&self, flavors: &[String], now: Timestamp) -> bool {
         let recent =
             |((flavor, _), entry): (&(String, Shape), &Entry)| flavors.contains(flavor) && entry.forgotten > now;
         self.0.iter().any(recent)
     }
 
-    /// Stock-outs of some flavors, for a status. Where there are too many, those come first that hold longest, then those that ended last. Stock-outs
-    /// that are over are shown, too, until they are forgotten: the next leader has to know how many there were in a row.
+    /// The stock-outs of some flavors, for a status. If there are too many, the stock-outs that hold longest come first, and then the stock-outs that ended
+    /// last. Stock-outs that are over are shown until they are forgotten, because the next leader needs the number of stock-outs in a row.
     pub(crate) fn shown(&self, flavors: &BTreeSet<&str>, now: Timestamp) -> Vec<StockBackoffStatus> {
         let here = |(flavor, _): &(String, Shape)| flavors.contains(flavor.as_str());
         let known = self.0.iter().filter(|(key, entry)| here(key) && entry.forgotten > now);
         let mut known: Vec<(&(String, Shape), &Entry)> = known.collect();
-        // Equals stay in the order of their names.
+        // Stock-outs with equal ends stay in the order of their names.
         known.sort_by_key(|(_, entry)| Reverse(entry.until));
         let shown = |((flavor, shape), entry): (&(String, Shape), &Entry)| StockBackoffStatus {
             flavor: flavor.clone(),
@@ -101,7 +100,7 @@ impl StockBook {
         known.into_iter().take(MOST_SHOWN).map(shown).collect()
     }
 
-    /// Takes over stock-outs of a status that are not known better; returns those that still hold.
+    /// Adopts the stock-outs of a status that are newer than the known stock-outs; returns the stock-outs that still hold.
     pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
         let mut outs = Vec::new();
         for told in shown {
@@ -122,7 +121,7 @@ impl StockBook {
                 until: told.until.0,
                 forgotten: told.forgotten_at.0,
             };
-            // Fewer pods may have been asked for in the same outage meanwhile.
+            // A later request in the same outage may have had fewer pods.
             let is_known = |known: &Entry| (known.last, entry.pods) >= (entry.last, known.pods);
             if entry.forgotten <= now || self.0.get(&key).is_some_and(is_known) {
                 continue;
@@ -135,13 +134,14 @@ impl StockBook {
         outs
     }
 
-    /// Notes that so many pods of the shape got their nodes; true if that ends a stock-out.
+    /// Records that a number of pods of a shape got their nodes; true if this ends a stock-out.
     pub(crate) fn turned_up(&mut self, flavor: &str, shape: &Shape, pods: i64, now: Timestamp) -> bool {
         let key = (flavor.to_owned(), shape.clone());
         let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
             return false;
         };
-        // The memory keeps its length and starts now. With its old end, jobs would return too late to capacity that has turned up.
+        // The stock-out is remembered for the same time as before, counted from now. With the old end, jobs would move back too late to capacity that is there
+        // again.
         let memory = entry.forgotten.duration_since(entry.until);
         entry.until = now;
         entry.forgotten = now.checked_add(memory).unwrap_or(entry.forgotten);
@@ -149,7 +149,7 @@ impl StockBook {
     }
 }
 
-/// A digest of constraints in a status.
+/// The digest of placement constraints as text for a status.
 fn constraints_text(digest: u64) -> String {
     if digest == 0 { String::new() } else { format!("{digest:016x}") }
 }
@@ -179,7 +179,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
 
-    /// Seconds for which each failure keeps the flavor away; 0 when it is no news.
+    /// The seconds for which each failure keeps jobs from the flavor; 0 if the failure was known.
     fn delays(times: &[(i64, i64)]) -> Vec<i64> {
         let mut book = StockBook::default();
         let delay = |(second, pods): &(i64, i64)| {
@@ -193,12 +193,12 @@ mod tests {
     #[test]
     fn consecutive_stock_outs_lengthen_backoff_and_are_forgotten_with_time() {
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (100, 4), (170, 4)]), [10, 20, 40, 60, 60]);
-        // One outage is one failure, whichever job hits it; the smaller one keeps more jobs away.
+        // An outage counts as one failure, whichever job fails; the smaller failure keeps more jobs from the flavor.
         assert_eq!(delays(&[(0, 4), (1, 4), (2, 9), (3, 2), (9, 3)]), [10, 0, 0, 7, 0]);
-        // After the third: 60 s end at 150 s; 100 s later one is forgotten, 200 s later two.
+        // The delay of 60 s after the third failure ends at 150 s; 100 s later one failure is forgotten, and 200 s later two failures.
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (190, 4)]), [10, 20, 40, 40]);
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (2_000, 4)]), [10, 20, 40, 10]);
-        // The same failure seen again after its end is no second one.
+        // A failure that is observed again after its end does not count as a second failure.
         assert_eq!(delays(&[(0, 4), (20, 4), (20, 4), (10, 4)]), [10, 20, 0, 0]);
     }
 
@@ -206,7 +206,7 @@ mod tests {
     fn status_shows_longest_backoffs_and_next_leader_restores_them() {
         let mut book = StockBook::default();
         let flavors: Vec<String> = (0..70).map(|number| format!("f{number:02}")).collect();
-        // By name the first ones ran out first: ten of them are over when the last one runs out, and none is forgotten.
+        // The flavors run out of stock in the order of their names: ten stock-outs are over when the last flavor runs out, and no stock-out is forgotten.
         for (flavor, second) in flavors.iter().zip(0..) {
             let when = (at(second), at(second));
             book.ran_out(flavor.clone(), Shape::default(), 4, when, BackoffRules { initial_ms: 60_000, ..BACKOFF })

@@ -2,7 +2,7 @@
 
 use berth_engine::model::{Shape, Tier};
 
-/// Tier assignment of a pod set: one flavor that it was given, with its tier.
+/// The tier assignment of a pod set: a flavor that was assigned to the pod set, with the tier of the flavor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TierAssignment {
     pub(crate) pod_set: String,
@@ -13,12 +13,12 @@ pub(crate) struct TierAssignment {
 }
 
 impl TierAssignment {
-    /// Flavor and tier in a message.
+    /// Flavor and tier as text for a message.
     pub(super) fn name(&self) -> String {
         format!("flavor {} ({} capacity)", self.flavor, self.tier)
     }
 
-    /// Message about a tier that is left because its nodes did not turn up.
+    /// The message about a tier that a Workload leaves because its nodes did not come.
     pub(super) fn had_no_nodes(&self, waited: i64) -> String {
         format!("{} had no nodes for all {} pods within {waited}s", self.name(), self.pods)
     }

@@ -1,4 +1,4 @@
-//! Tier assignments that a workload holds, and the rules of tiers for it.
+//! The tier assignments of a Workload, and the tier rules that apply to the Workload.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::capacity::tier_assignment::TierAssignment;
 use crate::context::Context;
 use crate::deltas::strip_capacity;
 
-/// Tier assignments of a workload: the flavors with a tier that it holds, each once per pod set.
+/// The tier assignments of a Workload: the assigned flavors that have a tier, each once for each pod set.
 pub(crate) fn tier_assignments(ctx: &Context<'_>, workload: &WorkloadView) -> Vec<TierAssignment> {
     let mut assignments = Vec::new();
     for given in workload.given() {
@@ -29,7 +29,7 @@ pub(crate) fn tier_assignments(ctx: &Context<'_>, workload: &WorkloadView) -> Ve
                 flavor: flavor.clone(),
                 tier,
                 shape: Shape::of(&set),
-                // The count of an elastic job may have gone down since.
+                // The count of an elastic job may have been lowered since the admission.
                 pods: given.count.map_or(set.count, |count| i64::from(count).min(set.count)),
             });
         }
@@ -43,7 +43,7 @@ impl<'a> Context<'a> {
         self.view.capacity_tier_of(flavor)
     }
 
-    /// The rules of tiers that hold for a workload: its queue's policy, else the default ones where it names tiers itself.
+    /// The tier rules that apply to a Workload: the rules of its queue's policy, otherwise the default rules if the Workload names tiers itself.
     pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&'a TierRules> {
         let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
         own.or_else(|| workload.tiers.is_some().then_some(&USUAL))

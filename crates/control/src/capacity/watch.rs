@@ -1,4 +1,4 @@
-//! Capacity of a started workload: it has to turn up within the patience of its tier.
+//! Watches the capacity of a started Workload: nodes have to come within the patience of the Workload's tier.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ use crate::training_job::restarts::told_from;
 use crate::workload::evict;
 use crate::write::{Purpose, Question, StuckPod};
 
-/// Lack of pods of a started workload, with the time since when as far as that was seen; `None` if none are lacking. A TrainingJob lacks pods
-/// where one of its Jobs does.
+/// The lack of pods of a started Workload, with the time since which pods are lacking as far as this was observed; `None` if no pods are lacking. A TrainingJob
+/// lacks pods if one of its Jobs does.
 fn lacking(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Option<Lack>> {
     let known = |job: &JobState| ctx.notes.jobs.of(&job.uid).lack();
     let lacks = |job: &&JobState| WantedPods::of(job) == WantedPods::Lacking;
@@ -39,12 +39,12 @@ fn lacking(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Option<Lack>> {
     Some(known(job))
 }
 
-/// Time at which a started workload lost pods that it had, `None` if it lacks no pod, or never had all of them.
+/// The time at which a started Workload lost pods; `None` if the Workload lacks no pod, or never had all its pods.
 pub(super) fn lost_at(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Timestamp> {
     lacking(ctx, workload)?.filter(|lack| lack.had).map(|lack| lack.since)
 }
 
-/// State of the pods that a started workload lacks.
+/// A started Workload that lacks pods, with the facts for a decision.
 struct LackingPods<'a> {
     lack: Option<Lack>,
     assignments: Vec<TierAssignment>,
@@ -55,7 +55,7 @@ struct LackingPods<'a> {
 }
 
 impl<'a> LackingPods<'a> {
-    /// Looks at a workload that was admitted at that time, `None` if nothing is lacking, or it holds no flavor with a tier.
+    /// The pods that a Workload lacks that was admitted at the time `admitted`; `None` if no pods are lacking, or the Workload holds no flavor with a tier.
     fn at(ctx: &'a Context<'a>, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
         let rules = ctx.tier_rules(workload)?;
         let lack = lacking(ctx, workload)?;
@@ -69,12 +69,12 @@ impl<'a> LackingPods<'a> {
         Some(Self { lack, assignments, rules, since, last, timeline: &ctx.view.timeline })
     }
 
-    /// Time at which the patience with the tier is over.
+    /// The time at which the patience for a tier assignment is over.
     fn due(&self, assignment: &TierAssignment) -> Timestamp {
         self.timeline.after(self.since, self.rules.patience_ms(assignment.tier))
     }
 
-    /// Whether a pod of this assignment has lacked a node for longer than there is patience with its tier.
+    /// Whether a pod of a tier assignment has lacked a node for longer than the patience of the tier.
     fn is_late(&self, assignment: &TierAssignment) -> bool {
         self.rules.signals.unschedulable && self.last.is_some_and(|answer| answer.at >= self.due(assignment))
     }
@@ -91,16 +91,16 @@ impl<'a> LackingPods<'a> {
         self.nowhere().find(|(assignment, pod)| (fails && pod.refused.is_some()) || self.is_late(assignment))
     }
 
-    /// Time of the next question about its pods.
+    /// The time of the next question about the Workload's pods.
     fn next(&self) -> Option<Timestamp> {
         let asked = self.last.map(|answer| answer.at);
         let next = |assignment: &TierAssignment| {
             let (due, patience) = (self.due(assignment), self.rules.patience_ms(assignment.tier));
             match asked {
-                // The cause is no lack of capacity: an image, a volume, a slow start, or the pause that the job controller makes before it replaces a
-                // pod.
+                // The pods are not unready for lack of capacity, but because of an image, a volume, a slow start, or the pause of the job controller before it
+                // replaces a pod.
                 Some(at) if at >= due => next_look(at, patience),
-                // An autoscaler may say sooner that nothing comes.
+                // An autoscaler may report earlier that no node will come.
                 _ if self.rules.signals.scale_up_failed => {
                     due.min(next_question(asked.unwrap_or(self.since), patience))
                 }
@@ -111,7 +111,7 @@ impl<'a> LackingPods<'a> {
     }
 }
 
-/// Pod sets of a workload, admitted at that time and evicted at the other, whose tiers had no more patience.
+/// The pod sets of a Workload whose patience was over between its admission and its eviction.
 pub(super) fn late(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -125,7 +125,7 @@ pub(super) fn late(
     late.map(|(assignment, _)| assignment.pod_set.clone()).collect()
 }
 
-/// Watches a workload whose run began at that time.
+/// Watches a Workload whose run began at the time `begun`.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = ctx.tier_rules(workload) else { return Decision::Done };
     if let Some(decision) = super::reclaim::decide(ctx, workload, begun, now) {
@@ -134,7 +134,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestam
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
         return super::pods::decide(ctx, workload, rules, begun, now);
     }
-    // Where nothing is lacking, the job's next change brings the decision back.
+    // If no pods are lacking, the next change of the job causes another decision.
     let Some(look) = LackingPods::at(ctx, workload, begun) else { return Decision::Done };
     let Some((assignment, pod)) = look.stuck() else {
         if let Some(next) = look.next().filter(|next| *next > now) {
@@ -143,13 +143,13 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestam
         return find_stuck(ctx, workload);
     };
     if ctx.added_to(workload).is_some_and(|added| added.keeps().is_some()) {
-        // The other workers train on: the TrainingJob gives up those that were added.
+        // The workers that have nodes continue, and the TrainingJob gives up the added workers.
         return Decision::Done;
     }
     leave(workload, (assignment, pod), (look.lack.is_some_and(|lack| lack.had), look.since), now)
 }
 
-/// Why workers that were added to a TrainingJob are given up again: no node takes them.
+/// The reason why workers that were added to a TrainingJob are given up again: no node takes their pods.
 pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     ctx.added_to(workload)?;
     let look = LackingPods::at(ctx, workload, told_from(workload)?)?;
@@ -158,8 +158,8 @@ pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> 
     Some(in_words(assignment.had_no_nodes(waited), pod))
 }
 
-/// Tier assignment of workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods shows; with the time
-/// since when they lack them, and the back-off.
+/// The tier assignment of workers that were added to a TrainingJob and get no nodes according to the last answer about its pods, with the time since which the
+/// workers lack nodes, and the back-off.
 pub(crate) fn growth_without_nodes(
     ctx: &Context<'_>,
     name: &Name,
@@ -179,8 +179,8 @@ pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision
 /// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.
 const LAST_QUESTION_SECONDS: i64 = 30;
 
-/// Handles the end of a TrainingJob's own time-out: its pods are asked about before it counts, `None` when they lack no nodes. Otherwise a time-out
-/// that is not longer than the patience of the tier would come before that each time, and lead to the same tier again.
+/// Handles the end of a TrainingJob's own time-out: Berth asks about the job's pods before the time-out counts; `None` if the pods lack no nodes. Without the
+/// question, a time-out that is not longer than the patience of the tier would always end first, and the job would get the same tier again.
 pub(crate) fn at_timeout(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -194,7 +194,7 @@ pub(crate) fn at_timeout(
         return None;
     }
     let Some(answer) = ctx.notes_of(workload).capacity().answer_since(due) else {
-        // Without an answer in time, the pods are not waited for.
+        // If no answer comes in time, the time-out counts without an answer.
         return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(ctx, workload));
     };
     let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
@@ -204,20 +204,20 @@ pub(crate) fn at_timeout(
     Some(leave(workload, found, (lack.is_some_and(|lack| lack.had), admitted), now))
 }
 
-/// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` if its pods are to be asked about.
+/// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` if Berth has to ask about the pods.
 pub(crate) fn have_nodes(ctx: &Context<'_>, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
     let Some(answer) = ctx.notes_of(workload).capacity().answer_since(due) else {
-        // Without an answer in time, the pods are not waited for.
+        // If no answer comes in time, the time-out counts without an answer.
         return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
     };
     if !answer.stuck.is_empty() {
         return Some(false);
     }
-    // A pod may lose its node, and another one get none.
+    // The answer becomes outdated, because a pod may lose its node, and the pod that replaces it may get no node.
     (now < next_look(answer.at, PAUSE_MS.1)).then_some(true)
 }
 
-/// Time since when a started workload lacks pods, if the capacity fallback would not leave for the sake of some that get no node.
+/// The time since which a started Workload lacks pods, if the capacity fallback does not watch all pod sets of the Workload.
 pub(crate) fn lacks_unwatched(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Timestamp> {
     let lack = lacking(ctx, workload)??;
     let watched = watched_sets(ctx, workload);
@@ -225,15 +225,15 @@ pub(crate) fn lacks_unwatched(ctx: &Context<'_>, workload: &WorkloadView) -> Opt
     (!all).then_some(lack.since)
 }
 
-/// Pod sets with a tier, whose patience is limited.
+/// The pod sets with a tier, for which the patience is limited.
 fn watched_sets(ctx: &Context<'_>, workload: &WorkloadView) -> BTreeSet<String> {
     let rules = ctx.tier_rules(workload).filter(|rules| rules.signals.unschedulable);
     let assignments = rules.map(|_| tier_assignments(ctx, workload)).unwrap_or_default();
     assignments.into_iter().map(|assignment| assignment.pod_set).collect()
 }
 
-/// Asks from time to time for pods that get no node. `leaves` gets the scheduler's message about the first one for which the capacity fallback would
-/// not leave, from an answer that is not older than `due`.
+/// Asks from time to time for pods that get no node. `leaves` gets the scheduler's message about the first pod for which the capacity fallback would not evict
+/// the Workload, from an answer that is not older than `due`.
 pub(crate) fn leave_unwatched(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -251,7 +251,7 @@ pub(crate) fn leave_unwatched(
     if next > now { Decision::Wait(next) } else { find_stuck(ctx, workload) }
 }
 
-/// Leaves a tier where that pod gets no node; `had` is true if all pods had nodes before.
+/// Evicts a Workload from a tier in which a pod gets no node; `had` is true if all pods had nodes before.
 fn leave(
     workload: &WorkloadView,
     (assignment, pod): (&TierAssignment, &StuckPod),
@@ -266,7 +266,7 @@ fn leave(
     Decision::write(evict(workload, now, (reason, ""), &in_words(message, pod)))
 }
 
-/// The message with the words of an autoscaler about the pod, else of the scheduler.
+/// A message with the text of an autoscaler about the pod, or otherwise of the scheduler.
 fn in_words(message: String, pod: &StuckPod) -> String {
     let words = pod.refused.as_ref().unwrap_or(&pod.message);
     match (message.is_empty(), words.is_empty()) {

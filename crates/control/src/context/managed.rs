@@ -10,19 +10,19 @@ use crate::context::Context;
 use crate::write::Kind;
 
 impl Context<'_> {
-    /// Whether a job of that kind is managed as far as it depends on itself.
+    /// Whether a job of a kind is managed, as far as this depends on the job itself.
     pub(crate) fn manages_job(&self, kind: Kind, job: &JobState) -> bool {
         let settings = &self.settings;
         settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
     }
 
-    /// Whether nothing is decided about a job of that kind, whatever else is seen. Only a change of the job itself makes it a managed one, and the
-    /// watch reports that with all of the job. A started job may hold quota still, and is needed completely to be stopped.
+    /// Whether control makes no decision about a job of a kind, whatever else is observed. Only a change of the job itself can make it a managed job, and the
+    /// watch reports such a change with the complete job. A started job may still hold quota, and is needed completely to be stopped.
     pub(crate) fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
         !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
     }
 
-    /// Requests of pod sets of a namespace that no Workload has.
+    /// The requests of pod sets of a namespace that belong to no Workload.
     pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
         surroundings(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
     }

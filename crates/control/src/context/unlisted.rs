@@ -9,7 +9,7 @@ use crate::job::unlisted_above;
 use crate::write::{Kind, ObjectKey};
 
 impl<'a> Context<'a> {
-    /// Why objects of a kind cannot be listed, with the resource.
+    /// The resource that cannot be listed for a kind, and the reason.
     fn unlisted(&self, kind: Kind) -> Option<(&'a str, &'a str)> {
         let ((_, resource), why) = self.view.unlisted.iter().find(|((of, _), _)| *of == kind)?;
         Some((resource.as_str(), why.as_str()))
@@ -20,7 +20,7 @@ impl<'a> Context<'a> {
         self.view.is_unlisted(kind)
     }
 
-    /// Whether nothing is to be decided about an object, as its kind cannot be listed.
+    /// Whether control makes no decision about an object, because the object's kind cannot be listed.
     pub(crate) fn is_unlisted_object(&self, object: &ObjectKey) -> bool {
         if self.view.unlisted.is_empty() {
             return false;
@@ -32,7 +32,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The kind that cannot be listed, of the kinds that show the pods of a group.
+    /// The kind that cannot be listed, among the kinds that control needs for the pods of a group.
     fn unlisted_pods(&self, group: &Name) -> Option<Kind> {
         match self.is_unlisted(Kind::Pod) {
             true => Some(Kind::Pod),
@@ -40,7 +40,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether the pods of a group are those of a StatefulSet, as far as they or their Workload say so.
+    /// Whether the pods of a group belong to a StatefulSet, as far as the pods or the group's Workload show it.
     fn is_of_set(&self, group: &Name) -> bool {
         let mut pods = self.view.pods.members(group);
         let rare = self.view.workloads.get(group).and_then(|workload| workload.rare.as_ref());
@@ -49,7 +49,7 @@ impl<'a> Context<'a> {
             || rare.is_some_and(|rare| rare.owners.iter().any(is_set))
     }
 
-    /// Why nothing is known of the job of a workload, in words for the user; `None` if its kind is listed.
+    /// The reason why nothing is known of the job of a Workload, as text for the user; `None` if the job's kind is listed.
     pub(crate) fn unlisted_owner(&self, workload: &WorkloadView) -> Option<String> {
         if self.view.unlisted.is_empty() {
             return None;
@@ -58,7 +58,7 @@ impl<'a> Context<'a> {
             Some(whole) if whole.kind == Kind::PodGroup => self.unlisted_pods(&workload.key()),
             Some(whole) if self.is_unlisted(whole.kind) => Some(whole.kind),
             Some(whole) => unlisted_above(self, &whole, self.view.job_of(workload)?),
-            // The reference to its job was removed, and the job may be of any kind.
+            // The owner reference of the Workload was removed, and the job may be of any kind.
             None if workload.owner.is_none() && workload.job_uid.is_some() && !workload.is_finished() => {
                 Kind::jobs().chain([Kind::TrainingJob, Kind::Pod]).find(|kind| self.is_unlisted(*kind))
             }

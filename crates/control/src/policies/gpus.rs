@@ -1,4 +1,4 @@
-//! The GPUs that a policy allows one job. A job that may do with fewer pods is judged by the fewest, and is never given more than the limit.
+//! The GPUs that a policy allows one job. A job that accepts fewer pods is judged by its fewest pods, and never gets more GPUs than the limit.
 
 use berth_engine::model as engine;
 use berth_jobs::training::{Cards, WORKER};
@@ -6,25 +6,25 @@ use berth_jobs::training::{Cards, WORKER};
 use crate::cache::WorkloadView;
 use crate::context::Context;
 
-/// GPUs that one pod asks for.
+/// GPUs that one pod of a pod set requests.
 fn gpus_of(set: &engine::PodSetSpec, cards: &Cards) -> i64 {
     let devices = set.requests.iter().filter(|(resource, _)| cards.counts(resource));
     devices.fold(0, |sum, (_, one)| sum.saturating_add(one.get()))
 }
 
-/// GPUs that pod sets ask for with so many pods each.
+/// GPUs that pod sets request together, if `pods` gives the number of pods of each pod set.
 pub(super) fn gpus(sets: &[engine::PodSetSpec], cards: &Cards, pods: impl Fn(&engine::PodSetSpec) -> i64) -> i64 {
     sets.iter().fold(0, |sum, set| sum.saturating_add(gpus_of(set, cards).saturating_mul(pods(set))))
 }
 
 impl Context<'_> {
-    /// Fewest pods of a pod set with which a workload may be admitted: a slice by which a job grows has no fewer than its spec.
+    /// The fewest pods of a pod set with which a Workload may be admitted: a slice by which a job grows may not have fewer pods than its spec.
     pub(super) fn fewest(self, workload: &WorkloadView) -> impl Fn(&engine::PodSetSpec) -> i64 + use<> {
         let partial = self.settings.engine.partial_admission && self.replaced_by(workload).is_none();
         move |set| set.min_count.filter(|_| partial).map_or(set.count, |least| least.min(set.count))
     }
 
-    /// Accelerators that the pods of a workload ask for together.
+    /// Accelerators that the pods of a Workload request together.
     pub(crate) fn accelerators_of(&self, workload: &WorkloadView) -> i64 {
         gpus(&workload.shape.pod_sets, &self.settings.cards, |set| set.count)
     }
@@ -33,8 +33,8 @@ impl Context<'_> {
         self.rules_for(workload)?.limits.max_gpus
     }
 
-    /// Takes off pods that a waiting workload may not have: of the pods that it can do without, last sets first, as many as would have more GPUs than
-    /// its policy allows.
+    /// Reduces the pods of a waiting Workload to the number of GPUs that its policy allows. Only pods that the Workload can do without are removed, from the
+    /// last pod sets first.
     pub(crate) fn cap_gpus(&self, workload: &WorkloadView, sets: &mut [engine::PodSetSpec]) {
         let Some(most) = self.max_gpus(workload) else { return };
         let cards = &self.settings.cards;
@@ -52,7 +52,7 @@ impl Context<'_> {
         }
     }
 
-    /// Number of workers, of those that are wanted, to which a TrainingJob may grow.
+    /// The number of workers to which a TrainingJob may grow under its limit, at most `wanted`.
     pub(crate) fn workers_within_limit(&self, workload: &WorkloadView, wanted: i32) -> i32 {
         let (sets, cards) = (&workload.shape.pod_sets, &self.settings.cards);
         let each = sets.iter().find(|set| set.name == WORKER).map_or(0, |set| gpus_of(set, cards));

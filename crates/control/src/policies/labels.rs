@@ -21,15 +21,15 @@ use crate::write::{Kind, ObjectKey};
 const UNKNOWN_VALUE: &str = own_reasons::PRIORITY_LABEL_UNKNOWN;
 /// Reason of the event about a class that does not exist.
 pub(crate) const NO_CLASS: &str = own_reasons::WORKLOAD_PRIORITY_CLASS_NOT_FOUND;
-/// Reason of the event about a job that somebody else may delete.
+/// Reason of the event about a job that AxLearn's runner may delete.
 const RUNNER: &str = "BastionRunner";
-/// Text about the class that holds where a label has no effect.
+/// Text about the priority class that applies if a label has no effect.
 const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods";
 
-/// Reason and text of an event.
+/// The reason and the text of an event.
 type Said = (&'static str, String);
 
-/// The first value of a label in the same order, of a Workload that is to be created.
+/// The first value of a label of a Workload that is to be created, in the order of `label_values`.
 fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
     let of = |metadata: &'a ObjectMeta| metadata.labels.as_ref()?.get(key).map(String::as_str);
     let of_pods = made.spec.pod_sets.iter().find_map(|set| of(set.template.metadata.as_ref()?));
@@ -37,8 +37,8 @@ fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
 }
 
 impl Context<'_> {
-    /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` if that is left to the queue. `pod_sets` are those
-    /// that the engine gets: pods that select a kind of capacity have made their choice.
+    /// The capacity tiers that the policy of a Workload's queue gives the Workload because of a label; `None` if the queue decides. `pod_sets` are the pod sets
+    /// for the engine: pods that select a kind of capacity have made their choice.
     pub(crate) fn tiers_by_label(
         &self,
         workload: &WorkloadView,
@@ -62,8 +62,8 @@ impl Context<'_> {
         flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).map(deltas::tier).collect()
     }
 
-    /// The class that a label gives: its priority, or why the label is passed over; `None` if there is no such label, or no policy reads it.
-    /// `known` is the class that the Workload has already, by name and value: that stays when the class is deleted.
+    /// The priority class that a label gives: its priority, or the reason why the label has no effect; `None` if the label is absent, or no policy reads it.
+    /// `known` is the class that the Workload already has, by name and value: the Workload keeps this class when the class is deleted.
     fn class_by_label<'b>(
         &self,
         rules: &Rules,
@@ -93,7 +93,7 @@ impl Context<'_> {
         Some(Ok(Priority::of_workload_class(name, number)))
     }
 
-    /// The priority that a policy gives an existing Workload by a label.
+    /// The priority that a policy gives an existing Workload because of a label.
     fn class_of(&self, workload: &WorkloadView) -> Option<Result<Priority, Said>> {
         let rules = self.rules_for(workload)?;
         let known = workload.priority_class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
@@ -101,7 +101,7 @@ impl Context<'_> {
         self.class_by_label(rules, known, |label| workload.label_values(label).next())
     }
 
-    /// The priority that a Workload is to have whose job names these classes; the error names a class that does not exist yet.
+    /// The priority that a Workload should have if its job names the given classes; the error names a class that does not exist yet.
     pub(crate) fn wanted_priority(
         &self,
         workload: &WorkloadView,
@@ -114,7 +114,7 @@ impl Context<'_> {
         Ok(Wanted { priority, by_label: false })
     }
 
-    /// Gives a Workload that is to be created for a job its priority; the error names a class that does not exist yet.
+    /// Sets the priority of a Workload that is to be created for a job; the error names a class that does not exist yet.
     pub(crate) fn with_priority(
         &self,
         mut made: api::Workload,
@@ -135,7 +135,8 @@ impl Context<'_> {
         Ok(made)
     }
 
-    /// Event about the policy of a job, or about the classes that it names, if it was not sent yet. `object` is the object that is decided about.
+    /// An event about the policy of a job, or about the classes that the job names, if the event was not sent yet. `object` is the object for which a decision
+    /// is made.
     pub(crate) fn untold(
         &self,
         object: &ObjectKey,
@@ -150,13 +151,13 @@ impl Context<'_> {
         told.or_else(|| self.untold_class(object, workload, classes))
     }
 
-    /// Whether that event was not yet, or not last, sent about an object.
+    /// Whether an event was not yet sent about an object, or was followed by another event of the same reason.
     pub(crate) fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
         self.reports.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
     }
 
-    /// The same about a class that a job has come to name and that does not exist: its Workload keeps the priority that it has. A class that was
-    /// deleted meanwhile is no news.
+    /// An event about a class that a job names and that does not exist: the Workload of the job keeps its present priority. No event is sent about a class that
+    /// was deleted in the meantime.
     fn untold_class(
         &self,
         object: &ObjectKey,
@@ -176,14 +177,14 @@ impl Context<'_> {
         Some(no_class(&class, "the job")).filter(|said| !known && self.is_untold(object, said))
     }
 
-    /// Why the label that a policy reads gives a workload no priority. A prebuilt Workload has a priority of its own.
+    /// The reason why the label that a policy reads gives a Workload no priority. A prebuilt Workload has a priority of its own, and gets no reason.
     fn passed_over(&self, workload: &WorkloadView) -> Option<Said> {
         let prebuilt = self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some());
         self.class_of(workload).filter(|_| !prebuilt)?.err()
     }
 
-    /// Warning about a JobSet whose selectors give way while a runner of AxLearn's bastion looks after it. The runner takes the tier from the
-    /// selectors, and makes the JobSet anew when it is another than it should be. Tier `disabled` is left alone.
+    /// A warning about a JobSet whose selectors are overridden while a runner of AxLearn's bastion supervises the JobSet. The runner reads the tier from the
+    /// selectors, and makes the JobSet anew when the tier differs from the expected tier. The runner does not change a JobSet of tier `disabled`.
     fn watched(&self, workload: &WorkloadView) -> Option<Said> {
         let is_job_set = workload.owner.as_ref().is_some_and(|owner| owner.kind == Kind::JOB_SET.name());
         if !is_job_set || !self.overrides_selectors(workload) {
@@ -201,12 +202,12 @@ impl Context<'_> {
     }
 }
 
-/// Event about a class that does not exist and that `whoever` names.
+/// The event about a class that does not exist; `whoever` is the text about the field that names the class.
 pub(crate) fn no_class(class: &str, whoever: &str) -> Said {
     (NO_CLASS, format!("priority class {class:?} does not exist; create it or change {whoever}"))
 }
 
-/// The labels of a bastion's runner, on the pods of a job or on itself.
+/// The labels of a bastion's runner, on the pods of a job or on the job itself.
 fn runner_labels<'a>(workload: &'a WorkloadView, job: Option<&'a JobState>) -> Vec<(&'static str, &'a str)> {
     let mut found = Vec::new();
     for key in [BASTION_TIER, BASTION_JOB_VERSION] {

@@ -1,4 +1,4 @@
-//! Limits of admission that a policy sets for the workloads of its queues.
+//! The limits of admission that a policy sets for the Workloads of its queues.
 
 use berth_engine::model as engine;
 use berth_jobs::training::Cards;
@@ -9,8 +9,8 @@ use crate::cache::policy_rules::{Limits, fields};
 use crate::context::Context;
 
 impl Limits {
-    /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, and its value with the request of the
-    /// workload.
+    /// The limit that forbids a Workload to hold quota, if `pods` gives the number of pods of each pod set: the field, and its value with the Workload's
+    /// request.
     fn broken_by(
         &self,
         workload: &WorkloadView,
@@ -33,12 +33,12 @@ impl Limits {
 }
 
 impl Context<'_> {
-    /// The limit that keeps a waiting workload out for good, even with the fewest pods that it accepts.
+    /// The limit that keeps a waiting Workload from admission for good, even with the fewest pods that the Workload accepts.
     pub(crate) fn limit_on(&self, workload: &WorkloadView) -> Option<String> {
         self.limit_with(workload, self.fewest(workload))
     }
 
-    /// The limit that would keep it out if it had so many pods in its pod sets.
+    /// The limit that would keep a Workload from admission if `pods` gives the number of pods of each pod set.
     pub(crate) fn limit_with(
         &self,
         workload: &WorkloadView,

@@ -1,4 +1,4 @@
-//! The status of a QueuePolicy: where it holds, jobs by tier, and what is out of stock.
+//! The status of a QueuePolicy: the queues to which the policy applies, the jobs in each tier, and the flavors that are out of stock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use crate::queues::status_write::draft;
 use crate::workload::status::set_in;
 use crate::write::ObjectKey;
 
-/// Most fields without effect that the message of a status names.
+/// The greatest number of fields without effect that the message of a status names.
 const TOLD: usize = 3;
 
-/// The status write of a policy, `None` when nothing differs.
+/// The status write of a policy; `None` if the status has not changed.
 pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let policy = ctx.view.policies.get(&key.name)?;
     let old = policy.object.status.clone().unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
     if new == old {
         return None;
     }
-    // A merge patch leaves out nothing: an empty list must be written as such, or the old one would stay.
+    // A merge patch deletes no omitted field: an empty list must be written as such, or the old list would stay.
     Some(draft(
         key,
         &policy.object.metadata,
@@ -54,7 +54,7 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
     ))
 }
 
-/// Condition `Active` of a policy, true if all its fields have effect where it claims to hold: status, reason and message.
+/// The condition `Active` of a policy, which is true if all fields of the policy have effect on the queues that it claims: status, reason and message.
 fn standing(
     ctx: &Context<'_>,
     policy: &Policy,
@@ -88,14 +88,14 @@ fn standing(
     )
 }
 
-/// The flavors that some ClusterQueues offer.
+/// The flavors that any of the ClusterQueues offers.
 fn flavors<'a>(ctx: &'a Context<'a>, queues: &BTreeSet<&String>) -> BTreeSet<&'a str> {
     let queues = queues.iter().filter_map(|queue| ctx.view.cluster_queues.get(*queue));
     let groups = queues.flat_map(|queue| &queue.spec.resource_groups);
     groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
 }
 
-/// Admitted workloads of some ClusterQueues by tier.
+/// The number of admitted Workloads of the ClusterQueues in each tier.
 fn tiers(ctx: &Context<'_>, queues: &BTreeSet<&String>) -> Vec<TierStatus> {
     let mut counts: BTreeMap<CapacityTier, i32> = CapacityTier::ALL.into_iter().map(|tier| (tier, 0)).collect();
     let admitted = queues.iter().flat_map(|queue| ctx.view.workloads.reserving(queue));

@@ -1,7 +1,7 @@
-//! The admission check that asks an autoscaler for capacity: its templates, its request, and the effect of the answer.
+//! The admission check that requests capacity from an autoscaler: its PodTemplates, its ProvisioningRequest, and the effect of the answer.
 //!
-//! A request belongs to one attempt of one Workload with one reservation. The Workload makes the templates and then the request, and copies the
-//! answer into the state of its check. The request takes the templates over, and is deleted when no Workload needs it.
+//! A ProvisioningRequest belongs to one attempt of one Workload with one reservation. The Workload makes the PodTemplates and then the ProvisioningRequest, and
+//! copies the answer into the state of its check. The ProvisioningRequest becomes the owner of the PodTemplates, and is deleted when no Workload needs it.
 
 use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
@@ -23,37 +23,37 @@ use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, sin
 use crate::workload::{notice, status_write};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};
 
-/// Field manager and reporter of the check's controller in Kueue.
+/// The field manager of the check's controller in Kueue; `REPORTER` is the reporter of its events.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
 const REPORTER: &str = "kueue-provisioning-request-controller";
-/// Pause in seconds before a workload is tried again whose pods cannot be described for now.
+/// The pause in seconds before a Workload is tried again whose pods cannot be described at present.
 const RETRY_SECONDS: i32 = 60;
 
-/// The number of the attempt for which a check asks, beginning at 1.
+/// The number of the attempt for which a check requests capacity, beginning at 1.
 fn attempt_of(state: &api::AdmissionCheckState) -> i32 {
     state.retry_count.unwrap_or_default().saturating_add(1)
 }
 
-/// The request that a check of a workload made, or is to make.
+/// The name of the ProvisioningRequest that a check of a Workload has made, or has to make.
 fn request_of(workload: &WorkloadView, state: &api::AdmissionCheckState) -> String {
     let named = |update: &api::PodSetUpdate| update.annotations.get(labels::CONSUME_PROVISIONING_REQUEST).cloned();
     let consumed = state.pod_set_updates.iter().find_map(named);
     consumed.unwrap_or_else(|| berth_jobs::provisioning_request_name(&workload.name, &state.name, attempt_of(state)))
 }
 
-/// A check of a workload.
+/// An admission check of a Workload, with the facts for a decision.
 struct CheckCase<'a> {
     ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
     state: &'a api::AdmissionCheckState,
-    /// Name of the request.
+    /// The name of the ProvisioningRequest.
     name: Name,
     now: Timestamp,
 }
 
-/// The next step of a workload with quota as far as autoscalers are concerned.
+/// The next step of a Workload with quota in its requests to autoscalers.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    // Nothing is decided before it is known whether the cluster serves such requests.
+    // No decision is made before it is known whether the cluster serves ProvisioningRequests.
     ctx.view.provisioning.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest))?;
     workload.status.admission_checks.iter().find_map(|state| {
         let check = ctx.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
@@ -68,7 +68,7 @@ impl CheckCase<'_> {
         let request = book.requests.get(&self.name).map(Box::as_ref);
         let request = request.filter(|request| is_of(&request.metadata, &self.workload.uid));
         if self.state.state == check_states::READY {
-            // Capacity that was given may be taken back.
+            // The autoscaler may take provided capacity back.
             return self.lost(request?, check);
         }
         if self.state.state != check_states::PENDING || self.workload.is(types::ADMITTED) {
@@ -81,7 +81,7 @@ impl CheckCase<'_> {
         let asked = self.workload.asked.as_deref()?;
         let pods = match self.pods(asked, config) {
             Ok(pods) => pods,
-            // A flavor that is away leads to another try. With any other problem the workload could never start as it was admitted.
+            // A missing flavor leads to another try. With any other problem, the Workload could never start with its admission.
             Err((true, problem)) => return self.told(check_states::RETRY, &problem),
             Err((false, problem)) => return self.told(check_states::REJECTED, &problem),
         };
@@ -97,7 +97,7 @@ impl CheckCase<'_> {
             return Some(self.in_the_way(&next).unwrap_or(next));
         };
         if request.metadata.deletion_timestamp.is_some() {
-            // The name is free when the old request is gone.
+            // The name becomes free when the old ProvisioningRequest is gone.
             return None;
         }
         let same_class = request.spec.provisioning_class_name == spec.provisioning_class_name;
@@ -111,13 +111,13 @@ impl CheckCase<'_> {
                 Some(self.answer(check_states::READY, words, |state| state.pod_set_updates = updates))
             }
             Provisioning::Accepted(Some(words)) => self.told(check_states::PENDING, words),
-            // The message from before the request holds no more.
+            // The message of the check from before the ProvisioningRequest does not apply any more.
             Provisioning::Accepted(None) | Provisioning::Unanswered => self.told(check_states::PENDING, ""),
             _ => self.lost(request, check),
         }
     }
 
-    /// The request came to nothing, or its capacity is gone.
+    /// Handles a ProvisioningRequest that has failed, or whose capacity is gone.
     fn lost(&self, request: &ProvisioningRequest, check: &Check) -> Option<Decision> {
         let admitted = self.workload.is(types::ADMITTED);
         match berth_jobs::provisioning_state(request) {
@@ -128,11 +128,11 @@ impl CheckCase<'_> {
         }
     }
 
-    /// Decides on another attempt, or rejects the check after the last one.
+    /// Decides on another attempt, or rejects the check after the last attempt.
     fn again(&self, after: &str, words: &str, check: &Check) -> Decision {
         let config = self.ctx.view.provisioning.config(check).ok();
         let strategy = config.and_then(|config| config.retry_strategy.as_ref());
-        // Where tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up: the next tier may be
+        // If the tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up, because the next tier may be
         // free now.
         let rules = self.ctx.tier_rules(self.workload);
         let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
@@ -158,35 +158,35 @@ impl CheckCase<'_> {
         berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(told)
     }
 
-    /// Time of the reservation for which objects are made.
+    /// The time of the reservation for which objects are made.
     fn reserved_at(&self) -> String {
         let at = since(&self.workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(self.now);
         seconds(at).to_string()
     }
 
-    /// Whether an object was made for the present reservation. Objects that Kueue made do not say for which.
+    /// Whether an object was made for the present reservation. Objects that Kueue made do not record their reservation, and count as current.
     fn is_current(&self, metadata: &ObjectMeta) -> bool {
         let said = metadata.annotations.as_ref().and_then(|all| all.get(labels::RESERVED_AT));
         said.is_none_or(|said| *said == self.reserved_at())
     }
 
-    /// The next step for the template of some pods, `None` when it is there.
+    /// The next step for the PodTemplate of a pod set; `None` if the PodTemplate is ready.
     fn template(&self, pods: &RequestedPods, name: Name) -> Option<Decision> {
         let Some(template) = self.ctx.view.provisioning.templates.get(&name) else {
             let draft = self.make(Purpose::PreparePodTemplate, Kind::PodTemplate, &name, "template", &pods.template);
             return Some(Decision::write(draft));
         };
         if template.metadata.deletion_timestamp.is_some() {
-            // The name is free when the old template is gone.
+            // The name becomes free when the old PodTemplate is gone.
             return Some(Decision::Done);
         }
-        // A template of an earlier reservation may have the node selectors of that.
+        // A PodTemplate of an earlier reservation may have the node selectors of that reservation.
         let good = template.owner() == self.workload.uid && self.is_current(&template.metadata);
         (!good).then(|| delete(Purpose::WithdrawPodTemplate, Kind::PodTemplate, &name, &template.metadata))
     }
 
-    /// Reports in the check that an object cannot be made, because an object of another client has its name. The creation is tried again all the
-    /// same.
+    /// Reports in the check that an object cannot be made, because an object of another client has the name. Berth tries to create the object again
+    /// nevertheless.
     fn in_the_way(&self, next: &Decision) -> Option<Decision> {
         let Decision::Write(draft) = next else { return None };
         let refusal = self.ctx.flights.refusal(&self.workload.object_key());
@@ -227,7 +227,7 @@ impl CheckCase<'_> {
         Draft::of_any_version(purpose, key(kind, name), Request::Create(body))
     }
 
-    /// Sets state and message of the check, unless it has them already.
+    /// Sets state and message of the check, unless the check has them already.
     fn told(&self, state: &str, words: &str) -> Option<Decision> {
         let known = self.state.state == state && self.state.message == cut(words, MESSAGE_LIMIT);
         let later = |entry: &mut api::AdmissionCheckState| {
@@ -282,14 +282,14 @@ fn withdraw(name: &Name, metadata: &ObjectMeta) -> Decision {
     delete(Purpose::WithdrawRequest, Kind::ProvisioningRequest, name, metadata)
 }
 
-/// Decides about a request: it takes its templates over, and goes when its Workload has no use for it any more.
+/// Decides about a ProvisioningRequest: the request becomes the owner of its PodTemplates, and is deleted when its Workload no longer needs it.
 pub(crate) fn request(ctx: &Context<'_>, name: &Name) -> Decision {
     let book = &ctx.view.provisioning;
     let Some(request) = book.requests.get(name).filter(|request| request.metadata.deletion_timestamp.is_none()) else {
         return Decision::Done;
     };
     let owner = controller(&request.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default();
-    // Garbage collection takes a request without its Workload.
+    // The garbage collector deletes a ProvisioningRequest whose Workload is gone.
     let Some(workload) = ctx.view.workloads.by_uid(owner) else { return Decision::Done };
     if !is_needed(ctx, workload, &name.1) {
         return withdraw(name, &request.metadata);
@@ -314,7 +314,7 @@ fn is_needed(ctx: &Context<'_>, workload: &WorkloadView, request: &str) -> bool 
     workload.status.admission_checks.iter().any(|state| request_of(workload, state) == request)
 }
 
-/// Makes a template go with its request, and not only with the Workload.
+/// Makes a ProvisioningRequest the owner of a PodTemplate, so that the PodTemplate is deleted with the request, and not only with the Workload.
 fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView) -> Decision {
     let metadata = &template.metadata;
     let owner = json!({
@@ -333,7 +333,7 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
     })
 }
 
-/// Decides about the condition `Active` of a check.
+/// Decides about the condition `Active` of an admission check.
 pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Decision {
     let book = &ctx.view.provisioning;
     let found = ctx.view.checks.get(&object.name).filter(|check| check.asks_autoscaler());

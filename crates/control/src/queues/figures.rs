@@ -1,4 +1,4 @@
-//! Gauges, computed from the view and the engine's accounting when they are asked for.
+//! The gauges of queues and Workloads, computed from the view and the engine's accounting when a scrape asks for them.
 
 mod cohorts;
 mod gone;
@@ -29,10 +29,10 @@ pub(crate) fn shown(resource: &str, amount: Amount) -> f64 {
     if resource == "cpu" { value / 1000.0 } else { value }
 }
 
-/// Counts by LocalQueue: namespace and name.
+/// Numbers of Workloads by LocalQueue, that is, by namespace and name.
 type Locally<'a> = BTreeMap<(&'a str, &'a str), usize>;
 
-/// Gauges being collected.
+/// The gauges that are collected so far.
 #[derive(Default)]
 pub(crate) struct Gauges(Vec<Gauge>);
 
@@ -47,7 +47,7 @@ impl Gauges {
 }
 
 impl<'a> Context<'a> {
-    /// The gauges of all queues, and the figures of control's own health. Costs the workloads.
+    /// The gauges of all queues, and the gauges of control's own health. The cost grows with the number of Workloads.
     pub(crate) fn figures(&self) -> Figures {
         let mut gauges = Gauges::default();
         let (finished, finished_locally) = self.finished();
@@ -70,7 +70,7 @@ impl<'a> Context<'a> {
         if self.settings.engine.fair_sharing.is_some() {
             for name in self.view.cohorts.keys() {
                 if let Some(share) = self.quota.world.share(name, false, &BTreeMap::new()) {
-                    // Neither rounded nor kept finite, as Kueue reports it (docs/departures/0015-share-gauges.md).
+                    // The share is neither rounded nor made finite, as in Kueue (docs/departures/0015-share-gauges.md).
                     gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], share.share.value());
                 }
             }
@@ -179,13 +179,15 @@ impl<'a> Context<'a> {
             && let Some(share) = self.quota.world.share(name, true, &BTreeMap::new())
         {
             let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
-            // Kueue rounds neither; a borrower of weight 0 is no number here, and infinite for a Cohort (docs/departures/0015-share-gauges.md).
+            // The share is not rounded, as in Kueue; the share of a borrower of weight 0 is NaN for a ClusterQueue, and infinite for a Cohort
+            // (docs/departures/0015-share-gauges.md).
             let value = Some(share.share.value()).filter(|value| value.is_finite()).unwrap_or(f64::NAN);
             gauges.put("kueue_cluster_queue_weighted_share", at, value);
         }
     }
 
-    /// Requests of the workloads that wait in these LocalQueues; resources that the queue covers are shown also where no workload asks for them.
+    /// The requests of the Workloads that wait in the given LocalQueues. The gauges show every resource that the ClusterQueue covers, even if no Workload
+    /// requests the resource.
     fn pending_resources(&self, gauges: &mut Gauges, name: &str, feeding: &[&Name]) {
         let groups = self.view.cluster_queues.get(name).into_iter().flat_map(|queue| &queue.spec.resource_groups);
         let covered = groups.flat_map(|group| &group.covered_resources);
@@ -228,7 +230,7 @@ impl<'a> Context<'a> {
         }
         let queue = self.quota.world.cluster_queue_of(namespace, name).unwrap_or_default();
         if !self.view.cluster_queues.contains_key(queue) {
-            // Nothing can be held of a ClusterQueue that is not there, and Kueue shows no figures of it either.
+            // A Workload cannot hold quota of a ClusterQueue that does not exist, and Kueue shows no gauges of such a queue either.
             return;
         }
         gauges.count("kueue_local_queue_reserving_active_workloads", with(&[]), count(figures.reserving));

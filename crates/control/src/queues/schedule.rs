@@ -1,4 +1,4 @@
-//! Times of queue status writes: at once after a quiet second, else at most every five seconds while they keep changing.
+//! The times of queue status writes: a status is written after one second without changes, and at most every five seconds while the status keeps changing.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -15,12 +15,13 @@ use crate::write::{Kind, ObjectKey};
 const QUIET_MS: i64 = 1_000;
 const LONGEST_MS: i64 = 5_000;
 
-/// Due times of statuses.
+/// The times at which statuses are due.
 #[derive(Debug, Default)]
 pub(crate) struct QueueSchedule {
-    /// By name; never walked through, since it has no order.
+    /// The due times by key. The table has no order, and is never iterated.
     due: HashTable<(ObjectKey, Due)>,
-    /// Times of the next look at an object: not later than its due time, which marks move on without moving this.
+    /// The times at which each object is looked at next. The time of an object is not later than its due time; a mark postpones the due time and does not
+    /// change this set.
     by_time: BTreeSet<(Timestamp, ObjectKey)>,
 }
 
@@ -39,8 +40,8 @@ fn hash_of((key, _): &(ObjectKey, Due)) -> u64 {
 }
 
 impl QueueSchedule {
-    /// Marks the objects whose figures changed in the engine, and the policies of ClusterQueues among them. `shares` is true where fair shares are shown:
-    /// these depend on lending and usage in the complete cohort tree.
+    /// Marks the objects whose figures changed in the engine, and the policies of the ClusterQueues among these objects. `shares` is true if statuses show fair
+    /// shares, which depend on lending and usage in the whole cohort tree.
     pub(crate) fn mark_changed(&mut self, view: &View, changed: Changed, shares: bool, now: Timestamp) {
         for name in changed.cluster_queues {
             for policy in view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
@@ -56,10 +57,10 @@ impl QueueSchedule {
         }
     }
 
-    /// Marks an object whose figures changed; its namespace is empty for kinds that have none.
+    /// Marks an object whose figures changed; `namespace` is empty for kinds without namespaces.
     pub(crate) fn mark(&mut self, kind: Kind, namespace: &str, name: &str, now: Timestamp) {
         let hash = hash(kind, namespace, name);
-        // Most marks are of objects that are marked already: no name is copied for them.
+        // Most marked objects are marked already: their names are not copied.
         let is_it = |(key, _): &(ObjectKey, Due)| key.kind == kind && key.name == name && key.namespace == namespace;
         if let Some((_, due)) = self.due.find_mut(hash, is_it) {
             due.at = after(now, QUIET_MS).min(after(due.first, LONGEST_MS));
@@ -76,7 +77,7 @@ impl QueueSchedule {
         self.mark(key.kind, &key.namespace, &key.name, now);
     }
 
-    /// The next object whose time has come; `unpaced` does not wait for it.
+    /// The next object that is due; with `unpaced`, the next object whether it is due or not.
     pub(crate) fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<ObjectKey> {
         loop {
             let (at, _) = self.by_time.first()?;
@@ -111,7 +112,7 @@ mod tests {
         Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap()
     }
 
-    /// When an object that is marked at these times is due.
+    /// The times at which an object is due that is marked at the times `marks`.
     fn due(marks: &[i64]) -> Vec<i64> {
         let (mut schedule, mut due) = (QueueSchedule::default(), Vec::new());
         for ms in 0..20_000 {

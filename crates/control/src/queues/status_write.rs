@@ -1,4 +1,4 @@
-//! Status writes of queues and of policies.
+//! Status writes of queues and policies.
 
 use berth_jobs::version_of;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::decision::Draft;
 use crate::write::{ObjectKey, Purpose, Request, Subresource};
 
-/// A status write. Only Berth writes the figures: they are sent whatever other clients have written meanwhile. Other controllers may have conditions
-/// of their own, and a merge patch replaces the complete list: it is sent only where it changes, and then for the version that it was derived from.
+/// A status write of a queue or policy. Only Berth writes the figures, which are sent whatever other clients have written in the meantime. Other controllers
+/// may have conditions of their own, and a merge patch replaces the whole list of conditions: the list is sent only if it changes, and only for the version
+/// from which it was derived.
 pub(crate) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, conditions: [&[Condition]; 2]) -> Draft {
     let [old, new] = conditions;
     let identity = if old == new {

@@ -1,4 +1,4 @@
-//! Recent usage of a LocalQueue, as its status shows it under admission fair sharing.
+//! The recent usage of a LocalQueue in its status, for admission fair sharing.
 
 use berth_api as api;
 use jiff::Timestamp;
@@ -9,8 +9,8 @@ use crate::cache::Name;
 use crate::context::Context;
 use crate::workload::status::seconds;
 
-/// `status.fairSharing`; `None` without admission fair sharing, or while nothing was used. The share of a LocalQueue is 0, as
-/// in Kueue: only queues and cohorts borrow.
+/// The value of `status.fairSharing`; `None` without admission fair sharing, or if the LocalQueue has no usage yet. The share of a LocalQueue is 0, as in
+/// Kueue, because only ClusterQueues and cohorts borrow.
 pub(crate) fn fair_sharing(ctx: &Context<'_>, name: &Name) -> Option<api::LocalQueueFairSharingStatus> {
     ctx.settings.engine.admission_fair_sharing.as_ref()?;
     let ledger = ctx.quota.world.ledger(&name.0, &name.1)?;

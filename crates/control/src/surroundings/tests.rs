@@ -1,4 +1,4 @@
-//! Facts that a review gets, after observations of watches.
+//! Tests of the facts that a review gets after observations of watches.
 
 use berth_engine::model::Requirement;
 use serde_json::from_value;
@@ -107,7 +107,7 @@ fn training_job_governs_only_jobs_of_its_roles() {
     assert!(all.training.is_empty());
 }
 
-/// The metadata of a Job of that name.
+/// The metadata of a Job with the given name.
 fn called(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
@@ -117,7 +117,7 @@ fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRefe
         .expect("a reference")
 }
 
-/// A Job that names a JobSet as its controller is none of its parts by that: the JobSet, its uid, and the Job's name decide.
+/// A Job that names a JobSet as its controller is not a part of the JobSet for that reason alone: the JobSet, its uid, and the Job's name decide.
 #[test]
 fn job_set_governs_only_jobs_of_its_replicated_jobs() {
     let set = |uid: &str, replicas: i32| {
@@ -159,14 +159,14 @@ fn job_set_governs_only_jobs_of_its_replicated_jobs() {
     );
     all.observe(&Observation::Job(JobType::JOB_SET, Change::Only(vec![])));
     assert!(all.wholes.is_empty());
-    // JobSets that are not managed start and stop their Jobs as ever.
+    // The JobSet controller starts and stops the Jobs of JobSets that are not managed.
     let without = Surroundings::new(&Settings { job_kinds: BTreeSet::from([Kind::JOB]), ..Settings::default() });
     assert!(without.governs("n", &called("set-a-b-0"), &of("JobSet", "u")));
     assert!(!without.governs("n", &called("mine"), &of("JobSet", "u")));
     assert!(without.governs("n", &labelled("a-b"), &of("JobSet", "u")));
 }
 
-/// The metadata of a Job with another name that names a part of JobSet `set` in the label of JobSet's controller.
+/// The metadata of a Job with an unrelated name that names a part of JobSet `set` in the label of the JobSet controller.
 fn labelled(part: &str) -> ObjectMeta {
     let owner = controller("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "u");
     from_value(
@@ -175,8 +175,8 @@ fn labelled(part: &str) -> ObjectMeta {
     .expect("metadata")
 }
 
-/// The controller of a JobSet without a queue starts each Job with that label. Berth stops a JobSet with a queue as a whole, so a Job that only has the
-/// label waits for quota of its own there.
+/// The controller of a JobSet without a queue starts each Job with the label of a part. Berth stops a JobSet with a queue together with its Jobs, so that a Job
+/// that has only the label waits for quota of its own.
 #[test]
 fn only_unmanaged_job_set_governs_jobs_by_label() {
     let owner = controller("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "u");

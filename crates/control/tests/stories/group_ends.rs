@@ -1,4 +1,4 @@
-//! How long Berth's finalizer keeps the pods of a group: until the end of each pod is recorded, and never until a replacement pod exists.
+//! How long Berth's finalizer keeps the pods of a group: until the end of each pod is recorded. The finalizer never waits for a replacement pod.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

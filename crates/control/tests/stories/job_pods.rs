@@ -71,7 +71,7 @@ fn pod_that_loses_its_podset_label_is_stopped() {
     assert!(!is_there(&cluster, &pod), "{:?}", cluster.writes);
 }
 
-/// A client removed the labels while no replica of Berth ran.
+/// A client removed the labels of a Job's pod while no replica of Berth ran.
 #[test]
 fn pod_relabelled_before_control_started_is_stopped() {
     for annotated in [true, false] {

@@ -1,4 +1,4 @@
-//! Gauges of the tree of cohorts: quota, usage and running workloads of each subtree, and the parent of each queue and cohort.
+//! Gauges of the cohort tree: quota, usage and running Workloads of each subtree, and the parent of each queue and cohort.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::measure::{Labels, Measure};
 
-/// Amounts of a subtree by flavor and resource.
+/// The amounts of a subtree by flavor and resource.
 type Amounts = BTreeMap<(String, String), Amount>;
 
-/// The sums of one subtree.
+/// The quota and usage of one subtree.
 #[derive(Default)]
 struct Subtree {
     quota: Amounts,
@@ -27,7 +27,8 @@ fn add(amounts: &mut Amounts, flavor: &str, resource: &str, amount: Amount) {
 }
 
 impl Context<'_> {
-    /// The cohorts above a cohort, itself first, the root last. A cycle, which is inactive, ends where it closes.
+    /// The cohort itself and the cohorts above it, from the cohort to the root. A cycle of cohorts, which is inactive, ends at the cohort that closes the
+    /// cycle.
     fn lineage(&self, cohort: &str) -> Vec<String> {
         let mut line: Vec<String> = Vec::new();
         let mut next = Some(cohort.to_owned());
@@ -38,13 +39,13 @@ impl Context<'_> {
         line
     }
 
-    /// The cohorts above a ClusterQueue, the nearest first.
+    /// The cohorts above a ClusterQueue, from the nearest cohort to the root.
     pub(crate) fn above(&self, queue: &str) -> Vec<String> {
         let cohort = self.view.cluster_queues.get(queue).and_then(|queue| queue.spec.cohort_name.as_deref());
         cohort.map(|cohort| self.lineage(cohort)).unwrap_or_default()
     }
 
-    /// Gauges of all cohorts, also of those without an object of their own.
+    /// The gauges of all cohorts, including cohorts without a Cohort object.
     pub(super) fn cohort_gauges(&self, gauges: &mut Gauges) {
         let mut trees: BTreeMap<String, Subtree> = BTreeMap::new();
         for (name, queue) in &self.view.cluster_queues {
@@ -103,7 +104,7 @@ impl Context<'_> {
         }
     }
 
-    /// The measures that cohorts take of a change of a workload from `old` to `new`.
+    /// The measures of cohorts for a change of a Workload from `old` to `new`.
     pub(crate) fn cohort_measures(&self, old: &WorkloadView, new: &WorkloadView) -> Vec<Measure> {
         if !new.is(types::ADMITTED) || old.is(types::ADMITTED) {
             return Vec::new();

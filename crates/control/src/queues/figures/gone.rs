@@ -1,4 +1,4 @@
-//! Series of queues and cohorts that have gone: a scrape would show their last figures for ever.
+//! Metric series of deleted queues and cohorts: without their removal, each scrape would show the last values of the series for ever.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,12 @@ use crate::cache::View;
 use crate::measure::{Labels, Measure};
 use crate::names::Name;
 
-/// Labels whose value is a ClusterQueue.
+/// The labels whose value is the name of a ClusterQueue.
 const CLUSTER_QUEUE_LABELS: [&str; 5] =
     ["cluster_queue", "preempting_cluster_queue", "queue", "preemptor_queue", "victim_queue"];
 
-/// Names that may have gone since the measures were drained last. They are kept no longer, so that this does not grow with every deletion.
+/// Names that may have disappeared since the measures were last drained. The names are dropped with each drain, so that they do not accumulate with every
+/// deletion.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     pub(crate) cluster_queues: BTreeSet<String>,
@@ -19,8 +20,8 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// These measures, behind the series that have to be forgotten. Measures under a name that has gone are dropped: their series would come back and
-    /// nothing would ever take them away.
+    /// Puts the removals of metric series before the measures. Measures under a name that has disappeared are dropped, because nothing would ever remove their
+    /// series again.
     pub(crate) fn before(self, view: &View, happened: Vec<Measure>) -> Vec<Measure> {
         let cohorts = without_anybody(view, self.cohorts);
         let mut measures: Vec<Measure> = Vec::new();
@@ -37,7 +38,7 @@ impl Gone {
     }
 }
 
-/// Cohorts that neither have an object nor are named by one.
+/// The cohorts that have no Cohort object and that no object names.
 fn without_anybody(view: &View, mut cohorts: BTreeSet<String>) -> BTreeSet<String> {
     if cohorts.is_empty() {
         return cohorts;
@@ -50,7 +51,7 @@ fn without_anybody(view: &View, mut cohorts: BTreeSet<String>) -> BTreeSet<Strin
     cohorts
 }
 
-/// Whether all that a measure names is there.
+/// Whether all objects that a measure names exist.
 fn is_of_somebody(view: &View, measure: &Measure, gone_cohorts: &BTreeSet<String>) -> bool {
     let (Measure::Count { labels, .. } | Measure::Observe { labels, .. }) = measure else { return true };
     let value = |wanted: &str| labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);

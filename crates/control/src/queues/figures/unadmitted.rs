@@ -1,4 +1,5 @@
-//! Gauges of Workloads that are not admitted, by cause: the state of Admitted, and below it that of QuotaReserved.
+//! Gauges of Workloads that are not admitted, by cause: the reason of the condition Admitted, and the reason of the condition QuotaReserved as the underlying
+//! cause.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,13 @@ use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::workload::status::find;
 
-/// State of Admitted and of QuotaReserved, as the labels `reason` and `underlying_cause`.
+/// The reasons of the conditions Admitted and QuotaReserved, as the labels `reason` and `underlying_cause`.
 fn why(workload: &WorkloadView) -> (&str, &str) {
     let conditions = &workload.status.conditions;
     let reason =
         find(conditions, types::ADMITTED).map_or(reasons::NO_RESERVATION, |condition| condition.reason.as_str());
     let cause = match find(conditions, types::QUOTA_RESERVED) {
-        // No reason was written into the status yet.
+        // No reason has been written to the status yet.
         None => reasons::PENDING_EVALUATION,
         Some(condition) if condition.status == "True" => "",
         Some(condition) => condition.reason.as_str(),
@@ -24,7 +25,7 @@ fn why(workload: &WorkloadView) -> (&str, &str) {
 }
 
 impl Context<'_> {
-    /// Counts the unadmitted Workloads of each ClusterQueue and LocalQueue. Costs the Workloads.
+    /// Counts the unadmitted Workloads of each ClusterQueue and LocalQueue. The cost grows with the number of Workloads.
     pub(super) fn unadmitted_gauges(&self, gauges: &mut Gauges) {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         let live = self.view.workloads.values().filter(|workload| !workload.deleting);
@@ -34,7 +35,7 @@ impl Context<'_> {
             let count = counts.entry((local, given, why(workload))).or_default();
             *count = count.saturating_add(1);
         }
-        // The queue of workloads without quota is looked up once for each LocalQueue, and not for each Workload.
+        // The ClusterQueue of Workloads without quota is looked up once for each LocalQueue, and not for each Workload.
         let mut locally: BTreeMap<_, usize> = BTreeMap::new();
         for ((local, given, why), count) in counts {
             let named = || {

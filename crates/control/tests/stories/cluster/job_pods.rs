@@ -80,7 +80,7 @@ impl Cluster {
         !pods.is_empty()
     }
 
-    /// Shows that a pod is gone. The watch does not show a pod without the label.
+    /// Shows that a pod is gone. The watch does not show a pod without the label [`POD_SET`].
     pub(super) fn end_job_pod(&mut self, key: &ObjectKey, mut pod: Value) {
         if pod["metadata"]["labels"][POD_SET].is_string() {
             pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);

@@ -102,7 +102,7 @@ impl Cluster {
         control
     }
 
-    /// An administrator gives the namespace these labels.
+    /// An administrator replaces the labels of the namespace.
     pub fn label_namespace(&mut self, labels: &Value) {
         self.namespace_labels = labels.clone();
         for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
