@@ -13,7 +13,7 @@ use crate::{addresses, namespaces, transformations};
 use berth_api::node::RECLAIM_TAINTS;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
-use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
+use berth_engine::{AdmissionFairSharing, FairSharing, Gates as EngineGates, Options, Profile, ShareStrategy};
 use std::collections::BTreeSet;
 
 /// Content of a configuration file, after defaults were filled in.
@@ -265,7 +265,7 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
         fair_sharing,
         partial_admission: gates.on("PartialAdmission"),
         gates: EngineGates::named(|name| gates.of_engine(name)),
-        departures: Departures::default(),
+        profile: Profile::Berth,
     })
 }
 

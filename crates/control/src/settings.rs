@@ -40,13 +40,9 @@ pub struct Settings {
     pub exclude_resource_prefixes: Vec<String>,
     /// `resources.transformations`.
     pub transformations: Vec<berth_jobs::Transformation>,
-    /// Requests become quota as Kueue has it, also where the server does otherwise or something else was meant (`berth_jobs::RequestRules`).
-    pub requests_to_the_letter: bool,
-    /// Equal workloads have the same pod templates, as in Kueue, and not only the same fields that decide where the pods may run.
-    pub compares_templates: bool,
     /// The resource by which TrainingJobs ask for accelerators, and the node label of the accelerator type.
     pub cards: berth_jobs::training::Cards,
-    /// Options of the engine: fair sharing, `resources.quotaCheckStrategy`, feature gates.
+    /// Options of the engine: fair sharing, `resources.quotaCheckStrategy`, feature gates, and the compatibility profile, which control follows, too.
     pub engine: berth_engine::Options,
     /// Stored objects that the rules refuse take no part, nor do ClusterQueues and Workloads with fields that Berth does not act on yet. Off for
     /// objects that no server has stored.
@@ -94,8 +90,6 @@ impl Default for Settings {
             wait_for_pods_ready: None,
             exclude_resource_prefixes: Vec::new(),
             transformations: Vec::new(),
-            requests_to_the_letter: false,
-            compares_templates: false,
             cards: berth_jobs::training::Cards::default(),
             engine: berth_engine::Options::default(),
             refuse_invalid: true,

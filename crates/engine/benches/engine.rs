@@ -298,7 +298,7 @@ fn victims(fair: bool) {
     let mut times = Vec::new();
     for _ in 0..300 {
         timed(&mut times, || {
-            let found = world.victims("asks", "q0-9", std::slice::from_ref(&cell), &usage).expect("known");
+            let found = world.steps().victims("asks", "q0-9", std::slice::from_ref(&cell), &usage).expect("known");
             assert_eq!(found.len(), 50);
         });
     }

@@ -15,6 +15,7 @@ mod refresh;
 mod refusal;
 pub(crate) mod report;
 mod run;
+mod victims;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! clock, does no I/O and does not know the Kubernetes API: the crate `control` translates between Kubernetes and the engine.
 //!
 //! Modules of the engine: `world` applies deltas and stores their content, `queue` orders pending workloads, `cycle` makes plans, `assign` finds flavors,
-//! `preempt` finds victims, `quota` has the arithmetic of quota cells, cohorts and shares, `explain` answers questions about the world, `steps` gives tests the
-//! parts of a cycle.
+//! `preempt` finds victims, `quota` has the arithmetic of quota cells, cohorts and shares, `explain` answers questions about the world, [`steps`] is the
+//! test surface: everything that is public for tests alone.
 //!
 //! Entry points for a reader of the engine: [`World::apply`] (`world.rs`) and [`World::plan`] (`cycle/plan.rs`).
 
@@ -38,26 +38,19 @@ mod options;
 mod preempt;
 mod queue;
 mod quota;
-mod steps;
+pub mod steps;
 mod world;
 
 #[cfg(test)]
 mod sketch;
 
-pub use assign::mode::{Granular, Mode, PreemptionPossibility};
 pub use cycle::issued::Issued;
-pub use cycle::order::{Nominee, Standing, compare_standing};
-pub use cycle::outcome::Outcome;
 pub use explain::account::{Account, CellAccount, Holding, Right, Unblock};
 pub use model::*;
-pub use options::departures::Departures;
+pub use options::profile::{Departure, Profile};
 pub use options::{FairSharing, Gates, Options, ShareStrategy};
-pub use preempt::candidates::policy_allows;
-pub use queue::afs::{AdmissionFairSharing, entry_rate, kept, weighted_usage};
+pub use queue::afs::AdmissionFairSharing;
 pub use quota::share::{Share, ShareFigures};
-pub use steps::heads::{ScanTime, scan_goes_on, scan_is_outdated};
-pub use steps::search::{flavor_preferred, reduce_counts};
-pub use steps::{AssignInput, AssignmentReport, AttemptReport, FlavorReport, PodSetReport, StandIn};
 pub use world::check::check;
 pub use world::digest::Booked;
 pub use world::{Changed, World};

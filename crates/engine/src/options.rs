@@ -1,8 +1,8 @@
 //! Settings of the installation on which the engine's decisions depend.
 
-pub(crate) mod departures;
+pub(crate) mod profile;
 
-use crate::options::departures::Departures;
+use crate::options::profile::Profile;
 use crate::queue::afs::AdmissionFairSharing;
 
 /// Strategies of fair-sharing preemption.
@@ -52,11 +52,11 @@ pub struct Options {
     pub partial_admission: bool,
     /// Kueue's feature gates that change decisions.
     pub gates: Gates,
-    /// Departures from Kueue.
-    pub departures: Departures,
+    /// Compatibility with Kueue: the departures from its decisions that are in force.
+    pub profile: Profile,
 }
 
-/// Kueue's feature gates on which decisions depend. The defaults are Kueue's, except for `prioritize_preemptors` and `rouse_after_admissions`.
+/// Kueue's feature gates on which decisions depend. The defaults are Kueue's, except for `prioritize_preemptors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "a feature gate is on or off")]
 pub struct Gates {
@@ -75,9 +75,6 @@ pub struct Gates {
     pub fair_preempt_within_nominal: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
     pub recompute_overlap: bool,
-    /// A parked workload that has several pod sets, or whose scan goes past flavors that it could borrow, is tried again when other workloads of its cohort
-    /// tree have been admitted. Kueue has no gate `rouse_after_admissions`: in Kueue a workload of this kind waits until another workload leaves.
-    pub rouse_after_admissions: bool,
     /// `SchedulingEquivalenceHashing`: if a workload has no room, the workloads that are equal to it are parked together with it.
     pub park_equals: bool,
 }
@@ -113,7 +110,6 @@ impl Default for Gates {
             fair_prefer_non_borrowing: true,
             fair_preempt_within_nominal: true,
             recompute_overlap: true,
-            rouse_after_admissions: true,
             park_equals: true,
         }
     }
@@ -127,7 +123,7 @@ impl Default for Options {
             fair_sharing: None,
             partial_admission: true,
             gates: Gates::default(),
-            departures: Departures::default(),
+            profile: Profile::Berth,
         }
     }
 }

@@ -1,28 +1,45 @@
-//! The steps of a cycle one by one, on the functions that cycles themselves call: for the conformance checks and tests.
+//! The test surface of the engine: everything that is public for tests and the conformance checks alone.
 //!
-//! The shipped program uses few functions of the module `steps`; the linker leaves out the others.
+//! [`World::steps`] gives the steps of a cycle one by one, on the functions that cycles themselves call. The functions and types beside it are parts of a
+//! step. No program that ships calls them; the linker leaves them out.
 
-pub(crate) mod heads;
-pub(crate) mod search;
+mod figures;
+mod heads;
+mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::assign;
 use crate::assign::assignment::{Assignment, Choice, PodSetResult};
 use crate::assign::claim::Pins;
-use crate::assign::mode::{Mode, PreemptionPossibility};
 use crate::assign::request::{Request, count_of, of_all};
 use crate::cycle::nominate::{Nominator, contested};
 use crate::explain::why::{Why, distinct_texts, texts};
-use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
-use crate::preempt;
-use crate::preempt::ask::{Ask, Target};
-use crate::preempt::trials::leave;
-use crate::quota::balance::{Units, Usage, accumulate, amount, units};
-use crate::quota::tree::{Tree, Trial};
+use crate::model::{Amount, FlavorResource, PendingReason, PodSetAssignment, Replaced};
+use crate::quota::balance::{Units, amount, units};
+use crate::quota::tree::Tree;
 use crate::world::World;
-use crate::world::ids::{CellId, QueueId, WorkloadId};
+use crate::world::ids::CellId;
 use crate::world::store::{PodSet, Progress, Store};
+
+pub use crate::assign::mode::{Granular, Mode, PreemptionPossibility};
+pub use crate::cycle::order::{Nominee, Standing, compare_standing};
+pub use crate::cycle::outcome::Outcome;
+pub use crate::preempt::candidates::policy_allows;
+pub use crate::queue::afs::weighted_usage;
+pub use heads::{ScanTime, scan_goes_on, scan_is_outdated};
+pub use search::{flavor_preferred, reduce_counts};
+
+/// The steps of a cycle one by one, on a world. A step changes the world only where its description says so.
+#[derive(Debug)]
+pub struct Steps<'w>(&'w mut World);
+
+impl World {
+    /// The steps of a cycle, for tests and the conformance checks.
+    pub fn steps(&mut self) -> Steps<'_> {
+        Steps(self)
+    }
+}
 
 /// Report about one flavor that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,49 +123,33 @@ pub struct AssignInput<'o> {
     pub replaced: Option<Vec<PodSetAssignment>>,
 }
 
-impl Store {
-    /// Usage by cell from amounts by the names of flavor and resource.
-    pub(crate) fn usage_named(&mut self, told: &BTreeMap<FlavorResource, Amount>) -> Usage {
-        let mut usage = Usage::new();
-        for (cell, value) in told {
-            let cell = self.intern_cell(&cell.flavor, &cell.resource);
-            accumulate(&mut usage, cell, units(*value));
-        }
-        usage
-    }
-}
-
-impl World {
-    fn asking(&self, uid: &str, cluster_queue: &str) -> Option<(WorkloadId, QueueId)> {
-        Some((self.store.by_uid.get(uid).copied()?, self.store.queue_ids.get(cluster_queue).copied()?))
-    }
-
+impl Steps<'_> {
     /// Assigns flavors to a workload in a ClusterQueue as a cycle would, without a change of the world.
     pub fn assign(&mut self, uid: &str, cluster_queue: &str, input: AssignInput<'_>) -> Option<AssignmentReport> {
-        let (id, queue) = self.asking(uid, cluster_queue)?;
+        let (id, queue) = self.0.asking(uid, cluster_queue)?;
         let pins: Option<Pins> = input.pins.map(|pins| {
             let pin = |(resource, flavor): (&String, &String)| {
-                (self.store.resources.intern(resource), self.store.flavor_names.intern(flavor))
+                (self.0.store.resources.intern(resource), self.0.store.flavor_names.intern(flavor))
             };
             let mut pin = pin;
             pins.iter().map(|pins| pins.iter().map(&mut pin).collect()).collect()
         });
         let progress = input.tried.map(|tried| {
-            let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
+            let mut one = |(resource, index): (&String, &i32)| (self.0.store.resources.intern(resource), *index);
             let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
             Progress { tried, ..Progress::default() }
         });
-        let replaced = input.replaced.map(|pod_sets| self.store.older(&Replaced { uid: String::new(), pod_sets }));
+        let replaced = input.replaced.map(|pod_sets| self.0.store.older(&Replaced { uid: String::new(), pod_sets }));
         let gone = BTreeSet::new();
-        let workload = self.store.workload(id)?;
-        let request = Request::of(&self.store, &self.options, workload, queue);
+        let workload = self.0.store.workload(id)?;
+        let request = Request::of(&self.0.store, &self.0.options, workload, queue);
         let replaced = replaced.as_ref().or(request.replaced);
         let (counts, progress) = (input.counts.as_deref(), progress.as_ref());
         let request = Request { counts, progress, pins: pins.as_ref(), replaced, ..request };
         let assignment = match input.oracle {
             None => {
                 let mut nominator =
-                    Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
+                    Nominator { store: &self.0.store, tree: &mut self.0.tree, options: &self.0.options, gone: &gone };
                 nominator.assign_as(workload, queue, &request)
             }
             Some(stand_in) => {
@@ -156,10 +157,10 @@ impl World {
                     let (flavor, resource) = *store.cells.key(cell);
                     stand_in(store.flavor(flavor), store.resource(resource))
                 };
-                assign::assign(&self.store, &mut self.tree, &request, &mut oracle)
+                assign::assign(&self.0.store, &mut self.0.tree, &request, &mut oracle)
             }
         };
-        Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
+        Some(report(&self.0.store, &self.0.store.classes[workload.class].pod_sets, &assignment))
     }
 
     /// Quota that an assignment of `counts` pods of each pod set requests, in the form for the search for victims. The parameter `totals` has the requests of
@@ -172,7 +173,7 @@ impl World {
         replaced: Option<&[PodSetAssignment]>,
     ) -> BTreeMap<FlavorResource, Amount> {
         let older = |pod_sets: &[PodSetAssignment]| Replaced { uid: String::new(), pod_sets: pod_sets.to_vec() };
-        let replaced = replaced.map(|pod_sets| self.store.older(&older(pod_sets)));
+        let replaced = replaced.map(|pod_sets| self.0.store.older(&older(pod_sets)));
         let mut assignment = Assignment::default();
         let counts = replaced.is_none().then_some(counts);
         for (index, pod_set) in totals.iter().enumerate() {
@@ -182,8 +183,8 @@ impl World {
                 let total = pod_set.usage.get(resource).copied().map_or(0, units);
                 let one = total.checked_div(Units::from(pod_set.count)).filter(|_| pod_set.count != count);
                 let asked = one.map_or(total, |one| of_all(one, count));
-                let cell = self.store.intern_cell(flavor, resource);
-                let (flavor, resource) = *self.store.cells.key(cell);
+                let cell = self.0.store.intern_cell(flavor, resource);
+                let (flavor, resource) = *self.0.store.cells.key(cell);
                 result.requests.push((resource, asked));
                 result.choices.push(Choice {
                     resource,
@@ -194,40 +195,26 @@ impl World {
                     hopeless: false,
                 });
             }
-            assignment.add(&self.store, result, &pod_set.name, replaced.as_ref());
+            assignment.add(&self.0.store, result, &pod_set.name, replaced.as_ref());
         }
-        let (_, usage) = contested(&self.store, &assignment, true);
-        usage.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
+        let (_, usage) = contested(&self.0.store, &assignment, true);
+        usage.into_iter().map(|(cell, value)| (self.0.store.named(cell), amount(value))).collect()
     }
 
     /// UIDs of the workloads that hold quota of a ClusterQueue; with `local_queue` (namespace and name), only workloads of that LocalQueue.
     #[must_use]
     pub fn holders(&self, cluster_queue: &str, local_queue: Option<(&str, &str)>) -> Vec<String> {
-        let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
+        let Some(queue) = self.0.store.queue_ids.get(cluster_queue).map(|id| &self.0.store.queues[*id]) else {
             return Vec::new();
         };
-        let workloads = queue.held.iter().filter_map(|id| self.store.workload(id));
+        let workloads = queue.held.iter().filter_map(|id| self.0.store.workload(id));
         let through = |workload: &&crate::world::store::Workload| {
             local_queue.is_none_or(|(namespace, name)| {
-                let (known_namespace, known_name) = self.store.local_queue_names.key(workload.local_queue);
+                let (known_namespace, known_name) = self.0.store.local_queue_names.key(workload.local_queue);
                 (known_namespace.as_str(), known_name.as_str()) == (namespace, name)
             })
         };
         workloads.filter(through).map(|workload| workload.uid.to_string()).collect()
-    }
-
-    /// The victims that [`World::victims`] finds, as evictions with the paths of both queues. The world does not change.
-    pub fn evictions_for(
-        &mut self,
-        uid: &str,
-        cluster_queue: &str,
-        needs: &[FlavorResource],
-        usage: &BTreeMap<FlavorResource, Amount>,
-    ) -> Option<Vec<Eviction>> {
-        let targets = self.targets_for(uid, cluster_queue, needs, usage)?;
-        let (_, queue) = self.asking(uid, cluster_queue)?;
-        let path = self.tree.path(self.store.queues[queue].node);
-        Some(targets.iter().filter_map(|target| self.eviction(uid, &path, target)).collect())
     }
 
     /// Victims (uid and reason) for a workload that would use `usage`, if the cells in `needs` lack quota. The world does not change.
@@ -238,37 +225,12 @@ impl World {
         needs: &[FlavorResource],
         usage: &BTreeMap<FlavorResource, Amount>,
     ) -> Option<Vec<(String, &'static str)>> {
-        let targets = self.targets_for(uid, cluster_queue, needs, usage)?;
+        let targets = self.0.targets_for(uid, cluster_queue, needs, usage)?;
         let named = targets.iter().filter_map(|target| {
-            let victim = self.store.workload(target.workload)?;
+            let victim = self.0.store.workload(target.workload)?;
             Some((victim.uid.to_string(), target.reason))
         });
         Some(named.collect())
-    }
-
-    fn targets_for(
-        &mut self,
-        uid: &str,
-        cluster_queue: &str,
-        needs: &[FlavorResource],
-        usage: &BTreeMap<FlavorResource, Amount>,
-    ) -> Option<Vec<Target>> {
-        let (id, queue) = self.asking(uid, cluster_queue)?;
-        let mut needs: Vec<CellId> =
-            needs.iter().map(|cell| self.store.intern_cell(&cell.flavor, &cell.resource)).collect();
-        needs.sort_unstable();
-        let mut wanted = self.store.usage_named(usage);
-        wanted.retain(|(_, value)| *value != 0);
-        // The preemptor does not hold its own request, and is not its own victim.
-        let gone = BTreeSet::from([id]);
-        let mut trial = Trial::new(&mut self.tree);
-        leave(&self.store, &mut trial, id, true);
-        let workload = self.store.workload(id)?;
-        let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(&self.store, workload, queue, &gone, &self.options) };
-        let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask);
-        drop(trial);
-        debug_assert!(targets.is_ok(), "{targets:?}");
-        Some(targets.unwrap_or_default())
     }
 }
 

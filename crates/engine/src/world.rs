@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
+use crate::options::profile::Departure;
 use crate::queue::pending::Pending;
 use crate::queue::tie::TieRule;
 use crate::quota::balance::{INF, units};
@@ -66,7 +67,7 @@ impl World {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
-            ties: TieRule::new(options.departures.equals_by_lot),
+            ties: TieRule::new(options.profile.has(Departure::EqualsByLot)),
             options,
             store: Store::new(),
             tree: Tree::new(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_engine::steps::*;
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
@@ -129,9 +130,13 @@ fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) ->
     }
     let uids: Vec<&str> = workloads.iter().map(|(uid, ..)| *uid).collect();
     let without: Vec<&str> = uids.iter().copied().filter(|uid| uid.starts_with("unknown")).collect();
-    let forth = world.candidate_order("asks", &uids, &without);
+    let forth = world.steps().candidate_order("asks", &uids, &without);
     let back: Vec<&str> = uids.into_iter().rev().collect();
-    assert_eq!(forth, world.candidate_order("asks", &back, &without), "the order in which they come plays no part");
+    assert_eq!(
+        forth,
+        world.steps().candidate_order("asks", &back, &without),
+        "the order in which they come plays no part"
+    );
     forth
 }
 
@@ -200,7 +205,7 @@ fn slice_gets_no_flavor_where_its_older_slice_had_none() {
         oracle: Some(&mut |_, _| (PreemptionPossibility::Preempt, 0)),
         ..AssignInput::default()
     };
-    let report = world.assign("new", "q", asked).unwrap();
+    let report = world.steps().assign("new", "q", asked).unwrap();
     assert_eq!(report.mode, Mode::NoFit);
     let reasons: Vec<&str> = report.pod_sets.iter().flat_map(|set| &set.reasons).map(String::as_str).collect();
     assert_eq!(reasons, ["could not assign f flavor since the original workload is assigned: "]);
@@ -220,8 +225,9 @@ fn queue_above_its_borrowing_limit_keeps_negative_free_quota() {
     world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 7)]))).unwrap();
     let cell = FlavorResource { flavor: "f".into(), resource: "cpu".into() };
     let wanted = BTreeMap::from([(cell.clone(), Amount::new(2))]);
-    let kept =
-        |borrowing: u32, world: &mut World| world.kept_free("q", Mode::Preempt, borrowing, &wanted).remove(&cell);
+    let kept = |borrowing: u32, world: &mut World| {
+        world.steps().kept_free("q", Mode::Preempt, borrowing, &wanted).remove(&cell)
+    };
     assert_eq!(kept(1, &mut world), Some(Amount::new(-4)));
     assert_eq!(kept(0, &mut world), Some(Amount::new(0)), "what does not borrow is cut off at nothing");
 }
@@ -229,7 +235,7 @@ fn queue_above_its_borrowing_limit_keeps_negative_free_quota() {
 #[test]
 fn queue_over_its_limits_keeps_exact_usage_after_a_cycle() {
     // A high borrowing limit lets the head search for victims, although its further request is more than the queue may have.
-    let options = Options { departures: Departures::NONE, ..Options::default() };
+    let options = Options { profile: Profile::KueueLetter, ..Options::default() };
     let mut world = world(options, vec![queue("q", Some("c"), 2, Some(9)), queue("r", Some("c"), 9, None)]);
     world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 12)]))).unwrap();
     world.apply(Delta::Workload(pending("asks", "q", 5, &[("main", 3)]))).unwrap();
@@ -246,7 +252,7 @@ fn repeated_victim_search_is_counted_by_its_result() {
         ..queue(name, Some("c"), 3, None)
     };
     for (spare, result) in [(3, "new_targets"), (0, "deferred_fit")] {
-        let options = Options { departures: Departures::NONE, ..Options::default() };
+        let options = Options { profile: Profile::KueueLetter, ..Options::default() };
         let mut world = world(options, vec![takes_back("a"), takes_back("b"), queue("lent", Some("c"), 0, None)]);
         let mut apply = |spec: WorkloadSpec| world.apply(Delta::Workload(spec)).unwrap();
         apply(held("first", "lent", "lent", 0, &[("main", 6 - spare)]));
@@ -270,10 +276,10 @@ fn flavor_scan_round_ends_at_the_limit_of_berth() {
         ResourceGroup { covered: vec![resource.into()], flavors: (0..count).map(flavor).collect() }
     };
     // The scans of 16 and of 17 flavors are at the end of their lists at the same time after 272 scans.
-    for (departures, scans) in [(Departures::NONE, 272), (Departures::default(), 256)] {
+    for (profile, scans) in [(Profile::KueueLetter, 272), (Profile::Berth, 256)] {
         let mut spec = queue("q", None, 1, None);
         spec.groups.extend([many("memory", 16), many("gpu", 17)]);
-        let mut world = world(Options { departures, ..Options::default() }, vec![]);
+        let mut world = world(Options { profile, ..Options::default() }, vec![]);
         for name in spec.groups.iter().flat_map(|group| &group.flavors).map(|quotas| quotas.flavor.clone()) {
             world.apply(Delta::Flavor(FlavorSpec { name, ..FlavorSpec::default() })).unwrap();
         }
@@ -290,7 +296,7 @@ fn flavor_scan_round_ends_at_the_limit_of_berth() {
 
 #[test]
 fn workload_admitted_in_a_cycle_is_no_victim_in_it() {
-    for departures in [Departures::NONE, Departures::default()] {
+    for profile in [Profile::KueueLetter, Profile::Berth] {
         let takes = |name: &str, nominal: i64| ClusterQueueSpec {
             preemption: Preemption {
                 reclaim_within_cohort: PreemptionPolicy::Any,
@@ -303,7 +309,7 @@ fn workload_admitted_in_a_cycle_is_no_victim_in_it() {
         let others = others.map(|(name, nominal)| queue(name, Some("c"), nominal, None));
         let gates = Gates { priority_sorting: false, ..Gates::default() };
         let queues = [takes("a", 3), takes("b", 2)].into_iter().chain(others).collect();
-        let mut world = world(Options { departures, gates, ..Options::default() }, queues);
+        let mut world = world(Options { profile, gates, ..Options::default() }, queues);
         let mut apply = |spec: WorkloadSpec| world.apply(Delta::Workload(spec)).unwrap();
         apply(held("first", "lent", "lent", 1, &[("main", 3)]));
         apply(held("second", "lent", "lent", 2, &[("main", 2)]));
@@ -332,7 +338,7 @@ fn preemptor_with_changed_spec_loses_its_precedence() {
             ..queue("a", Some("c"), 2, None)
         };
         let queues = vec![takes, queue("b", Some("c"), 0, None), queue("spare", Some("c"), 2, None)];
-        let mut world = world(Options { departures: Departures::NONE, ..Options::default() }, queues);
+        let mut world = world(Options { profile: Profile::KueueLetter, ..Options::default() }, queues);
         let mut apply = |delta: Delta| world.apply(delta).unwrap();
         apply(Delta::Workload(held("low", "a", "a", 0, &[("main", 2)])));
         let high = pending("high", "a", 1, &[("main", 3)]);
@@ -408,9 +414,9 @@ fn tie_salt_orders_equal_workloads_whenever_it_comes() {
         First,
         Last,
     }
-    let orders = |salted: Salt, text: &str, departures: Departures| -> Vec<String> {
+    let orders = |salted: Salt, text: &str, profile: Profile| -> Vec<String> {
         let order = |second: i64| {
-            let mut world = world(Options { departures, ..Options::default() }, vec![queue("q", None, 3, None)]);
+            let mut world = world(Options { profile, ..Options::default() }, vec![queue("q", None, 3, None)]);
             let salt = || Delta::TieSalt(text.into());
             if salted == Salt::First {
                 world.apply(salt()).unwrap();
@@ -436,10 +442,10 @@ fn tie_salt_orders_equal_workloads_whenever_it_comes() {
         };
         (1..40).map(order).collect()
     };
-    let ours = Departures::default();
+    let ours = Profile::Berth;
     assert_eq!(orders(Salt::First, "uid-1", ours), orders(Salt::Last, "uid-1", ours));
     assert_ne!(orders(Salt::First, "uid-1", ours), orders(Salt::First, "uid-2", ours));
     assert_ne!(orders(Salt::First, "uid-1", ours), orders(Salt::Never, "", ours));
-    let letter = Departures::NONE;
+    let letter = Profile::KueueLetter;
     assert_eq!(orders(Salt::Last, "uid-1", letter), orders(Salt::Never, "", letter));
 }

@@ -7,7 +7,7 @@ use crate::shown;
 use berth_control::offline::Offline;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{Kind, Notice, ObjectKey};
-use berth_engine::{Amount, Departures, FairSharing, Options, ShareStrategy};
+use berth_engine::{Amount, FairSharing, Options, Profile, ShareStrategy};
 use berth_jobs::Transformation;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -66,8 +66,6 @@ pub fn settings(case: &Case) -> Result<Settings, String> {
         }),
         exclude_resource_prefixes: config.exclude_resource_prefixes.clone(),
         transformations: config.resource_transformations.iter().map(transformation).collect::<Result<_, _>>()?,
-        requests_to_the_letter: !case.as_shipped,
-        compares_templates: !case.as_shipped,
         engine: options(case, &gates)?,
         refuse_invalid: false,
         allowed_flavors: gates.on("ConcurrentAdmission"),
@@ -114,8 +112,8 @@ fn options(case: &Case, gates: &Gates) -> Result<Options, String> {
         ignore_undeclared,
         fair_sharing,
         partial_admission: gates.on("PartialAdmission"),
-        gates: if case.as_shipped { own } else { berth_engine::Gates { rouse_after_admissions: false, ..named } },
-        departures: if case.as_shipped { Departures::default() } else { Departures::NONE },
+        gates: if case.as_shipped { own } else { named },
+        profile: if case.as_shipped { Profile::Berth } else { Profile::KueueLetter },
     })
 }
 

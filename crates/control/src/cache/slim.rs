@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api as api;
+use berth_engine::Departure;
 use berth_jobs::training::{Past, Scale, TrainingEnd};
 use berth_jobs::{LimitSummary, RequestRules};
 use jiff::Timestamp;
@@ -155,7 +156,7 @@ pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
     RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),
-        to_the_letter: settings.requests_to_the_letter,
+        to_the_letter: !settings.engine.profile.has(Departure::RequestsAsTheApiServer),
     }
 }
 
@@ -166,7 +167,7 @@ pub(crate) fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &
         overheads: &view.overheads,
         rules: request_rules(settings),
         strict: settings.refuse_invalid,
-        compares_templates: settings.compares_templates,
+        compares_templates: !settings.engine.profile.has(Departure::EqualByWhatDecides),
     }
 }
 

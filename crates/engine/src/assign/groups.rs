@@ -12,6 +12,7 @@ use crate::assign::request::{Oracle, Request};
 use crate::assign::scan::Scan;
 use crate::explain::why::{Why, more_severe};
 use crate::model::PendingReason;
+use crate::options::profile::Departure;
 use crate::quota::balance::{Units, add_to};
 use crate::quota::tree::Tree;
 use crate::world::ids::{FlavorId, ResourceId};
@@ -38,8 +39,8 @@ pub(super) fn assign_group(
             let requests = &result.requests;
             result.choices.retain(|choice| requests.iter().any(|(resource, _)| *resource == choice.resource));
         }
-        let is_over =
-            result.mode() == Mode::NoFit || !(request.options.departures.all_pod_sets || result.requests.is_empty());
+        let is_over = result.mode() == Mode::NoFit
+            || !(request.options.profile.has(Departure::AllPodSetsGetQuota) || result.requests.is_empty());
         failed |= is_over && result.choices.is_empty();
         assignment.add(store, result, &member.pod_set.spec.name, request.replaced);
     }

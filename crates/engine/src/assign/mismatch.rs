@@ -8,6 +8,7 @@ use crate::assign::member::Member;
 use crate::assign::scan::Scan;
 use crate::explain::why::Why;
 use crate::model::{FlavorSpec, PodSetSpec, Requirement};
+use crate::options::profile::Departure;
 use crate::world::ids::{FlavorId, ResourceId};
 use crate::world::slices::older::Older;
 use crate::world::store::Store;
@@ -74,7 +75,8 @@ impl Scan<'_> {
     /// Whether a flavor of the resource group has the node label `key`, so that pods that select this label have to get that flavor.
     fn is_offered(&self, key: &str) -> bool {
         let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
-        self.request.options.departures.capacity_pins && flavors.any(|flavor| flavor.node_labels.contains_key(key))
+        self.request.options.profile.has(Departure::CapacitySelectorsPin)
+            && flavors.any(|flavor| flavor.node_labels.contains_key(key))
     }
 }
 

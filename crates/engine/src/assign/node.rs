@@ -11,6 +11,7 @@ use crate::assign::mode::Mode;
 use crate::assign::scan::{Found, Scan};
 use crate::explain::why::Why;
 use crate::model::FlavorSpec;
+use crate::options::profile::Departure;
 use crate::world::ids::FlavorId;
 use crate::world::store::Store;
 
@@ -94,7 +95,7 @@ impl Tries {
 impl Scan<'_> {
     /// Reason why a flavor can not be of one node with the flavors that the pods are given for other resources.
     pub(super) fn of_another_node(&self, flavor: FlavorId) -> Option<Why> {
-        if !self.request.options.departures.one_node {
+        if !self.request.options.profile.has(Departure::FlavorsOfOneNode) {
             return None;
         }
         let spec = self.store.flavors.get(&flavor)?;

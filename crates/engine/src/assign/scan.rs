@@ -9,6 +9,7 @@ use crate::assign::request::{Oracle, Request};
 use crate::assign::tiers::listed;
 use crate::explain::why::{Why, more_severe};
 use crate::model::{FlavorFungibility, PendingReason, PreemptionPolicy};
+use crate::options::profile::Departure;
 use crate::quota::balance::{Units, in_usage};
 use crate::quota::tree::Tree;
 use crate::world::ids::{CellId, FlavorId, ResourceId};
@@ -134,7 +135,7 @@ impl<'a> Scan<'a> {
         }
         // If preemption is preferred to borrowing, the worst level may hide a resource that needs preemption.
         let fits = || found.choices.iter().all(|choice| choice.mode == Mode::Fit);
-        if best.0 == Granular::Fit && (!self.request.options.departures.all_must_fit || fits()) {
+        if best.0 == Granular::Fit && (!self.request.options.profile.has(Departure::AllResourcesFit) || fits()) {
             found.reasons.clear();
         }
         found

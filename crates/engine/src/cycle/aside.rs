@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cycle::report::Report;
+use crate::options::profile::Departure;
 use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId};
 
@@ -31,7 +32,7 @@ impl World {
     /// Lets the workloads behind heads that are held up be tried, in a cohort tree in which nothing changes any more. A whole class of equals is passed over,
     /// because equal workloads lose alike. Returns true if a class of equals is passed over from now on. The cost is the number of heads of the cohort tree.
     pub(crate) fn send_aside(&mut self, root: NodeId, report: &Report, aside: &mut Aside) -> bool {
-        if !self.options.departures.stand_aside {
+        if !self.options.profile.has(Departure::LosersStandAside) {
             return false;
         }
         let mut sent = false;

@@ -4,6 +4,7 @@ use crate::cycle::entry::Entry;
 use crate::cycle::outcome::Requeue;
 use crate::cycle::report::Report;
 use crate::model::PendingReason;
+use crate::options::profile::Departure;
 use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, UNSURE};
@@ -81,10 +82,11 @@ impl World {
         // Scans over several resource groups end after as many scans as there are combinations of flavors.
         // Without FlavorFungibility no scan continues an earlier scan, whatever progress is recorded.
         let is_over = !self.options.gates.flavor_fungibility || scans >= most;
-        let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
+        let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.profile.has(Departure::ScansEnd));
         // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free. A head whose last scan began behind the first
         // flavor scans all flavors before it is parked.
-        let resumed = self.options.departures.scan_over && assignment.resumed && *requeue == Requeue::NoRoom;
+        let resumed =
+            self.options.profile.has(Departure::ScanStartsOver) && assignment.resumed && *requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;
         let keeps = !missed && (goes_on || assignment.progress.waits);
         if let Some(workload) = self.store.workload_mut(*id) {

@@ -14,6 +14,7 @@ use crate::cycle::entry::Entry;
 use crate::cycle::nominate::Nomination;
 use crate::cycle::run::Run;
 use crate::explain::why::Why;
+use crate::options::profile::Departure;
 use crate::preempt::ask::Target;
 use crate::preempt::candidates::Right;
 use crate::preempt::spare;
@@ -112,13 +113,13 @@ impl World {
     /// Whether a head issued preemptions and waits for its victims. A head that gave up the quota for which it issued preemptions no longer waits for victims:
     /// it comes after heads whose victims have left, and keeps no quota from these heads.
     pub(crate) fn is_waiting(&self, entry: &Entry) -> bool {
-        let claims = entry.assignment.progress.claim.is_some() || !self.options.departures.claims;
+        let claims = entry.assignment.progress.claim.is_some() || !self.options.profile.has(Departure::Claims);
         claims && self.store.queues[entry.queue].pending.preemptor == Some(entry.workload)
     }
 
     /// Records the victims that a head waits for: its own victims, or for a deferred fit all victims of the cycle in its cohort tree.
     pub(crate) fn await_victims(&self, entry: &mut Entry, run: &Run) {
-        if !self.options.departures.claims {
+        if !self.options.profile.has(Departure::Claims) {
             entry.scans_anew = true;
             return;
         }

@@ -9,6 +9,7 @@ use crate::cycle::entry::Entry;
 use crate::cycle::report::Report;
 use crate::cycle::run::Run;
 use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
+use crate::options::profile::Departure;
 use crate::preempt::ask::Target;
 use crate::quota::balance::{INF, Units, Usage, accumulate, plus};
 use crate::world::World;
@@ -81,7 +82,7 @@ impl World {
                 self.store.set_evicted_for(target.workload, Some(&preemptor));
             }
             let root = self.tree.root(self.store.queues[queue].node);
-            if target.gives_up.is_none() && self.options.departures.no_circles {
+            if target.gives_up.is_none() && self.options.profile.has(Departure::NoEvictionCircles) {
                 self.store.feuds.note(root, entry.workload, target.workload);
             }
             report.moved.insert(root);

@@ -9,6 +9,7 @@ use crate::assign::mode::Mode;
 use crate::assign::partial;
 use crate::assign::request::Request;
 use crate::options::Options;
+use crate::options::profile::Departure;
 use crate::preempt;
 use crate::preempt::ask::{Ask, Target};
 use crate::preempt::breach::Breach;
@@ -145,7 +146,7 @@ impl Nominator<'_> {
     }
 
     fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {
-        let pods_count = self.options.departures.pods_count;
+        let pods_count = self.options.profile.has(Departure::PodsCountForVictims);
         // If an assignment uses only one cell, flavor assignment has already searched victims for exactly this usage, and found no victims.
         if let ([pod_set], [_]) = (assignment.pod_sets.as_slice(), assignment.usage.as_slice())
             && let [choice] = pod_set.choices.as_slice()

@@ -9,6 +9,7 @@ use crate::cycle::nominate::Nominator;
 use crate::cycle::report::Report;
 use crate::explain::why::Said;
 use crate::model::{ClusterQueueSpec, Fungibility, Limits, Millis, PendingReason, Plan, Verdict};
+use crate::options::profile::Departure;
 use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, PodSet};
@@ -155,7 +156,8 @@ impl World {
     /// Keeps a workload's message for its class of equals, if the class is parked because of this workload: requests and numbers are the same for all members.
     /// A closed preemption gate concerns one workload alone, so its message is not kept for the class.
     fn tell_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
-        let is_of_all = self.options.departures.equals_told_why && reason != PendingReason::AdmissionGated;
+        let is_of_all =
+            self.options.profile.has(Departure::EqualsAreToldWhy) && reason != PendingReason::AdmissionGated;
         let Some(workload) = self.store.workload(id).filter(|_| is_of_all) else { return };
         let (class, queue) = (workload.class, self.store.local_queues[workload.local_queue].queue);
         if let (Phase::Pending(Place::Class), Some(queue)) = (&workload.phase, queue) {
@@ -207,7 +209,7 @@ impl World {
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
         let of_queue = &self.store.queues[queue];
         let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
-        self.options.gates.rouse_after_admissions
+        self.options.profile.has(Departure::TriedAgainAfterAdmissions)
             && (self.store.classes[class].pod_sets.len() > 1 || of_queue.spec.as_ref().is_some_and(scans_on))
             && of_queue.groups.iter().any(|group| group.flavors.len() > 1)
     }

@@ -5,6 +5,7 @@ use crate::cycle::entry::Entry;
 use crate::cycle::nominate::Nominator;
 use crate::cycle::report::Report;
 use crate::cycle::run::Run;
+use crate::options::profile::Departure;
 use crate::preempt::spare;
 use crate::quota::tree::Trial;
 use crate::world::World;
@@ -77,7 +78,7 @@ impl World {
         if !trial.tree().fits(node, &entry.assignment.usage) {
             return false;
         }
-        let beside = self.options.departures.fit_beside_victims && entry.assignment.mode() == Mode::Fit;
+        let beside = self.options.profile.has(Departure::FitsBesideVictims) && entry.assignment.mode() == Mode::Fit;
         if run.victims.is_empty() || !beside {
             return true;
         }

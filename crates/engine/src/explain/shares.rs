@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::{Amount, FlavorResource};
-use crate::quota::balance::{Usage, accumulate, amount, in_usage, units};
-use crate::quota::share::{ShareFigures, borrows_any, lendable, share_of};
+use crate::quota::balance::{Usage, accumulate, in_usage, units};
+use crate::quota::share::{ShareFigures, share_of};
 use crate::world::World;
 
 impl World {
@@ -28,29 +28,8 @@ impl World {
         Some(ShareFigures { share, dominant_resource, borrowed })
     }
 
-    /// True if a ClusterQueue, with its own usage increased by `extra`, is above its quota in a requested cell; `None` if there is no such ClusterQueue.
-    #[must_use]
-    pub fn borrows_requested(
-        &self,
-        cluster_queue: &str,
-        requested: &BTreeMap<FlavorResource, Amount>,
-        extra: &BTreeMap<FlavorResource, Amount>,
-    ) -> Option<bool> {
-        let node = self.store.queues[self.store.queue_ids.get(cluster_queue).copied()?].node;
-        let (requested, extra) = (self.known_usage(requested), self.known_usage(extra));
-        // A queue without a cohort does not borrow.
-        Some(self.tree.nodes[node].parent.is_some() && borrows_any(&self.tree, node, &requested, &extra))
-    }
-
-    /// Quota that may be lent below a cohort, by resource; `None` if there is no such cohort.
-    #[must_use]
-    pub fn lendable(&self, cohort: &str) -> Option<BTreeMap<String, Amount>> {
-        let lent = lendable(&self.store, &self.tree, self.tree.find_cohort(cohort)?);
-        Some(lent.into_iter().map(|(resource, sum)| (self.store.resource(resource).to_owned(), amount(sum))).collect())
-    }
-
     /// Usage by cell, without flavors and resources that the world does not know.
-    fn known_usage(&self, named: &BTreeMap<FlavorResource, Amount>) -> Usage {
+    pub(crate) fn known_usage(&self, named: &BTreeMap<FlavorResource, Amount>) -> Usage {
         let mut usage = Usage::new();
         for (cell, value) in named {
             let flavor = self.store.flavor_names.get(&cell.flavor);

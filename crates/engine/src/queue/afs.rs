@@ -26,13 +26,13 @@ pub struct AdmissionFairSharing {
 
 /// Part of a past usage that is left after the time `elapsed`.
 #[must_use]
-pub fn kept(elapsed: i64, half_life: i64) -> f64 {
+pub(crate) fn kept(elapsed: i64, half_life: i64) -> f64 {
     if half_life <= 0 { 0.0 } else { 0.5_f64.powf(elapsed.max(0) as f64 / half_life as f64) }
 }
 
 /// Part of a workload's requests that is charged in advance when the workload is admitted.
 #[must_use]
-pub fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
+pub(crate) fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
     if settings.half_life <= 0 { 0.0 } else { 1.0 - kept(settings.sampling_interval, settings.half_life) }
 }
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Steps;
 use crate::assign::assignment::Assignment;
 use crate::cycle::entry::Entry;
 use crate::cycle::outcome::{Outcome, Requeue};
 use crate::cycle::report::Report;
 use crate::explain::why::Said;
 use crate::model::{Millis, PendingReason};
-use crate::world::World;
 use crate::world::ids::{Id as _, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Phase, Place, Progress};
 
@@ -38,26 +38,26 @@ pub fn scan_goes_on(tried: &[BTreeMap<String, i32>]) -> bool {
     Progress { tried, ..Progress::default() }.has_pending_flavors()
 }
 
-impl World {
+impl Steps<'_> {
     fn queue_named(&self, cluster_queue: &str) -> Option<QueueId> {
-        self.store.queue_ids.get(cluster_queue).copied()
+        self.0.store.queue_ids.get(cluster_queue).copied()
     }
 
     /// Takes the head out of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
-        self.release_timers(now);
+        self.0.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;
-        let root = self.tree.root(self.store.queues[queue].node);
-        self.wake_queue(queue, root);
-        self.store.queues[queue].pending.taken_at = Some(self.tree.nodes[root].epoch);
-        let id = self.pop(queue)?;
-        self.store.workload(id).map(|workload| workload.uid.to_string())
+        let root = self.0.tree.root(self.0.store.queues[queue].node);
+        self.0.wake_queue(queue, root);
+        self.0.store.queues[queue].pending.taken_at = Some(self.0.tree.nodes[root].epoch);
+        let id = self.0.pop(queue)?;
+        self.0.store.workload(id).map(|workload| workload.uid.to_string())
     }
 
     /// Takes the heads of all active ClusterQueues; returns names of ClusterQueues and uids of heads, sorted by name.
     pub fn pop_all_heads(&mut self, now: Millis) -> Vec<(String, String)> {
         let active =
-            self.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.to_string());
+            self.0.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.to_string());
         let mut names: Vec<String> = active.collect();
         names.sort();
         let heads = names.into_iter().filter_map(|name| self.pop_head(&name, now).map(|uid| (name, uid)));
@@ -69,8 +69,8 @@ impl World {
         let Some((id, queue, place)) = self.place_of(uid) else { return false };
         match place {
             Place::Class | Place::Solo | Place::Mismatched => {
-                self.take_out(queue, id, Place::InFlight);
-                let pending = &mut self.store.queues[queue].pending;
+                self.0.take_out(queue, id, Place::InFlight);
+                let pending = &mut self.0.store.queues[queue].pending;
                 pending.solo.remove(&id);
                 pending.mismatched.remove(&id);
                 true
@@ -80,9 +80,9 @@ impl World {
     }
 
     fn place_of(&self, uid: &str) -> Option<(WorkloadId, QueueId, Place)> {
-        let id = self.store.by_uid.get(uid).copied()?;
-        let workload = self.store.workload(id)?;
-        let queue = self.store.local_queues[workload.local_queue].queue?;
+        let id = self.0.store.by_uid.get(uid).copied()?;
+        let workload = self.0.store.workload(id)?;
+        let queue = self.0.store.local_queues[workload.local_queue].queue?;
         match workload.phase {
             Phase::Pending(place) => Some((id, queue, place)),
             Phase::Held(_) => None,
@@ -104,16 +104,16 @@ impl World {
         tried: &[BTreeMap<String, i32>],
     ) -> bool {
         let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
-        let root = self.tree.root(self.store.queues[queue].node);
-        let epoch = self.tree.nodes[root].epoch;
+        let root = self.0.tree.root(self.0.store.queues[queue].node);
+        let epoch = self.0.tree.nodes[root].epoch;
         // If other workloads were woken while the workload was out of its queue, the workload is woken, too. In a plan no time passes between taking a head and
         // putting it back.
-        let woken = self.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
-        self.wake_queue(queue, root);
-        let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
+        let woken = self.0.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
+        self.0.wake_queue(queue, root);
+        let mut one = |(resource, index): (&String, &i32)| (self.0.store.resources.intern(resource), *index);
         let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
-        let generation = self.tree.nodes[self.store.queues[queue].node].generation;
-        let progress = Progress { tried, generation, cycle: self.cycle, began: epoch, ..Progress::default() };
+        let generation = self.0.tree.nodes[self.0.store.queues[queue].node].generation;
+        let progress = Progress { tried, generation, cycle: self.0.cycle, began: epoch, ..Progress::default() };
         let requeue = match outcome.requeue() {
             Requeue::NoRoom | Requeue::Park | Requeue::Mismatch if woken => Requeue::Retry,
             requeue => requeue,
@@ -122,11 +122,12 @@ impl World {
         let entry = Entry::new(queue, id, (assignment, Vec::new()));
         let mut entry = Entry { requeue, verdict: Some((reason, Said::Plainly(""))), ..entry };
         let mut report = Report::default();
-        self.put_back(&mut entry, &mut report);
-        self.tell_heads(&mut report);
+        self.0.put_back(&mut entry, &mut report);
+        self.0.tell_heads(&mut report);
         // A cycle forgets the progress of a scan that is over, because the next scan begins anew with or without it.
         let is_told = !progress.tried.is_empty();
-        if let Some(workload) = self.store.workload_mut(id).filter(|workload| is_told && workload.progress.is_none()) {
+        if let Some(workload) = self.0.store.workload_mut(id).filter(|workload| is_told && workload.progress.is_none())
+        {
             workload.progress = Some(Box::new(progress));
         }
         true
@@ -137,27 +138,27 @@ impl World {
     /// or a plan, `retry_parked` handles workloads that were taken out of their queue and workloads whose namespace did not match.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
-        let node = self.store.queues[queue].node;
-        if self.tree.is_below_cycle(node) {
+        let node = self.0.store.queues[queue].node;
+        if self.0.tree.is_below_cycle(node) {
             return 0;
         }
-        let root = self.tree.root(node);
-        let queues = Arc::clone(&self.tree.nodes[root].queues);
+        let root = self.0.tree.root(node);
+        let queues = Arc::clone(&self.0.tree.nodes[root].queues);
         let active = |world: &Self| -> usize {
-            let active = |queue: &QueueId| world.store.queues[*queue].pending.active() as usize;
+            let active = |queue: &QueueId| world.0.store.queues[*queue].pending.active() as usize;
             queues.iter().map(active).sum()
         };
         let before = active(self);
-        self.release_timers(now);
-        let epoch = self.tree.nodes[root].epoch;
-        self.wake(node);
+        self.0.release_timers(now);
+        let epoch = self.0.tree.nodes[root].epoch;
+        self.0.wake(node);
         for queue in queues.iter().copied() {
             // A workload that is put back after the wake-up counts as taken out before the wake-up, if no head was taken so far.
-            self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
+            self.0.store.queues[queue].pending.taken_at.get_or_insert(epoch);
             // A cycle parks no workload whose namespace matches, and a change of labels or selector lets workloads whose namespace matches now be tried at
             // once.
-            self.retry_mismatched(queue, |world, workload| world.is_selected(queue, workload));
-            self.wake_queue(queue, root);
+            self.0.retry_mismatched(queue, |world, workload| world.is_selected(queue, workload));
+            self.0.wake_queue(queue, root);
         }
         active(self).saturating_sub(before)
     }
@@ -166,8 +167,8 @@ impl World {
     #[must_use]
     pub fn same_class(&self, a: &str, b: &str) -> Option<bool> {
         let class = |uid: &str| {
-            let id = self.store.by_uid.get(uid).copied()?;
-            self.store.workload(id).map(|workload| workload.class)
+            let id = self.0.store.by_uid.get(uid).copied()?;
+            self.0.store.workload(id).map(|workload| workload.class)
         };
         Some(class(a)? == class(b)?)
     }
@@ -175,22 +176,22 @@ impl World {
     /// The workload of a ClusterQueue that goes first while its victims leave.
     #[must_use]
     pub fn sticky(&self, cluster_queue: &str) -> Option<String> {
-        let sticky = self.store.queues[self.queue_named(cluster_queue)?].pending.sticky?;
-        self.store.workload(sticky).map(|workload| workload.uid.to_string())
+        let sticky = self.0.store.queues[self.queue_named(cluster_queue)?].pending.sticky?;
+        self.0.store.workload(sticky).map(|workload| workload.uid.to_string())
     }
 
     /// Reason for which a pending workload is parked with its class of equals; `None` if it is not parked with its class.
     #[must_use]
     pub fn parked_with_equals(&self, uid: &str) -> Option<PendingReason> {
         let (id, queue, place) = self.place_of(uid)?;
-        let class = self.store.workload(id)?.class;
-        self.store.queues[queue].pending.classes.get(&class)?.parked.filter(|_| place == Place::Class)
+        let class = self.0.store.workload(id)?.class;
+        self.0.store.queues[queue].pending.classes.get(&class)?.parked.filter(|_| place == Place::Class)
     }
 
     /// Whether the progress of a workload's last scan over flavors is kept.
     #[must_use]
     pub fn has_progress(&self, uid: &str) -> bool {
-        let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));
+        let workload = self.0.store.by_uid.get(uid).and_then(|id| self.0.store.workload(*id));
         workload.is_some_and(|workload| workload.progress.is_some())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Steps;
 use crate::assign::assignment::Assignment;
 use crate::assign::mode::{Granular, Mode};
 use crate::assign::partial;
@@ -13,7 +14,6 @@ use crate::preempt::fair::Turns;
 use crate::preempt::lines::{Candidates, Line};
 use crate::preempt::usage::sort_line;
 use crate::quota::balance::amount;
-use crate::world::World;
 use crate::world::ids::{QueueId, WorkloadId};
 
 /// Whether flavor `a` is preferred to flavor `b`; each is given as its mode and the level from which it borrows.
@@ -34,11 +34,11 @@ fn anybody(queue: QueueId, gone: &BTreeSet<WorkloadId>) -> Ask<'_> {
     Ask { queue, priority, queued_at, needs: &[], usage: &[], gone, afs: None, preempts, asking: None }
 }
 
-impl World {
+impl Steps<'_> {
     fn candidates_named(&self, uids: &[&str]) -> Vec<Candidate<'_>> {
         let candidate = |uid: &&str| {
-            let id: WorkloadId = self.store.by_uid.get(*uid).copied()?;
-            let workload = self.store.workload(id)?;
+            let id: WorkloadId = self.0.store.by_uid.get(*uid).copied()?;
+            let workload = self.0.store.workload(id)?;
             let held = workload.held()?;
             Some(Candidate::of(id, workload, held, Right::WithinQueue, None))
         };
@@ -46,7 +46,7 @@ impl World {
     }
 
     fn uid_of(&self, id: WorkloadId) -> String {
-        self.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
+        self.0.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
     }
 
     /// Candidates by queue; the candidates of each queue are in their order.
@@ -59,8 +59,8 @@ impl World {
         for candidate in candidates {
             lines.entry(candidate.queue).or_default().push(*candidate);
         }
-        let afs = self.options.admission_fair_sharing.as_ref();
-        let sorted = |line| Line::listed(sort_line(&self.store, afs, line, has_usage));
+        let afs = self.0.options.admission_fair_sharing.as_ref();
+        let sorted = |line| Line::listed(sort_line(&self.0.store, afs, line, has_usage));
         lines.into_values().filter_map(sorted).collect()
     }
 
@@ -68,12 +68,12 @@ impl World {
     /// unknown. Workloads without quota are left out of the order.
     #[must_use]
     pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
-        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
+        let Some(queue) = self.0.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
         let candidates = self.candidates_named(uids);
         let has_usage = |candidate: &Candidate<'_>| !without_usage.contains(&candidate.uid);
         let gone = BTreeSet::new();
         let ask = anybody(queue, &gone);
-        let filter = Filter::new(&self.store, &ask);
+        let filter = Filter::new(&self.0.store, &ask);
         let mut sequence = Candidates::listed(self.lines_of(&candidates, &has_usage), queue).sequence();
         let mut order = Vec::new();
         while let Some(candidate) = sequence.next(&filter, |_| true) {
@@ -86,21 +86,21 @@ impl World {
     /// taken (but keeps its quota), or the ClusterQueue is dropped if `drops` is true for this turn.
     #[must_use]
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
-        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
+        let Some(queue) = self.0.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
         let candidates = self.candidates_named(uids);
         let gone = BTreeSet::new();
         let ask = anybody(queue, &gone);
-        let filter = Filter::new(&self.store, &ask);
+        let filter = Filter::new(&self.0.store, &ask);
         let lines = self.lines_of(&candidates, &|_| true);
-        let mut turns = Turns::new(&self.store, &self.tree, queue, lines.into_iter());
+        let mut turns = Turns::new(&self.0.store, &self.0.tree, queue, lines.into_iter());
         let mut order = Vec::new();
-        while let Some(node) = turns.next(&self.store, &self.tree) {
+        while let Some(node) = turns.next(&self.0.store, &self.0.tree) {
             if drops.get(order.len()).copied().unwrap_or(false) {
                 turns.drop_queue(node);
             } else {
                 turns.pop(&filter, node);
             }
-            order.push(self.tree.nodes[node].name.clone());
+            order.push(self.0.tree.nodes[node].name.clone());
         }
         order
     }
@@ -114,10 +114,10 @@ impl World {
         borrowing: u32,
         usage: &BTreeMap<FlavorResource, Amount>,
     ) -> BTreeMap<FlavorResource, Amount> {
-        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return BTreeMap::new() };
-        let usage = self.store.usage_named(usage);
+        let Some(queue) = self.0.store.queue_ids.get(cluster_queue).copied() else { return BTreeMap::new() };
+        let usage = self.0.store.usage_named(usage);
         let assignment = Assignment { usage, borrowing, held_to: Some(mode), ..Assignment::default() };
-        let kept = self.kept(queue, &assignment, &[]);
-        kept.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
+        let kept = self.0.kept(queue, &assignment, &[]);
+        kept.into_iter().map(|(cell, value)| (self.0.store.named(cell), amount(value))).collect()
     }
 }

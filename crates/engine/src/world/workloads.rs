@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
+use crate::options::profile::Departure;
 use crate::queue::tie::{Tie, TieRule, second};
 use crate::quota::balance::{Usage, accumulate, units};
 use crate::world::World;
@@ -95,7 +96,7 @@ impl World {
         let same_shape = old.is_told_as(local_queue, &spec);
         let (old_class, was_queue, old_gated) = (old.class, old.local_queue, old.preemption_gated);
         let ties = self.ties;
-        let same_spec = self.options.departures.claims || old.revision == spec.revision;
+        let same_spec = self.options.profile.has(Departure::Claims) || old.revision == spec.revision;
         let class = self.store.class(&spec);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
             self.store.release_class(class);

@@ -9,6 +9,7 @@ use crate::slow;
 use crate::slow::books::{Amounts, Fr, Node};
 use crate::slow::victims::{Plea, lawful, over};
 use crate::worlds::{Dice, Named, Objects, cases, mixed, seeds};
+use berth_engine::steps::*;
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
@@ -90,7 +91,7 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
             cell.map_or(set.count, |cell| cell.pods)
         };
         let told = AssignInput { counts: Some(spec.pod_sets.iter().map(pods).collect()), ..AssignInput::default() };
-        let report = world.assign(&spec.uid, queue, told).unwrap();
+        let report = world.steps().assign(&spec.uid, queue, told).unwrap();
         if account.mode != Some(report.mode) {
             return Err(format!("{} is told {:?} and gets {:?}", spec.uid, account.mode, report.mode));
         }
@@ -104,7 +105,7 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
             let here = cell_of(cell);
             let needs: Vec<Fr> = if needs.contains(&here) { needs.iter().cloned().collect() } else { vec![here] };
             let (priority, queued_at, usage) = (spec.priority, spec.queued_at, Amounts::new());
-            let equals_by_lot = objects.options.departures.equals_by_lot;
+            let equals_by_lot = objects.options.profile.has(Departure::EqualsByLot);
             let plea = Plea { queue, priority, queued_at, needs, usage, equals_by_lot };
             for holding in &cell.holders {
                 seen.insert(holding.right);
@@ -128,7 +129,7 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
         if lacking.is_empty() || report.usage.values().any(|amount| amount.is_unlimited()) {
             continue;
         }
-        for (victim, reason) in world.victims(&spec.uid, queue, &lacking, &report.usage).unwrap() {
+        for (victim, reason) in world.steps().victims(&spec.uid, queue, &lacking, &report.usage).unwrap() {
             counts[0] += 1;
             // A victim may have to leave a cell that lacks no quota, so that the queue, which reclaims its own quota, does not borrow in this cell.
             let mut rights = account.cells.iter().flat_map(|cell| &cell.holders).filter(|holder| holder.uid == victim);

@@ -399,7 +399,7 @@ fn local_queue_with_least_usage_has_its_turn_first() {
 fn ordered_by_usage(seed: u64) -> Extras {
     let mut extras = with_usage(shrinking(random(seed), seed), seed);
     // The departure `stand_aside` is off, because it passes a class of equals over for the rest of a plan, and single cycles have no rest of a plan.
-    extras.objects.options.departures.stand_aside = false;
+    extras.objects.options.profile = Profile::BerthWithout(Departure::LosersStandAside);
     let stays = |spec: &&WorkloadSpec| matches!(&spec.state, WorkloadState::Reserved(held) if !held.evicted);
     let mut holders: Vec<WorkloadSpec> = extras.objects.workloads.iter().filter(stays).cloned().collect();
     let mut dice = Dice::new(seed ^ 0xa54f_f53a);

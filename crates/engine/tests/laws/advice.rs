@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::extras::{Extras, with_extras};
 use crate::worlds::ledger::Ledger;
 use crate::worlds::{Dice, Named, Objects, amount, cases, mixed, seeds};
+use berth_engine::steps::*;
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);

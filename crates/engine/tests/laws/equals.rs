@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::worlds::{Dice, Named, Objects, cases, random, seeds};
+use berth_engine::steps::*;
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
@@ -146,9 +147,9 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     }
     assert!(plans.iter().all(|plan| done(plan) == done(&plans[0])), "more looks for more equals: {}", told());
     // The equal workloads are parked as one class.
-    let parked = worlds[0].parked_with_equals(&copy_of_model(0));
-    for (world, copies) in worlds.iter().zip(COPIES) {
-        let is_as_first = |copy| world.parked_with_equals(&copy_of_model(copy)) == parked;
+    let parked = worlds[0].steps().parked_with_equals(&copy_of_model(0));
+    for (world, copies) in worlds.iter_mut().zip(COPIES) {
+        let mut is_as_first = |copy| world.steps().parked_with_equals(&copy_of_model(copy)) == parked;
         assert!((0..copies).all(is_as_first), "{copies} equals are not parked together: {}", told());
     }
     // The world did not change, so no head is tried.
@@ -189,7 +190,7 @@ fn equals_are_judged_once_per_change_of_capacity() {
 
 /// Whether a search for victims runs for a workload, and finds no victims in any flavor.
 fn finds_no_victims(world: &mut World, uid: &str, queue: &str) -> bool {
-    let report = world.assign(uid, queue, AssignInput::default()).unwrap();
+    let report = world.steps().assign(uid, queue, AssignInput::default()).unwrap();
     let attempts = report.pod_sets.iter().flat_map(|set| &set.attempts);
     let best = attempts.filter_map(|attempt| attempt.possibility).max();
     best == Some(PreemptionPossibility::NoCandidates)
@@ -213,7 +214,7 @@ fn equals_that_may_preempt_are_judged_once_per_change_of_capacity() {
             continue;
         }
         let first = copy_of_model(0);
-        if one.parked_with_equals(&first).is_none() {
+        if one.steps().parked_with_equals(&first).is_none() {
             // The first member of the class waits for its victims, or lost against other heads.
             busy += 1;
         } else if finds_no_victims(&mut one, &first, &model.local_queue) {

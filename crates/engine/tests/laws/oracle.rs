@@ -27,11 +27,10 @@ fn gated(mut objects: Objects, seed: u64) -> Objects {
     objects
 }
 
-/// A world with Kueue's decisions to the letter: with Kueue's own gates, and without departures.
+/// A world with Kueue's decisions to the letter: with Kueue's own gates and profile.
 fn as_kueue(mut objects: Objects) -> Objects {
-    objects.options.departures = Departures::NONE;
+    objects.options.profile = Profile::KueueLetter;
     objects.options.gates.prioritize_preemptors = false;
-    objects.options.gates.rouse_after_admissions = false;
     objects
 }
 

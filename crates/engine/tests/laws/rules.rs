@@ -395,7 +395,7 @@ fn plan_equals_its_cycles_made_one_by_one() {
         let _named = Named(seed);
         let mut objects = mixed(seed);
         // The departure `stand_aside` is off, because it passes a class of equals over for the rest of a plan, and single cycles have no rest of a plan.
-        objects.options.departures.stand_aside = false;
+        objects.options.profile = Profile::BerthWithout(Departure::LosersStandAside);
         let plan = objects.world().plan(NOW, ALL);
         let (mut world, mut quiet) = (objects.world(), 0);
         let (mut admissions, mut evictions) = (Vec::new(), Vec::new());

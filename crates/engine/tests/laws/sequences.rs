@@ -4,6 +4,7 @@
 
 use crate::worlds::seeds;
 use berth_engine::Strategy;
+use berth_engine::steps::*;
 use berth_engine::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};

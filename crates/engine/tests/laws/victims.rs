@@ -10,6 +10,7 @@ use crate::slow;
 use crate::slow::books::{Amounts, Books, Fr, Holder, Node};
 use crate::slow::victims::{Plea, can_leave_in_turn, has_room, lawful, over, right};
 use crate::worlds::{Dice, Named, Objects, add_up, cases, mixed, one_that_waits, seeds};
+use berth_engine::steps::*;
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
@@ -146,20 +147,20 @@ fn searched(objects: &Objects) -> Result<[u32; 3], String> {
     for spec in objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
         let queue = spec.local_queue.as_str();
         let is_stopped = objects.queues.iter().any(|known| known.name == queue && known.stop != StopPolicy::None);
-        let report = world.assign(&spec.uid, queue, AssignInput::default()).unwrap();
+        let report = world.steps().assign(&spec.uid, queue, AssignInput::default()).unwrap();
         let Some((needs, usage)) = wanted(&report).filter(|_| !is_stopped) else { continue };
         let cell = |fr: &Fr| FlavorResource { flavor: fr.0.clone(), resource: fr.1.clone() };
         let cells: Vec<FlavorResource> = needs.iter().map(cell).collect();
         let asked: BTreeMap<FlavorResource, Amount> =
             usage.iter().map(|(fr, value)| (cell(fr), Amount::clamped(*value))).collect();
-        let victims = world.victims(&spec.uid, queue, &cells, &asked).unwrap();
+        let victims = world.steps().victims(&spec.uid, queue, &cells, &asked).unwrap();
         if victims.is_empty() {
             continue;
         }
         sets[0] += 1;
         sets[1] += u32::from(victims.len() > 1);
         let books = books.get_or_insert_with(|| slow::books(&objects.cohorts, &objects.queues, &objects.workloads));
-        let equals_by_lot = objects.options.departures.equals_by_lot;
+        let equals_by_lot = objects.options.profile.has(Departure::EqualsByLot);
         let plea = Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs, usage, equals_by_lot };
         if let Some(fault) = judge(objects, books, spec, &plea, &victims) {
             return Err(format!("{fault}: {victims:?} for {}", spec.uid));
@@ -344,7 +345,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     let mut world = objects.world();
     let none = world.plan_cycles(NOW, ALL, 0);
     assert!(none.admissions.is_empty() && none.evictions.is_empty(), "no cycle, and yet {none:?}");
-    let report = world.assign(uid, &spec.local_queue, AssignInput::default()).unwrap();
+    let report = world.steps().assign(uid, &spec.local_queue, AssignInput::default()).unwrap();
     let Some((needs, usage)) = wanted(&report).filter(|_| !plan.evictions.is_empty()) else { return Ok([0; 4]) };
     let told = |eviction: &Eviction| {
         let victim = objects.workloads.iter().find(|spec| spec.uid == eviction.uid).unwrap();
@@ -375,7 +376,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     }
     let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
     let queue = spec.local_queue.as_str();
-    let equals_by_lot = objects.options.departures.equals_by_lot;
+    let equals_by_lot = objects.options.profile.has(Departure::EqualsByLot);
     let plea = Plea {
         queue,
         priority: spec.priority,

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_engine::steps::*;
 use berth_engine::*;
 
 use super::books::{Amounts, Books, Fr, Node};
@@ -146,7 +147,7 @@ impl Search<'_> {
             queued_at: self.spec.queued_at,
             needs,
             usage,
-            equals_by_lot: self.options.departures.equals_by_lot,
+            equals_by_lot: self.options.profile.has(Departure::EqualsByLot),
         };
         // The workload may have a narrower preemption scope than its queue.
         let mut policy = self.books.queues[self.queue].preemption;
@@ -284,7 +285,7 @@ impl Search<'_> {
         // In Kueue the mode of the flavor decides whether the flavor fits. If preemption is preferred to borrowing, the mode of the flavor may hide a resource
         // that does not fit.
         let all_fit = best.flavors.values().all(|(_, mode)| *mode == Mode::Fit);
-        let fits = best.level.0 == Granular::Fit && (all_fit || !self.options.departures.all_must_fit);
+        let fits = best.level.0 == Granular::Fit && (all_fit || !self.options.profile.has(Departure::AllResourcesFit));
         found.sets[index].lacks |= !fits;
         found.sets[index].flavors.extend(best.flavors);
         Ok(())

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use berth_engine::steps::*;
 use berth_engine::*;
 
 use super::assign::{Found, How, Pins, Search, Start, Tried};
@@ -198,7 +199,7 @@ impl<'a> History<'a> {
         let (claim, scan) = (self.claims.remove(&spec.uid), self.scans.remove(&spec.uid));
         let is_preemptor = self.preemptors.get(queue) == Some(&spec.uid);
         // A workload that gave up the quota for which it issued preemptions waits for no victims.
-        let claims = self.options.departures.claims;
+        let claims = self.options.profile.has(Departure::Claims);
         let fresh = Some(self.left(queue));
         let head = |found: Found, held: bool, (began, scans)| {
             let (queue, scans) = (queue.to_owned(), scans + 1);
@@ -241,7 +242,7 @@ impl<'a> History<'a> {
         if !self.books.without(&leaving).fits(&head.queue, &head.found.usage) {
             return false;
         }
-        if head.found.mode != Mode::Fit || gone.is_empty() || !self.options.departures.fit_beside_victims {
+        if head.found.mode != Mode::Fit || gone.is_empty() || !self.options.profile.has(Departure::FitsBesideVictims) {
             return true;
         }
         // Victims still hold their quota; only the quota that is kept for pending workloads is left out of the comparison.
@@ -317,7 +318,7 @@ impl<'a> History<'a> {
         let uid = head.spec.uid.clone();
         let overlaps = head.found.uids().iter().any(|victim| gone.contains(victim));
         let wait = |reason| Step::Wait(uid.clone(), reason);
-        let claims = self.options.departures.claims;
+        let claims = self.options.profile.has(Departure::Claims);
         let (step, after, claim) = match head.found.mode {
             Mode::NoFit => (wait(head.found.no_fit.unwrap()), After::NoRoom, None),
             Mode::Preempt if head.found.victims.is_empty() => {
@@ -339,7 +340,7 @@ impl<'a> History<'a> {
                         fresh.insert((victim.clone(), *reason));
                     }
                 }
-                if self.options.departures.no_circles {
+                if self.options.profile.has(Departure::NoEvictionCircles) {
                     let feuds = self.feuds.entry(self.root(&head.queue)).or_default();
                     feuds.extend(fresh.iter().map(|(victim, _)| (uid.clone(), victim.clone())));
                 }
@@ -389,10 +390,11 @@ impl<'a> History<'a> {
             After::Retry => self.options.gates.preserve_scan_progress,
             After::PendingPreemption => false,
         };
-        let is_over = self.options.departures.scans_end && head.scans >= most;
+        let is_over = self.options.profile.has(Departure::ScansEnd) && head.scans >= most;
         let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty()) && !is_over;
         // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free since (`0002-flavor-scan-starts-over.md`).
-        let resumed = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
+        let resumed =
+            self.options.profile.has(Departure::ScanStartsOver) && head.found.resumed && after == After::NoRoom;
         let over = resumed && !scans && head.began != Some(left);
         if scans {
             let (cycle, generation) = (self.cycle, self.generation(&queue));

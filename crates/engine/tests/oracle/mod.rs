@@ -1,7 +1,7 @@
 //! The oracle: a slow, obvious scheduler over plain objects, written from Kueue's documented behaviour and apart from the engine. The oracle works cycle by
 //! cycle, with any number of pod sets and resource groups, and with partial admission. The oracle knows the gates that order heads, the gates of fair
 //! preemption and of scans, and admission fair sharing. The oracle does not know workload slices. If Berth departs from Kueue on purpose
-//! (`Options::departures`), the oracle follows the options.
+//! (`Options::profile`), the oracle follows the options.
 
 pub(crate) mod assign;
 pub(crate) mod books;

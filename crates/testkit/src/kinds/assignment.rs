@@ -5,9 +5,8 @@ use crate::case::{Case, Cells};
 use crate::diff::{Diff, sorted};
 use crate::gates::Gates;
 use crate::scene::{Scene, text};
-use berth_engine::{
-    AssignInput, AssignmentReport, AttemptReport, PodSetAssignment, PodSetReport, PreemptionPossibility, WorkloadState,
-};
+use berth_engine::steps::{AssignInput, AssignmentReport, AttemptReport, PodSetReport, PreemptionPossibility};
+use berth_engine::{PodSetAssignment, WorkloadState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -204,7 +203,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         replaced,
         ..AssignInput::default()
     };
-    let report = scene.offline.control().world().assign(&uid, &input.cluster_queue, asked);
+    let report = scene.offline.control().world().steps().assign(&uid, &input.cluster_queue, asked);
     if let Some(text) = unknown {
         return Err(text);
     }
@@ -300,10 +299,10 @@ fn pod_set(diff: &mut Diff, want: PodSet, got: &PodSetReport) -> Result<(), Stri
     diff.eq_if(&at("reasons"), reasons.map(|list| sorted(&list)).as_ref(), || sorted(&got.reasons));
     if let Some(want) = attempts {
         // If a flavor fits, attempts of flavors that the engine did not try are not compared.
-        let fits = got.attempts.iter().any(|attempt| attempt.mode == berth_engine::Mode::Fit);
+        let fits = got.attempts.iter().any(|attempt| attempt.mode == berth_engine::steps::Mode::Fit);
         let found_for = |want: &Attempt| got.attempts.iter().find(|attempt| attempt.flavor == want.flavor);
         // Kueue's test also accepts a fit where the case expects that a flavor lacks a resource of a group of pod sets.
-        let is_fit = |want: &Attempt| found_for(want).is_some_and(|got| got.mode == berth_engine::Mode::Fit);
+        let is_fit = |want: &Attempt| found_for(want).is_some_and(|got| got.mode == berth_engine::steps::Mode::Fit);
         let lacks = |reason: &String| reason.contains(" does not provide resource ");
         let may_fit =
             |want: &Attempt| want.reasons.as_ref().is_some_and(|all| !all.is_empty() && all.iter().all(lacks));

@@ -5,7 +5,8 @@ use crate::case::Case;
 use crate::diff::Diff;
 use crate::scene::Scene;
 use berth_control::write::Kind;
-use berth_engine::{Outcome, PendingReason};
+use berth_engine::PendingReason;
+use berth_engine::steps::Outcome;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +91,7 @@ impl Crowd {
     /// Takes a pending Workload out of the queue as if it were tried, and requeues it with this outcome.
     fn come_back(&mut self, uid: &str, outcome: Outcome, reason: PendingReason) -> Result<(), String> {
         let world = self.scene.offline.control().world();
-        let is_back = world.pop_workload(uid) && world.put_back_for(uid, outcome, reason, &[]);
+        let is_back = world.steps().pop_workload(uid) && world.steps().put_back_for(uid, outcome, reason, &[]);
         if is_back { Ok(()) } else { Err("the workload is in no queue".to_owned()) }
     }
 
@@ -155,7 +156,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         if input.removed_from_inadmissible {
             crowd.leave("back");
         }
-        let found = crowd.scene.offline.control().world().parked_with_equals(&uid);
+        let found = crowd.scene.offline.control().world().steps().parked_with_equals(&uid);
         diff.eq_if("known", known.as_ref(), || found.is_some());
         diff.eq_if("marksClass", marks_class.as_ref(), || found.is_some());
         diff.eq_if("reason", reason.as_ref(), || found.map(|reason| reason.as_str().to_owned()).unwrap_or_default());

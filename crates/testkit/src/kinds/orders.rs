@@ -4,10 +4,10 @@ use crate::amounts::cells;
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{self, Scene, key_of, text};
-use berth_engine::{
-    FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, WorkloadSpec, compare_standing,
-    flavor_preferred, policy_allows, reduce_counts,
+use berth_engine::steps::{
+    Granular, Mode, Nominee, Standing, compare_standing, flavor_preferred, policy_allows, reduce_counts,
 };
+use berth_engine::{FlavorResource, PreemptionPolicy, Share, WorkloadSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
@@ -75,7 +75,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     let known: Vec<(String, Option<f64>)> = input.candidates.iter().map(known).collect();
     let uids: Vec<&str> = known.iter().map(|(uid, _)| uid.as_str()).collect();
     let without: Vec<&str> = known.iter().filter(|(_, used)| used.is_none()).map(|(uid, _)| uid.as_str()).collect();
-    let got = scene.offline.control().world().candidate_order(&input.preemptor_cluster_queue, &uids, &without);
+    let got = scene.offline.control().world().steps().candidate_order(&input.preemptor_cluster_queue, &uids, &without);
     let mut diff = Diff::default();
     diff.eq("order", &expect.order, &scene.names(&got));
     Ok(diff)
@@ -121,7 +121,7 @@ pub fn targets(case: &Case) -> Result<Diff, String> {
         other => Err(format!("input.actions: unknown {other:?}")),
     });
     let drops: Vec<bool> = drops.collect::<Result<_, _>>()?;
-    let got = scene.offline.control().world().target_order(&input.preemptor_cluster_queue, &uids, &drops);
+    let got = scene.offline.control().world().steps().target_order(&input.preemptor_cluster_queue, &uids, &drops);
     let mut diff = Diff::default();
     diff.eq("order", &expect.order, &got);
     Ok(diff)
@@ -375,7 +375,7 @@ pub fn reserve(case: &Case) -> Result<Diff, String> {
         other => return Err(format!("input.assignment.mode: unknown {other:?}")),
     };
     let (borrowing, usage) = (input.assignment.borrowing, cells(&input.assignment.usage)?);
-    let got = scene.offline.control().world().kept_free(&input.cluster_queue, mode, borrowing, &usage);
+    let got = scene.offline.control().world().steps().kept_free(&input.cluster_queue, mode, borrowing, &usage);
     let mut diff = Diff::default();
     diff.eq("reserved", &cells(&expect.reserved)?, &got);
     Ok(diff)
@@ -403,7 +403,7 @@ pub fn equivalence(case: &Case) -> Result<Diff, String> {
     let expect: Same = case.expect()?;
     let mut scene = Scene::new(case)?;
     let (a, b) = (scene.uid(&input.a), scene.uid(&input.b));
-    let got = scene.offline.control().world().same_class(&a, &b);
+    let got = scene.offline.control().world().steps().same_class(&a, &b);
     let mut diff = Diff::default();
     diff.eq("same", &Some(expect.same), &got);
     Ok(diff)

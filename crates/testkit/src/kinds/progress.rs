@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::diff::Diff;
 use crate::gates::Gates;
 use crate::scene::{Scene, key_of};
-use berth_engine::{Outcome, ScanTime, scan_goes_on, scan_is_outdated};
+use berth_engine::steps::{Outcome, ScanTime, scan_goes_on, scan_is_outdated};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -78,12 +78,13 @@ pub fn kept(case: &Case) -> Result<Diff, String> {
     let mut updated = found.cloned().ok_or("input.workload: no such workload")?;
     let outcome = if input.inadmissible { Outcome::NoFit } else { Outcome::FailedAfterNomination };
     let world = scene.offline.control().world();
-    let is_back = world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &input.last_tried_flavor_idx);
-    if !is_back || (input.inflight && !world.pop_workload(&uid)) {
+    let is_back =
+        world.steps().pop_workload(&uid) && world.steps().put_back_as(&uid, outcome, &input.last_tried_flavor_idx);
+    if !is_back || (input.inflight && !world.steps().pop_workload(&uid)) {
         return Err("input: the workload is in no queue".to_owned());
     }
     // A Workload without an attempt has no scan progress.
-    if world.has_progress(&uid) == input.last_tried_flavor_idx.is_empty() {
+    if world.steps().has_progress(&uid) == input.last_tried_flavor_idx.is_empty() {
         return Err("input: the scan of the workload is not as far as told".to_owned());
     }
     if let Some(Value::Object(metadata)) = updated.get_mut("metadata") {
@@ -97,6 +98,6 @@ pub fn kept(case: &Case) -> Result<Diff, String> {
     }
     scene.put(&updated)?;
     let mut diff = Diff::default();
-    diff.eq("progressKept", &expect.progress_kept, &scene.offline.control().world().has_progress(&uid));
+    diff.eq("progressKept", &expect.progress_kept, &scene.offline.control().world().steps().has_progress(&uid));
     Ok(diff)
 }

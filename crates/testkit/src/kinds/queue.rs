@@ -4,7 +4,8 @@ use crate::amounts::amounts;
 use crate::case::Case;
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};
-use berth_engine::{Delta, LedgerFigures, Millis, Outcome, PendingReason};
+use berth_engine::steps::Outcome;
+use berth_engine::{Delta, LedgerFigures, Millis, PendingReason};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     let queues = if cluster_queues.is_empty() { scene.cluster_queues() } else { cluster_queues.to_vec() };
     let now = Millis(scene.offline.now().as_millisecond());
     for queue in queues {
-        scene.offline.control().world().retry_parked(&queue, now);
+        scene.offline.control().world().steps().retry_parked(&queue, now);
     }
     scene.offline.control().look_again();
 }

@@ -5,7 +5,8 @@ use crate::case::{Case, typed};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};
 use berth_control::write::Kind;
-use berth_engine::{Blocked, Millis, Outcome, WorkloadState};
+use berth_engine::steps::Outcome;
+use berth_engine::{Blocked, Millis, WorkloadState};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -219,11 +220,11 @@ impl<'a> Place<'a> {
                     Some(name) => name.clone(),
                     None => scene.cluster_queues().into_iter().next().ok_or("no ClusterQueue to pop from")?,
                 };
-                let popped = scene.offline.control().world().pop_head(&name, now);
+                let popped = scene.offline.control().world().steps().pop_head(&name, now);
                 trace.popped.push(popped.map(|uid| scene.name(&uid)));
             }
             "heads" => {
-                let heads = scene.offline.control().world().pop_all_heads(now);
+                let heads = scene.offline.control().world().steps().pop_all_heads(now);
                 trace.heads.extend(heads.into_iter().map(|(_, uid)| scene.name(&uid)));
             }
             "delete" => {
@@ -241,7 +242,7 @@ impl<'a> Place<'a> {
                 let queues =
                     if step.cluster_queues.is_empty() { scene.cluster_queues() } else { step.cluster_queues.clone() };
                 let world = scene.offline.control().world();
-                trace.moved += queues.iter().map(|queue| world.retry_parked(queue, now)).sum::<usize>();
+                trace.moved += queues.iter().map(|queue| world.steps().retry_parked(queue, now)).sum::<usize>();
             }
             "advance-clock" => {
                 scene.offline.advance(crate::scene::millis(step.by.as_deref().unwrap_or_default())?);
@@ -279,7 +280,8 @@ impl<'a> Place<'a> {
         };
         let uid = scene.uid(key);
         let world = scene.offline.control().world();
-        let is_back = world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &step.last_tried_flavor_idx);
+        let is_back =
+            world.steps().pop_workload(&uid) && world.steps().put_back_as(&uid, outcome, &step.last_tried_flavor_idx);
         Ok(is_back && (!was_parked || waits(scene).0))
     }
 }
@@ -401,7 +403,7 @@ fn compare(
     let queues = scene.cluster_queues();
     diff.eq_if("sticky", sticky.as_ref(), || {
         let world = scene.offline.control().world();
-        queues.iter().any(|queue| world.sticky(queue).is_some())
+        queues.iter().any(|queue| world.steps().sticky(queue).is_some())
     });
     let in_local = self::assigned(scene);
     if let Some(want) = assigned {

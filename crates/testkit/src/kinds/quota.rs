@@ -52,7 +52,7 @@ pub fn availability(case: &Case) -> Result<Diff, String> {
     }
     if let Some(want) = lendable {
         let cohort = input.cohort.ok_or("input: no cohort")?;
-        let got = world.lendable(&cohort).ok_or_else(|| format!("input.cohort: no cohort {cohort}"))?;
+        let got = world.steps().lendable(&cohort).ok_or_else(|| format!("input.cohort: no cohort {cohort}"))?;
         diff.maps("lendable", &amounts(&want)?, &got);
     }
     Ok(diff)
@@ -295,9 +295,9 @@ pub fn usage_status(case: &Case) -> Result<Diff, String> {
             (None, Some((namespace, name))) => {
                 let world = scene.offline.control().world();
                 let queue = world.cluster_queue_of(namespace, name).map(str::to_owned).unwrap_or_default();
-                world.holders(&queue, Some((namespace, name)))
+                world.steps().holders(&queue, Some((namespace, name)))
             }
-            _ => scene.offline.control().world().holders(key, None),
+            _ => scene.offline.control().world().steps().holders(key, None),
         };
         let holders = scene.names(&holders);
         let free = all.iter().filter(|key| !holders.contains(key));

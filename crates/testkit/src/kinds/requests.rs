@@ -4,7 +4,7 @@ use crate::amounts::amounts;
 use crate::case::Case;
 use crate::diff::{Diff, sorted};
 use crate::scene::{self, Scene, bare};
-use berth_engine::{Amount, WorkloadState};
+use berth_engine::{Amount, Departure, WorkloadState};
 use berth_jobs::{LimitSummary, RequestRules, Violation, limit_range_violations, limits_exceeded, spec_as_run};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, PodSpec};
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -292,7 +292,8 @@ fn effective(case: &Case, input: &Input) -> Result<Vec<EffectivePodSet>, String>
         let class = classes.iter().find(|class| class.metadata.name.as_deref() == Some(name))?;
         class.overhead.as_ref()?.pod_fixed.as_ref()
     };
-    let to_the_letter = crate::scene::settings(case)?.requests_to_the_letter;
+    let profile = crate::scene::settings(case)?.engine.profile;
+    let to_the_letter = !profile.has(Departure::RequestsAsTheApiServer);
     let rules = RequestRules { to_the_letter, ..RequestRules::default() };
     let effective = |set: berth_api::PodSet| {
         let spec = set.template.spec.unwrap_or_default();

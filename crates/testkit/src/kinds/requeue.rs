@@ -5,7 +5,8 @@ use super::statuses::{self, Expected};
 use crate::case::Case;
 use crate::diff::{Diff, sorted};
 use crate::scene::Scene;
-use berth_engine::{Issued, Outcome};
+use berth_engine::Issued;
+use berth_engine::steps::Outcome;
 use serde::Deserialize;
 
 /// Results of heads for which control writes a pending reason into the status; other results write nothing.
@@ -72,7 +73,7 @@ fn back(case: &Case, key: &str, given: &OutcomeInput, expect: &Expect, diff: &mu
         word => queue::outcome(word).map_err(|error| format!("input.outcome.requeueReason: {error}"))?,
     };
     let world = scene.offline.control().world();
-    if !(world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &[])) {
+    if !(world.steps().pop_workload(&uid) && world.steps().put_back_as(&uid, outcome, &[])) {
         return Err("input: the workload is in no queue".to_owned());
     }
     if TOLD.contains(&given.status.as_str()) {

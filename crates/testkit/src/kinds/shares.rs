@@ -4,7 +4,8 @@ use crate::amounts::cells;
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{Scene, key_of, text};
-use berth_engine::{Share, weighted_usage};
+use berth_engine::Share;
+use berth_engine::steps::weighted_usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +82,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         let requested = cells(&input.requested)?;
         diff.eq_if("borrowing", borrowing.as_ref(), || got.share.borrowing);
         let world = scene.offline.control().world();
-        let on_requested = world.borrows_requested(queue, &requested, &extra).unwrap_or_default();
+        let on_requested = world.steps().borrows_requested(queue, &requested, &extra).unwrap_or_default();
         diff.eq_if("borrowingOnRequested", borrowing_on_requested.as_ref(), || on_requested);
     }
     diff.eq_if("serialized", serialized.as_ref(), || {

@@ -87,7 +87,7 @@ fn asked(
     let sets = input.assignment.as_ref().and_then(|assignment| assignment.get("podSets")?.as_array());
     let count = |set: &Value| set.get("count").and_then(Value::as_i64).unwrap_or_default();
     let counts: Vec<i64> = sets.into_iter().flatten().map(count).collect();
-    Ok(scene.offline.control().world().usage_asked(totals, &counts, replaced.as_deref()))
+    Ok(scene.offline.control().world().steps().usage_asked(totals, &counts, replaced.as_deref()))
 }
 
 /// Usage that is charged for totals by flavor and resource, and amounts of the totals that have no flavor.

@@ -13,6 +13,7 @@ use crate::assign::request::{Request, requests};
 use crate::cycle::nominate::contested;
 use crate::explain::why::Why;
 use crate::options::Options;
+use crate::options::profile::Departure;
 use crate::preempt::ask::Ask;
 use crate::preempt::trials::leave;
 use crate::quota::balance::{Units, Usage, accumulate, amount, in_usage};
@@ -72,7 +73,7 @@ struct Contest {
 
 impl Contest {
     fn of(subject: &Subject<'_>, tree: &mut Tree, found: Option<&Assignment>) -> Self {
-        let pods_count = subject.options.departures.pods_count;
+        let pods_count = subject.options.profile.has(Departure::PodsCountForVictims);
         let (needs, usage) = match found.filter(|found| found.mode() == Mode::Preempt) {
             Some(found) => contested(subject.store, found, pods_count),
             None => (Vec::new(), Usage::new()),

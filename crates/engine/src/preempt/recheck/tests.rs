@@ -3,7 +3,7 @@ use crate::cycle::report::Report;
 use crate::explain::why::Said;
 use crate::model::{ClusterQueueSpec, Limits, Millis, PendingReason, Preemption, PreemptionGuard, WorkloadSpec};
 use crate::options::FairSharing;
-use crate::options::departures::Departures;
+use crate::options::profile::{Departure, Profile};
 use crate::preempt::targets;
 use crate::queue::tie::Tie;
 use crate::sketch::{held, pending, queue, world};
@@ -260,8 +260,8 @@ fn queue_with_highest_share_gives_victims() {
 fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> World {
     queues.push(queue("b", Some("c"), &[("f", 0)]));
     // Among equals the workload with the smaller UID is preempted first, so that the tests can name the victim.
-    let departures = Departures { equals_by_lot: false, ..Departures::default() };
-    let mut world = world(Options { departures, ..Options::default() }, queues, workloads);
+    let profile = Profile::BerthWithout(Departure::EqualsByLot);
+    let mut world = world(Options { profile, ..Options::default() }, queues, workloads);
     let one = *world.store.by_uid.get("one").unwrap();
     let giving = *world.store.queue_ids.get("b").unwrap();
     world.store.queues[giving].held.staying.insert(Rank::new(-1, Millis(1000), &Tie::Uid("one".into()), one));

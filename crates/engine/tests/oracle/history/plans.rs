@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_engine::Departure;
+
 use super::super::books::Node;
 use super::{History, Step};
 
@@ -48,7 +50,7 @@ impl History<'_> {
                     continue;
                 }
                 let losers = cycle.losers.get(&root).cloned().unwrap_or_default();
-                if !self.options.departures.stand_aside || losers.is_empty() {
+                if !self.options.profile.has(Departure::LosersStandAside) || losers.is_empty() {
                     live.remove(&root);
                 }
                 self.let_others_go_first(losers);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use berth_engine::steps::*;
 use berth_engine::*;
 
 use super::super::are_equal;
@@ -18,7 +19,10 @@ impl History<'_> {
         for (queue, waiting) in self.waiting.clone() {
             let root = self.root(&queue);
             let has_choice = self.books.queues[&queue].groups.iter().any(|group| group.flavors.len() > 1);
-            if !self.options.gates.rouse_after_admissions || !stirred.contains(&root) || !has_choice {
+            if !self.options.profile.has(Departure::TriedAgainAfterAdmissions)
+                || !stirred.contains(&root)
+                || !has_choice
+            {
                 continue;
             }
             let parked = self.parked.clone();
@@ -42,7 +46,7 @@ impl History<'_> {
 
     /// Passes over the heads `losers` and workloads equal to them for the rest of the plan, so that the workloads behind them are tried.
     pub(super) fn let_others_go_first(&mut self, losers: Vec<String>) {
-        if !self.options.departures.stand_aside {
+        if !self.options.profile.has(Departure::LosersStandAside) {
             return;
         }
         for uid in losers {
