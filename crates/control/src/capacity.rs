@@ -114,3 +114,6 @@ impl Context<'_> {
         asks && have_failed(std::slice::from_ref(check))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -460,3 +460,6 @@ impl JobCase<'_> {
         (self.job.workload_priority_class.as_deref(), self.job.pod_priority_class.as_deref())
     }
 }
+
+#[cfg(test)]
+mod tests;

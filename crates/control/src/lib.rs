@@ -61,6 +61,8 @@ mod queues;
 pub mod settings;
 mod state;
 pub mod surroundings;
+#[cfg(test)]
+mod testing;
 mod timeline;
 mod training_job;
 mod workload;

@@ -149,3 +149,6 @@ impl Context<'_> {
         group.flavors.first().map(|flavor| flavor.name.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

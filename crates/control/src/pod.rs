@@ -428,3 +428,6 @@ impl PodCase<'_> {
         self.write(Purpose::ReleasePod, request, Vec::new())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,3 +56,6 @@ impl<'a> Context<'a> {
         self.view.queue_spec(self.settings, object)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -379,3 +379,6 @@ fn local_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Dra
     }
     Some(draft(key, &object.metadata, explicit(&new), [&old.conditions, &new.conditions]))
 }
+
+#[cfg(test)]
+mod tests;

@@ -471,3 +471,6 @@ fn failed_before(state: &RoleState, since: Timestamp) -> bool {
 fn was_made_before(job: &JobState, begun: Timestamp) -> bool {
     Timestamp::from_millisecond(job.created).is_ok_and(|made| made < begun)
 }
+
+#[cfg(test)]
+mod tests;

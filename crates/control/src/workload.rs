@@ -296,3 +296,6 @@ fn waiting(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
     }));
     Decision::write(draft)
 }
+
+#[cfg(test)]
+mod tests;

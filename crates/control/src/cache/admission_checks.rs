@@ -153,3 +153,6 @@ pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::
     };
     rules(queue).iter().filter(concerns).map(|rule| rule.name.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests;

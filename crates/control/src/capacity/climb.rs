@@ -92,3 +92,6 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         format!("goes back up from {} to {} capacity, which has been free for {free}s", from.join(", "), better.tier);
     Decision::write(evict(workload, now, (CLIMBED_BACK, ""), &message))
 }
+
+#[cfg(test)]
+mod tests;

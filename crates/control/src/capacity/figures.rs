@@ -113,3 +113,6 @@ pub(crate) fn growth_measures(
         Measure::Observe { name: "berth_tier_stock_out_seconds", labels: labels(), millis },
     ]
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,3 +139,6 @@ fn pods_of<'a>(ctx: &'a Context<'a>, workload: &WorkloadView) -> Vec<&'a PodStat
         None => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

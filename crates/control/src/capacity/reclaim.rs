@@ -73,3 +73,6 @@ pub(super) fn decide(
     let loss = ctx.notes_of(workload).capacity().loss().filter(|loss| loss.at() >= admitted)?;
     Some(Decision::write(evict(workload, now, (RECLAIMED, ""), &loss.message())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,3 +49,6 @@ impl<'a> Context<'a> {
         own.or_else(|| workload.tiers.is_some().then_some(&USUAL))
     }
 }
+
+#[cfg(test)]
+mod tests;

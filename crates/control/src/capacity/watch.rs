@@ -275,3 +275,6 @@ fn in_words(message: String, pod: &StuckPod) -> String {
         (false, false) => format!("{message}: {words}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,3 +109,6 @@ pub(crate) fn excess(
     let [asked, given] = [over.asked, over.given].map(|amount| berth_quantity::format(&over.resource, amount));
     Some(format!("wants {asked} of {} for each pod, where quota is held for {given}", over.resource))
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,3 +74,6 @@ fn again_of(view: &View, workload: &WorkloadView) -> Vec<ReclaimablePod> {
     });
     again.collect()
 }
+
+#[cfg(test)]
+mod tests;

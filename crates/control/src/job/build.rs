@@ -63,3 +63,6 @@ impl JobCase<'_> {
         self.ctx.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
     }
 }
+
+#[cfg(test)]
+mod tests;

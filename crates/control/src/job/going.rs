@@ -99,3 +99,6 @@ impl JobCase<'_> {
         (!known && !never_ran).then(|| probe_pods(self.ctx, workload))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -198,3 +198,6 @@ impl<'a> Context<'a> {
         last_save(&self.notes.jobs, self.view, workload)
     }
 }
+
+#[cfg(test)]
+mod tests;

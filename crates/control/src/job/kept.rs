@@ -163,3 +163,6 @@ pub(crate) fn unasked(ctx: &Context<'_>, key: &ObjectKey, job: &JobState, worklo
     let case = JobCase { ctx, key, job, now: Timestamp::UNIX_EPOCH };
     case.unasked(workload, &case.asks())
 }
+
+#[cfg(test)]
+mod tests;

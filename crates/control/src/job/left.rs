@@ -110,3 +110,6 @@ fn is_left(ctx: &Context<'_>, workload: &ObjectKey, pod: &LeftPod, gone: &str) -
         None => ctx.view.workloads.owned_by(&job.uid).next().is_none() && !ctx.manages_job(Kind::JOB, job),
     })
 }
+
+#[cfg(test)]
+mod tests;

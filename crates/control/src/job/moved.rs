@@ -27,3 +27,6 @@ impl JobCase<'_> {
         undone.then(|| self.notice(EventType::Warning, own_reasons::SUSPENSION_UNDONE, message))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,3 +34,6 @@ pub(crate) fn overgrown(
     );
     Some(evict_and_pause(ctx, workload, now, (own_reasons::PODS_BEYOND_QUOTA, &text)))
 }
+
+#[cfg(test)]
+mod tests;

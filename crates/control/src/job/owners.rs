@@ -227,3 +227,6 @@ pub(super) fn alteration(
     }
     excess(ctx, workload, &part.name, (job, Some(&size.asks)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,3 +83,6 @@ impl JobCase<'_> {
         Some(self.write(Purpose::PlaceTemplate, Subresource::None, body, Vec::new()))
     }
 }
+
+#[cfg(test)]
+mod tests;

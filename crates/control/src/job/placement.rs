@@ -25,3 +25,6 @@ pub(crate) fn placements(ctx: &Context<'_>, workload: &WorkloadView) -> Result<V
     };
     admission.pod_set_assignments.iter().map(place).collect()
 }
+
+#[cfg(test)]
+mod tests;

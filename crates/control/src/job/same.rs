@@ -56,3 +56,6 @@ fn admitted_counts(workload: &WorkloadView) -> Option<BTreeMap<String, i32>> {
     let sets = workload.status.admission.as_ref()?.pod_set_assignments.iter();
     Some(sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect())
 }
+
+#[cfg(test)]
+mod tests;

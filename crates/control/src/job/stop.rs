@@ -145,3 +145,6 @@ impl JobCase<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,3 +191,6 @@ impl JobPodCase<'_> {
         at_job.into_iter().fold(draft.telling(own), Draft::telling)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,3 +94,6 @@ pub(super) fn one_too_many(pod: &PodState, workload: &WorkloadView) -> String {
     let (role, size) = (pod.role(), workload.size(pod.role()));
     format!("Workload {:?} was admitted for {size} pods of role {role:?}, and this is one more", workload.name)
 }
+
+#[cfg(test)]
+mod tests;

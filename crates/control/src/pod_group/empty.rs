@@ -43,3 +43,6 @@ pub(crate) fn without_pods(workload: &WorkloadView, now: Timestamp) -> Option<De
     let message = "No pod of the group is left: it waits until its pods are there again";
     Some(take_back(workload, (reasons::PENDING_EVALUATION, message), now))
 }
+
+#[cfg(test)]
+mod tests;

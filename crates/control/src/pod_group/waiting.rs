@@ -28,3 +28,6 @@ pub(super) fn waits_for_pods(
     let status = json!({"conditions": conditions});
     Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,3 +62,6 @@ impl Context<'_> {
         wanted.min(i32::try_from(may).unwrap_or(i32::MAX))
     }
 }
+
+#[cfg(test)]
+mod tests;

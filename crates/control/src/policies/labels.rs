@@ -216,3 +216,6 @@ fn runner_labels<'a>(workload: &'a WorkloadView, job: Option<&'a JobState>) -> V
     found.extend(job.into_iter().flat_map(|job| job.runner_labels.iter()).map(|(key, value)| (*key, &**value)));
     found
 }
+
+#[cfg(test)]
+mod tests;

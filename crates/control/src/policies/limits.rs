@@ -49,3 +49,6 @@ impl Context<'_> {
         Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
     }
 }
+
+#[cfg(test)]
+mod tests;

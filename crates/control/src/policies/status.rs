@@ -108,3 +108,6 @@ fn tiers(ctx: &Context<'_>, queues: &BTreeSet<&String>) -> Vec<TierStatus> {
     let status = |(tier, count): (CapacityTier, i32)| TierStatus { tier: tier.to_string(), admitted_workloads: count };
     counts.into_iter().map(status).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -378,3 +378,6 @@ pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> De
         notices: Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests;

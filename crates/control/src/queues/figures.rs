@@ -251,3 +251,6 @@ impl<'a> Context<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,3 +26,6 @@ pub(crate) fn fair_sharing(ctx: &Context<'_>, name: &Name) -> Option<api::LocalQ
         }),
     })
 }
+
+#[cfg(test)]
+mod tests;

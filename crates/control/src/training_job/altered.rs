@@ -163,3 +163,6 @@ pub(super) fn is_given_up(workload: &WorkloadView) -> bool {
     let cause = requeued.and_then(|condition| condition.reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX));
     cause == Some(own_reasons::JOB_ALTERED)
 }
+
+#[cfg(test)]
+mod tests;

@@ -147,3 +147,6 @@ pub(crate) fn no_such_store<'a>(name: &str, all: impl Iterator<Item = &'a String
         if all.is_empty() { "there is none".to_owned() } else { all.into_iter().collect::<Vec<_>>().join(", ") };
     format!("spec.checkpoint.store: {name:?} is no CheckpointStore; those that exist: {known}")
 }
+
+#[cfg(test)]
+mod tests;

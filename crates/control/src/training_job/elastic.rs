@@ -195,3 +195,6 @@ impl<'a> Context<'a> {
         !run.by_restart() || saved()
     }
 }
+
+#[cfg(test)]
+mod tests;

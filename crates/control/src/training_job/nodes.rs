@@ -68,3 +68,6 @@ pub(crate) fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timesta
     let crew = ctx.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states))?;
     Some(Counted { crew, nodes: i32::try_from(nodes).unwrap_or(i32::MAX) })
 }
+
+#[cfg(test)]
+mod tests;

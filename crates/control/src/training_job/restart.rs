@@ -90,3 +90,6 @@ impl TrainingCase<'_> {
         told.map_or(given, |told| told.min(given))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,3 +68,6 @@ pub(crate) fn told_workers(job: &JobState, workers: Option<&JobState>) -> Option
     let told = job.annotation(labels::TOLD_WORKERS).and_then(|told| told.parse().ok());
     told.or_else(|| workers.and_then(|job| job.role.as_deref()).map(|role| role.wanted))
 }
+
+#[cfg(test)]
+mod tests;

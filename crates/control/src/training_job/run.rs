@@ -121,3 +121,6 @@ fn run_by_restart<'a>(
     };
     Some(Run { rules, bounds: (rules.min, rules.max), job, workers, last })
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,3 +104,6 @@ fn told(saved: &Saved) -> CheckpointInfo {
         metadata: BTreeMap::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

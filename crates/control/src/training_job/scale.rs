@@ -373,3 +373,6 @@ pub(super) fn discard(slice: &WorkloadView) -> Decision {
     let draft = Draft::delete(Purpose::DeleteWorkload, slice.object_key(), &slice.uid);
     Decision::write(draft.telling(told))
 }
+
+#[cfg(test)]
+mod tests;

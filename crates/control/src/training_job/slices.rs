@@ -41,3 +41,6 @@ pub(crate) fn stands(view: &View, workload: &WorkloadView) -> bool {
     let slice = workload.owner.as_ref().and_then(|owner| view.slice_of(&owner.uid));
     slice.is_none_or(|slice| slice.uid == workload.uid)
 }
+
+#[cfg(test)]
+mod tests;

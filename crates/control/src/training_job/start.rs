@@ -343,3 +343,6 @@ fn resumption(saved: &Saved) -> String {
         (None, None) => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

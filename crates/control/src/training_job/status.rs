@@ -483,3 +483,6 @@ pub(super) fn given(ctx: &Context<'_>, workload: &WorkloadView) -> String {
     });
     words.collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,3 +194,6 @@ impl TrainingCase<'_> {
         Some(probe_pods(self.ctx, workload))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,3 +29,6 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

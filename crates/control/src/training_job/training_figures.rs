@@ -237,3 +237,6 @@ fn saves(name: &Name, (reason, status): (&str, &str), by: u64) -> Measure {
 pub(crate) fn forget(name: &Name) -> Measure {
     Measure::Forget { labels: vec![("job", format!("{}/{}", name.0, name.1))] }
 }
+
+#[cfg(test)]
+mod tests;

@@ -164,3 +164,6 @@ fn unmanaged(workload: &WorkloadView) -> String {
     let (kind, name) = workload.owner.as_ref().map_or(("", ""), |owner| (&owner.kind, &owner.name));
     format!("its owner, {kind} {name:?}, is of a kind that is not managed: name it in integrations.frameworks")
 }
+
+#[cfg(test)]
+mod tests;

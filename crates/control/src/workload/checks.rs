@@ -155,3 +155,6 @@ fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp)
     };
     wanted.iter().map(state).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,3 +42,6 @@ pub(crate) fn explain(workload: &WorkloadView, told: &PendingReport<'_>, now: Ti
     draft.notices.push(notice(workload, EventType::Warning, told.reason, told.message.to_owned(), SCHEDULER));
     draft
 }
+
+#[cfg(test)]
+mod tests;

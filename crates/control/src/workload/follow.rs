@@ -144,3 +144,6 @@ pub(crate) fn out_of_sync(
         status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reasons::OUT_OF_SYNC, OUT_OF_SYNC));
     Decision::write(draft.telling(tell(EventType::Warning, reasons::OUT_OF_SYNC, OUT_OF_SYNC.to_owned())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,3 +77,6 @@ pub(crate) fn fewer(workload: &WorkloadView, named: Option<&str>) -> Option<Valu
         !workload.gated_by().is_empty() && left.len() < known.len() && left.iter().all(|name| known.contains(name));
     shrunk.then(|| named.map_or(Value::Null, Into::into))
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,3 +95,6 @@ fn in_the_way(
     );
     if ctx.is_untold(asker, &said) { Decision::tell(warning(said.1)) } else { Decision::WaitFor(object) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -173,3 +173,6 @@ pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision
     let question = Question::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, workload.object_key(), question))
 }
+
+#[cfg(test)]
+mod tests;

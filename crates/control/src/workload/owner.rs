@@ -70,3 +70,6 @@ pub(crate) fn standing(ctx: &Context<'_>, workload: &WorkloadView) -> Standing {
         None => Standing::Absent,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,3 +132,6 @@ pub(crate) fn preempt(
     }
     Decision::write(draft)
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,3 +63,6 @@ pub(crate) fn queue_stop(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

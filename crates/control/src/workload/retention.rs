@@ -85,3 +85,6 @@ impl Context<'_> {
         runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,3 +46,6 @@ impl Context<'_> {
         (shown != 0 && written == past.saturating_add(shown)).then(|| past.saturating_add(self.time_run(workload, now)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,3 +135,6 @@ fn has_ended_pod(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
     let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
     ctx.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
 }
+
+#[cfg(test)]
+mod tests;

@@ -199,3 +199,6 @@ pub(crate) fn ungated(view: &View, name: &Name, old: &PodState, now: Timestamp) 
     let millis = view.timeline.millis_between(admitted, now);
     Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
 }
+
+#[cfg(test)]
+mod tests;

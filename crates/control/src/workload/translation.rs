@@ -189,3 +189,6 @@ impl Context<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,3 +181,6 @@ pub(crate) fn cannot_start(
     });
     draft.telling(tell(own_reasons::PLACEMENT_FAILED, message))
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,7 +149,7 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     // The equal workloads are parked as one class.
     let parked = worlds[0].steps().parked_with_equals(&copy_of_model(0));
     for (world, copies) in worlds.iter_mut().zip(COPIES) {
-        let mut is_as_first = |copy| world.steps().parked_with_equals(&copy_of_model(copy)) == parked;
+        let is_as_first = |copy| world.steps().parked_with_equals(&copy_of_model(copy)) == parked;
         assert!((0..copies).all(is_as_first), "{copies} equals are not parked together: {}", told());
     }
     // The world did not change, so no head is tried.

@@ -126,3 +126,6 @@ fn quotas(amounts: &mut Amounts, groups: &[berth_engine::model::ResourceGroup]) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

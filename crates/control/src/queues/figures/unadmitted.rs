@@ -65,3 +65,6 @@ impl Context<'_> {
 fn labels_of(queue: &str, (reason, cause): (&str, &str)) -> [(&'static str, String); 3] {
     [("cluster_queue", queue.to_owned()), ("reason", reason.to_owned()), ("underlying_cause", cause.to_owned())]
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::objects::{admitted, changed, cluster_queue, job, reserved, workload_of};
+use crate::testing::{State, named};
+
+/// Job `a` with so many pods, running.
+fn running(pods: i64) -> Value {
+    changed(job("a"), json!({"spec": {"suspend": false}, "status": {"active": pods}}))
+}
+
+/// Pods that run and pods with quota, with the charge in milli cpus and the queue.
+fn usage(state: &State) -> Option<([i64; 2], Option<(String, i64)>)> {
+    let found = usage_of(&state.context(), &named(Kind::JOB, "a"))?;
+    let cpu = |charge: BeyondSpec| {
+        let amount = charge.usage.iter().find(|(cell, _)| cell.resource == "cpu").map_or(0, |(_, amount)| amount.get());
+        (charge.cluster_queue, amount)
+    };
+    Some((found.pods, found.charge.map(cpu)))
+}
+
+#[test]
+fn pods_beyond_the_quota_of_a_job_are_charged_to_its_queue() {
+    let state = |pods: i64, workload: Value| State::new().with(running(pods)).with(workload);
+    let workload = || workload_of(&job("a"));
+    let charged = |cpus: i64| Some(("cq".to_owned(), cpus));
+    assert_eq!(usage(&state(2, admitted(workload()))), None, "as many run as have quota");
+    assert_eq!(usage(&state(3, admitted(workload()))), Some(([3, 2], charged(1_000))));
+    assert_eq!(usage(&state(2, workload())), Some(([2, 0], charged(2_000))), "it waits, and runs all the same");
+    assert_eq!(usage(&state(0, workload())), None);
+    assert_eq!(usage(&State::new()), None, "there is no such job");
+}
+
+/// A user who may make LocalQueues could take the quota of a queue that takes nothing of the namespace.
+#[test]
+fn queue_that_takes_nothing_of_the_namespace_is_not_charged() {
+    let closed = changed(
+        cluster_queue("cq", &[("f", 10)]),
+        json!({"spec": {"namespaceSelector": {"matchLabels": {"team": "other"}}}}),
+    );
+    let state = State::new().with(closed).with(running(2)).with(workload_of(&job("a")));
+    assert_eq!(usage(&state), Some(([2, 0], None)));
+}
+
+#[test]
+fn workload_is_known_to_run_beyond_or_without_quota() {
+    let known = |pods: i64, workload: Value| {
+        let mut state = State::new().with(running(pods)).with(workload);
+        state.note_overruns(&[named(Kind::JOB, "a")]);
+        let ctx = state.context();
+        let workload = state.workload("w");
+        (ctx.has_overrun(workload), ctx.runs_without_quota(workload), ctx.has_room_for(workload, "cpu"))
+    };
+    assert_eq!(known(2, reserved(workload_of(&job("a")))), (false, false, false));
+    assert_eq!(known(3, admitted(workload_of(&job("a")))), (true, false, true));
+    assert_eq!(known(2, workload_of(&job("a"))), (true, true, true));
+}

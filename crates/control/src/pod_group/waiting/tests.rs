@@ -1,0 +1,27 @@
+use berth_api::conditions::find;
+
+use super::*;
+use crate::testing::objects::{condition, with_condition, workload};
+use crate::testing::step::step;
+use crate::testing::{State, now};
+
+#[test]
+fn condition_of_missing_pods_is_written_where_it_differs() {
+    let written = |known: Option<serde_json::Value>, waits: bool| {
+        let object = known.into_iter().fold(workload("w"), with_condition);
+        let state = State::new().with(object);
+        let workload = state.workload("w");
+        let old = find(&workload.status.conditions, WAITING);
+        let message = "PodsFailed, in words";
+        waits_for_pods(workload, (waits, "PodsFailed", message), old, now()).map(|decision| step(&decision))
+    };
+    let found = written(None, true).expect("a write");
+    assert_eq!(found.what, "SetWaitingForPods: apply status Workload ns/w");
+    assert_eq!(found.condition(WAITING), Some((true, "PodsFailed", "PodsFailed, in words")));
+    assert_eq!(written(Some(condition(WAITING, true, "PodsFailed")), true), None);
+    assert_eq!(
+        written(Some(condition(WAITING, true, "PodsFailed")), false)
+            .and_then(|step| step.condition(WAITING).map(|(is, ..)| is)),
+        Some(false)
+    );
+}

@@ -1,0 +1,256 @@
+//! Fixture for tests of decisions: the state that decisions read, filled from plain objects, and decisions as values to compare. No test of a decision
+//! builds [`crate::Control`].
+
+pub(crate) mod objects;
+pub(crate) mod step;
+
+use berth_jobs::SharedJob;
+use berth_jobs::pods::PodState;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cache::slim::slim;
+use crate::cache::training_view::TrainingView;
+use crate::capacity::Ladder;
+use crate::context::Context;
+use crate::event::{Change, Observation};
+use crate::moments::after_seconds;
+use crate::names::Name;
+use crate::notes::Notes;
+use crate::observe::pod_change::PodChange;
+use crate::observe::quota_rules::QuotaRules;
+use crate::provisioning;
+use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
+use crate::state::{Quota, Reports, Session};
+use crate::training_job::checkpoints;
+use crate::training_job::trainings::Trainings;
+use crate::write::{Kind, ObjectKey, Term, key};
+
+/// Namespace of all objects with a namespace.
+pub(crate) const NAMESPACE: &str = "ns";
+
+/// The time of all decisions.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1_800_000_000)
+}
+
+/// The time so many seconds after [`now`].
+pub(crate) fn in_seconds(seconds: i64) -> Timestamp {
+    after_seconds(now(), seconds)
+}
+
+/// That time as an object has it.
+pub(crate) fn at(seconds: i64) -> String {
+    in_seconds(seconds).to_string()
+}
+
+/// Key of an object of the namespace.
+pub(crate) fn named(kind: Kind, name: &str) -> ObjectKey {
+    key(kind, &own_name(name))
+}
+
+/// Name of an object of the namespace.
+pub(crate) fn own_name(name: &str) -> Name {
+    (NAMESPACE.to_owned(), name.to_owned())
+}
+
+/// The state that decisions read, each part with its owner, in a process that leads.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) session: Session,
+    pub(crate) view: crate::cache::View,
+    pub(crate) quota: Quota,
+    pub(crate) flights: Flights,
+    pub(crate) notes: Notes,
+    pub(crate) reports: Reports,
+    pub(crate) training: Trainings,
+    pub(crate) capacity: Ladder,
+    work: WorkQueue,
+}
+
+impl State {
+    /// A managed namespace with a LocalQueue `lq` of the ClusterQueue `cq`, which has ten cpus of the flavor `f`.
+    pub(crate) fn new() -> Self {
+        Self::with_settings(Settings::default())
+    }
+
+    /// As [`State::new`], with other settings.
+    pub(crate) fn with_settings(settings: Settings) -> Self {
+        let state = Self {
+            session: Session { term: Some(Term(1)), ..Session::default() },
+            view: crate::cache::View::default(),
+            quota: Quota::new(&settings),
+            flights: Flights::default(),
+            notes: Notes::default(),
+            reports: Reports::new(&settings),
+            training: Trainings::default(),
+            capacity: Ladder::default(),
+            work: WorkQueue::default(),
+            settings,
+        };
+        state
+            .with(objects::namespace())
+            .with(objects::flavor("f"))
+            .with(objects::cluster_queue("cq", &[("f", 10)]))
+            .with(objects::local_queue("lq", "cq"))
+    }
+
+    /// The state with one object more.
+    pub(crate) fn with(mut self, object: Value) -> Self {
+        self.put(object);
+        self
+    }
+
+    /// The state of decisions.
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context {
+            settings: &self.settings,
+            session: &self.session,
+            view: &self.view,
+            quota: &self.quota,
+            flights: &self.flights,
+            notes: &self.notes,
+            reports: &self.reports,
+            training: &self.training,
+            capacity: &self.capacity,
+        }
+    }
+
+    /// A Workload of the view.
+    pub(crate) fn workload(&self, name: &str) -> &crate::cache::WorkloadView {
+        self.view.workloads.get(&own_name(name)).unwrap_or_else(|| panic!("no Workload {name}"))
+    }
+
+    /// Passes the Workloads of the view to the engine, in the order of their names.
+    pub(crate) fn pass_on_workloads(&mut self) {
+        let mut names: Vec<Name> = self.view.workloads.keys().collect();
+        names.sort_unstable();
+        for (namespace, name) in names {
+            let spec = self.context().told(&namespace, &name).unwrap_or_else(|| panic!("no Workload {name}"));
+            self.quota.apply(berth_engine::model::Delta::Workload(spec));
+        }
+    }
+
+    /// Takes an object as a watch would show it. An object of the same name is replaced.
+    pub(crate) fn put(&mut self, object: Value) {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (kind, name) = (text("/kind"), (text("/metadata/namespace"), text("/metadata/name")));
+        match kind.as_str() {
+            "Workload" => {
+                let new = slim(&self.settings, &self.view, &mut self.quota.shapes, read(object));
+                self.notes.note_workload(&new);
+                self.training.note_workload(&mut self.notes.jobs, &self.view, &new);
+                self.view.put_workload(Box::new(new));
+            }
+            "TrainingJob" => {
+                let older = self.view.training.get(&name);
+                let job = TrainingView::new(read(object), older, &self.settings.cards);
+                self.view.training.insert(name, job);
+            }
+            "Pod" => {
+                let pod: k8s_openapi::api::core::v1::Pod = read(object);
+                let state = PodState::read(&pod);
+                self.pod_change().take_pod(name, state, pod, now());
+            }
+            "StatefulSet" => {
+                let set: k8s_openapi::api::apps::v1::StatefulSet = read(object);
+                self.pod_change().put_set(name, Some(&set));
+            }
+            "CheckpointStore" => {
+                checkpoints::put_store(&mut self.view, &mut self.work, &name.1, Some(read(object)));
+            }
+            "ProvisioningRequestConfig" => {
+                provisioning::put_config(&mut self.view, &mut self.work, &name.1, Some(read(object)));
+            }
+            "ProvisioningRequest" => {
+                let object = Some(read(object));
+                provisioning::put_request(&mut self.view, &mut self.flights, &mut self.work, name, object);
+            }
+            "PodTemplate" => {
+                let object = Some(read(object));
+                provisioning::put_template(&mut self.view, &mut self.flights, &mut self.work, name, object);
+            }
+            "QueuePolicy" => {
+                self.quota_rules().put_policy(&name.1, Some(read(object)), now());
+            }
+            other => match Kind::of_job(other) {
+                Some(kind) => self.put_job(key(kind, &name), &object),
+                None => self.put_rule(other, object),
+            },
+        }
+    }
+
+    /// Takes a pod of a job by its metadata, as it was seen at that time.
+    pub(crate) fn put_job_pod(&mut self, metadata: Value, seen: Timestamp) {
+        let text = serde_json::json!({ "metadata": metadata }).to_string();
+        let pod = berth_jobs::JobPod::read(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        self.pod_change().observe_job_pods(Change::Apply(pod), seen);
+    }
+
+    /// Passes what runs beyond quota to the engine, as a step does.
+    pub(crate) fn note_overruns(&mut self, objects: &[ObjectKey]) {
+        for object in objects {
+            let found = crate::overruns::usage_of(&self.context(), object);
+            self.quota.overruns.take(object, found, false, now());
+        }
+    }
+
+    fn put_job(&mut self, object: ObjectKey, job: &Value) {
+        let Kind::Job(kind) = object.kind else { panic!("{object} is no job") };
+        let job = SharedJob::from(kind.read(job).unwrap_or_else(|error| panic!("{object}: {error}")));
+        let state = job.state(self.view.jobs.get(&object));
+        self.training.note_job(&mut self.notes.jobs, &object, &state);
+        self.view.jobs.insert(object, state);
+    }
+
+    fn put_rule(&mut self, kind: &str, object: Value) {
+        let observation = match kind {
+            "Namespace" => Observation::Namespace(Change::Apply(read(object))),
+            "ClusterQueue" => Observation::ClusterQueue(Change::Apply(read(object))),
+            "LocalQueue" => Observation::LocalQueue(Change::Apply(read(object))),
+            "Cohort" => Observation::Cohort(Change::Apply(read(object))),
+            "ResourceFlavor" => Observation::ResourceFlavor(Change::Apply(read(object))),
+            "AdmissionCheck" => Observation::AdmissionCheck(Change::Apply(read(object))),
+            "WorkloadPriorityClass" => Observation::WorkloadPriorityClass(Change::Apply(read(object))),
+            "PriorityClass" => Observation::PriorityClass(Change::Apply(read(object))),
+            "LimitRange" => Observation::LimitRange(Change::Apply(read(object))),
+            "RuntimeClass" => Observation::RuntimeClass(Change::Apply(read(object))),
+            other => panic!("no fixture puts a {other:?}"),
+        };
+        self.quota_rules().observe(observation, now());
+    }
+
+    fn pod_change(&mut self) -> PodChange<'_> {
+        PodChange {
+            settings: &self.settings,
+            leads: true,
+            view: &mut self.view,
+            overruns: &mut self.quota.overruns,
+            flights: &mut self.flights,
+            work: &mut self.work,
+            reports: &mut self.reports,
+        }
+    }
+
+    /// Owners of the state that a rule of quota changes.
+    pub(crate) fn quota_rules(&mut self) -> QuotaRules<'_> {
+        QuotaRules {
+            settings: &self.settings,
+            leads: true,
+            view: &mut self.view,
+            quota: &mut self.quota,
+            flights: &mut self.flights,
+            work: &mut self.work,
+            reports: &mut self.reports,
+        }
+    }
+}
+
+/// An object of its type.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    let shown = object.to_string();
+    serde_json::from_value(object).unwrap_or_else(|error| panic!("{error}: {shown}"))
+}

@@ -1,0 +1,72 @@
+//! Decisions as values that a test compares.
+
+use serde_json::Value;
+
+use super::now;
+use crate::decision::{Decision, Draft};
+use crate::moments::millis_between;
+use crate::write::{Notice, Request, Subresource};
+
+/// A decision, in the form in which tests compare it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    /// What is to be done: `done`, `wait 3s`, or the purpose of a write with its request and object.
+    pub(crate) what: String,
+    /// Body of the request, null if there is none.
+    pub(crate) body: Value,
+    /// Events, each as type, reason and message.
+    pub(crate) events: Vec<String>,
+}
+
+/// A decision as a step.
+pub(crate) fn step(decision: &Decision) -> Step {
+    let plain = |what: String| Step { what, body: Value::Null, events: Vec::new() };
+    match decision {
+        Decision::Done => plain("done".to_owned()),
+        Decision::Wait(until) => plain(format!("wait {}", seconds(millis_between(now(), *until)))),
+        Decision::WaitForCreations => plain("wait for creations".to_owned()),
+        Decision::WaitFor(object) => plain(format!("wait for {object}")),
+        Decision::Tell(notice) => Step { events: vec![event(notice)], ..plain("tell".to_owned()) },
+        Decision::Write(draft) => written(draft),
+    }
+}
+
+/// A write as a step.
+pub(crate) fn written(draft: &Draft) -> Step {
+    let part = |subresource: &Subresource| match subresource {
+        Subresource::None => "",
+        Subresource::Status => " status",
+    };
+    let (request, body) = match &draft.request {
+        Request::Create(body) => ("create".to_owned(), body.clone()),
+        Request::Apply { subresource, body, .. } => (format!("apply{}", part(subresource)), body.clone()),
+        Request::Merge { subresource, body, .. } => (format!("merge{}", part(subresource)), body.clone()),
+        Request::Ask(question) => ("ask".to_owned(), Value::String(format!("{question:?}"))),
+        Request::AnnotatePods { annotations, .. } => ("annotate pods".to_owned(), serde_json::json!(annotations)),
+        Request::DeleteCheckpoints { ids, .. } => ("delete checkpoints".to_owned(), serde_json::json!(ids)),
+        Request::Delete { uid, owned_first: false } => ("delete".to_owned(), Value::String(uid.clone())),
+        Request::Delete { uid, owned_first: true } => {
+            ("delete after its objects".to_owned(), Value::String(uid.clone()))
+        }
+    };
+    let what = format!("{:?}: {request} {}", draft.purpose, draft.key);
+    Step { what, body, events: draft.notices.iter().map(event).collect() }
+}
+
+/// An event as type, reason and message.
+pub(crate) fn event(notice: &Notice) -> String {
+    format!("{:?} {}: {}", notice.event_type, notice.reason, notice.message)
+}
+
+fn seconds(millis: i64) -> String {
+    if millis % 1_000 == 0 { format!("{}s", millis / 1_000) } else { format!("{millis}ms") }
+}
+
+impl Step {
+    /// Reason and message of a condition in the body of a status write.
+    pub(crate) fn condition(&self, kind: &str) -> Option<(bool, &str, &str)> {
+        let all = self.body["status"]["conditions"].as_array()?;
+        let found = all.iter().find(|condition| condition["type"] == kind)?;
+        Some((found["status"] == "True", found["reason"].as_str()?, found["message"].as_str()?))
+    }
+}

@@ -1,0 +1,44 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::objects::{admitted, deleting};
+use crate::testing::step::{Step, step};
+use crate::testing::{State, now, own_name};
+use crate::training_job::tests::{listed, pending, saving, store};
+
+fn decided(state: &State) -> Step {
+    step(&decide(&state.context(), &own_name("a"), now()))
+}
+
+fn running(training: Value) -> State {
+    State::new().with(store()).with(training).with(admitted(pending()))
+}
+
+#[test]
+fn checkpoints_are_listed_while_the_job_runs_and_old_ones_deleted() {
+    let saves = || saving("main", -50);
+    let rows: Vec<(&str, State, &str)> = vec![
+        ("never listed", running(saves()), "ListCheckpoints: ask Checkpoints ns/a"),
+        ("just listed", listed(running(saves()), &[80, 90], 4), "wait 6s"),
+        (
+            "too many",
+            listed(running(saves()), &[60, 70, 80, 90], 4),
+            "DeleteCheckpoints: delete checkpoints Checkpoints ns/a",
+        ),
+        ("goes", running(deleting(saves())), "done"),
+        ("no such store", running(saving("other", -50)), "done"),
+        ("does not run", State::new().with(store()).with(saves()), "done"),
+    ];
+    for (name, state, expected) in rows {
+        assert_eq!(decided(&state).what, expected, "{name}");
+    }
+}
+
+/// The checkpoint from which the present run began stays, however old it is.
+#[test]
+fn deletion_spares_the_last_checkpoints_and_the_one_that_was_resumed() {
+    let mut state = listed(running(saving("main", -50)), &[50, 60, 70, 80, 90], 4);
+    assert_eq!(decided(&state).body, json!(["step-50", "step-60"]));
+    state.notes.jobs.change("a-uid", |notes| notes.training_mut().note_begin(Some("step-50".to_owned())));
+    assert_eq!(decided(&state).body, json!(["step-60"]));
+}

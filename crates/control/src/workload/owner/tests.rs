@@ -1,0 +1,70 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::objects::{changed, controlled_by, deleting, job, job_set, training_job, workload, workload_of};
+use crate::testing::{State, own_name};
+
+#[test]
+fn owner_stands_while_the_view_has_it_by_its_uid() {
+    let other = changed(job("a"), json!({"metadata": {"uid": "x"}}));
+    let of_pod = || {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p-uid", "controller": true});
+        changed(workload("w"), json!({"metadata": {"ownerReferences": [owner]}}))
+    };
+    let pod = json!({"kind": "Pod", "metadata": {"namespace": "ns", "name": "p", "uid": "p-uid", "labels": {
+        "kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true"}}, "spec": {"containers": []}});
+    let training = || training_job("t");
+    let rows: Vec<(&str, State, Standing)> = vec![
+        ("no owner", State::new().with(workload("w")), Standing::There),
+        ("a job", State::new().with(job("a")).with(workload_of(&job("a"))), Standing::There),
+        ("a job that goes", State::new().with(deleting(job("a"))).with(workload_of(&job("a"))), Standing::Leaving),
+        ("another job of that name", State::new().with(other).with(workload_of(&job("a"))), Standing::Absent),
+        ("a pod", State::new().with(pod).with(of_pod()), Standing::There),
+        ("a pod that is gone", State::new().with(of_pod()), Standing::Absent),
+        (
+            "a TrainingJob that goes",
+            State::new().with(deleting(training())).with(workload_of(&training())),
+            Standing::Leaving,
+        ),
+        ("a TrainingJob that is gone", State::new().with(workload_of(&training())), Standing::Absent),
+    ];
+    for (name, state, expected) in rows {
+        assert_eq!(standing(&state.context(), state.workload("w")), expected, "{name}");
+    }
+}
+
+#[test]
+fn parts_are_the_jobs_that_name_their_owner_by_its_uid() {
+    let part = |name: &str, owner: &Value| changed(job(name), json!({"metadata": controlled_by(owner)}));
+    let names = |state: &State, kind: Kind| {
+        let ctx = state.context();
+        let found = parts_of(&ctx, state.workload("w"), kind, "a-uid");
+        found.into_iter().map(|(key, _)| key.name).collect::<Vec<_>>()
+    };
+    let set = job_set("a", 2);
+    let of_set = State::new()
+        .with(workload_of(&set))
+        .with(part("a-main-0", &set))
+        .with(part("other", &set))
+        .with(job("a-main-1"));
+    assert_eq!(names(&of_set, Kind::JOB_SET), ["a-main-0", "other"]);
+    let training = training_job("a");
+    let of_training = State::new()
+        .with(training.clone())
+        .with(workload_of(&training))
+        .with(part("a-worker", &training))
+        .with(part("other", &training));
+    assert_eq!(names(&of_training, Kind::TrainingJob), ["a-worker"], "other Jobs only claim to be a part");
+    let of_job = State::new().with(workload_of(&job("a")));
+    assert_eq!(names(&of_job, Kind::JOB), [""; 0]);
+}
+
+#[test]
+fn workload_is_lost_by_the_job_whose_reference_was_removed() {
+    let unowned = changed(workload_of(&job("a")), json!({"metadata": {"ownerReferences": null}}));
+    let state = State::new().with(unowned);
+    assert!(lost_by(&state.context(), &own_name("w"), "a-uid").is_some());
+    assert!(lost_by(&state.context(), &own_name("w"), "b-uid").is_none());
+    let owned = State::new().with(workload_of(&job("a")));
+    assert!(lost_by(&owned.context(), &own_name("w"), "a-uid").is_none());
+}
