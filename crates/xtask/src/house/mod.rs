@@ -5,6 +5,7 @@
 
 mod baseline;
 mod circles;
+mod decisions;
 mod hub;
 mod modules;
 mod openings;
@@ -226,6 +227,12 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     }
     for (path, lines) in long {
         writeln!(text, "too long: {path}: {lines} lines")?;
+    }
+    let decisions = decisions::counted(sources);
+    if decisions.of > 0 {
+        let untested = decisions.found.len();
+        writeln!(text, "house: {} decision files of control, {untested} of them without unit tests", decisions.of)?;
+        decisions.found.iter().try_for_each(|finding| writeln!(text, "{finding}"))?;
     }
     Ok(text)
 }

@@ -1,0 +1,93 @@
+//! Decision files of `control` without unit tests. A decision file lies in the module of a domain and names the state that decisions read, their result,
+//! or one of their subjects (`JobCase`, `PodCase` and the like). A unit test of a decision calls its functions and builds no controller
+//! (`control/src/testing.rs`).
+
+use proc_macro2::TokenTree;
+use syn::Item;
+
+use super::Counted;
+use super::sources::{Source, Sources, attributes, each_group, is_for_tests, is_test_file};
+use crate::tidy::Finding;
+
+/// The sources of `control`.
+const CONTROL: &str = "crates/control/src/";
+/// Modules of `control` that decide.
+const DOMAINS: [&str; 10] = [
+    "job",
+    "workload",
+    "pod",
+    "pod_group",
+    "training_job",
+    "queues",
+    "policies",
+    "capacity",
+    "provisioning",
+    "overruns",
+];
+/// Names of the state that decisions read and of their result.
+const DECIDES: [&str; 2] = ["Context", "Decision"];
+/// End of the name of the subject of a decision.
+const SUBJECT: &str = "Case";
+
+/// All decision files, and those among them without unit tests.
+pub(super) fn counted(sources: &Sources<'_>) -> Counted {
+    let all = sources.packages.iter().flat_map(|package| &package.sources);
+    let decisions: Vec<&Source<'_>> = all.filter(|source| is_domain(source.path) && decides(source)).collect();
+    let untested = decisions.iter().filter(|source| !has_tests(source));
+    let text = || "decision file without unit tests".to_owned();
+    let found = untested.map(|source| Finding::new(source.path, 1, text())).collect();
+    Counted { of: decisions.len(), found }
+}
+
+/// Whether a path is a file of a domain that ships.
+fn is_domain(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix(CONTROL).filter(|_| !is_test_file(path)) else { return false };
+    let top = rest.split('/').next().unwrap_or_default();
+    DOMAINS.contains(&top.strip_suffix(".rs").unwrap_or(top))
+}
+
+/// Whether a file takes part in a decision.
+fn decides(source: &Source<'_>) -> bool {
+    let mut found = false;
+    each_group(source.tokens.clone(), &mut |tokens| {
+        found |= tokens.iter().any(|token| match token {
+            TokenTree::Ident(ident) => {
+                let name = ident.to_string();
+                DECIDES.contains(&name.as_str()) || (name.ends_with(SUBJECT) && name != SUBJECT)
+            }
+            _ => false,
+        });
+    });
+    found
+}
+
+fn has_tests(source: &Source<'_>) -> bool {
+    let is_tests = |item: &Item| matches!(item, Item::Mod(child) if child.ident == "tests");
+    source.file.items.iter().any(|item| is_tests(item) && is_for_tests(attributes(item)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::Tree;
+
+    #[test]
+    fn decision_files_without_tests_are_counted_in_domains_of_control_alone() {
+        let decides = "//! D.\nfn decide(ctx: &Context<'_>) {}\n";
+        let tested = "//! T.\nfn f(case: &PodCase<'_>) {}\n#[cfg(test)]\nmod tests;\n";
+        let tree = Tree::of(&[
+            ("crates/control/Cargo.toml", ""),
+            ("crates/control/src/job.rs", decides),
+            ("crates/control/src/job/stop.rs", tested),
+            ("crates/control/src/job/stop/tests.rs", decides),
+            ("crates/control/src/job/notes.rs", "//! N.\nstruct JobNotes;\n"),
+            ("crates/control/src/controller.rs", decides),
+            ("crates/jobs/Cargo.toml", ""),
+            ("crates/jobs/src/job.rs", decides),
+        ]);
+        let counted = counted(&Sources::read(&tree).unwrap());
+        let found: Vec<String> = counted.found.iter().map(ToString::to_string).collect();
+        assert_eq!(counted.of, 2, "{found:?}");
+        assert_eq!(found, ["crates/control/src/job.rs:1: decision file without unit tests"]);
+    }
+}
