@@ -12,7 +12,7 @@ use berth_api as api;
 use berth_control::Control;
 use berth_control::event::{Change, Observation};
 use berth_control::settings::Settings;
-use berth_control::write::{Kind, Outcome, Request, Term};
+use berth_control::write::{Action, Kind, Term, Write, WriteOutcome};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
@@ -107,29 +107,29 @@ impl Bench {
         drop(self.control.drain_measures());
         self.spent.step += began.elapsed();
         self.spent.steps += 1;
-        let count = step.writes.len();
+        let count = step.tasks.len();
         let mut echoes = VecDeque::new();
-        for write in step.writes {
-            *self.spent.writes.entry(format!("{:?}", write.purpose)).or_default() += 1;
+        for task in step.tasks {
+            *self.spent.writes.entry(format!("{:?}", task.purpose)).or_default() += 1;
             let version = self.bump();
-            let body = match &write.request {
-                Request::Apply { body, .. } | Request::Merge { body, .. } => body.value(),
+            let body = match &task.action {
+                Action::Write(Write::Apply { body, .. } | Write::Merge { body, .. }) => body.value(),
                 other => panic!("{other:?}"),
             };
-            match write.key.kind {
+            match task.key.kind {
                 Kind::Workload => {
-                    let workload = self.workloads.get_mut(&write.key.name).unwrap();
+                    let workload = self.workloads.get_mut(&task.key.name).unwrap();
                     workload.metadata.resource_version.clone_from(&version);
                     workload.status = Some(object(body["status"].clone()));
                     if workload.status.as_ref().unwrap().admission.is_some() {
-                        let run = if write.key.name.starts_with("small") { 200 } else { 600 };
+                        let run = if task.key.name.starts_with("small") { 200 } else { 600 };
                         let end = self.now.checked_add(SignedDuration::from_millis(run)).unwrap();
-                        self.running.insert((end, write.key.name.clone()), ());
+                        self.running.insert((end, task.key.name.clone()), ());
                     }
                     echoes.push_back(Observation::Workload(Change::Apply(workload.clone())));
                 }
                 Kind::ClusterQueue => {
-                    let queue = self.queues.get_mut(&write.key.name).unwrap();
+                    let queue = self.queues.get_mut(&task.key.name).unwrap();
                     queue.metadata.resource_version.clone_from(&version);
                     if body["status"].is_object() {
                         queue.status = Some(object(body["status"].clone()));
@@ -139,7 +139,7 @@ impl Bench {
                     echoes.push_back(Observation::ClusterQueue(Change::Apply(queue.clone())));
                 }
                 Kind::LocalQueue => {
-                    let queue = self.local.get_mut(&write.key.name).unwrap();
+                    let queue = self.local.get_mut(&task.key.name).unwrap();
                     queue.metadata.resource_version.clone_from(&version);
                     queue.status = Some(object(body["status"].clone()));
                     echoes.push_back(Observation::LocalQueue(Change::Apply(queue.clone())));
@@ -147,7 +147,7 @@ impl Bench {
                 _ => {}
             }
             let began = Instant::now();
-            self.control.outcome(write.id, Outcome::Applied { resource_version: version.unwrap() }, self.now);
+            self.control.outcome(task.id, WriteOutcome::Applied { resource_version: version.unwrap() }, self.now);
             self.spent.outcome += began.elapsed();
             self.spent.outcomes += 1;
         }

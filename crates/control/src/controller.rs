@@ -2,6 +2,7 @@
 
 mod decide;
 mod digest;
+mod failures;
 mod observe;
 mod outcomes;
 mod planning;
@@ -37,14 +38,14 @@ use crate::training_job::trainings::Trainings;
 use crate::training_job::{elastic, growth};
 use crate::workload::explain::{PendingReport, explain};
 use crate::workload::ration;
-use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write, cluster_key};
+use crate::write::{Action, Kind, Notice, ObjectKey, Purpose, Task, Term, Write, cluster_key};
 
 /// Result of one step.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Step {
-    /// Writes to perform, at most one per object.
-    pub writes: Vec<Write>,
+    /// Tasks to perform, at most one per object.
+    pub tasks: Vec<Task>,
     /// Events to publish.
     pub notices: Vec<Notice>,
     /// Changes of capacity tier, for the log.
@@ -329,11 +330,11 @@ impl Control {
         {
             self.notes.jobs.change(&job, |notes| notes.training_mut().note_scaling(added));
         }
-        let request = draft.request.pack();
-        if let Request::Create(body) | Request::Merge { body, .. } = &request {
+        let action = draft.action.pack();
+        if let Action::Write(Write::Create(body) | Write::Merge { body, .. }) = &action {
             self.flights.weigh(&draft.key, body.as_str().len());
         }
-        step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request });
+        step.tasks.push(Task { id, term, purpose: draft.purpose, key: draft.key, action });
         true
     }
 

@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::write::{Notice, ObjectKey, Purpose, Question, Request};
+use crate::write::{Action, Notice, ObjectKey, Purpose, Query, Write};
 
 /// A decision to write, before it has an identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) purpose: Purpose,
     pub(crate) key: ObjectKey,
-    pub(crate) request: Request<Value>,
+    pub(crate) action: Action<Value>,
     /// resourceVersion the decision was derived from, 0 if none.
     pub(crate) based_on: u64,
     /// Events to publish once it is applied.
@@ -18,24 +18,24 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A question, registered on that object.
-    pub(crate) fn ask(purpose: Purpose, key: ObjectKey, question: Question) -> Self {
-        Self::of_any_version(purpose, key, Request::Ask(question))
+    /// A query, registered on that object.
+    pub(crate) fn ask(purpose: Purpose, key: ObjectKey, query: Query) -> Self {
+        Self { purpose, key, action: query.into(), based_on: 0, notices: Vec::new() }
     }
 
     /// A write that depends on no version of its object.
-    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, request: Request<Value>) -> Self {
-        Self { purpose, key, request, based_on: 0, notices: Vec::new() }
+    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, write: Write<Value>) -> Self {
+        Self { purpose, key, action: write.into(), based_on: 0, notices: Vec::new() }
     }
 
     /// The deletion of the object of that uid; objects that it owns go after it.
     pub(crate) fn delete(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
-        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: false })
+        Self::of_any_version(purpose, key, Write::Delete { uid: uid.to_owned(), owned_first: false })
     }
 
     /// The deletion of the object of that uid; objects that it owns go before it.
     pub(crate) fn delete_owned_first(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
-        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: true })
+        Self::of_any_version(purpose, key, Write::Delete { uid: uid.to_owned(), owned_first: true })
     }
 
     /// Adds an event to the write.

@@ -44,7 +44,7 @@ use crate::workload::names::{create, made_for_another, may_adopt};
 use crate::workload::pods_ready;
 use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
 use build::Unbuilt;
 use case::JobCase;
 use kept::{Asks, displaced};
@@ -110,7 +110,7 @@ impl JobCase<'_> {
         Decision::write(Draft {
             purpose,
             key: self.key.clone(),
-            request: Request::Merge { manager: "kueue", subresource, body },
+            action: Write::Merge { manager: "kueue", subresource, body }.into(),
             based_on: self.job.version,
             notices,
         })

@@ -2,9 +2,9 @@
 //!
 //! Observations ([`event::Observation`]) build the view; what matters for decisions is mirrored, delta by delta, into the
 //! engine's world. [`Control::step`] then decides: the engine plans admissions, and every object that changed is judged by
-//! one pure function per kind, which asks for at most one [`write::Write`] with its precondition. The runtime performs the
-//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`state/strays.rs`), never by
-//! assuming.
+//! one pure function per kind, which asks for at most one [`write::Task`]: a write with its precondition, or a query. The
+//! runtime performs the tasks and reports a [`write::TaskOutcome`] for each; an outcome that is unknown is closed by a write
+//! (`state/strays.rs`), never by assuming.
 //!
 //! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
 //!

@@ -20,7 +20,10 @@ use crate::moments::after;
 use crate::settings::Settings;
 use crate::surroundings::Surroundings;
 use crate::workload::status::OWNED;
-use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Question, Request, Subresource, Term, Write, WriteId};
+use crate::write::{
+    Action, Kind, Notice, ObjectKey, PodsLeft, Purpose, Query, QueryAnswer, QueryFailure, Subresource, Task,
+    TaskOutcome, Term, Write, WriteOutcome,
+};
 
 pub use creation::Creation;
 pub use manifest::{Manifest, examine};
@@ -152,10 +155,10 @@ impl Offline {
     /// a workload that waits for its preemption gates.
     pub fn tell(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
         let Some(draft) = self.control.context().telling(uid, reason, message, is_gated, self.now) else { return };
-        let (purpose, key, request) = (draft.purpose, draft.key, draft.request.pack());
-        let outcome = self.perform(&Write { id: WriteId(0), term: Term(1), purpose, key: key.clone(), request });
-        self.writes.push((purpose, key));
-        if let Outcome::Applied { .. } = outcome {
+        let Action::Write(write) = draft.action.pack() else { return };
+        let outcome = self.write(&draft.key, &write);
+        self.writes.push((draft.purpose, draft.key));
+        if let WriteOutcome::Applied { .. } = outcome {
             self.notices.extend(draft.notices);
         }
     }
@@ -313,20 +316,20 @@ impl Offline {
             let step = self.control.step_cycles(self.now, left);
             left = if cycles == u64::MAX { cycles } else { 0 };
             self.notices.extend(step.notices);
-            if step.writes.is_empty() {
+            if step.tasks.is_empty() {
                 return;
             }
-            for write in step.writes {
-                self.writes.push((write.purpose, write.key.clone()));
-                let object = |offline: &Self| offline.objects.get(&write.key).cloned().unwrap_or_default();
+            for task in step.tasks {
+                self.writes.push((task.purpose, task.key.clone()));
+                let object = |offline: &Self| offline.objects.get(&task.key).cloned().unwrap_or_default();
                 let before = self.history.is_some().then(|| object(self));
-                let outcome = self.perform(&write);
-                self.control.outcome(write.id, outcome, self.now);
+                let outcome = self.perform(&task);
+                self.control.outcome(task.id, outcome, self.now);
                 let notices = self.control.take_notices();
                 let after = if before.is_some() { object(self) } else { Default::default() };
                 if let (Some(history), Some(before)) = (&mut self.history, before) {
-                    let (key, notices) = (write.key, notices.clone());
-                    history.push(Made { purpose: write.purpose, key, before, after, notices });
+                    let (key, notices) = (task.key, notices.clone());
+                    history.push(Made { purpose: task.purpose, key, before, after, notices });
                 }
                 self.notices.extend(notices);
             }
@@ -354,54 +357,56 @@ impl Offline {
         times.max().unwrap_or(self.now)
     }
 
-    fn perform(&mut self, write: &Write) -> Outcome {
-        let applied = |version: u64| Outcome::Applied { resource_version: version.to_string() };
-        let (body, subresource) = match &write.request {
-            Request::Create(body) => {
+    fn perform(&mut self, task: &Task) -> TaskOutcome {
+        match &task.action {
+            Action::Write(write) => self.write(&task.key, write).into(),
+            Action::Query(query) => TaskOutcome::Answered(answer(query, self.objects.get(&task.key))),
+        }
+    }
+
+    fn write(&mut self, key: &ObjectKey, write: &Write) -> WriteOutcome {
+        let applied = |version: u64| WriteOutcome::Applied { resource_version: version.to_string() };
+        let (body, subresource) = match write {
+            Write::Create(body) => {
                 let mut body = body.value();
-                let created = json!(self.created(write.key.kind, &body).to_string());
+                let created = json!(self.created(key.kind, &body).to_string());
                 edit(&mut body, "metadata", |metadata| metadata.insert("creationTimestamp".into(), created));
-                with_map(&mut body, |map| map.insert("kind".into(), write.key.kind.name().into()));
+                with_map(&mut body, |map| map.insert("kind".into(), key.kind.name().into()));
                 return match self.put(&body) {
                     Ok(_) => applied(self.version),
-                    Err(text) => Outcome::Refused(text),
+                    Err(text) => WriteOutcome::Refused(text),
                 };
             }
-            Request::Ask(Question::ReadObject) => {
-                let object = self.objects.get(&write.key);
-                return object.map_or(Outcome::Gone, |object| Outcome::Object(object.to_string().into()));
+            Write::AnnotatePods { .. } | Write::DeleteCheckpoints { .. } => {
+                return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Request::Ask(question) => return answer(question),
-            Request::AnnotatePods { .. } | Request::DeleteCheckpoints { .. } => {
-                return Outcome::Applied { resource_version: String::new() };
+            Write::Delete { .. } => {
+                self.remove(key.kind, &key.namespace, &key.name);
+                return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Request::Delete { .. } => {
-                self.remove(write.key.kind, &write.key.namespace, &write.key.name);
-                return Outcome::Applied { resource_version: String::new() };
-            }
-            Request::Apply { .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
+            Write::Apply { .. } if matches!(key.kind, Kind::Service | Kind::ConfigMap) => {
                 return applied(self.version);
             }
-            Request::Apply { body, subresource, .. } | Request::Merge { body, subresource, .. } => {
+            Write::Apply { body, subresource, .. } | Write::Merge { body, subresource, .. } => {
                 (body.value(), *subresource)
             }
         };
-        let Some(old) = self.objects.get(&write.key).cloned() else { return Outcome::Gone };
+        let Some(old) = self.objects.get(key).cloned() else { return WriteOutcome::Gone };
         let is_status = subresource == Subresource::Status;
-        if let (true, Kind::Workload, Some(text)) = (is_status, write.key.kind, &self.refusal) {
-            return Outcome::Refused(text.clone());
+        if let (true, Kind::Workload, Some(text)) = (is_status, key.kind, &self.refusal) {
+            return WriteOutcome::Refused(text.clone());
         }
-        if let Some(index) = self.contested.iter().position(|key| *key == write.key) {
+        if let Some(index) = self.contested.iter().position(|contested| contested == key) {
             self.contested.remove(index);
             self.conflicted = true;
             let mut theirs = old.clone();
             let touch = |labels: &mut Map<String, Value>| labels.insert("touched".into(), json!("by-somebody-else"));
             edit(&mut theirs, "metadata", |metadata| with_map(metadata.entry("labels").or_insert(Value::Null), touch));
-            return self.store(write.key.clone(), theirs).map_or_else(Outcome::Refused, |()| Outcome::Conflict);
+            return self.store(key.clone(), theirs).map_or_else(WriteOutcome::Refused, |()| WriteOutcome::Conflict);
         }
         let mut new = old.clone();
-        match (&write.request, is_status) {
-            (Request::Apply { .. }, true) => apply_status(&mut new, &body),
+        match (write, is_status) {
+            (Write::Apply { .. }, true) => apply_status(&mut new, &body),
             (_, true) => merge(&mut new, &json!({"status": body.get("status")})),
             (_, false) => {
                 let mut body = body;
@@ -414,7 +419,7 @@ impl Offline {
         if new == old {
             return applied(self.version);
         }
-        self.store(write.key.clone(), new).map_or_else(Outcome::Refused, |()| applied(self.version))
+        self.store(key.clone(), new).map_or_else(WriteOutcome::Refused, |()| applied(self.version))
     }
 }
 
@@ -423,16 +428,16 @@ fn object_key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
 }
 
 /// No pod ever ran, and no store is asked.
-fn answer(question: &Question) -> Outcome {
-    match question {
-        Question::ProbePods { .. } => Outcome::Applied { resource_version: String::new() },
-        Question::FindStuckPods { .. } | Question::AskAutoscalers { .. } => Outcome::Stuck(Vec::new()),
-        Question::FindPodsOnNode => Outcome::OnNode(Vec::new()),
-        Question::FindLeftPods { .. } => Outcome::Left(Vec::new()),
-        Question::CountNodes { .. } => Outcome::Nodes(0),
-        Question::ReadObject => Outcome::Gone,
-        Question::ListCheckpoints { .. } => Outcome::Checkpoints(Ok(Vec::new())),
-    }
+fn answer(query: &Query, object: Option<&Value>) -> Result<QueryAnswer, QueryFailure> {
+    Ok(match query {
+        Query::ProbePods { .. } => QueryAnswer::PodsLeft(PodsLeft::Allowed),
+        Query::FindStuckPods { .. } | Query::AskAutoscalers { .. } => QueryAnswer::Stuck(Vec::new()),
+        Query::FindPodsOnNode => QueryAnswer::OnNode(Vec::new()),
+        Query::FindLeftPods { .. } => QueryAnswer::Left(Vec::new()),
+        Query::CountNodes { .. } => QueryAnswer::Nodes(0),
+        Query::ReadObject => QueryAnswer::Object(object.ok_or(QueryFailure::Gone)?.to_string().into()),
+        Query::ListCheckpoints { .. } => QueryAnswer::Checkpoints(Ok(Vec::new())),
+    })
 }
 
 fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {

@@ -34,7 +34,7 @@ use crate::workload::pods_ready;
 use crate::workload::status::{find_true, seconds};
 use crate::workload::stops::{let_go, release, release_as, take_back};
 use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
 pub(crate) use case::{PodCase, notice};
 
 /// Decides about one pod.
@@ -150,8 +150,8 @@ impl PodCase<'_> {
         notice(self.key(), self.pod, event_type, reason, message)
     }
 
-    fn write(&self, purpose: Purpose, request: Request<Value>, notices: Vec<Notice>) -> Decision {
-        Decision::write(Draft { purpose, key: self.key(), request, based_on: self.pod.version, notices })
+    fn write(&self, purpose: Purpose, write: Write<Value>, notices: Vec<Notice>) -> Decision {
+        Decision::write(Draft { purpose, key: self.key(), action: write.into(), based_on: self.pod.version, notices })
     }
 
     /// Decides about a pod by itself.
@@ -365,8 +365,8 @@ impl PodCase<'_> {
                 let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
                 let notice =
                     self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
-                let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
-                self.write(Purpose::StartJob, request, vec![notice])
+                let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
+                self.write(Purpose::StartJob, write, vec![notice])
             }
             Ok(None) => Decision::Done,
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
@@ -388,8 +388,8 @@ impl PodCase<'_> {
         if !self.pod.gated || !self.ctx.flights.strays.may_land(&self.key()) {
             return None;
         }
-        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body: self.pod.withdrawal() };
-        Some(self.write(Purpose::WithdrawStart, request, Vec::new()))
+        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body: self.pod.withdrawal() };
+        Some(self.write(Purpose::WithdrawStart, write, Vec::new()))
     }
 
     /// Stops a pod whose Workload was evicted.
@@ -405,8 +405,8 @@ impl PodCase<'_> {
         if !self.pod.condemned {
             let at = seconds(self.now).to_string();
             let body = condemnation((&self.name.0, &self.name.1, &self.pod.uid), (reason, message), &at);
-            let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
-            return self.write(Purpose::CondemnPod, request, Vec::new());
+            let write = Write::Apply { manager: "kueue", subresource: Subresource::Status, body };
+            return self.write(Purpose::CondemnPod, write, Vec::new());
         }
         self.delete(reasons::STOPPED, message)
     }
@@ -416,7 +416,7 @@ impl PodCase<'_> {
         let notice = self.notice(EventType::Normal, reason, message.to_owned());
         self.write(
             Purpose::DeletePod,
-            Request::Delete { uid: self.pod.uid.to_string(), owned_first: false },
+            Write::Delete { uid: self.pod.uid.to_string(), owned_first: false },
             vec![notice],
         )
     }
@@ -424,8 +424,8 @@ impl PodCase<'_> {
     /// Lets go of the pod.
     pub(crate) fn release(&self) -> Decision {
         let body = self.pod.release_patch();
-        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
-        self.write(Purpose::ReleasePod, request, Vec::new())
+        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
+        self.write(Purpose::ReleasePod, write, Vec::new())
     }
 }
 

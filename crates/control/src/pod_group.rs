@@ -31,7 +31,7 @@ use crate::workload::pods_ready;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{let_go, release, take_back};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, separate_write};
-use crate::write::{EventType, Kind, Notice, Purpose, Request, key};
+use crate::write::{Action, EventType, Kind, Notice, Purpose, Write, key};
 
 /// A pod group to decide about, with the view and the time.
 struct PodGroupCase<'a> {
@@ -264,7 +264,7 @@ impl<'a> PodGroupCase<'a> {
             self.members().any(|(_, pod)| ours(pod))
         };
         let stay: Vec<Value> = others.iter().filter(|owner| !makes(owner)).cloned().collect();
-        if let Request::Merge { body, .. } = &mut draft.request
+        if let Action::Write(Write::Merge { body, .. }) = &mut draft.action
             && stay.len() < others.len()
             && let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
         {

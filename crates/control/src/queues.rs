@@ -25,7 +25,7 @@ use crate::deltas::quantity;
 use crate::queues::status_write::draft;
 use crate::workload::columns;
 use crate::workload::status::set_in;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER, Subresource, Write};
 
 /// The greatest number of flavors in a status: as many as a spec may have, without flavors of which the queue has no more quota.
 const MOST_FLAVORS: usize = 64;
@@ -151,7 +151,7 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
     let body = json!({"metadata": {
         "uid": holder.uid, "resourceVersion": holder.resource_version, "finalizers": wanted,
     }});
-    let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+    let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
     Decision::write(Draft::of_any_version(purpose, key.clone(), request))
 }
 

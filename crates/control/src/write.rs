@@ -1,22 +1,22 @@
-//! Writes: the requests of control to the runtime, one each, with their preconditions. Questions go the same way.
+//! Tasks of the runtime: writes with their preconditions, queries, and what both name.
 
 mod checkpoint;
 mod pods;
 mod purpose;
-mod question;
+mod query;
+mod task;
 
 use berth_api::{GROUP, VERSION, berth, labels};
 use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, POD_REPORTER, STATEFUL_SET_FRAMEWORK};
 use berth_jobs::{BatchJob, JobKind, JobType, KINDS};
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fmt;
 
 pub use berth_lease::Term;
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
 pub use pods::{LeftPod, PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
-pub use question::Question;
+pub use query::{PodsLeft, Query, QueryAnswer, QueryFailure, QueryKind};
+pub use task::{Action, Packed, Subresource, Task, TaskId, TaskOutcome, Write, WriteOutcome};
 
 /// Reporter of events about admission.
 pub(crate) const SCHEDULER: &str = labels::FIELD_MANAGER_ADMISSION;
@@ -24,10 +24,6 @@ pub(crate) const SCHEDULER: &str = labels::FIELD_MANAGER_ADMISSION;
 pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
 /// Reporter of events about TrainingJobs.
 pub(crate) const TRAINING_REPORTER: &str = "berth-training-job-controller";
-
-/// Identity of a write, unique in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WriteId(pub u64);
 
 /// Kinds that Berth writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -240,127 +236,6 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Part of the object that a patch addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subresource {
-    /// The object itself.
-    None,
-    /// `/status`.
-    Status,
-}
-
-/// A JSON body as text: on a busy server writes wait by the hundred, and a tree of values takes several times as much.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packed(Box<str>);
-
-impl Packed {
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The tree.
-    #[must_use]
-    pub fn value(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_default()
-    }
-}
-
-impl From<Value> for Packed {
-    fn from(value: Value) -> Self {
-        Self(value.to_string().into())
-    }
-}
-
-/// The request itself. Bodies carry `metadata.uid` and, when derived from a read, `metadata.resourceVersion`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Request<Body = Packed> {
-    /// POST.
-    Create(Body),
-    /// Server-side apply with `force`, under a field manager.
-    Apply {
-        /// Field manager.
-        manager: &'static str,
-        /// Addressed part.
-        subresource: Subresource,
-        /// Body: complete for everything the manager owns there.
-        body: Body,
-    },
-    /// RFC 7386 merge patch, under a field manager.
-    Merge {
-        /// Field manager.
-        manager: &'static str,
-        /// Addressed part.
-        subresource: Subresource,
-        /// Body.
-        body: Body,
-    },
-    /// No write at all.
-    Ask(Question),
-    /// Merge patches of the pods of a job that have not ended, one by one. `Applied` when all carry the annotations, `Busy` when
-    /// that takes more time.
-    AnnotatePods {
-        /// Which pods.
-        pods: PodsOf,
-        /// Annotations.
-        annotations: BTreeMap<String, String>,
-    },
-    /// Deletes checkpoints in a store. `Applied` when they are gone, else [`Outcome::Checkpoints`] with the fault.
-    DeleteCheckpoints {
-        /// Where.
-        place: CheckpointPlace,
-        /// Which.
-        ids: Vec<String>,
-    },
-    /// DELETE with a uid precondition.
-    Delete {
-        /// Uid that must still be the object's.
-        uid: String,
-        /// Objects that it owns go before it, also where finalizers of others keep it (foreground propagation); else after it.
-        owned_first: bool,
-    },
-}
-
-impl<B> Request<B> {
-    /// The place in a store that the request goes to.
-    pub(crate) fn place(&self) -> Option<&CheckpointPlace> {
-        match self {
-            Self::Ask(Question::ListCheckpoints { place }) | Self::DeleteCheckpoints { place, .. } => Some(place),
-            _ => None,
-        }
-    }
-}
-
-impl Request<Value> {
-    pub(crate) fn pack(self) -> Request {
-        match self {
-            Self::Create(body) => Request::Create(body.into()),
-            Self::Apply { manager, subresource, body } => Request::Apply { manager, subresource, body: body.into() },
-            Self::Merge { manager, subresource, body } => Request::Merge { manager, subresource, body: body.into() },
-            Self::Ask(question) => Request::Ask(question),
-            Self::AnnotatePods { pods, annotations } => Request::AnnotatePods { pods, annotations },
-            Self::DeleteCheckpoints { place, ids } => Request::DeleteCheckpoints { place, ids },
-            Self::Delete { uid, owned_first } => Request::Delete { uid, owned_first },
-        }
-    }
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Write {
-    /// Identity; its outcome comes back under it.
-    pub id: WriteId,
-    /// Term of the decision.
-    pub term: Term,
-    /// Why.
-    pub purpose: Purpose,
-    /// Object.
-    pub key: ObjectKey,
-    /// Request.
-    pub request: Request,
-}
-
 /// A pod that the scheduler found no node for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckPod {
@@ -370,42 +245,6 @@ pub struct StuckPod {
     pub message: String,
     /// Message of an autoscaler that gets no node for it; `None` if none says that, or none was asked.
     pub refused: Option<String>,
-}
-
-/// Outcome of a write.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// Done; the resourceVersion of the object afterwards (empty after a delete).
-    Applied {
-        /// New resourceVersion.
-        resource_version: String,
-    },
-    /// The pods that the scheduler found no node for, some of them where there are many.
-    Stuck(Vec<StuckPod>),
-    /// The pods on a node.
-    OnNode(Vec<PodOnNode>),
-    /// The pods that a job has left behind, some of them where there are many.
-    Left(Vec<LeftPod>),
-    /// How many nodes the pods of a job are on.
-    Nodes(usize),
-    /// An object, as JSON, as a watch would show it.
-    Object(Box<str>),
-    /// The listing of a store, or why it failed.
-    Checkpoints(Result<Vec<Checkpoint>, String>),
-    /// Precondition failed (409 on patch): decide again on the newest state.
-    Conflict,
-    /// Create found an object of that name.
-    AlreadyExists,
-    /// 404, or another uid under that name.
-    Gone,
-    /// Refused for good (422, 403, 400): text for the user.
-    Refused(String),
-    /// Too busy (429, 503): again after that many milliseconds.
-    Busy(u64),
-    /// Time-out or broken connection: the write may or may not have happened.
-    Unknown(String),
-    /// Not sent: the term is over.
-    NotSent,
 }
 
 /// Type of a Kubernetes event.

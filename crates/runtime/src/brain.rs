@@ -3,7 +3,7 @@
 use crate::metrics::{Gauges, Metrics};
 use berth_control::event::Observation;
 use berth_control::measure::{Labels, Measure};
-use berth_control::write::{Outcome, Term, WriteId};
+use berth_control::write::{TaskId, TaskOutcome, Term};
 use berth_control::{Control, Step, measure};
 use jiff::Timestamp;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub trait Brain: Send + 'static {
     /// Sets leadership: with `Some`, the process leads in this term and all observations are newer than the claim; with `None`, it does not lead.
     fn lead(&mut self, term: Option<Term>);
     /// Passes the outcome of a write to control.
-    fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp);
+    fn outcome(&mut self, id: TaskId, outcome: TaskOutcome, now: Timestamp);
     /// Lets control decide, and returns its writes.
     fn step(&mut self, now: Timestamp) -> Step;
     /// Moves counters and histogram observations since the last call into the metrics registry. `took` is the duration of the last step.
@@ -49,7 +49,7 @@ impl Brain for Control {
         Self::lead(self, term);
     }
 
-    fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
+    fn outcome(&mut self, id: TaskId, outcome: TaskOutcome, now: Timestamp) {
         Self::outcome(self, id, outcome, now);
     }
 

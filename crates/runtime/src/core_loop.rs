@@ -13,7 +13,7 @@ use crate::metrics::{Gauges, Metrics, Role};
 use crate::pace::Pace;
 use crate::pulse::Pulse;
 use crate::watches::{KINDS, Seen};
-use berth_control::write::{Outcome, Term, Write, WriteId};
+use berth_control::write::{Task, TaskId, TaskOutcome, Term};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
@@ -37,9 +37,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// start.
 const BURST: u32 = 20;
 
-/// A query to the thread that owns control.
+/// A query about the state of control, to the thread that owns it.
 #[derive(Debug)]
-pub enum Query {
+pub enum StateQuery {
     /// Query for the current gauges.
     Gauges(oneshot::Sender<Gauges>),
     /// Query for the digest of the view.
@@ -53,11 +53,11 @@ pub struct Ports {
     /// Observations from the watches.
     pub seen: mpsc::Receiver<Seen>,
     /// Outcomes from the writer pool; the channel closes when the pool has ended.
-    pub outcomes: mpsc::Receiver<(WriteId, Outcome)>,
+    pub outcomes: mpsc::Receiver<(TaskId, TaskOutcome)>,
     /// Queries from the servers.
-    pub queries: mpsc::Receiver<Query>,
+    pub queries: mpsc::Receiver<StateQuery>,
     /// Writes to the writer pool.
-    pub writes: mpsc::UnboundedSender<Write>,
+    pub writes: mpsc::UnboundedSender<Task>,
     /// Epochs for the watches: a higher number requests fresh lists.
     pub epochs: watch::Sender<u64>,
     /// Term and lease of this process.
@@ -90,7 +90,7 @@ impl Lists {
 /// Observations and outcomes that have arrived and were not passed to control yet.
 struct Inbox {
     seen: Vec<Seen>,
-    outcomes: Vec<(WriteId, Outcome)>,
+    outcomes: Vec<(TaskId, TaskOutcome)>,
 }
 
 impl Inbox {
@@ -212,8 +212,8 @@ fn step<B: Brain>(brain: &mut B, ports: &Ports, journal: &mut Journal, now: Time
     ports.metrics.observe("berth_step_duration_seconds", &[], took.as_secs_f64());
     brain.record(&ports.metrics, took);
     ports.load.set_wanted(step.quota_is_wanted);
-    for write in step.writes {
-        if ports.writes.send(write).is_err() {
+    for task in step.tasks {
+        if ports.writes.send(task).is_err() {
             tracing::error!("the writer pool is gone");
         }
     }
@@ -226,12 +226,12 @@ fn step<B: Brain>(brain: &mut B, ports: &Ports, journal: &mut Journal, now: Time
     step.wake_at
 }
 
-fn answer<B: Brain>(brain: &B, query: Query) {
+fn answer<B: Brain>(brain: &B, query: StateQuery) {
     // A client that has gone needs no answer.
     match query {
-        Query::Gauges(reply) => drop(reply.send(brain.gauges())),
-        Query::Digest(reply) => drop(reply.send(brain.recompute())),
-        Query::Held(reply) => drop(reply.send(brain.held())),
+        StateQuery::Gauges(reply) => drop(reply.send(brain.gauges())),
+        StateQuery::Digest(reply) => drop(reply.send(brain.recompute())),
+        StateQuery::Held(reply) => drop(reply.send(brain.held())),
     }
 }
 
@@ -266,7 +266,7 @@ fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: 
 }
 
 /// Stops deciding, and passes the outcomes of running writes to control.
-async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(WriteId, Outcome)>, mut clock: Clock) {
+async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(TaskId, TaskOutcome)>, mut clock: Clock) {
     brain.lead(None);
     let Ports { outcomes: mut pending, writes, seen, pulse, metrics, .. } = ports;
     // The pool ends when its senders are dropped, and the watches end with their channel.

@@ -5,7 +5,7 @@ use crate::leadership::State;
 use crate::rate::Bucket;
 use berth_control::Step;
 use berth_control::event::{Change, Observation};
-use berth_control::write::{Kind, ObjectKey, Purpose, Request};
+use berth_control::write::{Kind, ObjectKey, Purpose, Write, WriteOutcome};
 use kube::client::{Body, Client};
 use std::sync::Mutex;
 
@@ -34,19 +34,19 @@ impl Brain for Scribe {
         self.term = term;
         self.log.lock().unwrap().push(format!("lead {:?}", term.map(|term| term.0)));
     }
-    fn outcome(&mut self, id: WriteId, outcome: Outcome, _: Timestamp) {
+    fn outcome(&mut self, id: TaskId, outcome: TaskOutcome, _: Timestamp) {
         self.log.lock().unwrap().push(format!("outcome {} {outcome:?}", id.0));
     }
     fn step(&mut self, _: Timestamp) -> Step {
         let mut step = Step::default();
         if let Some(term) = self.term {
             self.next += 1;
-            step.writes.push(Write {
-                id: WriteId(self.next),
+            step.tasks.push(Task {
+                id: TaskId(self.next),
                 term,
                 purpose: Purpose::ReserveQuota,
                 key: ObjectKey { kind: Kind::Workload, namespace: "a".into(), name: "w".into() },
-                request: Request::Delete { uid: "u".into(), owned_first: false },
+                action: Write::Delete { uid: "u".into(), owned_first: false }.into(),
             });
         }
         step
@@ -66,9 +66,9 @@ impl Brain for Scribe {
 struct World {
     log: Log,
     seen: mpsc::Sender<Seen>,
-    outcomes: mpsc::Sender<(WriteId, Outcome)>,
-    queries: mpsc::Sender<Query>,
-    writes: mpsc::UnboundedReceiver<Write>,
+    outcomes: mpsc::Sender<(TaskId, TaskOutcome)>,
+    queries: mpsc::Sender<StateQuery>,
+    writes: mpsc::UnboundedReceiver<Task>,
     epochs: watch::Receiver<u64>,
     state: watch::Sender<State>,
     stop: watch::Sender<bool>,
@@ -136,7 +136,7 @@ impl World {
         self.log.lock().unwrap().iter().any(|logged| logged == line)
     }
 
-    async fn write(&mut self) -> Write {
+    async fn write(&mut self) -> Task {
         tokio::time::timeout(PATIENCE, self.writes.recv()).await.expect("a write").unwrap()
     }
 
@@ -211,10 +211,11 @@ async fn core_loop_answers_queries_during_endless_write_outcomes() {
     world.write().await;
     // The channel is full whenever the loop reads it, because the loop rests between steps.
     let outcomes = world.outcomes.clone();
-    let flood = std::thread::spawn(move || while outcomes.blocking_send((WriteId(1), Outcome::Conflict)).is_ok() {});
+    let flood =
+        std::thread::spawn(move || while outcomes.blocking_send((TaskId(1), WriteOutcome::Conflict.into())).is_ok() {});
     for _ in 0..5 {
         let (reply, answer) = oneshot::channel();
-        world.queries.send(Query::Gauges(reply)).await.unwrap();
+        world.queries.send(StateQuery::Gauges(reply)).await.unwrap();
         tokio::time::timeout(Duration::from_secs(3), answer).await.expect("an answer in time").unwrap();
     }
     world.task.abort();
@@ -245,7 +246,7 @@ async fn core_loop_stops_after_the_last_write_outcome() {
     world.stop.send_replace(true);
     while world.writes.recv().await.is_some() {}
     assert!(!world.task.is_finished(), "a write is under way");
-    world.outcomes.send((write.id, Outcome::Conflict)).await.unwrap();
+    world.outcomes.send((write.id, WriteOutcome::Conflict.into())).await.unwrap();
     drop(world.outcomes);
     world.task.await.unwrap();
     let log = world.log.lock().unwrap();

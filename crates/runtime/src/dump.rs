@@ -1,6 +1,6 @@
 //! Dump of the loop's view into the log on a signal: a line for each ClusterQueue and cohort, and a last line with counts.
 
-use crate::core_loop::Query;
+use crate::core_loop::StateQuery;
 use crate::server;
 use serde_json::Value;
 use std::convert::Infallible;
@@ -34,12 +34,12 @@ pub(crate) enum Line {
 /// Passes the lines of a dump to `tell` for each request. Requests during a dump cause one more dump together.
 pub(crate) async fn tell_when_asked(
     asked: Arc<Notify>,
-    queries: mpsc::Sender<Query>,
+    queries: mpsc::Sender<StateQuery>,
     mut tell: impl FnMut(Line),
 ) -> Infallible {
     loop {
         asked.notified().await;
-        let Some(held) = server::ask(&queries, Query::Held).await else {
+        let Some(held) = server::ask(&queries, StateQuery::Held).await else {
             tell(Line::NoAnswer);
             continue;
         };
@@ -177,7 +177,7 @@ mod tests {
         tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
         asked.notify_one();
         for again in [5, 0] {
-            let Query::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };
+            let StateQuery::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };
             for _ in 0..again {
                 asked.notify_one();
             }
@@ -195,7 +195,7 @@ mod tests {
         tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
         for answers in [false, true] {
             asked.notify_one();
-            let Query::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };
+            let StateQuery::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };
             if answers {
                 reply.send(json!({})).expect("somebody listens");
             } else {

@@ -1,6 +1,6 @@
 //! Translation of the API server's answers into outcomes of writes, as pure functions, so that every status code has a test.
 
-use berth_control::write::Outcome;
+use berth_control::write::{PodsLeft, QueryAnswer, QueryFailure, TaskOutcome, WriteOutcome};
 use serde::Deserialize;
 
 /// The verb of a write, as far as the meaning of an answer depends on it.
@@ -43,42 +43,55 @@ struct Details {
     retry_after_seconds: u64,
 }
 
+impl Status {
+    /// The message, or the beginning of a body without one.
+    fn text(&self, body: &[u8]) -> String {
+        if self.message.is_empty() {
+            String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned()
+        } else {
+            self.message.clone()
+        }
+    }
+}
+
+/// Text of an answer that refuses a query.
+#[must_use]
+pub fn refusal_of(body: &[u8]) -> String {
+    serde_json::from_slice::<Status>(body).unwrap_or_default().text(body)
+}
+
 /// Translates an answer into an outcome. `retry_after` is the header of this name in seconds.
 #[must_use]
-pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) -> Outcome {
+pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) -> WriteOutcome {
     if (200..300).contains(&code) {
         if verb == Verb::Delete {
             // The answer to a deletion is the object if finalizers keep the object; then the answer has its version.
             let kept = serde_json::from_slice::<Written>(body).unwrap_or_default();
-            return Outcome::Applied { resource_version: kept.metadata.resource_version };
+            return WriteOutcome::Applied { resource_version: kept.metadata.resource_version };
         }
         return match serde_json::from_slice::<Written>(body) {
-            Ok(written) => Outcome::Applied { resource_version: written.metadata.resource_version },
+            Ok(written) => WriteOutcome::Applied { resource_version: written.metadata.resource_version },
             // The write was applied, but its answer was cut off, so the new version is unknown.
-            Err(error) => Outcome::Unknown(format!("answer of the API server is not readable: {error}")),
+            Err(error) => WriteOutcome::Unknown(format!("answer of the API server is not readable: {error}")),
         };
     }
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
-    let text = if status.message.is_empty() {
-        String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned()
-    } else {
-        status.message.clone()
-    };
+    let text = status.text(body);
     let pause = || {
         let seconds = retry_after.or_else(|| status.details.as_ref().map(|details| details.retry_after_seconds));
         seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_PAUSE_MS, |seconds| seconds.saturating_mul(1000))
     };
     match code {
-        _ if is_beyond_the_store(&text) => Outcome::Refused(text),
-        409 if verb == Verb::Create && status.reason == "AlreadyExists" => Outcome::AlreadyExists,
-        409 | 422 if names_another_uid(&text) => Outcome::Gone,
-        409 => Outcome::Conflict,
-        404 => Outcome::Gone,
+        _ if is_beyond_the_store(&text) => WriteOutcome::Refused(text),
+        409 if verb == Verb::Create && status.reason == "AlreadyExists" => WriteOutcome::AlreadyExists,
+        409 | 422 if names_another_uid(&text) => WriteOutcome::Gone,
+        409 => WriteOutcome::Conflict,
+        404 => WriteOutcome::Gone,
         // The client renews an expired token within seconds, and the API server wrote nothing.
-        401 | 429 | 503 => Outcome::Busy(pause()),
-        408 => Outcome::Unknown(text),
-        400..=499 => Outcome::Refused(text),
-        _ => Outcome::Unknown(format!("HTTP {code}: {text}")),
+        401 | 429 | 503 => WriteOutcome::Busy(pause()),
+        408 => WriteOutcome::Unknown(text),
+        400..=499 => WriteOutcome::Refused(text),
+        _ => WriteOutcome::Unknown(format!("HTTP {code}: {text}")),
     }
 }
 
@@ -100,38 +113,75 @@ fn names_another_uid(message: &str) -> bool {
 
 /// Outcome of a request that failed before an answer: with a refused connection the API server wrote nothing, and otherwise the outcome is unknown.
 #[must_use]
-pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> Outcome {
+pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> WriteOutcome {
     let mut source = Some(error);
     while let Some(current) = source {
         if let Some(io) = current.downcast_ref::<std::io::Error>()
             && io.kind() == std::io::ErrorKind::ConnectionRefused
         {
-            return Outcome::Busy(DEFAULT_PAUSE_MS);
+            return WriteOutcome::Busy(DEFAULT_PAUSE_MS);
         }
         source = current.source();
     }
-    Outcome::Unknown(error.to_string())
+    WriteOutcome::Unknown(error.to_string())
 }
 
 /// Name of an outcome for metrics.
 #[must_use]
-pub const fn label(outcome: &Outcome) -> &'static str {
+pub const fn label(outcome: &TaskOutcome) -> &'static str {
     match outcome {
-        Outcome::Applied { .. } => "applied",
-        Outcome::Stuck(_)
-        | Outcome::OnNode(_)
-        | Outcome::Left(_)
-        | Outcome::Nodes(_)
-        | Outcome::Object(_)
-        | Outcome::Checkpoints(Ok(_)) => "answered",
-        Outcome::Checkpoints(Err(_)) => "failed",
-        Outcome::Conflict => "conflict",
-        Outcome::AlreadyExists => "already_exists",
-        Outcome::Gone => "gone",
-        Outcome::Refused(_) => "refused",
-        Outcome::Busy(_) => "busy",
-        Outcome::Unknown(_) => "unknown",
-        Outcome::NotSent => "not_sent",
+        TaskOutcome::Written(outcome) => label_of_write(outcome),
+        TaskOutcome::Answered(Ok(answer)) => label_of_answer(answer),
+        TaskOutcome::Answered(Err(failure)) => label_of_failure(failure),
+    }
+}
+
+const fn label_of_write(outcome: &WriteOutcome) -> &'static str {
+    match outcome {
+        WriteOutcome::Applied { .. } => "applied",
+        WriteOutcome::StoreFailed(_) => "failed",
+        WriteOutcome::Conflict => "conflict",
+        WriteOutcome::AlreadyExists => "already_exists",
+        WriteOutcome::Gone => "gone",
+        WriteOutcome::Refused(_) => "refused",
+        WriteOutcome::Busy(_) => "busy",
+        WriteOutcome::Unknown(_) => "unknown",
+        WriteOutcome::NotSent => "not_sent",
+    }
+}
+
+const fn label_of_answer(answer: &QueryAnswer) -> &'static str {
+    match answer {
+        // Dashboards know the two answers by these names.
+        QueryAnswer::PodsLeft(PodsLeft::Allowed) => "applied",
+        QueryAnswer::PodsLeft(PodsLeft::TooMany) => "busy",
+        QueryAnswer::Stuck(_)
+        | QueryAnswer::OnNode(_)
+        | QueryAnswer::Left(_)
+        | QueryAnswer::Nodes(_)
+        | QueryAnswer::Object(_)
+        | QueryAnswer::Checkpoints(Ok(_)) => "answered",
+        QueryAnswer::Checkpoints(Err(_)) => "failed",
+    }
+}
+
+const fn label_of_failure(failure: &QueryFailure) -> &'static str {
+    match failure {
+        QueryFailure::Gone => "gone",
+        QueryFailure::Refused(_) => "refused",
+        QueryFailure::Busy(_) => "busy",
+        QueryFailure::Lost(_) => "unknown",
+        QueryFailure::NotSent => "not_sent",
+    }
+}
+
+/// Text of a refusal or of a lost answer, for the log.
+#[must_use]
+pub fn text_of(outcome: &TaskOutcome) -> Option<&str> {
+    match outcome {
+        TaskOutcome::Written(WriteOutcome::Refused(text) | WriteOutcome::Unknown(text))
+        | TaskOutcome::Answered(Err(QueryFailure::Refused(text) | QueryFailure::Lost(text))) => Some(text),
+        _ => None,
     }
 }
 
@@ -148,37 +198,37 @@ mod tests {
     #[test]
     fn successful_write_outcome_carries_the_resource_version() {
         let body = br#"{"kind":"Workload","metadata":{"name":"a","resourceVersion":"42"},"spec":{}}"#;
-        let applied = |rv: &str| Outcome::Applied { resource_version: rv.to_owned() };
+        let applied = |rv: &str| WriteOutcome::Applied { resource_version: rv.to_owned() };
         assert_eq!(outcome_of(Verb::Patch, 200, None, body), applied("42"));
         assert_eq!(outcome_of(Verb::Create, 201, None, body), applied("42"));
         assert_eq!(outcome_of(Verb::Delete, 200, None, b"{}"), applied(""));
-        assert!(matches!(outcome_of(Verb::Patch, 200, None, b"{\"meta"), Outcome::Unknown(_)));
+        assert!(matches!(outcome_of(Verb::Patch, 200, None, b"{\"meta"), WriteOutcome::Unknown(_)));
     }
 
     #[test]
     fn conflict_answer_is_distinguished_from_gone_and_already_exists() {
         let modified =
             status("Conflict", "Operation cannot be fulfilled on workloads \"w\": the object has been modified");
-        assert_eq!(outcome_of(Verb::Patch, 409, None, &modified), Outcome::Conflict);
+        assert_eq!(outcome_of(Verb::Patch, 409, None, &modified), WriteOutcome::Conflict);
         let exists = status("AlreadyExists", "workloads.kueue.x-k8s.io \"w\" already exists");
-        assert_eq!(outcome_of(Verb::Create, 409, None, &exists), Outcome::AlreadyExists);
+        assert_eq!(outcome_of(Verb::Create, 409, None, &exists), WriteOutcome::AlreadyExists);
         let other = status("Conflict", "Precondition failed: UID in precondition: a, UID in object meta: b");
-        assert_eq!(outcome_of(Verb::Patch, 409, None, &other), Outcome::Gone);
-        assert_eq!(outcome_of(Verb::Delete, 409, None, &other), Outcome::Gone);
+        assert_eq!(outcome_of(Verb::Patch, 409, None, &other), WriteOutcome::Gone);
+        assert_eq!(outcome_of(Verb::Delete, 409, None, &other), WriteOutcome::Gone);
         let none =
             status("Conflict", "uid mismatch: the provided object specified uid a, and no existing object was found");
-        assert_eq!(outcome_of(Verb::Patch, 409, None, &none), Outcome::Gone);
+        assert_eq!(outcome_of(Verb::Patch, 409, None, &none), WriteOutcome::Gone);
         let another = status("Invalid", "Pod \"a\" is invalid: metadata.uid: Invalid value: \"u\": field is immutable");
-        assert_eq!(outcome_of(Verb::Patch, 422, None, &another), Outcome::Gone);
+        assert_eq!(outcome_of(Verb::Patch, 422, None, &another), WriteOutcome::Gone);
     }
 
     #[test]
     fn refused_write_outcome_carries_the_server_message() {
         for code in [400, 403, 405, 413, 415, 422] {
             let outcome = outcome_of(Verb::Patch, code, None, &status("Invalid", "spec.x: must not change"));
-            assert_eq!(outcome, Outcome::Refused("spec.x: must not change".into()), "{code}");
+            assert_eq!(outcome, WriteOutcome::Refused("spec.x: must not change".into()), "{code}");
         }
-        assert_eq!(outcome_of(Verb::Patch, 404, None, &status("NotFound", "gone")), Outcome::Gone);
+        assert_eq!(outcome_of(Verb::Patch, 404, None, &status("NotFound", "gone")), WriteOutcome::Gone);
     }
 
     /// A write that is too large for etcd fails at every attempt.
@@ -190,31 +240,31 @@ mod tests {
         ] {
             for verb in [Verb::Create, Verb::Patch] {
                 let outcome = outcome_of(verb, 500, None, &status("InternalError", text));
-                assert_eq!(outcome, Outcome::Refused(text.to_owned()));
+                assert_eq!(outcome, WriteOutcome::Refused(text.to_owned()));
             }
         }
         let outcome = outcome_of(Verb::Patch, 500, None, &status("InternalError", "etcdserver: request timed out"));
-        assert!(matches!(outcome, Outcome::Unknown(_)), "that one may have been written");
+        assert!(matches!(outcome, WriteOutcome::Unknown(_)), "that one may have been written");
     }
 
     #[test]
     fn busy_outcome_carries_the_retry_delay() {
-        assert_eq!(outcome_of(Verb::Patch, 429, Some(3), b""), Outcome::Busy(3000));
-        assert_eq!(outcome_of(Verb::Patch, 503, None, b"x"), Outcome::Busy(1000));
+        assert_eq!(outcome_of(Verb::Patch, 429, Some(3), b""), WriteOutcome::Busy(3000));
+        assert_eq!(outcome_of(Verb::Patch, 503, None, b"x"), WriteOutcome::Busy(1000));
         let body = br#"{"kind":"Status","details":{"retryAfterSeconds":7}}"#;
-        assert_eq!(outcome_of(Verb::Patch, 429, None, body), Outcome::Busy(7000));
-        assert_eq!(outcome_of(Verb::Create, 401, None, b""), Outcome::Busy(1000));
+        assert_eq!(outcome_of(Verb::Patch, 429, None, body), WriteOutcome::Busy(7000));
+        assert_eq!(outcome_of(Verb::Create, 401, None, b""), WriteOutcome::Busy(1000));
     }
 
     #[test]
     fn outcome_of_a_write_that_may_be_applied_is_unknown() {
         for code in [408, 500, 502, 504] {
-            assert!(matches!(outcome_of(Verb::Patch, code, None, b"late"), Outcome::Unknown(_)), "{code}");
+            assert!(matches!(outcome_of(Verb::Patch, code, None, b"late"), WriteOutcome::Unknown(_)), "{code}");
         }
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let wrapped = kube::Error::Service(Box::new(refused));
-        assert_eq!(outcome_of_failure(&wrapped), Outcome::Busy(1000));
+        assert_eq!(outcome_of_failure(&wrapped), WriteOutcome::Busy(1000));
         let reset = kube::Error::Service(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
-        assert!(matches!(outcome_of_failure(&reset), Outcome::Unknown(_)));
+        assert!(matches!(outcome_of_failure(&reset), WriteOutcome::Unknown(_)));
     }
 }

@@ -8,7 +8,10 @@
 
 use crate::load::Load;
 use crate::writer::Writer;
-use berth_control::write::{Outcome, Purpose, Request, Urgency, Write, WriteId};
+use berth_control::write::{
+    Action, PodsLeft, Purpose, Query, QueryAnswer, QueryFailure, Task, TaskId, TaskOutcome, Urgency, Write,
+    WriteOutcome,
+};
 use futures::FutureExt;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -23,7 +26,7 @@ const BACKGROUND: usize = 2;
 const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
 /// Queue length of the background lane from which on its writes do not pause, because each queued write takes memory.
 const BACKGROUND_MOST: usize = 4096;
-/// Number of concurrent requests to checkpoint stores.
+/// Tasks of stores under way.
 const STORES: usize = 4;
 /// Number of concurrent writes that annotate the pods of a job.
 const TOLD: usize = 4;
@@ -33,12 +36,12 @@ const CLASSES: usize = 4;
 /// Queued writes by priority class, in order of arrival within a class.
 #[derive(Default)]
 struct Waiting {
-    classes: [VecDeque<Write>; CLASSES],
+    classes: [VecDeque<Task>; CLASSES],
 }
 
 impl Waiting {
-    fn push(&mut self, write: Write) {
-        let class = match write.purpose.urgency() {
+    fn push(&mut self, task: Task) {
+        let class = match task.purpose.urgency() {
             Urgency::First | Urgency::Told => 0,
             // Statuses of queues would become outdated behind hundreds of finalizer writes.
             Urgency::Counted => 1,
@@ -46,15 +49,15 @@ impl Waiting {
             Urgency::Whenever => CLASSES - 1,
         };
         if let Some(queue) = self.classes.get_mut(class) {
-            queue.push_back(write);
+            queue.push_back(task);
         }
     }
 
-    fn pop(&mut self) -> Option<Write> {
+    fn pop(&mut self) -> Option<Task> {
         self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    fn peek(&self) -> Option<&Write> {
+    fn peek(&self) -> Option<&Task> {
         self.classes.iter().find_map(VecDeque::front)
     }
 
@@ -87,11 +90,11 @@ enum Freight {
 }
 
 impl Freight {
-    fn of(write: &Write, load: &Load) -> Self {
-        match write.purpose.urgency() {
-            _ if write.purpose.asks_store() => Self::Stores,
-            _ if matches!(write.request, Request::AnnotatePods { .. }) => Self::Pods,
-            _ if write.purpose == Purpose::FinishWorkload && !load.is_wanted() => Self::Rest,
+    fn of(task: &Task, load: &Load) -> Self {
+        match task.purpose.urgency() {
+            _ if task.purpose.asks_store() => Self::Stores,
+            _ if matches!(task.action, Action::Write(Write::AnnotatePods { .. })) => Self::Pods,
+            _ if task.purpose == Purpose::FinishWorkload && !load.is_wanted() => Self::Rest,
             Urgency::Told | Urgency::Counted | Urgency::Whenever => Self::Rest,
             Urgency::First | Urgency::Soon => Self::Pressing,
         }
@@ -108,7 +111,7 @@ impl Freight {
 #[derive(Clone)]
 struct Shared {
     writer: Arc<Writer>,
-    outcomes: mpsc::Sender<(WriteId, Outcome)>,
+    outcomes: mpsc::Sender<(TaskId, TaskOutcome)>,
     /// Load of the lane of writes that move jobs.
     load: Arc<Load>,
 }
@@ -117,8 +120,8 @@ struct Shared {
 /// writer's rate limit. Outcomes go to `outcomes`, and `load` counts the writes that move jobs.
 pub async fn run(
     writer: Arc<Writer>,
-    mut writes: mpsc::UnboundedReceiver<Write>,
-    outcomes: mpsc::Sender<(WriteId, Outcome)>,
+    mut tasks: mpsc::UnboundedReceiver<Task>,
+    outcomes: mpsc::Sender<(TaskId, TaskOutcome)>,
     in_flight: usize,
     load: Arc<Load>,
 ) {
@@ -128,16 +131,16 @@ pub async fn run(
     let (stores_in, stores_out) = mpsc::unbounded_channel();
     let (pods_in, pods_out) = mpsc::unbounded_channel();
     let sort = async move {
-        while let Some(write) = writes.recv().await {
+        while let Some(task) = tasks.recv().await {
             // A lane ends only after its sender is dropped, so sending cannot fail.
-            let _sent = match Freight::of(&write, &load) {
+            let _sent = match Freight::of(&task, &load) {
                 Freight::Pressing => {
                     load.begin(Instant::now());
-                    first_in.send(write)
+                    first_in.send(task)
                 }
-                Freight::Rest => second_in.send(write),
-                Freight::Stores => stores_in.send(write),
-                Freight::Pods => pods_in.send(write),
+                Freight::Rest => second_in.send(task),
+                Freight::Stores => stores_in.send(task),
+                Freight::Pods => pods_in.send(task),
             };
         }
     };
@@ -150,21 +153,21 @@ pub async fn run(
     );
 }
 
-async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_flight: usize, freight: Freight) {
+async fn lane(shared: Shared, mut tasks: mpsc::UnboundedReceiver<Task>, in_flight: usize, freight: Freight) {
     let slots = Arc::new(Semaphore::new(in_flight));
     let mut waiting = Waiting::default();
     let mut open = true;
     while open || !waiting.is_empty() {
         if waiting.is_empty() {
-            match writes.recv().await {
-                Some(write) => waiting.push(write),
+            match tasks.recv().await {
+                Some(task) => waiting.push(task),
                 None => open = false,
             }
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         // A write of an ended term, which will not be sent, takes no token of the rate limit, because a new leader waits until all such writes have come back.
-        let stale = |write: &Write| !shared.writer.permits(write, Instant::now());
+        let stale = |task: &Task| !shared.writer.permits(task, Instant::now());
         if freight.is_one_request() && !waiting.peek().is_some_and(stale) {
             if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {
                 tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
@@ -172,20 +175,20 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             shared.writer.wait_for_rate().await;
         }
         // The next write is chosen as late as possible, so that an admission overtakes writes that wait for a slot.
-        while let Ok(write) = writes.try_recv() {
-            waiting.push(write);
+        while let Ok(task) = tasks.try_recv() {
+            waiting.push(task);
         }
-        let Some(write) = waiting.pop() else { continue };
+        let Some(task) = waiting.pop() else { continue };
         let shared = shared.clone();
         tokio::spawn(async move {
             let sent = Instant::now();
-            let outcome = performed(&shared.writer, &write).await;
+            let outcome = performed(&shared.writer, &task).await;
             drop(slot);
             if freight == Freight::Pressing {
-                shared.load.end(matches!(outcome, Outcome::Applied { .. }).then_some(sent), Instant::now());
+                shared.load.end(is_done(&outcome).then_some(sent), Instant::now());
             }
-            if shared.outcomes.send((write.id, outcome)).await.is_err() {
-                tracing::debug!(object = %write.key, "outcome has no reader any more");
+            if shared.outcomes.send((task.id, outcome)).await.is_err() {
+                tracing::debug!(object = %task.key, "outcome has no reader any more");
             }
         });
     }
@@ -194,13 +197,27 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
     let _drained = slots.acquire_many(all).await;
 }
 
-/// Performs a write. A panic, for example of a library on unexpected input, fails this write only, and its outcome is still reported.
-async fn performed(writer: &Writer, write: &Write) -> Outcome {
-    let outcome = AssertUnwindSafe(writer.perform(write)).catch_unwind().await;
+/// Whether the API server has done the task: the time of such an answer tells how busy it is.
+const fn is_done(outcome: &TaskOutcome) -> bool {
+    matches!(
+        outcome,
+        TaskOutcome::Written(WriteOutcome::Applied { .. })
+            | TaskOutcome::Answered(Ok(QueryAnswer::PodsLeft(PodsLeft::Allowed)))
+    )
+}
+
+/// Performs a task. A panic in it, of a library on unexpected input, fails this task alone, and its outcome is still reported.
+async fn performed(writer: &Writer, task: &Task) -> TaskOutcome {
+    let outcome = AssertUnwindSafe(writer.perform(task)).catch_unwind().await;
     outcome.unwrap_or_else(|_| {
         let text = "a fault in Berth: see its log for the panic".to_owned();
-        tracing::error!(object = %write.key, purpose = ?write.purpose, "a write panicked");
-        if write.purpose.asks_store() { Outcome::Checkpoints(Err(text)) } else { Outcome::Unknown(text) }
+        tracing::error!(object = %task.key, purpose = ?task.purpose, "a write panicked");
+        match &task.action {
+            Action::Write(Write::DeleteCheckpoints { .. }) => WriteOutcome::StoreFailed(text).into(),
+            Action::Write(_) => WriteOutcome::Unknown(text).into(),
+            Action::Query(Query::ListCheckpoints { .. }) => QueryAnswer::Checkpoints(Err(text)).into(),
+            Action::Query(_) => QueryFailure::Lost(text).into(),
+        }
     })
 }
 
@@ -215,13 +232,13 @@ mod tests {
     use berth_control::write::{Kind, ObjectKey, PodsOf, Term};
     use std::collections::BTreeMap;
 
-    fn write(id: u64, purpose: Purpose) -> Write {
-        Write {
-            id: WriteId(id),
+    fn write(id: u64, purpose: Purpose) -> Task {
+        Task {
+            id: TaskId(id),
             term: Term(1),
             purpose,
             key: ObjectKey { kind: Kind::Workload, namespace: "a".into(), name: id.to_string() },
-            request: Request::Delete { uid: "u".into(), owned_first: false },
+            action: Write::Delete { uid: "u".into(), owned_first: false }.into(),
         }
     }
 
@@ -259,8 +276,8 @@ mod tests {
         let load = Load::new(Instant::now());
         let pods = PodsOf { label: "job-uid", uid: "u".to_owned(), jobs: None };
         for purpose in [Purpose::NotifyPods, Purpose::AskToSave] {
-            let request = Request::AnnotatePods { pods: pods.clone(), annotations: BTreeMap::new() };
-            assert!(Freight::of(&Write { request, ..write(1, purpose) }, &load) == Freight::Pods);
+            let action = Write::AnnotatePods { pods: pods.clone(), annotations: BTreeMap::new() }.into();
+            assert!(Freight::of(&Task { action, ..write(1, purpose) }, &load) == Freight::Pods);
         }
         assert!(!Freight::Pods.is_one_request(), "each of its patches takes a token");
     }

@@ -6,7 +6,7 @@ use crate::options::Election;
 use axum::body::Body;
 use berth_control::Step;
 use berth_control::event::Observation;
-use berth_control::write::{Outcome, Term, WriteId};
+use berth_control::write::{TaskId, TaskOutcome, Term};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,7 +19,7 @@ impl Brain for Idle {
     fn observe(&mut self, _: Observation, _: Timestamp) {}
     fn count_pods_since(&mut self, _: Option<Timestamp>) {}
     fn lead(&mut self, _: Option<Term>) {}
-    fn outcome(&mut self, _: WriteId, _: Outcome, _: Timestamp) {}
+    fn outcome(&mut self, _: TaskId, _: TaskOutcome, _: Timestamp) {}
     fn step(&mut self, _: Timestamp) -> Step {
         Step::default()
     }

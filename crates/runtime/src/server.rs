@@ -5,7 +5,7 @@ mod readers;
 mod scrape;
 
 use crate::access::Access;
-use crate::core_loop::Query;
+use crate::core_loop::StateQuery;
 use crate::differences;
 use crate::metrics::Metrics;
 use crate::pulse::Pulse;
@@ -43,7 +43,7 @@ pub type Missing = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 #[derive(Clone)]
 pub struct Context {
     /// Channel for queries to the loop.
-    pub queries: mpsc::Sender<Query>,
+    pub queries: mpsc::Sender<StateQuery>,
     /// Registry of metrics.
     pub metrics: Arc<Metrics>,
     /// Heartbeat and readiness of the loop.
@@ -117,8 +117,8 @@ pub async fn serve_health(listener: TcpListener, context: Context, liveness: &st
 
 /// Sends a query to the loop; `None` if there is no answer in time.
 pub(crate) async fn ask<T>(
-    queries: &mpsc::Sender<Query>,
-    query: impl FnOnce(oneshot::Sender<T>) -> Query,
+    queries: &mpsc::Sender<StateQuery>,
+    query: impl FnOnce(oneshot::Sender<T>) -> StateQuery,
 ) -> Option<T> {
     let (reply, answer) = oneshot::channel();
     let exchange = async {
@@ -145,7 +145,7 @@ async fn recompute(State(context): State<Context>, ConnectInfo(peer): ConnectInf
         return (StatusCode::TOO_MANY_REQUESTS, "another comparison is under way\n").into_response();
     };
     let fresh = (context.fresh)().await;
-    let Some(incremental) = ask(&context.queries, Query::Digest).await else {
+    let Some(incremental) = ask(&context.queries, StateQuery::Digest).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the loop does not answer\n").into_response();
     };
     match fresh {
@@ -208,7 +208,7 @@ mod tests {
     fn beside_a_loop(age: Duration) -> Context {
         let (queries, mut questions) = mpsc::channel(1);
         tokio::spawn(async move {
-            while let Some(Query::Digest(reply)) = questions.recv().await {
+            while let Some(StateQuery::Digest(reply)) = questions.recv().await {
                 let _ = reply.send(serde_json::json!({}));
             }
         });

@@ -8,9 +8,12 @@ mod whole;
 use crate::checkpoints::Stores;
 use crate::leadership::Leadership;
 use crate::metrics::Metrics;
-use crate::outcome::{Verb, label, outcome_of, outcome_of_failure};
+use crate::outcome::{Verb, label, outcome_of, outcome_of_failure, text_of};
 use crate::rate::Rate;
-use berth_control::write::{CheckpointPlace, ObjectKey, Outcome, Question, Request, Subresource, Term, Write};
+use berth_control::write::{
+    Action, Checkpoint, CheckpointPlace, ObjectKey, Query, QueryAnswer, QueryFailure, Subresource, Task, TaskOutcome,
+    Term, Write, WriteOutcome,
+};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use kube::client::{Body, Client};
 use serde_json::json;
@@ -28,7 +31,10 @@ pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadat
 /// Time limit for listing a checkpoint store.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The writer, which performs control's writes.
+/// Listing of a store, or why it failed.
+type Listing = Result<Vec<Checkpoint>, String>;
+
+/// Performs tasks.
 pub struct Writer {
     client: Client,
     leadership: Leadership,
@@ -49,94 +55,111 @@ impl Writer {
         self.rate.take().await;
     }
 
-    /// Whether a write may be sent: its term has not ended, and its time limit fits into the lease.
+    /// Whether a task would be sent: its term is not over, and it could end within the lease.
     #[must_use]
-    pub fn permits(&self, write: &Write, now: Instant) -> bool {
-        self.leadership.permits(write.term, now)
+    pub fn permits(&self, task: &Task, now: Instant) -> bool {
+        self.leadership.permits(task.term, now)
     }
 
-    /// Performs one write and returns its outcome. The outcome is `NotSent` if the write's term has ended, or too little of the lease is left for the write.
-    pub async fn perform(&self, write: &Write) -> Outcome {
-        let outcome = self.send(write).await;
+    /// Performs one task and returns its outcome. Refuses (`NotSent`) when its term is over or when too little of
+    /// the lease is left for it to end in time.
+    pub async fn perform(&self, task: &Task) -> TaskOutcome {
+        let outcome = self.send(task).await;
         self.metrics.count(
             "berth_writes",
-            &[("purpose", &format!("{:?}", write.purpose)), ("outcome", label(&outcome))],
+            &[("purpose", &format!("{:?}", task.purpose)), ("outcome", label(&outcome))],
             1,
         );
-        match &outcome {
-            Outcome::Refused(text) | Outcome::Unknown(text) => {
-                tracing::warn!(object = %write.key, purpose = ?write.purpose, outcome = label(&outcome), text, "write");
+        match text_of(&outcome) {
+            Some(text) => {
+                tracing::warn!(object = %task.key, purpose = ?task.purpose, outcome = label(&outcome), text, "write");
             }
-            other => tracing::debug!(object = %write.key, purpose = ?write.purpose, outcome = label(other), "write"),
+            None => tracing::debug!(object = %task.key, purpose = ?task.purpose, outcome = label(&outcome), "write"),
         }
         outcome
     }
 
-    async fn send(&self, write: &Write) -> Outcome {
-        if !self.leadership.permits(write.term, Instant::now()) {
-            return Outcome::NotSent;
+    async fn send(&self, task: &Task) -> TaskOutcome {
+        let is_permitted = self.leadership.permits(task.term, Instant::now());
+        match &task.action {
+            Action::Write(_) if !is_permitted => WriteOutcome::NotSent.into(),
+            Action::Query(_) if !is_permitted => QueryFailure::NotSent.into(),
+            Action::Write(write) => self.write(task, write).await.into(),
+            Action::Query(query) => TaskOutcome::Answered(self.ask(task, query).await),
         }
-        let deadline = self.leadership.deadline();
-        match &write.request {
-            Request::Ask(question) => self.ask(write, question, deadline).await,
-            Request::AnnotatePods { pods, annotations } => notify::annotate(self, write, pods, annotations).await,
-            Request::DeleteCheckpoints { place, ids } => {
+    }
+
+    async fn write(&self, task: &Task, write: &Write) -> WriteOutcome {
+        match write {
+            Write::AnnotatePods { pods, annotations } => notify::annotate(self, task, pods, annotations).await,
+            Write::DeleteCheckpoints { place, ids } => {
+                let deadline = self.leadership.deadline();
                 let deleted = tokio::time::timeout(deadline, self.stores.delete(place, ids)).await;
                 match deleted.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-                    Ok(()) => Outcome::Applied { resource_version: String::new() },
-                    Err(fault) => Outcome::Checkpoints(Err(fault)),
+                    Ok(()) => WriteOutcome::Applied { resource_version: String::new() },
+                    Err(fault) => WriteOutcome::StoreFailed(fault),
                 }
             }
-            request => self.request(write.term, &write.key, request).await,
+            write => self.request(task.term, &task.key, write).await,
         }
     }
 
     /// Sends one request of a write, in the write's term and within the time limit.
-    async fn request(&self, term: Term, key: &ObjectKey, request: &Request) -> Outcome {
+    async fn request(&self, term: Term, key: &ObjectKey, write: &Write) -> WriteOutcome {
         if !self.leadership.permits(term, Instant::now()) {
-            return Outcome::NotSent;
+            return WriteOutcome::NotSent;
         }
         let deadline = self.leadership.deadline();
-        let http = match http_request(key, request, deadline) {
+        let http = match http_request(key, write, deadline) {
             Ok(http) => http,
-            Err(error) => return Outcome::Refused(format!("request cannot be built: {error}")),
+            Err(error) => return WriteOutcome::Refused(format!("request cannot be built: {error}")),
         };
-        match tokio::time::timeout(deadline, self.exchange(verb_of(request), http)).await {
+        match tokio::time::timeout(deadline, self.exchange(verb_of(write), http)).await {
             Ok(outcome) => outcome,
-            Err(_) => Outcome::Unknown(format!("no answer within {} s", deadline.as_secs())),
+            Err(_) => WriteOutcome::Unknown(format!("no answer within {} s", deadline.as_secs())),
         }
     }
 
-    /// Asks the API server or a checkpoint store a question of control.
-    async fn ask(&self, write: &Write, question: &Question, deadline: Duration) -> Outcome {
-        let (client, namespace) = (&self.client, write.key.namespace.as_str());
-        match question {
-            Question::ListCheckpoints { place } => self.look(write.term, place).await,
-            Question::ProbePods { pods, most } => in_time(deadline, pods::probe(client, namespace, pods, *most)).await,
-            Question::FindStuckPods { pods } => in_time(deadline, stuck::find(client, namespace, pods)).await,
-            Question::AskAutoscalers { pods } => in_time(deadline, stuck::ask(client, namespace, pods)).await,
-            Question::FindPodsOnNode => in_time(deadline, pods::on_node(client, &write.key.name)).await,
-            Question::FindLeftPods { labels, uid } => {
-                in_time(deadline, pods::left(client, namespace, labels, uid)).await
+    /// Asks the API server, an autoscaler's events or a checkpoint store one query of control. Each arm pairs a query with the answer of its type.
+    async fn ask(&self, task: &Task, query: &Query) -> Result<QueryAnswer, QueryFailure> {
+        let (client, namespace, deadline) = (&self.client, task.key.namespace.as_str(), self.leadership.deadline());
+        match query {
+            Query::ListCheckpoints { place } => self.look(task.term, place).await.map(QueryAnswer::Checkpoints),
+            Query::ProbePods { pods, most } => {
+                in_time(deadline, pods::probe(client, namespace, pods, *most)).await.map(QueryAnswer::PodsLeft)
             }
-            Question::ReadObject => in_time(deadline, whole::read(client, &write.key)).await,
-            Question::CountNodes { pods } => in_time(deadline, pods::count_nodes(client, namespace, pods)).await,
+            Query::FindStuckPods { pods } => {
+                in_time(deadline, stuck::find(client, namespace, pods)).await.map(QueryAnswer::Stuck)
+            }
+            Query::AskAutoscalers { pods } => {
+                in_time(deadline, stuck::ask(client, namespace, pods)).await.map(QueryAnswer::Stuck)
+            }
+            Query::FindPodsOnNode => {
+                in_time(deadline, pods::on_node(client, &task.key.name)).await.map(QueryAnswer::OnNode)
+            }
+            Query::FindLeftPods { labels, uid } => {
+                in_time(deadline, pods::left(client, namespace, labels, uid)).await.map(QueryAnswer::Left)
+            }
+            Query::ReadObject => in_time(deadline, whole::read(client, &task.key)).await.map(QueryAnswer::Object),
+            Query::CountNodes { pods } => {
+                in_time(deadline, pods::count_nodes(client, namespace, pods)).await.map(QueryAnswer::Nodes)
+            }
         }
     }
 
     /// Lists a checkpoint store. A list changes nothing, so it may outlast the lease, but not the term, because a new leader's start waits for all running
     /// requests.
-    async fn look(&self, term: Term, place: &CheckpointPlace) -> Outcome {
+    async fn look(&self, term: Term, place: &CheckpointPlace) -> Result<Listing, QueryFailure> {
         let too_late = |_| Err("no answer in time".to_owned());
         tokio::select! {
             listed = tokio::time::timeout(LIST_DEADLINE, self.stores.list(place)) => {
-                Outcome::Checkpoints(listed.unwrap_or_else(too_late))
+                Ok(listed.unwrap_or_else(too_late))
             }
-            () = self.leadership.over(term) => Outcome::NotSent,
+            () = self.leadership.over(term) => Err(QueryFailure::NotSent),
         }
     }
 
-    async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> Outcome {
+    async fn exchange(&self, verb: Verb, request: http::Request<Body>) -> WriteOutcome {
         let response = match self.client.send(request).await {
             Ok(response) => response,
             Err(error) => return outcome_of_failure(&error),
@@ -145,60 +168,61 @@ impl Writer {
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         match response.into_body().collect_bytes().await {
             Ok(body) => outcome_of(verb, code, retry_after, &body),
-            Err(error) if (200..300).contains(&code) => Outcome::Unknown(format!("answer broke off: {error}")),
+            Err(error) if (200..300).contains(&code) => WriteOutcome::Unknown(format!("answer broke off: {error}")),
             Err(_) => outcome_of(verb, code, retry_after, b""),
         }
     }
 }
 
-/// The answer to a question about pods; `Busy` at the time limit.
-async fn in_time(deadline: Duration, answer: impl Future<Output = Outcome>) -> Outcome {
-    tokio::time::timeout(deadline, answer).await.unwrap_or(Outcome::Busy(1_000))
+/// The answer to a query about pods, or `Busy` when it takes too long.
+async fn in_time<T>(
+    deadline: Duration,
+    answer: impl Future<Output = Result<T, QueryFailure>>,
+) -> Result<T, QueryFailure> {
+    tokio::time::timeout(deadline, answer).await.unwrap_or(Err(QueryFailure::Busy(1_000)))
 }
 
-const fn verb_of(request: &Request) -> Verb {
-    match request {
-        Request::Create(_) => Verb::Create,
-        Request::Apply { .. }
-        | Request::Merge { .. }
-        | Request::Ask(_)
-        | Request::AnnotatePods { .. }
-        | Request::DeleteCheckpoints { .. } => Verb::Patch,
-        Request::Delete { .. } => Verb::Delete,
+const fn verb_of(write: &Write) -> Verb {
+    match write {
+        Write::Create(_) => Verb::Create,
+        Write::Apply { .. } | Write::Merge { .. } | Write::AnnotatePods { .. } | Write::DeleteCheckpoints { .. } => {
+            Verb::Patch
+        }
+        Write::Delete { .. } => Verb::Delete,
     }
 }
 
 /// The HTTP request of a write. The server-side time limit of a request ends a second before Berth's, so that a write with an unknown outcome has ended by
 /// then.
-fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
+fn http_request(key: &ObjectKey, write: &Write, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
-    let (method, content_type, subresource, query, body) = match request {
+    let (method, content_type, subresource, query, body) = match write {
         // Questions, deletions of checkpoints and annotations of pods are not a single request to the API server.
-        Request::Ask(_) | Request::DeleteCheckpoints { .. } | Request::AnnotatePods { .. } => {
+        Write::DeleteCheckpoints { .. } | Write::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }
-        Request::Create(body) => (
+        Write::Create(body) => (
             http::Method::POST,
             "application/json",
             Subresource::None,
             format!("?fieldManager={CREATE_MANAGER}&timeout={server_deadline}s"),
             body.as_str().to_owned(),
         ),
-        Request::Apply { manager, subresource, body } => (
+        Write::Apply { manager, subresource, body } => (
             http::Method::PATCH,
             "application/apply-patch+yaml",
             *subresource,
             format!("?fieldManager={}&force=true&timeout={server_deadline}s", encoded(manager)),
             body.as_str().to_owned(),
         ),
-        Request::Merge { manager, subresource, body } => (
+        Write::Merge { manager, subresource, body } => (
             http::Method::PATCH,
             "application/merge-patch+json",
             *subresource,
             format!("?fieldManager={}&timeout={server_deadline}s", encoded(manager)),
             body.as_str().to_owned(),
         ),
-        Request::Delete { uid, owned_first } => (
+        Write::Delete { uid, owned_first } => (
             http::Method::DELETE,
             "application/json",
             Subresource::None,
@@ -212,7 +236,7 @@ fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Resul
             .to_string(),
         ),
     };
-    let path = path_of(key, matches!(request, Request::Create(_)), subresource);
+    let path = path_of(key, matches!(write, Write::Create(_)), subresource);
     http::Request::builder()
         .method(method)
         .uri(format!("{path}{query}"))

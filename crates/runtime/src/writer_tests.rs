@@ -3,7 +3,7 @@
 use super::*;
 use crate::leadership::State;
 use crate::rate::Bucket;
-use berth_control::write::{Kind, LeftPod, PodOnNode, PodsOf, Purpose, StuckPod, WriteId};
+use berth_control::write::{Kind, LeftPod, PodOnNode, PodsLeft, PodsOf, Purpose, StuckPod, TaskId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -31,13 +31,13 @@ fn answering(code: u16, body: &'static str, seen: Seen) -> Client {
     Client::new(service, "default")
 }
 
-fn write(kind: Kind, namespace: &str, request: Request) -> Write {
-    Write {
-        id: WriteId(1),
+fn write(kind: Kind, namespace: &str, action: impl Into<Action>) -> Task {
+    Task {
+        id: TaskId(1),
         term: Term(4),
         purpose: Purpose::ReserveQuota,
         key: ObjectKey { kind, namespace: namespace.into(), name: "w".into() },
-        request,
+        action: action.into(),
     }
 }
 
@@ -72,9 +72,9 @@ async fn pod_annotation_patches_only_own_pods_that_lack_it() {
         {"metadata": {"name": "not-its-own"}}]}"#;
     let (_sender, writer) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
     let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
-    let request = Request::AnnotatePods { pods: pods_of("job-uid", "u 1"), annotations };
+    let request = Write::AnnotatePods { pods: pods_of("job-uid", "u 1"), annotations };
     let told = writer.perform(&write(Kind::Workload, "ns", request)).await;
-    assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
+    assert!(matches!(told, TaskOutcome::Written(WriteOutcome::Applied { .. })), "{told:?}");
     let seen = seen.lock().unwrap();
     let [(method, uri, _, _), (patch, pod, _, body)] = seen.as_slice() else { panic!("{seen:?}") };
     assert_eq!((method.as_str(), patch.as_str()), ("GET", "PATCH"));
@@ -97,9 +97,9 @@ fn three_untold(patches: Arc<Mutex<usize>>) -> Client {
     Client::new(service, "default")
 }
 
-fn stop_now() -> Write {
+fn stop_now() -> Task {
     let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
-    write(Kind::Workload, "ns", Request::AnnotatePods { pods: pods_of("job-uid", "u"), annotations })
+    write(Kind::Workload, "ns", Write::AnnotatePods { pods: pods_of("job-uid", "u"), annotations })
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn pod_annotation_takes_a_write_token_per_pod() {
     let (sender, leadership) = Leadership::new(Duration::from_secs(2));
     sender.send_replace(LEADING);
     let writer = in_term(three_untold(Arc::clone(&patches)), leadership, Some(2.0));
-    assert_eq!(writer.perform(&stop_now()).await, Outcome::Busy(1_000), "the third is told the next time");
+    assert_eq!(writer.perform(&stop_now()).await, WriteOutcome::Busy(1_000).into(), "the third is told the next time");
     assert_eq!(*patches.lock().unwrap(), 2);
 }
 
@@ -132,7 +132,7 @@ async fn pod_annotation_stops_when_the_term_ends() {
     };
     let told = stop_now();
     let (outcome, ()) = tokio::join!(writer.perform(&told), resign);
-    assert_eq!(outcome, Outcome::NotSent);
+    assert_eq!(outcome, WriteOutcome::NotSent.into());
     assert_eq!(*patches.lock().unwrap(), 1);
     assert!(begin.elapsed() < Duration::from_secs(30), "a hand-over waits for it");
 }
@@ -155,11 +155,11 @@ async fn pod_annotation_skips_a_pod_replaced_under_its_name() {
     });
     let (_sender, writer) = writer(Client::new(service, "default"), LEADING);
     let told = writer.perform(&stop_now()).await;
-    assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
+    assert!(matches!(told, TaskOutcome::Written(WriteOutcome::Applied { .. })), "{told:?}");
 }
 
 /// The outcome for two pods: the API server refuses the patch of the first pod finally, and answers the patch of the second pod with `code`.
-async fn told_where_one_refuses(code: u16) -> Outcome {
+async fn told_where_one_refuses(code: u16) -> TaskOutcome {
     let owner = r#"[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]"#;
     let list = format!(
         r#"{{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {{}}, "items": [
@@ -181,11 +181,11 @@ async fn told_where_one_refuses(code: u16) -> Outcome {
 
 #[tokio::test]
 async fn pod_annotation_failure_does_not_stop_the_other_pods() {
-    assert_eq!(told_where_one_refuses(409).await, Outcome::Conflict);
-    assert_eq!(told_where_one_refuses(429).await, Outcome::Busy(3_000));
+    assert_eq!(told_where_one_refuses(409).await, WriteOutcome::Conflict.into());
+    assert_eq!(told_where_one_refuses(429).await, WriteOutcome::Busy(3_000).into());
     for code in [200, 404, 403] {
         let told = told_where_one_refuses(code).await;
-        assert!(matches!(told, Outcome::Refused(_)), "{code}: {told:?}");
+        assert!(matches!(told, TaskOutcome::Written(WriteOutcome::Refused(_))), "{code}: {told:?}");
     }
 }
 
@@ -195,16 +195,16 @@ async fn write_requests_have_the_expected_method_path_and_body() {
     let ok = r#"{"metadata":{"resourceVersion":"9"}}"#;
     let (_sender, writer) = writer(answering(200, ok, Arc::clone(&seen)), LEADING);
     let body = json!({"a": 1});
-    let applied = Outcome::Applied { resource_version: "9".into() };
+    let applied = TaskOutcome::from(WriteOutcome::Applied { resource_version: "9".into() });
     let status = Subresource::Status;
-    let apply = Request::Apply { manager: "kueue-admission", subresource: status, body: body.clone().into() };
+    let apply = Write::Apply { manager: "kueue-admission", subresource: status, body: body.clone().into() };
     assert_eq!(writer.perform(&write(Kind::Workload, "ns", apply)).await, applied);
-    let merge = Request::Merge { manager: "a/b", subresource: Subresource::None, body: body.clone().into() };
+    let merge = Write::Merge { manager: "a/b", subresource: Subresource::None, body: body.clone().into() };
     assert_eq!(writer.perform(&write(Kind::JOB, "ns", merge)).await, applied);
-    assert_eq!(writer.perform(&write(Kind::Workload, "ns", Request::Create(body.into()))).await, applied);
-    let merge = Request::Merge { manager: "m", subresource: status, body: json!({}).into() };
+    assert_eq!(writer.perform(&write(Kind::Workload, "ns", Write::Create(body.into()))).await, applied);
+    let merge = Write::Merge { manager: "m", subresource: status, body: json!({}).into() };
     writer.perform(&write(Kind::ClusterQueue, "", merge)).await;
-    writer.perform(&write(Kind::Workload, "ns", Request::Delete { uid: "u-1".into(), owned_first: false })).await;
+    writer.perform(&write(Kind::Workload, "ns", Write::Delete { uid: "u-1".into(), owned_first: false })).await;
     let seen = seen.lock().unwrap();
     let lines: Vec<String> = seen.iter().map(|(method, uri, kind, _)| format!("{method} {uri} {kind}")).collect();
     assert_eq!(
@@ -230,17 +230,17 @@ async fn write_requests_have_the_expected_method_path_and_body() {
 async fn write_out_of_term_or_time_is_not_sent() {
     let seen = Seen::default();
     let client = answering(200, "{}", Arc::clone(&seen));
-    let delete = || write(Kind::Workload, "ns", Request::Delete { uid: "u".into(), owned_first: false });
+    let delete = || write(Kind::Workload, "ns", Write::Delete { uid: "u".into(), owned_first: false });
     let (sender, writer) = writer(client, State { term: Some(Term(5)), ..State::default() });
-    assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
+    assert_eq!(writer.perform(&delete()).await, WriteOutcome::NotSent.into());
     let soon = Instant::now() + Duration::from_secs(9);
     sender.send_replace(State { term: Some(Term(4)), until: Some(soon), ..State::default() });
-    assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
+    assert_eq!(writer.perform(&delete()).await, WriteOutcome::NotSent.into());
     sender.send_replace(State::default());
-    assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
+    assert_eq!(writer.perform(&delete()).await, WriteOutcome::NotSent.into());
     assert!(seen.lock().unwrap().is_empty());
     sender.send_replace(LEADING);
-    assert!(matches!(writer.perform(&delete()).await, Outcome::Applied { .. }));
+    assert!(matches!(writer.perform(&delete()).await, TaskOutcome::Written(WriteOutcome::Applied { .. })));
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
@@ -251,8 +251,8 @@ async fn write_to_a_silent_server_is_unknown_after_its_deadline() {
     sender.send_replace(LEADING);
     let writer = in_term(answering(0, "", Arc::clone(&seen)), leadership, None);
     let begin = Instant::now();
-    let outcome = writer.perform(&write(Kind::Workload, "ns", Request::Create(json!({}).into()))).await;
-    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    let outcome = writer.perform(&write(Kind::Workload, "ns", Write::Create(json!({}).into()))).await;
+    assert!(matches!(outcome, TaskOutcome::Written(WriteOutcome::Unknown(_))), "{outcome:?}");
     assert!((1_000..10_000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
     assert_eq!(seen.lock().unwrap().len(), 1, "no hidden retry");
 }
@@ -272,17 +272,17 @@ async fn stuck_pod_query_finds_only_own_unschedulable_pods() {
     let (_sender, finder) = writer(answering(200, body, Arc::clone(&seen)), LEADING);
     let ask = || {
         let pods = pods_of("batch.kubernetes.io/controller-uid", "u-1");
-        write(Kind::Workload, "ns", Request::Ask(Question::FindStuckPods { pods }))
+        write(Kind::Workload, "ns", Query::FindStuckPods { pods })
     };
     let stuck = StuckPod { pod_set: "main".into(), message: "0/3 nodes are available".into(), refused: None };
-    assert_eq!(finder.perform(&ask()).await, Outcome::Stuck(vec![stuck]));
+    assert_eq!(finder.perform(&ask()).await, QueryAnswer::Stuck(vec![stuck]).into());
     let path = "/api/v1/namespaces/ns/pods?labelSelector=batch.kubernetes.io%2Fcontroller-uid%3Du-1\
                 &fieldSelector=spec.nodeName%3D%2Cstatus.phase%3DPending&limit=20";
     assert_eq!(seen.lock().unwrap()[0].1, path);
     let (_sender, finder) = writer(answering(500, "{}", Seen::default()), LEADING);
-    assert_eq!(finder.perform(&ask()).await, Outcome::Busy(1_000), "no answer is no stock-out");
+    assert_eq!(finder.perform(&ask()).await, QueryFailure::Busy(1_000).into(), "no answer is no stock-out");
     let (_sender, finder) = writer(answering(403, "{}", Seen::default()), LEADING);
-    assert_eq!(finder.perform(&ask()).await, Outcome::Refused("{}".to_owned()));
+    assert_eq!(finder.perform(&ask()).await, QueryFailure::Refused("{}".to_owned()).into());
 }
 
 #[tokio::test]
@@ -294,9 +294,9 @@ async fn pods_on_a_node_are_listed_with_their_controlling_job() {
             {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]}}]}"#;
     let seen = Seen::default();
     let (_sender, finder) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
-    let ask = || Write {
+    let ask = || Task {
         key: ObjectKey { kind: Kind::Node, namespace: String::new(), name: "n 1".into() },
-        ..write(Kind::Node, "", Request::Ask(Question::FindPodsOnNode))
+        ..write(Kind::Node, "", Query::FindPodsOnNode)
     };
     let pod = |name: &str, uid: &str, pod_set: &str, job: Option<(String, String)>| PodOnNode {
         namespace: "ns".into(),
@@ -306,12 +306,12 @@ async fn pods_on_a_node_are_listed_with_their_controlling_job() {
         job,
     };
     let worker = pod("worker", "p-1", "main", Some(("j".into(), "j-1".into())));
-    assert_eq!(finder.perform(&ask()).await, Outcome::OnNode(vec![pod("daemon", "d-1", "", None), worker]));
+    assert_eq!(finder.perform(&ask()).await, QueryAnswer::OnNode(vec![pod("daemon", "d-1", "", None), worker]).into());
     let path =
         "/api/v1/pods?fieldSelector=spec.nodeName%3Dn%201%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
     assert_eq!(seen.lock().unwrap()[0].1, path);
     let (_sender, finder) = writer(answering(500, "{}", Seen::default()), LEADING);
-    assert_eq!(finder.perform(&ask()).await, Outcome::Busy(1_000), "it is asked again");
+    assert_eq!(finder.perform(&ask()).await, QueryFailure::Busy(1_000).into(), "it is asked again");
 }
 
 #[tokio::test]
@@ -328,8 +328,8 @@ async fn pod_probe_counts_only_pods_controlled_by_its_jobs() {
         let jobs = jobs.map(|jobs| jobs.iter().map(|uid| (*uid).to_owned()).collect());
         let pods = PodsOf { jobs, ..pods_of("l", "u") };
         matches!(
-            prober.perform(&write(Kind::Workload, "ns", Request::Ask(Question::ProbePods { pods, most }))).await,
-            Outcome::Applied { .. }
+            prober.perform(&write(Kind::Workload, "ns", Query::ProbePods { pods, most })).await,
+            TaskOutcome::Answered(Ok(QueryAnswer::PodsLeft(PodsLeft::Allowed)))
         )
     };
     assert!(!probe(Some(&["j-1"]), 0).await && probe(Some(&["j-1"]), 1).await);
@@ -340,8 +340,11 @@ async fn pod_probe_counts_only_pods_controlled_by_its_jobs() {
                 phase%21%3DFailed&limit=50";
     assert_eq!(uri, path);
     let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
-    let asked = Request::Ask(Question::ProbePods { pods: pods_of("l", "u"), most: 9 });
-    assert_eq!(refused.perform(&write(Kind::Workload, "ns", asked)).await, Outcome::Refused("{}".to_owned()));
+    let asked = Query::ProbePods { pods: pods_of("l", "u"), most: 9 };
+    assert_eq!(
+        refused.perform(&write(Kind::Workload, "ns", asked)).await,
+        QueryFailure::Refused("{}".to_owned()).into()
+    );
 }
 
 #[tokio::test]
@@ -355,9 +358,9 @@ async fn pod_probe_reads_pods_to_the_last_page() {
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
     });
     let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
-    let probe = |most| write(Kind::Workload, "ns", Request::Ask(Question::ProbePods { pods: pods_of("l", "u"), most }));
-    assert_eq!(prober.perform(&probe(0)).await, Outcome::Busy(500));
-    assert!(matches!(prober.perform(&probe(1)).await, Outcome::Applied { .. }));
+    let probe = |most| write(Kind::Workload, "ns", Query::ProbePods { pods: pods_of("l", "u"), most });
+    assert_eq!(prober.perform(&probe(0)).await, QueryAnswer::PodsLeft(PodsLeft::TooMany).into());
+    assert_eq!(prober.perform(&probe(1)).await, QueryAnswer::PodsLeft(PodsLeft::Allowed).into());
 }
 
 #[tokio::test]
@@ -376,10 +379,10 @@ async fn nodes_of_own_pods_are_counted_once_over_all_pages() {
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
     });
     let (_sender, writer_of_it) = writer(Client::new(service, "default"), LEADING);
-    let ask = || write(Kind::TrainingJob, "ns", Request::Ask(Question::CountNodes { pods: pods_of("l", "u") }));
-    assert_eq!(writer_of_it.perform(&ask()).await, Outcome::Nodes(2));
+    let ask = || write(Kind::TrainingJob, "ns", Query::CountNodes { pods: pods_of("l", "u") });
+    assert_eq!(writer_of_it.perform(&ask()).await, QueryAnswer::Nodes(2).into());
     let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
-    assert_eq!(refused.perform(&ask()).await, Outcome::Refused("{}".to_owned()));
+    assert_eq!(refused.perform(&ask()).await, QueryFailure::Refused("{}".to_owned()).into());
 }
 
 /// A pod that lost its job and a pod of a Job are found, and a pod that another kind controls is not.
@@ -399,9 +402,8 @@ async fn pods_left_behind_are_found_by_each_label() {
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
     });
     let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
-    let ask = |labels: Vec<&'static str>| {
-        write(Kind::Workload, "ns", Request::Ask(Question::FindLeftPods { labels, uid: "u".to_owned() }))
-    };
+    let ask =
+        |labels: Vec<&'static str>| write(Kind::Workload, "ns", Query::FindLeftPods { labels, uid: "u".to_owned() });
     let left = |name: &str, deleting: bool, job: Option<(&str, &str)>| LeftPod {
         name: name.to_owned(),
         uid: format!("{name}-1"),
@@ -409,8 +411,8 @@ async fn pods_left_behind_are_found_by_each_label() {
         job: job.map(|(name, uid)| (name.to_owned(), uid.to_owned())),
     };
     let found = vec![left("a", false, None), left("b", true, Some(("j", "j-1")))];
-    assert_eq!(prober.perform(&ask(vec!["first", "second"])).await, Outcome::Left(found));
-    assert_eq!(prober.perform(&ask(vec!["first"])).await, Outcome::Left(Vec::new()));
+    assert_eq!(prober.perform(&ask(vec!["first", "second"])).await, QueryAnswer::Left(found).into());
+    assert_eq!(prober.perform(&ask(vec!["first"])).await, QueryAnswer::Left(Vec::new()).into());
 }
 
 /// A pod of a job is read by its name.
@@ -427,16 +429,16 @@ async fn job_pod_is_read_by_name_and_refused_when_undecodable() {
         Ok::<_, kube::Error>(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap())
     });
     let (_sender, reader) = writer(Client::new(service, "default"), LEADING);
-    let ask = |name: &str| Write {
+    let ask = |name: &str| Task {
         key: ObjectKey { kind: Kind::JobPod, namespace: "ns".into(), name: name.into() },
-        ..write(Kind::JobPod, "ns", Request::Ask(Question::ReadObject))
+        ..write(Kind::JobPod, "ns", Query::ReadObject)
     };
     match reader.perform(&ask("p")).await {
-        Outcome::Object(text) => assert!(text.contains("\"uid\":\"u\""), "{text}"),
+        TaskOutcome::Answered(Ok(QueryAnswer::Object(text))) => assert!(text.contains("\"uid\":\"u\""), "{text}"),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(reader.perform(&ask("bad")).await, Outcome::Refused(_)));
-    assert_eq!(reader.perform(&ask("q")).await, Outcome::Gone);
+    assert!(matches!(reader.perform(&ask("bad")).await, TaskOutcome::Answered(Err(QueryFailure::Refused(_)))));
+    assert_eq!(reader.perform(&ask("q")).await, QueryFailure::Gone.into());
 }
 
 /// kube-apiserver 1.36 answers a metadata request with `null` items if there are none.
@@ -447,8 +449,8 @@ async fn metadata_list_with_null_items_means_no_pods() {
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.as_bytes().to_vec())).unwrap())
     });
     let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
-    let probe = write(Kind::Workload, "ns", Request::Ask(Question::ProbePods { pods: pods_of("l", "u"), most: 0 }));
-    assert!(matches!(prober.perform(&probe).await, Outcome::Applied { .. }));
+    let probe = write(Kind::Workload, "ns", Query::ProbePods { pods: pods_of("l", "u"), most: 0 });
+    assert_eq!(prober.perform(&probe).await, QueryAnswer::PodsLeft(PodsLeft::Allowed).into());
 }
 
 #[tokio::test]
@@ -461,7 +463,7 @@ async fn checkpoint_store_query_ends_with_the_term() {
     let spec = json!({"s3": {"bucket": "b"}, "credentialsSecret": "s"});
     let spec = Arc::new(serde_json::from_value(spec).unwrap());
     let place = CheckpointPlace { store: "main".into(), spec, namespace: "ns".into(), job: "j".into() };
-    let ask = write(Kind::TrainingJob, "ns", Request::Ask(Question::ListCheckpoints { place }));
+    let ask = write(Kind::TrainingJob, "ns", Query::ListCheckpoints { place });
     let resign = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(seen.lock().unwrap().len(), 1, "it is under way");
@@ -477,6 +479,6 @@ async fn checkpoint_store_query_ends_with_the_term() {
     };
     let both = async { tokio::join!(writer.perform(&ask), resign) };
     let (outcome, resigned) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
-    assert_eq!(outcome, Outcome::NotSent);
+    assert_eq!(outcome, QueryFailure::NotSent.into());
     assert!(resigned.elapsed() < Duration::from_secs(1));
 }

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::moments::{after, seconds_between};
 use crate::workload::evict;
-use crate::write::{Kind, Purpose, Question, StuckPod};
+use crate::write::{Kind, Purpose, Query, StuckPod};
 
 /// A pod that no node takes.
 struct Stuck<'a> {
@@ -69,9 +69,9 @@ pub(super) fn decide(
             let pod = StuckPod { pod_set: (*role).to_owned(), message: one.words.to_owned(), refused: None };
             (one.pod.uid.to_string(), pod)
         };
-        let question = Question::AskAutoscalers { pods: stuck.iter().map(known).collect() };
+        let query = Query::AskAutoscalers { pods: stuck.iter().map(known).collect() };
         let object = workload.object_key();
-        return Decision::write(Draft::ask(Purpose::FindStuckPods, object, question));
+        return Decision::write(Draft::ask(Purpose::FindStuckPods, object, query));
     }
     Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
 }

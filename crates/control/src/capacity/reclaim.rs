@@ -13,7 +13,7 @@ use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::evict;
-use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Question};
+use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Query};
 
 /// The Workloads that lose capacity with the given pods of a node, by name and uid.
 pub(crate) fn lost_with(ctx: &Context<'_>, pods: &[PodOnNode]) -> Vec<(Name, String, TierAssignment)> {
@@ -60,7 +60,7 @@ pub(crate) fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
     if !ctx.capacity.reclaims.is_unasked(&object.name) {
         return Decision::Done;
     }
-    Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Question::FindPodsOnNode))
+    Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Query::FindPodsOnNode))
 }
 
 /// Evicts a Workload that was admitted at the given time and has lost a node since; `None` if the Workload has lost no node.

@@ -19,7 +19,7 @@ use crate::moments::{after_seconds, seconds_between};
 use crate::timeline::Timeline;
 use crate::training_job::restarts::told_from;
 use crate::workload::evict;
-use crate::write::{Purpose, Question, StuckPod};
+use crate::write::{Purpose, Query, StuckPod};
 
 /// The lack of pods of a started Workload, with the time since which pods are lacking as far as this was observed; `None` if no pods are lacking. A TrainingJob
 /// lacks pods if one of its Jobs does.
@@ -172,8 +172,8 @@ pub(crate) fn growth_without_nodes(
 
 /// Asks which pods no node takes.
 pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
-    let question = Question::FindStuckPods { pods: ctx.training.children.pods_of(workload) };
-    Decision::write(Draft::ask(Purpose::FindStuckPods, workload.object_key(), question))
+    let query = Query::FindStuckPods { pods: ctx.training.children.pods_of(workload) };
+    Decision::write(Draft::ask(Purpose::FindStuckPods, workload.object_key(), query))
 }
 
 /// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.

@@ -1,4 +1,4 @@
-//! Effects of the outcome of a write on plans and on the next try, and of looks from time to time.
+//! Effects of the outcome of a task, and of looks from time to time.
 
 use berth_api::conditions::types;
 use berth_engine::model::Delta;
@@ -11,9 +11,9 @@ use crate::capacity::climbers::PromotionLook;
 use crate::capacity::figures::growth_measures;
 use crate::capacity::watch::growth_without_nodes;
 use crate::capacity::{StockOuts, climb, reclaim};
+use crate::controller::failures::Failures;
 use crate::controller::{Control, planning};
 use crate::job::{left, remains};
-use crate::measure::Measure;
 use crate::notes::job::JobNotes;
 use crate::overruns;
 use crate::pod::let_in;
@@ -22,11 +22,17 @@ use crate::state::plans;
 use crate::training_job::growth::{self, GrowthCandidate};
 use crate::training_job::{elastic, nodes, saves, training_figures, trainings};
 use crate::workload::{ration, transitions};
-use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose, StuckPod, WriteId, key};
+use crate::write::{
+    Checkpoint, CheckpointPlace, Kind, ObjectKey, PodsLeft, Purpose, QueryAnswer, QueryFailure, StuckPod, TaskId,
+    TaskOutcome, WriteOutcome, key,
+};
+
+/// Milliseconds after which the pods of a job are counted again, where too many have not ended.
+const PROBE_AGAIN_MS: u64 = 500;
 
 impl Control {
-    /// Takes the outcome of a write.
-    pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
+    /// Takes the outcome of a task.
+    pub fn outcome(&mut self, id: TaskId, outcome: impl Into<TaskOutcome>, now: Timestamp) {
         let Some((object, flight)) = self.flights.land(id) else { return };
         self.work.touch_related(&self.view, &object);
         let (origin, purpose) = (flight.origin.clone(), flight.purpose);
@@ -38,7 +44,17 @@ impl Control {
             // An object that does not exist cannot name the object that it was made for.
             self.work.touch(origin.clone());
         }
-        self.take_outcome(object.clone(), flight, outcome, now);
+        match (flight.query, outcome.into()) {
+            (None, TaskOutcome::Written(outcome)) => self.take_write_outcome(object.clone(), flight, outcome, now),
+            (Some(kind), TaskOutcome::Answered(Ok(answer))) if answer.kind() == kind => {
+                self.take_answer(object.clone(), flight, answer, now);
+            }
+            (Some(_), TaskOutcome::Answered(Err(failure))) => self.take_query_failure(&object, &flight, failure, now),
+            // An outcome that is not of this task says nothing about it.
+            (_, other) => {
+                self.failures().lost(&object, &flight, &format!("not an outcome of this task: {other:?}"), now)
+            }
+        }
         self.mirror_stale();
         // The request to save ends with the grace period at the latest, and so does its back-off.
         if let Some(end) = self.context().end_of_grace(&object, purpose) {
@@ -53,26 +69,52 @@ impl Control {
         }
     }
 
-    fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
+    fn take_write_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: WriteOutcome, now: Timestamp) {
         let notes = &mut self.notes;
         if let Some(job) = trainings::note_outcome(notes, &self.view, &object, &flight, &outcome, now) {
             self.work.touch(job);
         }
-        let is_gone = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone);
+        let is_gone = matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone);
         if is_gone && remains::note_sent_off(&mut self.notes.workloads, &self.view, &flight.origin, &object) {
             self.work.touch(flight.origin.clone());
         }
-        if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
+        if flight.purpose.is_coalesced() && !matches!(outcome, WriteOutcome::Applied { .. }) {
             self.work.touch_status(object.clone());
         }
         match outcome {
-            Outcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
-            Outcome::Checkpoints(found) => self.take_listing(&object, flight.place.as_deref(), found, now),
-            Outcome::Stuck(stuck) => {
+            WriteOutcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
+            WriteOutcome::StoreFailed(fault) => self.take_listing(&object, flight.place.as_deref(), Err(fault), now),
+            WriteOutcome::Conflict => self.failures().conflict(&object, &flight, now),
+            WriteOutcome::AlreadyExists => self.failures().name_taken(&object, &flight, now),
+            WriteOutcome::Gone => self.take_gone(object, &flight, now),
+            WriteOutcome::Refused(text) => self.failures().refused(object, &flight, &text, now),
+            WriteOutcome::Busy(after) => self.failures().busy(object, &flight, after, now),
+            // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
+            WriteOutcome::Unknown(text) => self.failures().lost(&object, &flight, &text, now),
+            WriteOutcome::NotSent => self.failures().not_sent(object, now),
+        }
+    }
+
+    fn take_query_failure(&mut self, object: &ObjectKey, flight: &Flight, failure: QueryFailure, now: Timestamp) {
+        match failure {
+            QueryFailure::Gone => self.take_gone(object.clone(), flight, now),
+            QueryFailure::Refused(text) => self.failures().refused(object.clone(), flight, &text, now),
+            QueryFailure::Busy(after) => self.failures().busy(object.clone(), flight, after, now),
+            QueryFailure::Lost(text) => self.failures().lost(object, flight, &text, now),
+            QueryFailure::NotSent => self.failures().not_sent(object.clone(), now),
+        }
+    }
+
+    fn take_answer(&mut self, object: ObjectKey, flight: Flight, answer: QueryAnswer, now: Timestamp) {
+        match answer {
+            QueryAnswer::PodsLeft(PodsLeft::Allowed) => self.take_success(object, flight, "", now),
+            QueryAnswer::PodsLeft(PodsLeft::TooMany) => self.failures().busy(object, &flight, PROBE_AGAIN_MS, now),
+            QueryAnswer::Checkpoints(found) => self.take_listing(&object, flight.place.as_deref(), found, now),
+            QueryAnswer::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.take_stuck(&object, stuck, now);
             }
-            Outcome::Left(pods) => {
+            QueryAnswer::Left(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
                 let pods = left::without_job(&self.context(), &object, pods);
                 if let Some(uid) = self.view.uid_of(&object) {
@@ -81,11 +123,11 @@ impl Control {
                     self.work.touch(object);
                 }
             }
-            Outcome::Object(text) => {
+            QueryAnswer::Object(text) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_read(&object, &text, now);
             }
-            Outcome::Nodes(nodes) => {
+            QueryAnswer::Nodes(nodes) => {
                 self.flights.succeeded(&object, &object);
                 let name = (object.namespace.clone(), object.name.clone());
                 let counted = nodes::counted(&self.context(), &name, nodes, now);
@@ -93,7 +135,7 @@ impl Control {
                     self.work.touch(object);
                 }
             }
-            Outcome::OnNode(pods) => {
+            QueryAnswer::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
                 let lost = reclaim::lost_with(&self.context(), &pods);
                 let workloads = &mut self.notes.workloads;
@@ -101,43 +143,28 @@ impl Control {
                     self.work.touch(key(Kind::Workload, &workload));
                 }
             }
-            Outcome::Conflict => self.take_conflict(object, &flight, now),
-            Outcome::AlreadyExists => {
-                self.flights.strays.landed(&object);
-                self.take_conflict(object.clone(), &flight, now);
-                self.note_name_taken(&object, &flight, now);
-            }
-            Outcome::Gone if object.kind == Kind::JobPod => {
-                self.flights.succeeded(&object, &flight.origin);
-                self.pod_change().forget_job_pod(&(object.namespace, object.name));
-            }
-            Outcome::Gone => {
-                self.flights.succeeded(&object, &flight.origin);
-                self.notes.drop_plan(&self.view, &object);
-                let until = self.flights.failed(&object, now, 0);
-                self.work.add_at(object, until);
-            }
-            Outcome::Refused(text) => self.take_refusal(object, &flight, &text, now),
-            Outcome::Busy(after) => {
-                let after = i64::try_from(after).unwrap_or(i64::MAX);
-                let until = match flight.purpose.spares_its_object() {
-                    true => self.flights.pause(&object, now, after),
-                    false => self.flights.failed(&object, now, after),
-                };
-                self.work.add_at(object, until);
-            }
-            // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
-            Outcome::Unknown(text) => {
-                self.flights.doubt(&self.view, &object, &flight, now);
-                self.note_unanswered(&object, flight.purpose, &text);
-                let until = self.flights.failed(&object, now, 0);
-                self.work.add_at(object, until);
-            }
-            Outcome::NotSent => {
-                self.drop_settled_plan(&object);
-                let until = self.flights.failed(&object, now, 500);
-                self.work.add_at(object, until);
-            }
+        }
+    }
+
+    /// The object of a task is not there.
+    fn take_gone(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
+        if object.kind == Kind::JobPod {
+            self.flights.succeeded(&object, &flight.origin);
+            self.pod_change().forget_job_pod(&(object.namespace, object.name));
+        } else {
+            self.failures().gone(object, flight, now);
+        }
+    }
+
+    /// Owners of the state that a failed task changes.
+    fn failures(&mut self) -> Failures<'_> {
+        Failures {
+            view: &self.view,
+            notes: &mut self.notes,
+            flights: &mut self.flights,
+            work: &mut self.work,
+            quota: &mut self.quota,
+            reports: &mut self.reports,
         }
     }
 
@@ -237,78 +264,6 @@ impl Control {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// Another writer has changed the object meanwhile, or it is there already.
-    fn take_conflict(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
-        let until = self.flights.failed(&object, now, 0);
-        self.work.add_at(object.clone(), until);
-        // Our own earlier write of unknown outcome may be in the way: the quota of a reservation stays charged until the newer version is seen.
-        if flight.based_on > 0 && self.view.seen_version(&object) <= flight.based_on {
-            let until = self.flights.suspect(object.clone(), flight.based_on, now);
-            self.work.add_at(object, until);
-        } else if flight.purpose == Purpose::ReserveQuota {
-            self.notes.drop_plan(&self.view, &object);
-        }
-    }
-
-    /// The API server refuses the write for good: the user gets an event, and the write is tried again all the same.
-    fn take_refusal(&mut self, object: ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
-        self.reports.measures.push(Measure::Count {
-            name: "berth_writes_refused",
-            labels: vec![("kind", object.kind.name().to_owned())],
-            by: 1,
-        });
-        self.drop_settled_plan(&object);
-        if let Some(uid) = self.view.uid_of(&object).filter(|_| flight.purpose == Purpose::Evict)
-            && self.notes.workloads.of(&uid).plan().eviction().is_some()
-        {
-            // The next plan reports at the preemptor that the eviction of its victim was refused.
-            self.quota.plan_again();
-            self.notes.workloads.change(&uid, |notes| notes.plan_mut().refuse_eviction());
-        }
-        if flight.purpose == Purpose::ReserveQuota {
-            let until = self.flights.refused_reservation(&object, now);
-            self.work.add_at(object.clone(), until);
-        }
-        let until = self.flights.failed(&object, now, 5_000);
-        let absent = flight.purpose.makes_anew();
-        if absent {
-            self.flights.refused(&flight.origin, &object, text);
-        }
-        let absent = absent || flight.purpose == Purpose::CreateWorkload;
-        self.reports.refused(&self.view, if absent { &flight.origin } else { &object }, absent, text);
-        self.reports.tell_job_of(&self.view, &object, "refused a change by Berth", text);
-        self.work.add_at(object, until);
-    }
-
-    /// The API server says again and again that the object exists, and the watch does not show it: the object belongs to another client. The watch
-    /// would show an object of Berth, whose creation was answered late, by now.
-    fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
-        let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
-        if asks && self.flights.keeps_failing(object, now) {
-            self.flights.refused(&flight.origin, object, "exists and is somebody else's: delete it");
-            self.work.touch(flight.origin.clone());
-        }
-    }
-
-    /// No answer shows the outcome of a write. Where that goes on with a planned admission, no other workload waits for it any longer, and its user
-    /// gets an event.
-    fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
-        let Some(uid) = self.view.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
-        if self.quota.plans.unanswered(&mut self.notes.workloads, &uid) {
-            self.quota.plan_again();
-            let what = "does not say whether it has made a change by Berth";
-            self.reports.tell_of_write(&self.view, object, false, what, text);
-            self.reports.tell_job_of(&self.view, object, what, text);
-        }
-    }
-
-    /// Drops a planned admission that will not be written, unless an earlier try may still be applied: its reservation stays charged until that is known.
-    fn drop_settled_plan(&mut self, object: &ObjectKey) {
-        if !self.flights.strays.may_land(object) {
-            self.notes.drop_plan(&self.view, object);
         }
     }
 

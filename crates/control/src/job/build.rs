@@ -8,7 +8,7 @@ use berth_jobs::{Priority, too_large, workload_name};
 use super::JobCase;
 use crate::decision::{Decision, Draft};
 use crate::policies::no_class;
-use crate::write::{EventType, Kind, Notice, Purpose, Question, key};
+use crate::write::{EventType, Kind, Notice, Purpose, Query, key};
 
 /// Why no Workload can be made of a job.
 pub(super) enum Unbuilt {
@@ -36,7 +36,7 @@ impl JobCase<'_> {
         if self.ctx.flights.creations_full() {
             return Decision::WaitForCreations;
         }
-        Decision::write(Draft::ask(Purpose::ReadJob, self.key.clone(), Question::ReadObject))
+        Decision::write(Draft::ask(Purpose::ReadJob, self.key.clone(), Query::ReadObject))
     }
 
     /// The event about a job of which no Workload can be made.

@@ -16,7 +16,7 @@ use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest
 use crate::moments::{after, after_seconds, millis_between};
 use crate::training_job::saves::{is_shown, last_save};
 use crate::workload::status::{cut, find_true, seconds};
-use crate::write::{Notice, ObjectKey, Purpose, Request};
+use crate::write::{Action, Notice, ObjectKey, Purpose, Write};
 
 /// Grace period of a TrainingJob where no policy sets one, in milliseconds.
 const GRACE_MS: i64 = 30_000;
@@ -73,8 +73,8 @@ impl Grace {
             (until.to_owned(), seconds(self.until).to_string()),
             (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
-        let request = Request::AnnotatePods { pods: ctx.training.children.pods_of(workload), annotations: told };
-        let draft = Draft::of_any_version(purpose, workload.object_key(), request);
+        let write = Write::AnnotatePods { pods: ctx.training.children.pods_of(workload), annotations: told };
+        let draft = Draft::of_any_version(purpose, workload.object_key(), write);
         Decision::write(draft.telling(notice))
     }
 }
@@ -86,10 +86,12 @@ pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<
     }
     let workload = ctx.view.workloads.get(&(draft.key.namespace.clone(), draft.key.name.clone()))?;
     let told = Recipients { pods: false, user: is_shown(ctx.view, workload) };
-    let noted = match (draft.purpose, &draft.request) {
+    let noted = match (draft.purpose, &draft.action) {
         (Purpose::Evict, _) => Noted::Evicted(Before { at: now, save: ctx.last_save(workload) }),
         (Purpose::NotifyPods, _) => Noted::Notified(told),
-        (Purpose::AskToSave, Request::AnnotatePods { annotations, .. }) if ctx.asked(workload, now).is_none() => {
+        (Purpose::AskToSave, Action::Write(Write::AnnotatePods { annotations, .. }))
+            if ctx.asked(workload, now).is_none() =>
+        {
             let until = after(now, ctx.grace_ms(workload).unwrap_or(GRACE_MS));
             let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
             let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));

@@ -12,7 +12,7 @@ use crate::decision::{Decision, Draft};
 use crate::moments::after;
 use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
-use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question, key};
+use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Query, key};
 
 /// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: before its end the absence of
 /// pods proves nothing.
@@ -81,8 +81,8 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
     }
     let labels = uid_labels().collect();
     let uid = workload.job_uid.clone().unwrap_or_default();
-    let question = Question::FindLeftPods { labels, uid };
-    Decision::write(Draft::ask(Purpose::FindLeftPods, workload.object_key(), question))
+    let query = Query::FindLeftPods { labels, uid };
+    Decision::write(Draft::ask(Purpose::FindLeftPods, workload.object_key(), query))
 }
 
 /// The pods among the found ones for which no job answers any more.

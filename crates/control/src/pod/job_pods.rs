@@ -16,7 +16,7 @@ use crate::moments::after;
 use crate::pod::right::outgrown;
 use crate::workload::orphan::{Standing, probe_pods, standing};
 use crate::workload::status::seconds;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Question, Request, Subresource, key};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Query, Subresource, Write, key};
 
 /// Time for a Job to adopt a pod again that has lost its reference to it, in milliseconds.
 const ADOPTION_MS: i64 = 2_000;
@@ -116,7 +116,7 @@ impl JobPodCase<'_> {
     }
 
     fn look(&self) -> Decision {
-        Decision::write(Draft::ask(Purpose::ReadPod, self.key(), Question::ReadObject))
+        Decision::write(Draft::ask(Purpose::ReadPod, self.key(), Query::ReadObject))
     }
 
     /// Decides about a pod for which its Job answers. The pod may have been resized: one look for each change of its spec shows that.
@@ -154,8 +154,8 @@ impl JobPodCase<'_> {
                 let pod = (self.name.0.as_str(), self.name.1.as_str(), &*self.odd.pod.uid);
                 let why = self.why(workload);
                 let body = condemnation(pod, (own_reasons::EXCESS_POD, &why), &at);
-                let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
-                Decision::write(Draft::of_any_version(Purpose::CondemnPod, self.key(), request))
+                let write = Write::Apply { manager: "kueue", subresource: Subresource::Status, body };
+                Decision::write(Draft::of_any_version(Purpose::CondemnPod, self.key(), write))
             }
             Some(_) => {
                 let draft = Draft::delete(Purpose::DeletePod, self.key(), &self.odd.pod.uid);

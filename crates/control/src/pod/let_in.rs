@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::placement::placements;
 use crate::pod::PodCase;
-use crate::write::{EventType, Kind, Purpose, Request, Subresource, key};
+use crate::write::{EventType, Kind, Purpose, Subresource, Write, key};
 
 /// Message to a pod that got no quota in time.
 const NO_ROOM: &str = "The pod was created while Berth did not answer, and its queue had no quota for it";
@@ -55,8 +55,8 @@ impl PodCase<'_> {
         let body = self.pod.mark_patch(defaults);
         let text = "The pod was created while Berth did not answer: it runs without quota, and is stopped unless its queue has room for it";
         let notice = self.notice(EventType::Warning, own_reasons::NOT_REVIEWED, text.to_owned());
-        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
-        self.write(Purpose::MarkPod, request, vec![notice])
+        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
+        self.write(Purpose::MarkPod, write, vec![notice])
     }
 
     /// Tells a pod that was let in by which admission it runs; `None` if nothing is to be told.
@@ -68,8 +68,8 @@ impl PodCase<'_> {
         let body = self.pod.admitted_patch(&placements)?;
         let queue = workload.holds().unwrap_or_default();
         let notice = self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
-        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
-        Some(self.write(Purpose::MarkPod, request, vec![notice]))
+        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
+        Some(self.write(Purpose::MarkPod, write, vec![notice]))
     }
 }
 

@@ -12,7 +12,7 @@ use super::PodCase;
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::workload;
-use crate::write::{Purpose, Request, Subresource};
+use crate::write::{Purpose, Subresource, Write};
 
 /// Reason of the eviction of a workload that has no place for its pod: Kueue's reason where it finds no other node.
 const NO_PLACE: &str = reasons::NODE_FAILURES;
@@ -30,8 +30,8 @@ impl PodCase<'_> {
         let failed = |node: &String| workload.status.unhealthy_nodes.iter().any(|failed| failed.name == *node);
         let place = place.filter(|place| !place.get(HOSTNAME).is_some_and(failed));
         if let Some(body) = place.and_then(|place| self.pod.place_patch(&place)) {
-            let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
-            return self.write(Purpose::StartJob, request, Vec::new());
+            let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
+            return self.write(Purpose::StartJob, write, Vec::new());
         }
         let message = format!(
             "Pod {} was started without its place in the topology, and pod set {role} has none left for it; \

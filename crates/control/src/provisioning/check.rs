@@ -21,7 +21,7 @@ use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
 use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
 use crate::workload::{notice, status_write};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource, Write, key};
 
 /// The field manager of the check's controller in Kueue; `REPORTER` is the reporter of its events.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
@@ -224,7 +224,7 @@ impl CheckCase<'_> {
             },
             (field): value,
         });
-        Draft::of_any_version(purpose, key(kind, name), Request::Create(body))
+        Draft::of_any_version(purpose, key(kind, name), Write::Create(body))
     }
 
     /// Sets state and message of the check, unless the check has them already.
@@ -327,7 +327,7 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
     Decision::write(Draft {
         purpose: Purpose::PreparePodTemplate,
         key: key(Kind::PodTemplate, name),
-        request: Request::Merge { manager: "kueue", subresource: Subresource::None, body },
+        action: Write::Merge { manager: "kueue", subresource: Subresource::None, body }.into(),
         based_on: version_of(metadata),
         notices: Vec::new(),
     })
@@ -366,14 +366,15 @@ pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> De
     Decision::write(Draft {
         purpose: Purpose::ActivateCheck,
         key: object.clone(),
-        request: Request::Apply {
+        action: Write::Apply {
             manager: MANAGER,
             subresource: Subresource::Status,
             body: json!({
                 "apiVersion": api::API_VERSION, "kind": Kind::AdmissionCheck.name(),
                 "metadata": identity.metadata(), "status": {"conditions": ours},
             }),
-        },
+        }
+        .into(),
         based_on: check.resource_version.parse().unwrap_or_default(),
         notices: Vec::new(),
     })

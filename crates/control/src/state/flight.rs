@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 use crate::decision::Draft;
 use crate::moments::after;
 use crate::state::strays::Strays;
-use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Request, WriteId};
+use crate::write::{Action, CheckpointPlace, Kind, Notice, ObjectKey, Purpose, QueryKind, TaskId, Write};
 
-/// A write that was handed to the runtime.
+/// A task that was handed to the runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     /// The object whose decision it was.
@@ -27,6 +27,8 @@ pub(crate) struct Flight {
     pub(crate) vanished: bool,
     /// Bytes of the Workload that is made or changed, or of the job that is read for that.
     bytes: usize,
+    /// Kind of the answer that is expected, if it is a query.
+    pub(crate) query: Option<QueryKind>,
 }
 
 /// A version that the watch must show.
@@ -47,7 +49,7 @@ struct Backoff {
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     flying: FxHashMap<ObjectKey, Flight>,
-    keys: FxHashMap<WriteId, ObjectKey>,
+    keys: FxHashMap<TaskId, ObjectKey>,
     /// The watch must show at least this version before the object is judged again.
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
@@ -128,7 +130,7 @@ impl Flights {
         self.backoffs.values().map(|backoff| backoff.until).filter(|until| *until > now).min()
     }
 
-    pub(crate) fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> WriteId {
+    pub(crate) fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> TaskId {
         self.last = self.last.saturating_add(1);
         let bytes = if draft.purpose == Purpose::ReadJob { MOST_BYTES } else { 0 };
         self.creation_bytes = self.creation_bytes.saturating_add(bytes);
@@ -138,7 +140,7 @@ impl Flights {
         if draft.purpose == Purpose::CreateWorkload && !self.backoffs.contains_key(&draft.key) {
             self.first_creations.insert(draft.key.clone());
         }
-        let id = WriteId(self.last);
+        let id = TaskId(self.last);
         self.keys.insert(id, draft.key.clone());
         self.flying.insert(
             draft.key.clone(),
@@ -147,10 +149,14 @@ impl Flights {
                 purpose: draft.purpose,
                 based_on: draft.based_on,
                 notices: std::mem::take(&mut draft.notices),
-                place: draft.request.place().cloned().map(Box::new),
-                owned_first: matches!(draft.request, Request::Delete { owned_first: true, .. }),
+                place: draft.action.place().cloned().map(Box::new),
+                owned_first: matches!(draft.action, Action::Write(Write::Delete { owned_first: true, .. })),
                 vanished: false,
                 bytes,
+                query: match &draft.action {
+                    Action::Query(query) => Some(query.kind()),
+                    Action::Write(_) => None,
+                },
             },
         );
         id
@@ -164,7 +170,7 @@ impl Flights {
         self.creation_bytes = self.creation_bytes.saturating_add(bytes);
     }
 
-    pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
+    pub(crate) fn land(&mut self, id: TaskId) -> Option<(ObjectKey, Flight)> {
         let key = self.keys.remove(&id)?;
         let flight = self.flying.remove(&key)?;
         if flight.purpose.creates() {

@@ -13,7 +13,7 @@ use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::status::since;
-use crate::write::{Kind, Purpose, Question, key};
+use crate::write::{Kind, Purpose, Query, key};
 
 impl TrainingCase<'_> {
     /// Number of nodes of an admitted workload, `None` while it is not known.
@@ -32,9 +32,9 @@ impl TrainingCase<'_> {
         if !self.all_ready(&states) || self.answer(workload, &states).is_some() {
             return None;
         }
-        let question = Question::CountNodes { pods: self.ctx.training.children.pods_of(workload) };
+        let query = Query::CountNodes { pods: self.ctx.training.children.pods_of(workload) };
         let object = key(Kind::TrainingJob, self.name);
-        Some(Decision::write(Draft::ask(Purpose::CountNodes, object, question)))
+        Some(Decision::write(Draft::ask(Purpose::CountNodes, object, query)))
     }
 
     fn answer(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {

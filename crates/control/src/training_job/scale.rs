@@ -23,7 +23,7 @@ use crate::workload::names::create;
 use crate::workload::preempt::preemptor_words;
 use crate::workload::status::since;
 use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_finalizer, status_write};
-use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource, key};
+use crate::write::{EventType, Kind, Notice, Purpose, Query, SCHEDULER, Subresource, Write, key};
 use berth_api::labels;
 
 /// Field manager of the number of pods of a Workload that gave some up.
@@ -269,7 +269,7 @@ impl TrainingCase<'_> {
         Decision::write(Draft {
             purpose: Purpose::ScaleTraining,
             key: self.child_key(WORKER),
-            request: Request::Merge { manager: MANAGER, subresource: Subresource::None, body },
+            action: Write::Merge { manager: MANAGER, subresource: Subresource::None, body }.into(),
             based_on: job.version,
             notices: vec![self.notice(EventType::Normal, reason, words)],
         })
@@ -291,8 +291,8 @@ impl TrainingCase<'_> {
             return Some(Decision::Wait(until));
         }
         let (pods, most) = (self.ctx.training.children.pods_of(workload), usize::try_from(most).unwrap_or(0));
-        let (object, question) = (workload.object_key(), Question::ProbePods { pods, most });
-        Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
+        let (object, query) = (workload.object_key(), Query::ProbePods { pods, most });
+        Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, query)))
     }
 
     /// Gives back the quota of workers that have gone; `then` is a text about the workers that stay.
@@ -311,7 +311,7 @@ impl TrainingCase<'_> {
         Draft {
             purpose: Purpose::LowerCount,
             key: workload.object_key(),
-            request: Request::Apply { manager: MANAGER, subresource: Subresource::None, body },
+            action: Write::Apply { manager: MANAGER, subresource: Subresource::None, body }.into(),
             based_on: workload.version(),
             notices: vec![self.notice(EventType::Normal, own_reasons::SCALED_DOWN, words)],
         }

@@ -23,7 +23,7 @@ use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::pods_ready;
 use crate::workload::status::{find, seconds};
 use crate::workload::{cannot_start, evict, evict_for_seconds, status_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
 
 /// Field manager of the objects that a start applies.
 const MANAGER: &str = "berth-training";
@@ -218,13 +218,13 @@ impl TrainingCase<'_> {
         child: Child,
         (saved, told): (Option<&Saved>, Option<Notice>),
     ) -> Decision {
-        let (request, purpose) = match child.kind {
+        let (write, purpose) = match child.kind {
             // No other object uses these names, and the host file differs from start to start.
             ChildKind::Service | ChildKind::ConfigMap => (
-                Request::Apply { manager: MANAGER, subresource: Subresource::None, body: child.body },
+                Write::Apply { manager: MANAGER, subresource: Subresource::None, body: child.body },
                 Purpose::PrepareTraining,
             ),
-            ChildKind::Job => (Request::Create(child.body), Purpose::StartTraining),
+            ChildKind::Job => (Write::Create(child.body), Purpose::StartTraining),
         };
         let admission = workload.status.admission.as_ref();
         let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
@@ -238,7 +238,7 @@ impl TrainingCase<'_> {
             _ => Vec::new(),
         };
         notices.extend(told);
-        Decision::write(Draft { purpose, key: object, request, based_on: 0, notices })
+        Decision::write(Draft { purpose, key: object, action: write.into(), based_on: 0, notices })
     }
 
     /// Releases a gang whose pods have not all got nodes in time: all of it comes back after a while. A gang that has them, and pulls images or

@@ -25,7 +25,7 @@ use crate::decision::Draft;
 use crate::deltas::quantity;
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource, Write, key};
 
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
@@ -83,11 +83,12 @@ fn draft(case: &TrainingCase<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -
     Some(Draft {
         purpose: Purpose::TrainingStatus,
         key: key(Kind::TrainingJob, case.name),
-        request: Request::Merge {
+        action: Write::Merge {
             manager: "berth-training",
             subresource: Subresource::Status,
             body: json!({"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}),
-        },
+        }
+        .into(),
         based_on: view.version(),
         notices: late.into_iter().collect(),
     })

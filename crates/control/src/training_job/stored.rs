@@ -6,7 +6,7 @@ use crate::cache::Name;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::training_job::saves::surplus;
-use crate::write::{Kind, Purpose, Question, Request, key};
+use crate::write::{Kind, Purpose, Query, Write, key};
 
 /// Decides about the checkpoints of one TrainingJob.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
@@ -16,16 +16,16 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     if let Some(listing) = ctx.listing_of(name, view).filter(|listing| listing.fault.is_none()) {
         let ids = surplus(&ctx.notes.jobs, view, listing);
         if !ids.is_empty() {
-            let request = Request::DeleteCheckpoints { place, ids };
-            return Decision::write(Draft::of_any_version(Purpose::DeleteCheckpoints, object, request));
+            let write = Write::DeleteCheckpoints { place, ids };
+            return Decision::write(Draft::of_any_version(Purpose::DeleteCheckpoints, object, write));
         }
     }
     match ctx.next_look(name, view, now) {
         None => Decision::Done,
         Some(due) if due > now => Decision::Wait(due),
         Some(_) => {
-            let question = Question::ListCheckpoints { place };
-            Decision::write(Draft::ask(Purpose::ListCheckpoints, object, question))
+            let query = Query::ListCheckpoints { place };
+            Decision::write(Draft::ask(Purpose::ListCheckpoints, object, query))
         }
     }
 }

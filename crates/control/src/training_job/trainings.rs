@@ -11,7 +11,7 @@ use crate::training_job::growth::{self, Growth};
 use crate::training_job::saves;
 use crate::training_job::slices::granted;
 use crate::training_job::training_notes::TrainingNotes;
-use crate::write::{Kind, ObjectKey, Outcome, Purpose, key};
+use crate::write::{Kind, ObjectKey, Purpose, WriteOutcome, key};
 
 /// Facts about TrainingJobs that no object says.
 #[derive(Debug, Default)]
@@ -67,14 +67,14 @@ pub(crate) fn note_outcome(
     view: &View,
     object: &ObjectKey,
     flight: &Flight,
-    outcome: &Outcome,
+    outcome: &WriteOutcome,
     now: Timestamp,
 ) -> Option<ObjectKey> {
-    let told = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone | Outcome::Refused(_));
+    let told = matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone | WriteOutcome::Refused(_));
     if let Some(uid) = view.uid_of(object).filter(|_| told && flight.purpose.asks_to_save()) {
         saves::note_notified(&mut notes.workloads, &uid, flight.purpose);
     }
-    if !matches!(outcome, Outcome::Applied { .. }) {
+    if !matches!(outcome, WriteOutcome::Applied { .. }) {
         return None;
     }
     let of = |key: &ObjectKey| (key.namespace.clone(), key.name.clone());

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::decision::Draft;
 use crate::workload::status::{ADMISSION_MANAGER, find};
-use crate::write::Request;
+use crate::write::{Action, Write};
 
 /// Older reason of a verdict. `None` for a workload that no cycle looked at: Kueue reports only that its queue takes no workloads.
 pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
@@ -39,7 +39,7 @@ pub(crate) fn of(reason: &str) -> &str {
 
 /// Brings a status that is about to be written into the older words. A condition that they do not have stays as it was before.
 pub(crate) fn reword(draft: &mut Draft, before: &WorkloadStatus) {
-    let Request::Apply { manager, body, .. } = &mut draft.request else { return };
+    let Action::Write(Write::Apply { manager, body, .. }) = &mut draft.action else { return };
     if *manager != ADMISSION_MANAGER {
         return;
     }

@@ -14,7 +14,7 @@ pub(crate) use crate::workload::owner::{Standing, lost_by, parts_of, standing};
 use crate::workload::status::since;
 use crate::workload::stops::{let_go, release};
 use crate::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
-use crate::write::{EventType, Kind, Purpose, Question};
+use crate::write::{EventType, Kind, Purpose, Query};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
@@ -170,8 +170,8 @@ impl Context<'_> {
 
 /// Asks whether pods of a workload's job are left.
 pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
-    let question = Question::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
-    Decision::write(Draft::ask(Purpose::ProbePods, workload.object_key(), question))
+    let query = Query::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
+    Decision::write(Draft::ask(Purpose::ProbePods, workload.object_key(), query))
 }
 
 #[cfg(test)]

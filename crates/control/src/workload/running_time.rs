@@ -8,7 +8,7 @@ use crate::cache::workload_view::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::workload::status::since;
-use crate::write::{Kind, Request};
+use crate::write::{Action, Kind, Write};
 
 impl Context<'_> {
     /// Seconds for which a workload has run since its last admission.
@@ -24,7 +24,7 @@ impl Context<'_> {
             return decision;
         }
         if let Decision::Write(draft) = &mut decision
-            && let Request::Apply { body, .. } = &mut draft.request
+            && let Action::Write(Write::Apply { body, .. }) = &mut draft.action
             && let Some(status) = body.get_mut("status").filter(|_| draft.key.kind == Kind::Workload)
         {
             let name = (draft.key.namespace.clone(), draft.key.name.clone());

@@ -13,7 +13,7 @@ use crate::decision::{Decision, Draft};
 use crate::moments::after_seconds;
 use crate::workload::status::{ADMISSION_MANAGER, Edit, admission_body, seconds};
 pub(crate) use crate::write::WORKLOADS as REPORTER;
-use crate::write::{EventType, Notice, Purpose, Request, Subresource};
+use crate::write::{EventType, Notice, Purpose, Subresource, Write};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = berth_api::labels::RESOURCE_IN_USE_FINALIZER;
@@ -55,11 +55,12 @@ pub(crate) fn status_write(
     Draft {
         purpose,
         key: workload.object_key(),
-        request: Request::Apply {
+        action: Write::Apply {
             manager: ADMISSION_MANAGER,
             subresource: Subresource::Status,
             body: admission_body(&workload.identity(), &status),
-        },
+        }
+        .into(),
         based_on: workload.version(),
         notices: Vec::new(),
     }
@@ -79,7 +80,7 @@ pub(crate) fn separate_write(
     Decision::write(Draft {
         purpose,
         key: workload.object_key(),
-        request: Request::Apply { manager, subresource: Subresource::Status, body },
+        action: Write::Apply { manager, subresource: Subresource::Status, body }.into(),
         based_on: workload.version(),
         notices: Vec::new(),
     })
@@ -103,7 +104,7 @@ pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource
     Draft {
         purpose,
         key: workload.object_key(),
-        request: Request::Merge { manager: "kueue", subresource, body },
+        action: Write::Merge { manager: "kueue", subresource, body }.into(),
         based_on: workload.version(),
         notices: Vec::new(),
     }

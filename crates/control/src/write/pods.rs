@@ -1,4 +1,4 @@
-//! The pods of a job, and pods that are found by questions.
+//! The pods of a job, and pods that are found by queries.
 
 use std::collections::BTreeSet;
 

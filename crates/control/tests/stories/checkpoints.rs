@@ -1,6 +1,6 @@
 //! TrainingJobs that save checkpoints: Berth requests a checkpoint before it stops a job, and starts a job with the checkpoint from which the job continues.
 
-use berth_control::write::{EventType, Kind, Outcome, Purpose};
+use berth_control::write::{EventType, Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
@@ -159,7 +159,7 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     // Control notifies the pods, and the pods save a checkpoint before control does anything else.
     while cluster.told_pods.is_empty() {
         let step = cluster.control.step(cluster.now);
-        assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
+        assert!(!step.tasks.is_empty(), "{:?}", cluster.writes);
         cluster.take(step);
     }
     assert_eq!(cluster.told("victim", "CheckpointRequested"), Value::Null);
@@ -216,8 +216,8 @@ fn victim_stops_in_time_despite_failed_notices_and_failover() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
     cluster.pass(5);
-    cluster.faults.push((Purpose::NotifyPods, Outcome::Busy(1_000), false));
-    cluster.faults.push((Purpose::NotifyPods, Outcome::Refused("pods is forbidden".into()), false));
+    cluster.faults.push((Purpose::NotifyPods, WriteOutcome::Busy(1_000), false));
+    cluster.faults.push((Purpose::NotifyPods, WriteOutcome::Refused("pods is forbidden".into()), false));
     cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
     cluster.pass(10);
     assert_eq!(cluster.count(Purpose::NotifyPods), 2, "tried again while it is busy, and not when it is refused");

@@ -1,6 +1,6 @@
 //! When a running job moves back to a better capacity tier, and when the job does not move yet.
 
-use berth_control::write::{Kind, Outcome, Purpose, Term};
+use berth_control::write::{Kind, Purpose, Term, WriteOutcome};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ fn reelected_leader_rechecks_better_tier_before_moving_job_back() {
     let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
     cluster.pass(700);
     cluster.complete("first");
-    cluster.faults.push((Purpose::Evict, Outcome::NotSent, false));
+    cluster.faults.push((Purpose::Evict, WriteOutcome::NotSent, false));
     for _ in 0..90 {
         if !cluster.faults.is_empty() {
             cluster.now = cluster.now.checked_add(SignedDuration::from_secs(1)).unwrap();

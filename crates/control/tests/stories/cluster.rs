@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
-    Checkpoint, Kind, LeftPod, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Subresource, Term,
-    Write,
+    Action, Checkpoint, Kind, LeftPod, Notice, ObjectKey, PodOnNode, PodsLeft, Purpose, Query, QueryAnswer,
+    QueryFailure, Subresource, Task, TaskOutcome, Term, Write, WriteOutcome,
 };
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
@@ -50,7 +50,7 @@ pub fn settings() -> Settings {
 
 /// A fault of the API server: the purpose of the write that fails, the outcome that the cluster reports for the write, and true if the write is applied
 /// nevertheless.
-pub type Fault = (Purpose, Outcome, bool);
+pub type Fault = (Purpose, WriteOutcome, bool);
 
 pub struct Cluster {
     pub control: Control,
@@ -67,11 +67,11 @@ pub struct Cluster {
     /// Outcomes that the cluster reports for the next writes of a purpose. A write is applied nevertheless if the bool of its fault is true.
     pub faults: Vec<Fault>,
     /// Answers of the API server to every write of a purpose to objects whose names begin with a prefix; no such write is applied.
-    pub answers: Vec<(Purpose, &'static str, Outcome)>,
+    pub answers: Vec<(Purpose, &'static str, WriteOutcome)>,
     /// Purposes whose next write is lost: the API server may apply a lost write at an unexpected time ([`Self::land`]).
     pub loses: Vec<Purpose>,
     /// Writes that were lost, and that the API server has not applied.
-    pub lost: Vec<Write>,
+    pub lost: Vec<Task>,
     /// True if the API server reports conflicts although no other client has written.
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
@@ -240,7 +240,7 @@ impl Cluster {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let step = self.control.step(self.now);
-            let quiet = step.writes.is_empty();
+            let quiet = step.tasks.is_empty();
             self.take(step);
             let moved = self.job_controller() | self.kubelet() | self.job_set_controller() | self.stop_job_pods();
             if quiet && !moved {
@@ -268,136 +268,144 @@ impl Cluster {
         self.notices.extend(step.notices);
         self.moves.extend(step.moves);
         self.moved_at.resize(self.moves.len(), self.now);
-        for write in step.writes {
-            self.writes.push((write.purpose, write.key.clone()));
-            rights::must_have(&write);
-            if let Some(index) = self.loses.iter().position(|purpose| *purpose == write.purpose) {
+        for task in step.tasks {
+            self.writes.push((task.purpose, task.key.clone()));
+            rights::must_have(&task);
+            if let Some(index) = self.loses.iter().position(|purpose| *purpose == task.purpose) {
                 self.loses.remove(index);
-                self.control.outcome(write.id, Outcome::Unknown("lost".into()), self.now);
-                self.lost.push(write);
+                self.give_back(&task, WriteOutcome::Unknown("lost".into()));
+                self.lost.push(task);
                 continue;
             }
-            let meant = |(purpose, name, _): &&(Purpose, &str, Outcome)| {
-                *purpose == write.purpose && write.key.name.starts_with(name)
+            let meant = |(purpose, name, _): &&(Purpose, &str, WriteOutcome)| {
+                *purpose == task.purpose && task.key.name.starts_with(name)
             };
             if let Some((_, _, outcome)) = self.answers.iter().find(meant) {
-                self.control.outcome(write.id, outcome.clone(), self.now);
+                self.give_back(&task, outcome.clone());
                 continue;
             }
-            let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == write.purpose);
-            let outcome = match fault.map(|index| self.faults.remove(index)) {
+            let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == task.purpose);
+            match fault.map(|index| self.faults.remove(index)) {
                 Some((_, outcome, true)) => {
-                    let _ = self.perform(&write);
-                    outcome
+                    let _ = self.perform(&task);
+                    self.give_back(&task, outcome);
                 }
                 Some((_, outcome, false)) => {
                     // A conflict means that another client has written in the meantime.
-                    if let (Outcome::Conflict, false, Some(object)) =
-                        (&outcome, self.conflicts_lie, self.objects.get(&write.key).cloned())
+                    if let (WriteOutcome::Conflict, false, Some(object)) =
+                        (&outcome, self.conflicts_lie, self.objects.get(&task.key).cloned())
                     {
-                        self.store(&write.key.clone(), object);
+                        self.store(&task.key.clone(), object);
                     }
-                    outcome
+                    self.give_back(&task, outcome);
                 }
-                None => self.perform(&write),
-            };
-            self.control.outcome(write.id, outcome, self.now);
+                None => {
+                    let outcome = self.perform(&task);
+                    self.control.outcome(task.id, outcome, self.now);
+                }
+            }
         }
     }
 
     /// The API server applies the lost writes.
-    pub fn land(&mut self) -> Vec<Outcome> {
-        std::mem::take(&mut self.lost).iter().map(|write| self.perform(write)).collect()
+    pub fn land(&mut self) -> Vec<TaskOutcome> {
+        std::mem::take(&mut self.lost).iter().map(|task| self.perform(task)).collect()
     }
 
-    fn answer(&mut self, object: &ObjectKey, question: &Question) -> Outcome {
-        match question {
-            Question::ProbePods { pods, most } => {
+    fn answer(&mut self, object: &ObjectKey, query: &Query) -> Result<QueryAnswer, QueryFailure> {
+        Ok(match query {
+            Query::ProbePods { pods, most } => {
                 let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod)).count();
                 let there = self.active_of(pods) > 0
                     || self.has_job_pods(pods)
                     || self.pods_left.contains(&pods.uid)
                     || labelled > *most;
-                if there { Outcome::Busy(500) } else { Outcome::Applied { resource_version: String::new() } }
+                QueryAnswer::PodsLeft(if there { PodsLeft::TooMany } else { PodsLeft::Allowed })
             }
-            Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),
-            Question::FindPodsOnNode => Outcome::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),
-            Question::FindLeftPods { uid, .. } => Outcome::Left(self.left_pods(uid)),
-            Question::ReadObject => self.whole(object),
-            Question::CountNodes { pods } => Outcome::Nodes(self.nodes_of(&pods.uid)),
-            Question::AskAutoscalers { pods } => Outcome::Stuck(self.asked_pods(pods)),
-            Question::ListCheckpoints { place } => {
+            Query::FindStuckPods { pods } => QueryAnswer::Stuck(self.stuck_pods(&pods.uid)),
+            Query::FindPodsOnNode => QueryAnswer::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),
+            Query::FindLeftPods { uid, .. } => QueryAnswer::Left(self.left_pods(uid)),
+            Query::ReadObject => return self.whole(object),
+            Query::CountNodes { pods } => QueryAnswer::Nodes(self.nodes_of(&pods.uid)),
+            Query::AskAutoscalers { pods } => QueryAnswer::Stuck(self.asked_pods(pods)),
+            Query::ListCheckpoints { place } => {
                 self.looks += 1;
                 let here = place.spec.uri(&place.namespace, &place.job);
-                Outcome::Checkpoints(match &self.store_fault {
+                QueryAnswer::Checkpoints(match &self.store_fault {
                     Some(fault) => Err(fault.clone()),
                     None => Ok(self.saved.get(&here).cloned().unwrap_or_default()),
                 })
             }
+        })
+    }
+
+    fn perform(&mut self, task: &Task) -> TaskOutcome {
+        match &task.action {
+            Action::Write(write) => self.write(&task.key, write).into(),
+            Action::Query(query) => TaskOutcome::Answered(self.answer(&task.key, query)),
         }
     }
 
-    fn perform(&mut self, write: &Write) -> Outcome {
-        let body = match &write.request {
-            Request::Create(body) => {
-                if self.objects.contains_key(&write.key) {
-                    return Outcome::AlreadyExists;
+    fn write(&mut self, key: &ObjectKey, write: &Write) -> WriteOutcome {
+        let body = match write {
+            Write::Create(body) => {
+                if self.objects.contains_key(key) {
+                    return WriteOutcome::AlreadyExists;
                 }
                 let mut object = body.value();
-                if let Some(more) = self.adds_to_jobs.as_ref().filter(|_| write.key.kind == Kind::JOB) {
+                if let Some(more) = self.adds_to_jobs.as_ref().filter(|_| key.kind == Kind::JOB) {
                     merge(&mut object["spec"], more);
                 }
-                self.put(write.key.kind, object);
-                return Outcome::Applied { resource_version: self.version.to_string() };
+                self.put(key.kind, object);
+                return WriteOutcome::Applied { resource_version: self.version.to_string() };
             }
-            Request::Ask(question) => return self.answer(&write.key, question),
-            Request::AnnotatePods { pods, annotations } => {
+            Write::AnnotatePods { pods, annotations } => {
                 self.told_pods.push((pods.uid.clone(), annotations.clone()));
-                return Outcome::Applied { resource_version: String::new() };
+                return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Request::DeleteCheckpoints { place, ids } => {
+            Write::DeleteCheckpoints { place, ids } => {
                 let here = self.saved.entry(place.spec.uri(&place.namespace, &place.job)).or_default();
                 here.retain(|checkpoint| !ids.contains(&checkpoint.id));
-                return Outcome::Applied { resource_version: String::new() };
+                return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Request::Delete { uid, .. } if self.end_left(uid) && write.key.kind == Kind::Pod => {
-                return Outcome::Applied { resource_version: String::new() };
+            Write::Delete { uid, .. } if self.end_left(uid) && key.kind == Kind::Pod => {
+                return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Request::Delete { uid, .. } if self.delete_job_pod(&write.key, uid) => {
-                return Outcome::Applied { resource_version: String::new() };
+            Write::Delete { uid, .. } if self.delete_job_pod(key, uid) => {
+                return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Request::Delete { uid, owned_first } => {
-                return match self.objects.get(&write.key) {
+            Write::Delete { uid, owned_first } => {
+                return match self.objects.get(key) {
                     Some(object) if object["metadata"]["uid"] == json!(uid) => {
-                        self.delete_as(&write.key, *owned_first);
-                        let left = self.objects.contains_key(&write.key);
-                        Outcome::Applied {
+                        self.delete_as(key, *owned_first);
+                        let left = self.objects.contains_key(key);
+                        WriteOutcome::Applied {
                             resource_version: if left { self.version.to_string() } else { String::new() },
                         }
                     }
-                    _ => Outcome::Gone,
+                    _ => WriteOutcome::Gone,
                 };
             }
-            Request::Apply { body, .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
-                self.put(write.key.kind, body.value());
-                return Outcome::Applied { resource_version: self.version.to_string() };
+            Write::Apply { body, .. } if matches!(key.kind, Kind::Service | Kind::ConfigMap) => {
+                self.put(key.kind, body.value());
+                return WriteOutcome::Applied { resource_version: self.version.to_string() };
             }
-            Request::Apply { body, .. } | Request::Merge { body, .. } => body.value(),
+            Write::Apply { body, .. } | Write::Merge { body, .. } => body.value(),
         };
-        self.messages_name_no_neighbour(&write.key, &body);
-        let Some(old) = self.objects.get(&write.key).cloned() else { return Outcome::Gone };
+        self.messages_name_no_neighbour(key, &body);
+        let Some(old) = self.objects.get(key).cloned() else { return WriteOutcome::Gone };
         for field in ["uid", "resourceVersion"] {
             let wanted = &body["metadata"][field];
             if wanted.is_string() && wanted != &old["metadata"][field] {
-                return Outcome::Conflict;
+                return WriteOutcome::Conflict;
             }
         }
         let mut new = old.clone();
-        match &write.request {
-            Request::Apply { subresource: Subresource::None, .. } => objects::apply_counts(&mut new, &body),
-            Request::Apply { manager, .. } => apply_status(&mut new, &body, manager),
-            Request::Merge { subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
-            Request::Merge { .. } => {
+        match write {
+            Write::Apply { subresource: Subresource::None, .. } => objects::apply_counts(&mut new, &body),
+            Write::Apply { manager, .. } => apply_status(&mut new, &body, manager),
+            Write::Merge { subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
+            Write::Merge { .. } => {
                 let mut body = body;
                 if let Some(metadata) = body["metadata"].as_object_mut() {
                     metadata.remove("resourceVersion");
@@ -412,9 +420,9 @@ impl Cluster {
             _ => {}
         }
         if new != old {
-            self.store(&write.key.clone(), new);
+            self.store(key, new);
         }
-        Outcome::Applied { resource_version: self.version.to_string() }
+        WriteOutcome::Applied { resource_version: self.version.to_string() }
     }
 
     pub fn job(&self, name: &str) -> &Value {

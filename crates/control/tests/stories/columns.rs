@@ -1,6 +1,6 @@
 //! Columns of `kubectl get` for which Kueue has no field: control writes the columns' texts together with other writes, and makes no write for the texts alone.
 
-use berth_control::write::{Kind, Purpose, Request};
+use berth_control::write::{Action, Kind, Purpose, Write};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job, made_before};
@@ -133,7 +133,7 @@ fn used_quota_column_is_written_only_with_other_queue_status() {
     cluster.put(Kind::JOB, job("a", "lq", "1500m", true));
     cluster.pass(6);
     let written = cluster.lost.iter().find(|write| write.key.kind == Kind::ClusterQueue).expect("its figures");
-    let Request::Merge { body, .. } = &written.request else { panic!("{written:?}") };
+    let Action::Write(Write::Merge { body, .. }) = &written.action else { panic!("{written:?}") };
     let body = body.value();
     assert!(body["metadata"]["resourceVersion"].is_null(), "others may have written meanwhile: {body}");
     assert!(body["status"].get("conditions").is_none(), "and may have conditions of theirs: {body}");

@@ -1,7 +1,7 @@
 //! Elastic TrainingJobs: the jobs grow into idle quota, give up workers before all of their workers are preempted, and never have fewer workers than their
 //! minimum, whatever the outcomes of the writes.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, is, job, local_queue};
@@ -261,8 +261,8 @@ fn scale_down_requests_save_each_time_and_tolerates_failed_request() {
     crate::stories::checkpoints::save(&mut cluster, "a", 900);
     cluster.pass(90);
     assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime", "that is over");
-    cluster.faults.push((Purpose::AskToSave, Outcome::Busy(1_000), false));
-    cluster.faults.push((Purpose::AskToSave, Outcome::Refused("pods is forbidden".into()), false));
+    cluster.faults.push((Purpose::AskToSave, WriteOutcome::Busy(1_000), false));
+    cluster.faults.push((Purpose::AskToSave, WriteOutcome::Refused("pods is forbidden".into()), false));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
     cluster.pass_judged(20, "refused");
     assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (3, 3), "it is waited for all the same");
@@ -277,7 +277,7 @@ fn scale_down_completes_although_save_request_is_always_busy() {
     cluster.put(Kind::TrainingJob, saving("a"));
     cluster.pass(3);
     for _ in 0..200 {
-        cluster.faults.push((Purpose::AskToSave, Outcome::Busy(1_000), false));
+        cluster.faults.push((Purpose::AskToSave, WriteOutcome::Busy(1_000), false));
     }
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(40, "busy all the time");
@@ -433,7 +433,7 @@ fn scale_up_completes_despite_new_leader_at_any_moment() {
         for _ in 0..moment {
             let step = cluster.control.step(cluster.now);
             let wake = step.wake_at;
-            let quiet = step.writes.is_empty();
+            let quiet = step.tasks.is_empty();
             cluster.take(step);
             if quiet {
                 let next = wake.unwrap_or(cluster.now).max(cluster.now);

@@ -1,6 +1,6 @@
 //! A TrainingJob ends once, whatever happens to the Workload that records the end.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::json;
 
 use crate::stories::cluster::{Cluster, settings};
@@ -84,7 +84,7 @@ fn workload_deleted_before_it_finishes_does_not_rerun_ended_training() {
 #[test]
 fn finished_workload_stays_while_training_job_status_is_refused() {
     let mut cluster = running(Some(0));
-    let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+    let refused = (Purpose::TrainingStatus, WriteOutcome::Refused("no".into()), false);
     cluster.faults.extend(std::iter::repeat_n(refused, 1_000));
     let name = finish(&mut cluster);
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));

@@ -1,6 +1,6 @@
 //! Writes that fail or are lost, and objects that another client has deleted.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, TaskOutcome, WriteOutcome};
 use serde_json::json;
 
 use crate::stories::cluster::{Cluster, Fault, job, made_before};
@@ -11,13 +11,13 @@ use crate::stories::pods::pod;
 /// Every way in which a write of each of the given purposes may fail or be lost, with the name of the fault.
 pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
     let outcomes = [
-        (Outcome::Unknown("reset".into()), true),
-        (Outcome::Unknown("reset".into()), false),
-        (Outcome::Busy(100), false),
-        (Outcome::Conflict, false),
-        (Outcome::NotSent, false),
+        (WriteOutcome::Unknown("reset".into()), true),
+        (WriteOutcome::Unknown("reset".into()), false),
+        (WriteOutcome::Busy(100), false),
+        (WriteOutcome::Conflict, false),
+        (WriteOutcome::NotSent, false),
     ];
-    let of_outcome = |(outcome, happens): (Outcome, bool)| {
+    let of_outcome = |(outcome, happens): (WriteOutcome, bool)| {
         purposes.iter().map(move |purpose| {
             let what = format!("{purpose:?} {outcome:?} {happens}");
             ((*purpose, outcome.clone(), happens), what)
@@ -78,7 +78,7 @@ fn job_with_spurious_write_conflicts_still_runs_and_finishes() {
     for purpose in [Purpose::ReserveQuota, Purpose::StartJob, Purpose::FinishWorkload, Purpose::LetFinishedGo] {
         let mut cluster = one_queue("1");
         cluster.conflicts_lie = true;
-        cluster.faults.extend([(purpose, Outcome::Conflict, false), (purpose, Outcome::Conflict, false)]);
+        cluster.faults.extend([(purpose, WriteOutcome::Conflict, false), (purpose, WriteOutcome::Conflict, false)]);
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(5);
         // No other Workload gets the quota while it is unknown whether the first Workload has the quota.
@@ -274,7 +274,7 @@ fn lost_job_start_cannot_apply_after_quota_is_released() {
     let before = cluster.job("a")["spec"].clone();
     cluster.pass(5);
     assert!(cluster.is("b", "Admitted") && !cluster.is("a", "QuotaReserved"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     cluster.pass(5);
     let withdrawn = cluster.job("a");
     assert_eq!(withdrawn["spec"], before, "as its user wrote it");
@@ -296,7 +296,7 @@ fn job_start_applied_during_eviction_is_stopped_before_quota_release() {
     let mut cluster = lost_start();
     cluster.settle();
     assert!(cluster.is("a", "Evicted") && cluster.is("a", "QuotaReserved"), "it backs off");
-    assert!(matches!(cluster.land()[..], [Outcome::Applied { .. }]));
+    assert!(matches!(cluster.land()[..], [TaskOutcome::Written(WriteOutcome::Applied { .. })]));
     cluster.settle();
     assert!(!cluster.is("b", "Admitted") || cluster.job("a")["status"]["active"] == json!(0));
     cluster.pass(10);
@@ -309,13 +309,13 @@ fn job_start_is_withdrawn_despite_failed_or_lost_withdrawal_writes() {
     with_every_fault(lost_start, &[Purpose::WithdrawStart, Purpose::RestoreTemplate], |mut cluster, what| {
         cluster.pass(30);
         assert!(cluster.is("b", "Admitted"), "{what}: {:?}", cluster.writes);
-        assert_eq!(cluster.land(), [Outcome::Conflict], "{what}: {:?}", cluster.writes);
+        assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{what}: {:?}", cluster.writes);
     });
     let mut cluster = lost_start();
     cluster.loses.push(Purpose::WithdrawStart);
     cluster.pass(30);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [Outcome::Conflict, Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into(), WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn new_leader_withdraws_starts_possibly_sent_by_its_predecessor() {
     deactivate(&mut cluster, &workload);
     cluster.pass(5);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
 
     // The next leader knows of no start under way, because every started job runs.
@@ -354,7 +354,7 @@ fn deleted_workload_keeps_quota_until_its_lost_start_is_withdrawn() {
     cluster.delete(&Cluster::key(Kind::Workload, "team", &workload));
     cluster.pass(10);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn pod_with_lost_start_stays_gated_until_admitted_again() {
     deactivate(&mut cluster, &workload);
     cluster.pass(5);
     assert!(!crate::stories::groups::gated(&cluster, "b"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     assert!(crate::stories::groups::gated(&cluster, "a"));
     // The pod starts like any other pod when its Workload is admitted again.
     cluster.end_pod("b", "Succeeded");
@@ -390,7 +390,7 @@ fn evicted_pod_group_keeps_quota_until_no_start_can_apply() {
         let mut under_way = None;
         while loses == 0 && under_way.is_none() {
             let step = cluster.control.step(cluster.now);
-            match step.writes.iter().any(|write| write.purpose == Purpose::StartJob) {
+            match step.tasks.iter().any(|write| write.purpose == Purpose::StartJob) {
                 true => under_way = Some(step),
                 false => cluster.take(step),
             }
@@ -408,7 +408,7 @@ fn evicted_pod_group_keeps_quota_until_no_start_can_apply() {
         }
         cluster.pass(5);
         let outcomes = cluster.land();
-        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Conflict), "{moment}: {outcomes:?}");
+        assert!(outcomes.iter().all(|outcome| *outcome == WriteOutcome::Conflict.into()), "{moment}: {outcomes:?}");
         cluster.pass(5);
         assert!(!cluster.workload_is("g", "QuotaReserved"), "{moment}: {:?}", cluster.writes);
         assert!(!crate::stories::groups::gated(&cluster, "other"), "{moment}: {:?}", cluster.writes);
@@ -419,7 +419,7 @@ fn evicted_pod_group_keeps_quota_until_no_start_can_apply() {
 
 #[test]
 fn quota_of_lost_reservation_stays_charged_until_outcome_is_known() {
-    for refusal in [Outcome::NotSent, Outcome::Refused("no".into())] {
+    for refusal in [WriteOutcome::NotSent, WriteOutcome::Refused("no".into())] {
         let mut cluster = one_queue("1");
         cluster.settle();
         cluster.loses.push(Purpose::ReserveQuota);

@@ -1,6 +1,6 @@
 //! Gangs of pods in several capacity tiers: each tier has a time limit of its own within which the pods must be ready.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, settings};
@@ -62,7 +62,7 @@ fn restarted_gang_is_counted_although_its_stop_was_never_reported() {
     assert_eq!(measured(&mut cluster, "training_gang_scheduling"), success());
     let before = cluster.told("a", "Running")["lastTransitionTime"].clone();
     for _ in 0..20 {
-        cluster.faults.push((Purpose::TrainingStatus, Outcome::Refused("no".into()), false));
+        cluster.faults.push((Purpose::TrainingStatus, WriteOutcome::Refused("no".into()), false));
     }
     stop(&mut cluster, "HoldAndDrain");
     cluster.pass(5);

@@ -1,7 +1,7 @@
 //! Deleted Jobs of a running TrainingJob: Berth makes them again, and a Job that cannot be made again does not hold quota for ever.
 
 use berth_control::event::{Change, Observation};
-use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use berth_control::write::{Kind, ObjectKey, Purpose, WriteOutcome};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn running(more: Value) -> Cluster {
 }
 
 fn refuse(cluster: &mut Cluster) {
-    let refusal = (Purpose::StartTraining, Outcome::Refused("exceeded quota".into()), false);
+    let refusal = (Purpose::StartTraining, WriteOutcome::Refused("exceeded quota".into()), false);
     cluster.faults.extend(vec![refusal; 200]);
 }
 

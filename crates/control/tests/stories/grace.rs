@@ -1,6 +1,6 @@
 //! Requests to save a checkpoint that fail, are lost or take long: the request reaches the pods once, and no job gets more time because of a failed request.
 
-use berth_control::write::{Kind, Outcome, Purpose, Write};
+use berth_control::write::{Kind, Purpose, Task, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::checkpoints::{of, preempting, save, saving, set_policy};
@@ -35,16 +35,21 @@ fn shrink(cluster: &mut Cluster) {
 }
 
 /// The outcomes of all tries of a request; the last outcome is a pause that is longer than any grace period.
-fn lasting() -> [Outcome; 4] {
-    [Outcome::Conflict, Outcome::Unknown("reset".into()), Outcome::Busy(1_000), Outcome::Busy(120_000)]
+fn lasting() -> [WriteOutcome; 4] {
+    [
+        WriteOutcome::Conflict,
+        WriteOutcome::Unknown("reset".into()),
+        WriteOutcome::Busy(1_000),
+        WriteOutcome::Busy(120_000),
+    ]
 }
 
 /// Makes steps until control makes a write of the given purpose, and returns the write without performing it.
-fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Write {
+fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Task {
     for _ in 0..1_000 {
         let mut step = cluster.control.step(cluster.now);
-        let found = step.writes.iter().position(|write| write.purpose == purpose);
-        let found = found.map(|index| step.writes.remove(index));
+        let found = step.tasks.iter().position(|write| write.purpose == purpose);
+        let found = found.map(|index| step.tasks.remove(index));
         cluster.take(step);
         if let Some(write) = found {
             return write;
@@ -120,7 +125,7 @@ fn batch_job_is_asked_to_save_again_after_failed_request() {
     let now = cluster.now.to_string();
     cluster.put(Kind::JOB, with("victim", "low", now));
     cluster.pass(5);
-    cluster.faults.push((Purpose::NotifyPods, Outcome::Conflict, false));
+    cluster.faults.push((Purpose::NotifyPods, WriteOutcome::Conflict, false));
     let now = cluster.now.to_string();
     cluster.put(Kind::JOB, with("urgent", "high", now));
     cluster.pass(10);
@@ -175,7 +180,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
     assert!(cluster.has_job("victim-worker"));
     cluster.pass(5);
     assert!(!cluster.has_job("victim-worker"), "its time is over");
-    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now);
+    cluster.control.outcome(write.id, WriteOutcome::Busy(60_000), cluster.now);
     cluster.pass(5);
     assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"));
     let mut cluster = four_workers();
@@ -183,7 +188,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
     let write = held_back(&mut cluster, Purpose::AskToSave);
     cluster.pass(35);
     assert_eq!(cluster.workers("a"), 3, "the while began with the request, not with its outcome");
-    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now);
+    cluster.control.outcome(write.id, WriteOutcome::Busy(60_000), cluster.now);
     cluster.pass_judged(5, "answered late");
     assert_eq!(cluster.slices("a")[0].1, 3);
 }
@@ -191,7 +196,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
 #[test]
 fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
     // The pods have read the request, and the job has saved a checkpoint, before control gets the outcome of its write.
-    for outcome in [Outcome::Applied { resource_version: String::new() }, Outcome::Unknown("reset".into())] {
+    for outcome in [WriteOutcome::Applied { resource_version: String::new() }, WriteOutcome::Unknown("reset".into())] {
         let mut cluster = victim();
         cluster.put(Kind::TrainingJob, urgent());
         let write = held_back(&mut cluster, Purpose::NotifyPods);
@@ -237,7 +242,7 @@ fn new_leader_reports_neither_save_request_nor_checkpoint_twice() {
 #[test]
 fn refused_training_job_status_does_not_block_preemptor() {
     let mut cluster = victim();
-    let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+    let refused = (Purpose::TrainingStatus, WriteOutcome::Refused("no".into()), false);
     cluster.faults.extend(std::iter::repeat_n(refused, 1_000));
     cluster.put(Kind::TrainingJob, urgent());
     cluster.pass(10);
@@ -251,7 +256,7 @@ fn refused_training_job_status_does_not_delay_suspension() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
-    let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+    let refused = (Purpose::TrainingStatus, WriteOutcome::Refused("no".into()), false);
     cluster.faults.extend(std::iter::repeat_n(refused, 1_000));
     let suspend = |suspend: bool| json!({"spec": {"suspend": suspend}});
     cluster.edit(Kind::TrainingJob, "team", "a", &suspend(true));
@@ -274,7 +279,7 @@ fn training_job_resumed_before_its_status_is_written_keeps_running() {
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
     // Another client has written the TrainingJob in the meantime, so that the write of the status is refused.
-    cluster.faults.push((Purpose::TrainingStatus, Outcome::Conflict, false));
+    cluster.faults.push((Purpose::TrainingStatus, WriteOutcome::Conflict, false));
     for suspend in [true, false] {
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
         cluster.settle();

@@ -266,7 +266,7 @@ fn finished_group_goes_with_its_pods_and_frees_its_name() {
 fn new_pods_own_group_workload_before_its_last_owner_goes() {
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"]);
-    cluster.faults.push((Purpose::AddOwners, berth_control::write::Outcome::Busy(2_000), false));
+    cluster.faults.push((Purpose::AddOwners, berth_control::write::WriteOutcome::Busy(2_000), false));
     let uid = group(&cluster).unwrap()["metadata"]["uid"].clone();
     cluster.controller_sleeps = true;
     delete(&mut cluster, &["a", "b"]);

@@ -1,6 +1,6 @@
 //! Groups of pods, and StatefulSets as groups: all pods of a group start together, single pods are replaced, and the whole group is stopped together.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, merge};
@@ -294,7 +294,7 @@ fn group_whose_workload_is_deleted_loses_its_pods() {
     // The group is gone as well if clients delete the Workload and the last pod before Berth has removed the finalizer of the pod.
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.settle();
-    cluster.faults.push((Purpose::ReleasePod, Outcome::Busy(2_000), false));
+    cluster.faults.push((Purpose::ReleasePod, WriteOutcome::Busy(2_000), false));
     cluster.end_pod("a", "Succeeded");
     cluster.settle();
     cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));

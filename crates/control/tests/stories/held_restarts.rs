@@ -1,6 +1,6 @@
 //! Restarts of elastic TrainingJobs during which other changes or failures happen.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn host_file_lists_workers_of_restart_that_finally_happens() {
     let launcher = json!([{"name": "launcher", "replicaResources": {"cpu": "1"}}]);
     let mut cluster = started(told_once("a", &json!({"jobType": "MPIJob", "roles": launcher})));
     for _ in 0..100 {
-        cluster.faults.push((Purpose::StartTraining, Outcome::Refused("no more Jobs".into()), false));
+        cluster.faults.push((Purpose::StartTraining, WriteOutcome::Refused("no more Jobs".into()), false));
     }
     let hosts = |cluster: &Cluster| {
         let found = cluster.objects.iter().find(|(key, _)| key.kind == Kind::ConfigMap);
@@ -38,7 +38,7 @@ fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..400 {
         if cluster.has_job("a-ps") {
             let step = cluster.control.step(cluster.now);
-            let quiet = step.writes.is_empty();
+            let quiet = step.tasks.is_empty();
             cluster.take(step);
             let pause = SignedDuration::from_millis(if quiet { 50 } else { 0 });
             cluster.now = cluster.now.checked_add(pause).unwrap();

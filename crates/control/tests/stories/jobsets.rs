@@ -1,6 +1,6 @@
 //! JobSets: a JobSet has one Workload with a pod set for each replicated job, and its Jobs have no Workloads of their own.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::checkpoints::{preempting, set_policy};
@@ -408,7 +408,7 @@ fn lost_job_set_start_cannot_apply_after_quota_is_released() {
     set_active(&mut cluster, false);
     cluster.pass(5);
     assert!(!is(&cluster, "QuotaReserved"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     let jobset = jobset(&cluster);
     assert_eq!(jobset["spec"]["suspend"], json!(true));
     assert_eq!(jobset["metadata"]["annotations"], json!({"kueue.x-k8s.io/queue-name": "lq"}));

@@ -1,6 +1,6 @@
 //! Large jobs: Berth keeps only a part of a large job in memory while the job waits, and treats the job otherwise like a small job.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
@@ -64,7 +64,9 @@ fn large_job_is_reread_only_for_new_workload_or_edit() {
 
 #[test]
 fn large_job_with_failed_read_is_read_again_and_admitted() {
-    for outcome in [Outcome::Busy(1_000), Outcome::Unknown("lost".into()), Outcome::Gone, Outcome::NotSent] {
+    for outcome in
+        [WriteOutcome::Busy(1_000), WriteOutcome::Unknown("lost".into()), WriteOutcome::Gone, WriteOutcome::NotSent]
+    {
         let mut cluster = one_queue("1");
         cluster.faults.push((Purpose::ReadJob, outcome.clone(), false));
         cluster.put(Kind::JOB, large("a"));
@@ -97,7 +99,7 @@ fn large_jobs_edited_together_are_read_few_at_a_time() {
     let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}});
     names.iter().for_each(|name| cluster.edit(Kind::JOB, "team", name, &more));
     let step = cluster.control.step(cluster.now);
-    let reads = step.writes.iter().filter(|write| write.purpose == Purpose::ReadJob).count();
+    let reads = step.tasks.iter().filter(|write| write.purpose == Purpose::ReadJob).count();
     assert!((1..=8).contains(&reads), "{reads} of a mebibyte at most");
     cluster.take(step);
     cluster.pass(30);

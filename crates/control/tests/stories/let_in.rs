@@ -1,7 +1,7 @@
 //! Pods that were let in: pods that run without a webhook's review, because Berth did not answer when the pods were created. A pod that was let in is charged
 //! to its queue at once. Berth admits the pod if the queue has room, and deletes the pod within ten seconds if the queue has no room.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -246,7 +246,7 @@ fn let_in_pod_with_room_stays_while_its_writes_are_refused() {
         for room_goes in [false, true] {
             let mut cluster = pod_queue("2");
             for _ in 0..3 {
-                cluster.faults.push((purpose, Outcome::Busy(6_000), false));
+                cluster.faults.push((purpose, WriteOutcome::Busy(6_000), false));
             }
             cluster.put_unreviewed(pod("a", "2"));
             cluster.pass(12);

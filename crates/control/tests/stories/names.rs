@@ -1,7 +1,7 @@
 //! Foreign objects under a name that Berth needs for an object of its own: an event of the job or check that waits for the name says which object is in the
 //! way.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
@@ -117,7 +117,7 @@ fn admission_check_names_object_that_blocks_its_provisioning_request() {
         [(Purpose::PreparePodTemplate, "PodTemplate"), (Purpose::RequestCapacity, "ProvisioningRequest")]
     {
         let mut cluster = asked_with(&json!({}), |cluster| {
-            cluster.answers.push((purpose, "", Outcome::AlreadyExists));
+            cluster.answers.push((purpose, "", WriteOutcome::AlreadyExists));
         });
         cluster.pass(60);
         let workload = cluster.workload_of("a").unwrap().clone();
@@ -148,7 +148,7 @@ fn admission_check_names_object_that_blocks_its_provisioning_request() {
 fn provisioning_request_with_lost_answer_is_not_reported_as_foreign() {
     for purpose in [Purpose::PreparePodTemplate, Purpose::RequestCapacity] {
         let mut cluster = asked_with(&json!({}), |cluster| {
-            cluster.faults.push((purpose, Outcome::Unknown("reset".into()), true));
+            cluster.faults.push((purpose, WriteOutcome::Unknown("reset".into()), true));
         });
         cluster.pass(60);
         let workload = cluster.workload_of("a").unwrap();

@@ -1,6 +1,6 @@
 //! Workloads whose owner is of an unwatched kind, does not exist, or is deleted: such Workloads block no quota of other Workloads.
 
-use berth_control::write::{EventType, Kind, ObjectKey, Outcome, Purpose};
+use berth_control::write::{EventType, Kind, ObjectKey, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, made_before, settings};
@@ -224,7 +224,7 @@ fn job_deleted_while_reservation_outcome_is_unknown_keeps_no_quota() {
     cluster.pass(60);
     the_queue_goes_on(&mut cluster);
     // The lost write is refused when it arrives, so that no quota is given to two Workloads.
-    assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
+    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
 }
 
 /// A job of one cpu that is kept by a user's finalizer while it is being deleted.
@@ -276,7 +276,7 @@ fn unstarted_job_kept_in_deletion_by_finalizer_frees_its_quota() {
     cluster.controller_sleeps = true;
     let mut going = job("going", "lq", "1", true);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
-    cluster.faults.extend((0..20).map(|_| (Purpose::StartJob, Outcome::Busy(500), false)));
+    cluster.faults.extend((0..20).map(|_| (Purpose::StartJob, WriteOutcome::Busy(500), false)));
     cluster.put(Kind::JOB, going);
     cluster.pass(2);
     assert!(cluster.is("going", "Admitted") && cluster.job("going")["spec"]["suspend"] == true, "{:?}", cluster.writes);

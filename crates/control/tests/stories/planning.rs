@@ -1,7 +1,7 @@
 //! The times at which control asks the engine for a plan.
 
 use berth_control::Step;
-use berth_control::write::{Kind, Outcome, Purpose, Write};
+use berth_control::write::{Kind, Purpose, Task, WriteOutcome};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -9,17 +9,17 @@ use crate::stories::cluster::{Cluster, job, made_before, settings};
 use crate::stories::{one_queue, with_queue};
 
 /// Makes steps until control has no more writes. Returns the number of new reservations, which are kept in `held` and not performed.
-fn reservations(cluster: &mut Cluster, held: &mut Vec<Write>) -> usize {
+fn reservations(cluster: &mut Cluster, held: &mut Vec<Task>) -> usize {
     let before = held.len();
     loop {
         let step = cluster.control.step(cluster.now);
-        if step.writes.is_empty() {
+        if step.tasks.is_empty() {
             return held.len() - before;
         }
-        let (reserve, others): (Vec<Write>, Vec<Write>) =
-            step.writes.into_iter().partition(|write| write.purpose == Purpose::ReserveQuota);
+        let (reserve, others): (Vec<Task>, Vec<Task>) =
+            step.tasks.into_iter().partition(|write| write.purpose == Purpose::ReserveQuota);
         held.extend(reserve);
-        cluster.take(Step { writes: others, ..step });
+        cluster.take(Step { tasks: others, ..step });
     }
 }
 
@@ -36,9 +36,9 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     }
     let mut held = Vec::new();
     assert_eq!(reservations(&mut cluster, &mut held), 8, "no more may be under way");
-    let acknowledge = |cluster: &mut Cluster, held: &mut Vec<Write>| {
-        let writes = vec![held.remove(0)];
-        cluster.take(Step { writes, ..Step::default() });
+    let acknowledge = |cluster: &mut Cluster, held: &mut Vec<Task>| {
+        let tasks = vec![held.remove(0)];
+        cluster.take(Step { tasks, ..Step::default() });
     };
     acknowledge(&mut cluster, &mut held);
     assert_eq!(reservations(&mut cluster, &mut held), 0, "a plan for one looks at as many heads as one for all");
@@ -58,25 +58,25 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
 /// or that has failed.
 #[test]
 fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_first() {
-    for (passed, answer, admitted) in [(0, None, "a"), (250, None, "b"), (0, Some(Outcome::Busy(5_000)), "b")] {
+    for (passed, answer, admitted) in [(0, None, "a"), (250, None, "b"), (0, Some(WriteOutcome::Busy(5_000)), "b")] {
         let mut cluster = one_queue("1");
         for name in ["a", "b"] {
             cluster.put(Kind::JOB, job(name, "lq", "1", true));
         }
         let step = cluster.control.step(cluster.now);
-        let of_a = |write: &Write| write.purpose == Purpose::CreateWorkload && write.key.name.starts_with("job-a");
-        let (mut first, others): (Vec<Write>, Vec<Write>) = step.writes.into_iter().partition(of_a);
+        let of_a = |write: &Task| write.purpose == Purpose::CreateWorkload && write.key.name.starts_with("job-a");
+        let (mut first, others): (Vec<Task>, Vec<Task>) = step.tasks.into_iter().partition(of_a);
         assert_eq!(first.len(), 1, "{others:?}");
-        cluster.take(Step { writes: others, ..Step::default() });
+        cluster.take(Step { tasks: others, ..Step::default() });
         let step = cluster.control.step(cluster.now);
-        assert!(step.writes.iter().all(|write| write.purpose != Purpose::ReserveQuota), "{:?}", step.writes);
+        assert!(step.tasks.iter().all(|write| write.purpose != Purpose::ReserveQuota), "{:?}", step.tasks);
         let wake = step.wake_at.expect("a delayed plan comes by itself");
         assert!(wake <= cluster.now.checked_add(SignedDuration::from_millis(250)).unwrap(), "{wake}");
-        cluster.take(Step { writes: step.writes, ..Step::default() });
+        cluster.take(Step { tasks: step.tasks, ..Step::default() });
         cluster.now = cluster.now.checked_add(SignedDuration::from_millis(passed)).unwrap();
         match answer {
             Some(answer) => cluster.control.outcome(first.remove(0).id, answer, cluster.now),
-            None if passed == 0 => cluster.take(Step { writes: first, ..Step::default() }),
+            None if passed == 0 => cluster.take(Step { tasks: first, ..Step::default() }),
             None => {}
         }
         cluster.settle();
@@ -89,11 +89,11 @@ fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_fir
 fn creation_without_an_end_delays_only_one_plan() {
     let mut cluster = one_queue("9");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
-    let creates = |write: &Write| write.purpose == Purpose::CreateWorkload;
+    let creates = |write: &Task| write.purpose == Purpose::CreateWorkload;
     let step = cluster.control.step(cluster.now);
-    assert!(step.writes.iter().any(creates), "{:?}", step.writes);
-    let writes = step.writes.into_iter().filter(|write| !creates(write)).collect();
-    cluster.take(Step { writes, ..Step::default() });
+    assert!(step.tasks.iter().any(creates), "{:?}", step.tasks);
+    let tasks = step.tasks.into_iter().filter(|write| !creates(write)).collect();
+    cluster.take(Step { tasks, ..Step::default() });
     for (name, delayed) in [("b", true), ("c", false)] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.settle();
@@ -113,7 +113,7 @@ fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
     cluster.controller_sleeps = true;
     let reason = (0..200).find_map(|_| {
         let step = cluster.control.step(cluster.now);
-        if step.writes.iter().any(|write| matches!(write.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen)) {
+        if step.tasks.iter().any(|write| matches!(write.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen)) {
             return Some(step);
         }
         cluster.take(step);

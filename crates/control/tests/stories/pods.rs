@@ -1,6 +1,6 @@
 //! Single pods: Berth gates them until they are admitted, deletes them when they are evicted, and keeps them until their end is recorded.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
@@ -176,7 +176,7 @@ fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
         cluster.settle();
         let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
         let late = if told { Purpose::DeletePod } else { Purpose::CondemnPod };
-        cluster.faults.push((late, Outcome::Busy(60_000), false));
+        cluster.faults.push((late, WriteOutcome::Busy(60_000), false));
         cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
         cluster.settle();
         assert!(cluster.workload_is(&name, "Evicted"), "{:?}", cluster.writes);
@@ -192,7 +192,7 @@ fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
 #[test]
 fn evicted_pod_that_never_started_is_tried_again() {
     let mut cluster = pod_queue("1");
-    cluster.faults.push((Purpose::StartJob, Outcome::Busy(60_000), false));
+    cluster.faults.push((Purpose::StartJob, WriteOutcome::Busy(60_000), false));
     cluster.put(Kind::Pod, pod("a", "1"));
     cluster.settle();
     let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();

@@ -1,7 +1,7 @@
 //! Capacity that Berth requests from an autoscaler before a job starts: the test simulates the autoscaler.
 
 use berth_control::event::{Change, Observation};
-use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use berth_control::write::{Kind, ObjectKey, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
@@ -285,7 +285,7 @@ fn pod_template_of_earlier_reservation_is_made_again() {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, &json!({}));
     // The PodTemplate is made, and the ProvisioningRequest is not made before the reservation ends.
-    let refused = (Purpose::RequestCapacity, Outcome::Busy(600_000), false);
+    let refused = (Purpose::RequestCapacity, WriteOutcome::Busy(600_000), false);
     cluster.faults.push(refused);
     cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(5);

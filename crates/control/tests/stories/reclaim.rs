@@ -1,6 +1,6 @@
 //! Nodes that a cloud takes away: the jobs that are evicted from these nodes, and the capacity tiers to which the jobs move.
 
-use berth_control::write::{Kind, Outcome, PodOnNode, Purpose};
+use berth_control::write::{Kind, PodOnNode, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job, local_queue, settings};
@@ -278,8 +278,8 @@ fn policy_without_node_reclaimed_keeps_job_on_terminating_node() {
 fn unanswered_query_for_pods_on_node_is_repeated() {
     let mut cluster = on_spot(accepting("a", "spot,on-demand"));
     cluster.faults = vec![
-        (Purpose::FindPodsOnNode, Outcome::Busy(1_000), false),
-        (Purpose::FindPodsOnNode, Outcome::Unknown("broken".into()), false),
+        (Purpose::FindPodsOnNode, WriteOutcome::Busy(1_000), false),
+        (Purpose::FindPodsOnNode, WriteOutcome::Unknown("broken".into()), false),
     ];
     cluster.put(Kind::Node, node(ENDING));
     cluster.pass(10);
@@ -290,7 +290,7 @@ fn unanswered_query_for_pods_on_node_is_repeated() {
 #[test]
 fn node_tainted_before_berth_started_evicts_its_job() {
     let mut cluster = on_spot(accepting("a", "spot,on-demand"));
-    cluster.faults = vec![(Purpose::FindPodsOnNode, Outcome::NotSent, false)];
+    cluster.faults = vec![(Purpose::FindPodsOnNode, WriteOutcome::NotSent, false)];
     cluster.put(Kind::Node, node(ENDING));
     cluster.settle();
     cluster.restart();

@@ -1,7 +1,7 @@
 //! Writes that the API server always refuses, or never answers: such a write affects only the Workload for which it is made.
 
 use berth_control::settings::Settings;
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, settings};
@@ -10,16 +10,16 @@ use crate::stories::pods::pod;
 use crate::stories::training::training;
 use crate::stories::{one_queue, pod_queue, with_queue};
 
-fn refusal() -> Outcome {
-    Outcome::Refused("etcdserver: request is too large".into())
+fn refusal() -> WriteOutcome {
+    WriteOutcome::Refused("etcdserver: request is too large".into())
 }
 
-fn no_answer() -> Outcome {
-    Outcome::Unknown("HTTP 500: failed calling webhook".into())
+fn no_answer() -> WriteOutcome {
+    WriteOutcome::Unknown("HTTP 500: failed calling webhook".into())
 }
 
 /// Adds the job `poison`; the API server gives each reservation of this job the outcome `outcome`.
-fn poisoned(mut cluster: Cluster, outcome: Outcome) -> Cluster {
+fn poisoned(mut cluster: Cluster, outcome: WriteOutcome) -> Cluster {
     cluster.answers.push((Purpose::ReserveQuota, "job-poison-", outcome));
     cluster.put(Kind::JOB, job("poison", "lq", "1", true));
     cluster

@@ -1,6 +1,6 @@
 //! A job that an unknown client stops within its admission is started again after longer and longer pauses.
 
-use berth_control::write::{EventType, Kind, Outcome, Purpose};
+use berth_control::write::{EventType, Kind, Purpose, WriteOutcome};
 use serde_json::json;
 
 use crate::stories::cluster::{Cluster, job};
@@ -117,7 +117,7 @@ fn job_stop_is_never_delayed_by_repeated_starts() {
 #[test]
 fn start_with_lost_answer_counts_once() {
     let mut cluster = one_queue("4");
-    cluster.faults.push((Purpose::StartJob, Outcome::Unknown("lost".into()), true));
+    cluster.faults.push((Purpose::StartJob, WriteOutcome::Unknown("lost".into()), true));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(10);
     assert!(runs(&cluster) && told(&cluster).is_empty(), "{:?}", cluster.writes);

@@ -1,7 +1,7 @@
 //! Elastic TrainingJobs whose pods read the number of workers only when they start: all pods start again for another number of workers, and the job holds quota
 //! without a gap.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::checkpoints::save;
@@ -145,7 +145,7 @@ fn new_leader_at_any_step_completes_scaling_restart() {
         // Another process becomes the leader after `moment` steps of control.
         for _ in 0..moment {
             let step = cluster.control.step(cluster.now);
-            let (wake, quiet) = (step.wake_at, step.writes.is_empty());
+            let (wake, quiet) = (step.wake_at, step.tasks.is_empty());
             cluster.take(step);
             if quiet {
                 let next = wake.unwrap_or(cluster.now).max(cluster.now);
@@ -251,7 +251,7 @@ fn added_workers_without_nodes_are_given_up_by_restart() {
 fn training_job_that_cannot_restart_gives_up_more_workers() {
     let mut cluster = started(told_once("a", &json!({})));
     for _ in 0..100 {
-        cluster.faults.push((Purpose::StartTraining, Outcome::Refused("no more Jobs".into()), false));
+        cluster.faults.push((Purpose::StartTraining, WriteOutcome::Refused("no more Jobs".into()), false));
     }
     cluster.put(Kind::JOB, other("one", "3", 100));
     cluster.pass_judged(10, "one goes");
@@ -318,7 +318,7 @@ fn pods_from_before_scaling_restart_do_not_count_as_new() {
     let mut cluster = held_small(job);
     cluster.nodes = Some(3);
     // The TrainingJob's Jobs remain for a while after the status shows the restart.
-    cluster.faults.push((Purpose::StopTraining, Outcome::Busy(8_000), false));
+    cluster.faults.push((Purpose::StopTraining, WriteOutcome::Busy(8_000), false));
     saves_when_idle(&mut cluster);
     for _ in 0..20 {
         if cluster.count(Purpose::ScaleTraining) == 0 {

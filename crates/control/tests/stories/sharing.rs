@@ -1,7 +1,7 @@
 //! Quota that a ClusterQueue lends and reclaims.
 
 use berth_control::measure::Labels;
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use berth_engine::FairSharing;
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn victim_stopped_right_after_start_keeps_quota_until_pods_end() {
 #[test]
 fn victim_keeps_running_when_preemptor_is_deleted_before_eviction() {
     let mut cluster = lent_out();
-    cluster.faults.push((Purpose::Evict, Outcome::Busy(20_000), false));
+    cluster.faults.push((Purpose::Evict, WriteOutcome::Busy(20_000), false));
     cluster.put(Kind::JOB, job("mine", "owner", "2", true));
     cluster.pass(5);
     cluster.delete(&Cluster::key(Kind::JOB, "team", "mine"));
@@ -159,7 +159,7 @@ fn preemptor_gets_no_quota_of_flavor_removed_while_victim_stops() {
 
 #[test]
 fn queue_status_that_could_not_be_written_is_written_later() {
-    for fault in [Outcome::Busy(100), Outcome::Unknown("lost".into()), Outcome::Refused("no".into())] {
+    for fault in [WriteOutcome::Busy(100), WriteOutcome::Unknown("lost".into()), WriteOutcome::Refused("no".into())] {
         let mut cluster = lent_out();
         cluster.pass(10);
         cluster.delete(&Cluster::key(Kind::JOB, "team", "borrower"));

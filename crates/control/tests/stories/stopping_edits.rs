@@ -1,6 +1,6 @@
 //! Edits of a job while the job stops: its Workload stays, with its `spec.active` and its back-off, and requests the new size when its old quota is free.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job, merge, settings};
@@ -134,7 +134,7 @@ fn job_that_is_resized_before_its_eviction_stays_deactivated() {
         let mut cluster = running(one_queue("9"));
         let before = uid(&cluster);
         for purpose in [Purpose::Evict, Purpose::Deactivate] {
-            cluster.answers.push((purpose, "", Outcome::Busy(1_000)));
+            cluster.answers.push((purpose, "", WriteOutcome::Busy(1_000)));
         }
         if requested {
             let mut conditions = workload(&cluster)["status"]["conditions"].clone();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_control::event::{Change, Observation};
-use berth_control::write::{Checkpoint, Kind, Outcome, Purpose};
+use berth_control::write::{Checkpoint, Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::Cluster;
@@ -224,7 +224,7 @@ fn failed_checkpoint_deletion_is_retried_later() {
     let mut cluster = with_store();
     cluster.put(Kind::TrainingJob, training("a", saving(json!({"maxCheckpoints": 1}))));
     cluster.pass(5);
-    let fault = Outcome::Checkpoints(Err("access denied".into()));
+    let fault = WriteOutcome::StoreFailed("access denied".into());
     cluster.faults.push((Purpose::DeleteCheckpoints, fault, false));
     save(&mut cluster, "a", 1);
     cluster.pass(1);
@@ -326,7 +326,7 @@ fn store_listing_from_before_store_edit_is_ignored() {
     let looks = cluster.looks;
     loop {
         let step = cluster.control.step(cluster.now);
-        let looked = step.writes.iter().any(|write| write.purpose == Purpose::ListCheckpoints);
+        let looked = step.tasks.iter().any(|write| write.purpose == Purpose::ListCheckpoints);
         if looked {
             declare_in(&mut cluster, "main", "c");
         }

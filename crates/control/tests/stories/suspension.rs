@@ -1,6 +1,6 @@
 //! TrainingJobs that their user has suspended: a suspended TrainingJob holds no quota.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::json;
 
 use crate::stories::cluster::{Cluster, job};
@@ -17,7 +17,7 @@ fn training_job_created_suspended_takes_no_quota_until_resumed() {
         cluster.put(Kind::JOB, job("victim", "lq", "2", true));
         cluster.pass(3);
         assert!(cluster.is("victim", "Admitted"), "{:?}", cluster.writes);
-        let refusal = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+        let refusal = (Purpose::TrainingStatus, WriteOutcome::Refused("no".into()), false);
         cluster.faults.extend(vec![refusal; refused]);
         let spec = json!({"suspend": true, "schedulingConfig": {"priority": "high"}});
         cluster.put(Kind::TrainingJob, training("a", spec));
@@ -62,7 +62,7 @@ fn running() -> Cluster {
 fn resumed_training_job_runs_though_suspended_status_was_never_written() {
     for restarts in [false, true] {
         let mut cluster = running();
-        let refusal = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
+        let refusal = (Purpose::TrainingStatus, WriteOutcome::Refused("no".into()), false);
         cluster.faults.extend(vec![refusal; 1_000]);
         suspend(&mut cluster, true);
         cluster.pass(30);

@@ -1,7 +1,7 @@
 //! The life of a TrainingJob: its creation, start, stop, and end, and its status.
 
 use berth_control::settings::Settings;
-use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use berth_control::write::{Kind, ObjectKey, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
@@ -201,7 +201,7 @@ fn suspended_training_job_frees_its_quota_and_resumes() {
 fn refused_status_write_does_not_delay_training_start() {
     let mut cluster = cluster("2");
     for _ in 0..20 {
-        cluster.faults.push((Purpose::TrainingStatus, Outcome::Refused("no".into()), false));
+        cluster.faults.push((Purpose::TrainingStatus, WriteOutcome::Refused("no".into()), false));
     }
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(2);
@@ -285,7 +285,7 @@ fn unknown_write_outcome_creates_no_training_object_twice() {
     {
         for happened in [false, true] {
             let mut cluster = cluster("2");
-            cluster.faults.push((purpose, Outcome::Unknown("late".into()), happened));
+            cluster.faults.push((purpose, WriteOutcome::Unknown("late".into()), happened));
             cluster.put(Kind::TrainingJob, training("a", json!({})));
             cluster.pass(10);
             assert_eq!(cluster.phase("a"), "Running", "{purpose:?} {happened}");
@@ -318,7 +318,7 @@ fn training_job_nodes_are_counted_once_for_the_same_pods() {
     cluster.pass(10);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (Value::Null, 1), "not known until it is ready");
     cluster.pods_per_node = 1;
-    cluster.faults.push((Purpose::CountNodes, Outcome::Busy(1_000), false));
+    cluster.faults.push((Purpose::CountNodes, WriteOutcome::Busy(1_000), false));
     cluster.edit(Kind::JOB, "team", "a-worker", &running(4, 1));
     cluster.pass(10);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(4), 3), "and asked again when busy");
@@ -440,7 +440,7 @@ fn scheduling_timeout_moves_training_job_to_next_tier() {
 fn training_job_with_refused_job_creation_is_evicted_after_timeout() {
     let mut cluster = cluster("2");
     for _ in 0..100 {
-        cluster.faults.push((Purpose::StartTraining, Outcome::Refused("exceeded quota".into()), false));
+        cluster.faults.push((Purpose::StartTraining, WriteOutcome::Refused("exceeded quota".into()), false));
     }
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "5m"}})));
     cluster.pass(100);

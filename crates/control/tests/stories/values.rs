@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_control::measure::{Labels, Measure};
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::stories::checks;
@@ -242,7 +242,7 @@ fn preemption_metric_counts_preemptor_and_eviction_metric_counts_victim() {
 #[test]
 fn refused_write_is_counted_by_object_kind() {
     let mut cluster = crate::stories::one_queue("1");
-    cluster.faults.push((Purpose::StartJob, Outcome::Refused("denied".into()), false));
+    cluster.faults.push((Purpose::StartJob, WriteOutcome::Refused("denied".into()), false));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(1);
     assert_eq!(happened(&mut cluster)["berth_writes_refused"]["Job"], [1]);

@@ -2,7 +2,7 @@
 //! part of a second of CPU time in a cluster with many queues, so a client must not be able to cause more of either.
 
 use super::ask;
-use crate::core_loop::Query;
+use crate::core_loop::StateQuery;
 use crate::metrics::{Gauges, Metrics};
 use axum::body::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,11 @@ pub struct Scrape {
 
 impl Scrape {
     /// The current metrics text; `None` if it could not be made.
-    pub(super) async fn text(self: &Arc<Self>, queries: &mpsc::Sender<Query>, metrics: &Arc<Metrics>) -> Option<Text> {
+    pub(super) async fn text(
+        self: &Arc<Self>,
+        queries: &mpsc::Sender<StateQuery>,
+        metrics: &Arc<Metrics>,
+    ) -> Option<Text> {
         let mut text = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
             let known = latest.clone().filter(|text| text.has_changed().is_ok() || text.borrow().is_some());
@@ -38,7 +42,11 @@ impl Scrape {
         text.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    fn begin(self: &Arc<Self>, queries: mpsc::Sender<Query>, metrics: Arc<Metrics>) -> watch::Receiver<Option<Text>> {
+    fn begin(
+        self: &Arc<Self>,
+        queries: mpsc::Sender<StateQuery>,
+        metrics: Arc<Metrics>,
+    ) -> watch::Receiver<Option<Text>> {
         let (show, shown) = watch::channel(None);
         let scrape = Arc::clone(self);
         tokio::spawn(async move {
@@ -54,8 +62,8 @@ impl Scrape {
         shown
     }
 
-    async fn gauges(&self, queries: &mpsc::Sender<Query>) -> Arc<Gauges> {
-        let fresh = ask(queries, Query::Gauges).await.map(Arc::new);
+    async fn gauges(&self, queries: &mpsc::Sender<StateQuery>) -> Arc<Gauges> {
+        let fresh = ask(queries, StateQuery::Gauges).await.map(Arc::new);
         let mut last = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fresh) = fresh {
             *last = fresh;
@@ -70,13 +78,13 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A loop that counts queries and returns the count as a gauge, for `answers` queries.
-    fn counting(answers: u32) -> (mpsc::Sender<Query>, Arc<AtomicU32>) {
+    fn counting(answers: u32) -> (mpsc::Sender<StateQuery>, Arc<AtomicU32>) {
         let (queries, mut questions) = mpsc::channel(1);
         let count = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&count);
         tokio::spawn(async move {
             for number in 1..=answers {
-                let Some(Query::Gauges(reply)) = questions.recv().await else { return };
+                let Some(StateQuery::Gauges(reply)) = questions.recv().await else { return };
                 counted.store(number, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 let mut gauges = Gauges::default();

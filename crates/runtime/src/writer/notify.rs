@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 
-use berth_control::write::{Kind, ObjectKey, Outcome, PodsOf, Request, Subresource, Write};
+use berth_control::write::{Kind, ObjectKey, PodsOf, Subresource, Task, Write, WriteOutcome};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kube::client::Client;
@@ -34,16 +34,16 @@ struct Pod {
 /// remaining pods.
 pub(super) async fn annotate(
     writer: &Writer,
-    write: &Write,
+    task: &Task,
     pods: &PodsOf,
     annotations: &BTreeMap<String, String>,
-) -> Outcome {
+) -> WriteOutcome {
     let until = Instant::now() + writer.leadership.deadline();
-    let namespace = write.key.namespace.as_str();
+    let namespace = task.key.namespace.as_str();
     let found = match tokio::time::timeout_at(until, lacking(&writer.client, namespace, pods, annotations)).await {
         Ok(Ok(found)) => found,
         Ok(Err(outcome)) => return outcome,
-        Err(_) => return Outcome::Busy(1_000),
+        Err(_) => return WriteOutcome::Busy(1_000),
     };
     let (mut patches, mut outcomes) = (FuturesUnordered::new(), Vec::new());
     for pod in found {
@@ -51,7 +51,7 @@ pub(super) async fn annotate(
             outcomes.extend(patches.next().await);
         }
         // Only one patch at a time waits for the rate limit, so that other writes get their share of it.
-        let mut turn = pin!(turn(writer, write, until));
+        let mut turn = pin!(turn(writer, task, until));
         let turn = loop {
             tokio::select! {
                 turn = &mut turn => break turn,
@@ -59,18 +59,19 @@ pub(super) async fn annotate(
             }
         };
         match turn {
-            Ok(()) => patches.push(patch(writer, write, pod, annotations)),
+            Ok(()) => patches.push(patch(writer, task, pod, annotations)),
             Err(outcome) => {
                 outcomes.push(outcome);
                 break;
             }
         }
     }
-    outcomes.extend(patches.collect::<Vec<Outcome>>().await);
+    outcomes.extend(patches.collect::<Vec<WriteOutcome>>().await);
     // A deleted pod needs no annotation. A temporary failure determines the outcome before a refusal does, because a refusal would end the attempts.
-    let troubles = outcomes.into_iter().filter(|outcome| !matches!(outcome, Outcome::Applied { .. } | Outcome::Gone));
-    let trouble = troubles.min_by_key(|outcome| matches!(outcome, Outcome::Refused(_)));
-    trouble.unwrap_or(Outcome::Applied { resource_version: String::new() })
+    let troubles =
+        outcomes.into_iter().filter(|outcome| !matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone));
+    let trouble = troubles.min_by_key(|outcome| matches!(outcome, WriteOutcome::Refused(_)));
+    trouble.unwrap_or(WriteOutcome::Applied { resource_version: String::new() })
 }
 
 /// The pods of a job that have not ended and lack one of the annotations.
@@ -79,7 +80,7 @@ async fn lacking(
     namespace: &str,
     pods: &PodsOf,
     annotations: &BTreeMap<String, String>,
-) -> Result<Vec<Pod>, Outcome> {
+) -> Result<Vec<Pod>, WriteOutcome> {
     let lacks = |pod: &Meta| {
         let known = pod.metadata.annotations.as_ref();
         annotations.iter().any(|(key, value)| known.and_then(|known| known.get(key)) != Some(value))
@@ -90,7 +91,7 @@ async fn lacking(
         let page = match asked {
             Ok(page) => page,
             Err(Some((code, body))) => return Err(outcome_of(Verb::Patch, code, None, &body)),
-            Err(None) => return Err(Outcome::Busy(1_000)),
+            Err(None) => return Err(WriteOutcome::Busy(1_000)),
         };
         from = page.next();
         let own = page.items.into_iter().filter(|pod| pods.has(&pod.metadata) && lacks(pod));
@@ -107,20 +108,20 @@ async fn lacking(
 }
 
 /// Waits for the rate limit before a patch, until the time limit or the end of the term.
-async fn turn(writer: &Writer, write: &Write, until: Instant) -> Result<(), Outcome> {
+async fn turn(writer: &Writer, task: &Task, until: Instant) -> Result<(), WriteOutcome> {
     tokio::select! {
         biased;
-        () = writer.leadership.over(write.term) => Err(Outcome::NotSent),
-        () = tokio::time::sleep_until(until) => Err(Outcome::Busy(1_000)),
+        () = writer.leadership.over(task.term) => Err(WriteOutcome::NotSent),
+        () = tokio::time::sleep_until(until) => Err(WriteOutcome::Busy(1_000)),
         () = writer.wait_for_rate() => Ok(()),
     }
 }
 
-async fn patch(writer: &Writer, write: &Write, pod: Pod, annotations: &BTreeMap<String, String>) -> Outcome {
+async fn patch(writer: &Writer, task: &Task, pod: Pod, annotations: &BTreeMap<String, String>) -> WriteOutcome {
     let Pod { name, uid } = pod;
     // The only precondition is the uid, because a kubelet often changes pods, and its changes do not matter here.
     let body = json!({"metadata": {"uid": uid, "annotations": annotations}});
-    let request = Request::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
-    let key = ObjectKey { kind: Kind::Pod, namespace: write.key.namespace.clone(), name };
-    writer.request(write.term, &key, &request).await
+    let write = Write::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
+    let key = ObjectKey { kind: Kind::Pod, namespace: task.key.namespace.clone(), name };
+    writer.request(task.term, &key, &write).await
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_control::write::{LeftPod, Outcome, PodOnNode, PodsOf};
+use berth_control::write::{LeftPod, PodOnNode, PodsLeft, PodsOf, QueryFailure};
 use http::header::ACCEPT;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::client::{Body, Client};
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use super::encoded;
-use crate::outcome::{Verb, outcome_of};
+use crate::outcome::refusal_of;
 use crate::watches::metadata;
 
 /// Smallest number of pods that a page is requested with.
@@ -92,85 +92,86 @@ async fn list<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|_| None)
 }
 
-/// Outcome of a question without an answer: a refusal if the question is forbidden, else `Busy`, so that the question is repeated soon.
-pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> Outcome {
+/// Failure of a query that was not answered: a refusal where the query is forbidden, else `Busy`, so that it is asked again soon.
+pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> QueryFailure {
     match error {
-        Some((code @ (400 | 403 | 405 | 422), body)) => outcome_of(Verb::Patch, code, None, &body),
-        _ => Outcome::Busy(1_000),
+        Some((400 | 403 | 405 | 422, body)) => QueryFailure::Refused(refusal_of(&body)),
+        _ => QueryFailure::Busy(1_000),
     }
 }
 
 /// The pods on a node that have not ended; `Busy` if the pods cannot be read now.
-pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
+pub(super) async fn on_node(client: &Client, node: &str) -> Result<Vec<PodOnNode>, QueryFailure> {
     let fields = encoded(&format!("spec.nodeName={node},{NOT_ENDED}"));
     match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), metadata::LIST).await {
-        Ok(page) => Outcome::OnNode(page.items.into_iter().map(|pod| PodOnNode::of(pod.metadata)).collect()),
-        Err(error) => unread(error),
+        Ok(page) => Ok(page.items.into_iter().map(|pod| PodOnNode::of(pod.metadata)).collect()),
+        Err(error) => Err(unread(error)),
     }
 }
 
 /// Number of nodes with pods of a job that have not ended; `Busy` if the pods cannot be read now.
-pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
+pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf) -> Result<usize, QueryFailure> {
     let (mut nodes, mut from) = (BTreeSet::new(), None::<String>);
     loop {
         let how = ("application/json", NOT_ENDED);
         let asked = page::<Placed>(client, (namespace, pods), how, (WHOLE_PAGE, from.as_deref())).await;
-        let page = match asked {
-            Ok(page) => page,
-            Err(error) => return unread(error),
-        };
+        let page = asked.map_err(unread)?;
         from = page.next();
         let own = page.items.into_iter().filter(|pod| pods.has(&pod.metadata));
         nodes.extend(own.filter_map(|pod| pod.spec.node_name));
         if from.is_none() {
-            return Outcome::Nodes(nodes.len());
+            return Ok(nodes.len());
         }
     }
 }
 
 /// Pods that have not ended and have the uid of a deleted job in one of these labels: the pods on the first page that has any. `Busy` if the pods cannot be
 /// read now.
-pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static str], uid: &str) -> Outcome {
+pub(super) async fn left(
+    client: &Client,
+    namespace: &str,
+    labels: &[&'static str],
+    uid: &str,
+) -> Result<Vec<LeftPod>, QueryFailure> {
     for label in labels {
         let pods = PodsOf { label, uid: uid.to_owned(), jobs: None };
         let mut from = None::<String>;
         loop {
             let how = (metadata::LIST, NOT_ENDED);
             let asked = page::<Meta>(client, (namespace, &pods), how, (LEAST_PAGE, from.as_deref())).await;
-            let page = match asked {
-                Ok(page) => page,
-                Err(error) => return unread(error),
-            };
+            let page = asked.map_err(unread)?;
             from = page.next();
             let found: Vec<LeftPod> = page.items.into_iter().filter_map(|pod| LeftPod::of(pod.metadata)).collect();
             if !found.is_empty() {
-                return Outcome::Left(found);
+                return Ok(found);
             }
             if from.is_none() {
                 break;
             }
         }
     }
-    Outcome::Left(Vec::new())
+    Ok(Vec::new())
 }
 
-/// Asks for the pods of a job that have not ended: `Applied` if there are at most `most`, and `Busy` if there are more or the pods cannot be read now.
-pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most: usize) -> Outcome {
+/// Asks whether at most `most` pods of a job have not ended; `Busy` when that cannot be read now.
+pub(super) async fn probe(
+    client: &Client,
+    namespace: &str,
+    pods: &PodsOf,
+    most: usize,
+) -> Result<PodsLeft, QueryFailure> {
     let limit = most.saturating_add(1).max(LEAST_PAGE);
     let (mut found, mut from) = (0_usize, None::<String>);
     loop {
         let asked =
             page::<Meta>(client, (namespace, pods), (metadata::LIST, NOT_ENDED), (limit, from.as_deref())).await;
-        let page = match asked {
-            Ok(page) => page,
-            Err(error) => return unread(error),
-        };
+        let page = asked.map_err(unread)?;
         found = found.saturating_add(page.items.iter().filter(|pod| pods.has(&pod.metadata)).count());
         from = page.next();
         match from {
-            _ if found > most => return Outcome::Busy(500),
+            _ if found > most => return Ok(PodsLeft::TooMany),
             Some(_) => {}
-            None => return Outcome::Applied { resource_version: String::new() },
+            None => return Ok(PodsLeft::Allowed),
         }
     }
 }
@@ -182,10 +183,10 @@ mod tests {
     #[test]
     fn pod_query_is_refused_when_forbidden_and_busy_otherwise() {
         let forbidden = Some((403, br#"{"message": "pods is forbidden"}"#.to_vec()));
-        assert_eq!(unread(forbidden), Outcome::Refused("pods is forbidden".to_owned()));
+        assert_eq!(unread(forbidden), QueryFailure::Refused("pods is forbidden".to_owned()));
         for code in [401, 404, 410, 429, 500, 503] {
-            assert_eq!(unread(Some((code, Vec::new()))), Outcome::Busy(1_000), "{code}");
+            assert_eq!(unread(Some((code, Vec::new()))), QueryFailure::Busy(1_000), "{code}");
         }
-        assert_eq!(unread(None), Outcome::Busy(1_000));
+        assert_eq!(unread(None), QueryFailure::Busy(1_000));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api::labels::POD_SET;
 use berth_control::autoscaler::last_refusal;
-use berth_control::write::{Outcome, PodsOf, StuckPod};
+use berth_control::write::{PodsOf, QueryFailure, StuckPod};
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::{Event, Pod, PodCondition};
 use kube::client::{Body, Client};
@@ -21,14 +21,11 @@ const MOST_EVENTS: u32 = 100;
 const MOST_POD_SETS: usize = 4;
 
 /// Pods of a job for which the scheduler found no node; `Busy` if they cannot be read now.
-pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
+pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Result<Vec<StuckPod>, QueryFailure> {
     let (mut own, mut from) = (Vec::new(), None::<String>);
     while own.len() < MOST_PODS {
         let how = ("application/json", "spec.nodeName=,status.phase=Pending");
-        let page = match page::<Pod>(client, (namespace, pods), how, (MOST_PODS, from.as_deref())).await {
-            Ok(page) => page,
-            Err(error) => return unread(error),
-        };
+        let page = page::<Pod>(client, (namespace, pods), how, (MOST_PODS, from.as_deref())).await.map_err(unread)?;
         from = page.next();
         own.extend(page.items.into_iter().filter(|pod| pods.has(&pod.metadata)));
         if from.is_none() {
@@ -45,16 +42,20 @@ pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Out
         }
         found.push(stuck);
     }
-    Outcome::Stuck(found)
+    Ok(found)
 }
 
 /// Adds the refusals of autoscalers to pods for which the scheduler found no node.
-pub(super) async fn ask(client: &Client, namespace: &str, pods: &[(String, StuckPod)]) -> Outcome {
+pub(super) async fn ask(
+    client: &Client,
+    namespace: &str,
+    pods: &[(String, StuckPod)],
+) -> Result<Vec<StuckPod>, QueryFailure> {
     let mut found = Vec::new();
     for (uid, pod) in pods.iter().take(MOST_POD_SETS) {
         found.push(StuckPod { refused: refusal(client, namespace, uid).await, ..pod.clone() });
     }
-    Outcome::Stuck(found)
+    Ok(found)
 }
 
 /// The scheduler's message about a pod for which it found no node.

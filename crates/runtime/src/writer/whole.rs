@@ -1,15 +1,15 @@
-//! Complete objects, read for questions of control.
+//! Full objects, for queries.
 
 use super::path_of;
 use super::pods::unread;
 use crate::watches::read_job;
-use berth_control::write::{Kind, ObjectKey, Outcome, Subresource};
+use berth_control::write::{Kind, ObjectKey, QueryFailure, Subresource};
 use http::header::ACCEPT;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::{Body, Client};
 
 /// A job or a pod in the form of a watch; `Busy` if it cannot be read now.
-pub(super) async fn read(client: &Client, key: &ObjectKey) -> Outcome {
+pub(super) async fn read(client: &Client, key: &ObjectKey) -> Result<Box<str>, QueryFailure> {
     let shown = |text: String| match key.kind {
         Kind::Job(kind) => read_job(kind, &text).and_then(|job| job.value()).map(|job| job.to_string()),
         // An object that does not decode is refused instead of requested again and again.
@@ -17,11 +17,11 @@ pub(super) async fn read(client: &Client, key: &ObjectKey) -> Outcome {
     };
     match get(client, path_of(key, false, Subresource::None)).await {
         Ok(text) => match shown(text) {
-            Ok(object) => Outcome::Object(object.into()),
-            Err(error) => Outcome::Refused(format!("the {} cannot be read: {error}", key.kind.name())),
+            Ok(object) => Ok(object.into()),
+            Err(error) => Err(QueryFailure::Refused(format!("the {} cannot be read: {error}", key.kind.name()))),
         },
-        Err(Some((404, _))) => Outcome::Gone,
-        Err(error) => unread(error),
+        Err(Some((404, _))) => Err(QueryFailure::Gone),
+        Err(error) => Err(unread(error)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use berth_control::write::{Kind, Question, Request, Subresource, Write};
+use berth_control::write::{Action, Kind, Query, Subresource, Task, Write};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -58,33 +58,37 @@ pub fn right(kind: Kind, subresource: Subresource, verb: &str) -> Right {
 }
 
 /// The rights that the API server requires for a write.
-fn needed(write: &Write) -> Vec<Right> {
-    let own = |subresource, verb| right(write.key.kind, subresource, verb);
-    match &write.request {
-        Request::Create(_) => vec![own(Subresource::None, "create")],
+fn needed(task: &Task) -> Vec<Right> {
+    let own = |subresource, verb| right(task.key.kind, subresource, verb);
+    match &task.action {
+        Action::Write(Write::Create(_)) => vec![own(Subresource::None, "create")],
         // The object may not exist yet, so that the apply needs the right to create, too.
-        Request::Apply { subresource, .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {
+        Action::Write(Write::Apply { subresource, .. }) if matches!(task.key.kind, Kind::Service | Kind::ConfigMap) => {
             vec![own(*subresource, "patch"), own(*subresource, "create")]
         }
-        Request::Apply { subresource, .. } | Request::Merge { subresource, .. } => vec![own(*subresource, "patch")],
-        Request::Delete { .. } => vec![own(Subresource::None, "delete")],
-        Request::AnnotatePods { .. } => ["list", "patch"].map(|verb| right(Kind::Pod, Subresource::None, verb)).into(),
-        Request::Ask(
-            Question::ProbePods { .. }
-            | Question::FindStuckPods { .. }
-            | Question::FindLeftPods { .. }
-            | Question::FindPodsOnNode
-            | Question::CountNodes { .. },
+        Action::Write(Write::Apply { subresource, .. } | Write::Merge { subresource, .. }) => {
+            vec![own(*subresource, "patch")]
+        }
+        Action::Write(Write::Delete { .. }) => vec![own(Subresource::None, "delete")],
+        Action::Write(Write::AnnotatePods { .. }) => {
+            ["list", "patch"].map(|verb| right(Kind::Pod, Subresource::None, verb)).into()
+        }
+        Action::Query(
+            Query::ProbePods { .. }
+            | Query::FindStuckPods { .. }
+            | Query::FindLeftPods { .. }
+            | Query::FindPodsOnNode
+            | Query::CountNodes { .. },
         ) => vec![right(Kind::Pod, Subresource::None, "list")],
-        Request::Ask(Question::ReadObject) => vec![own(Subresource::None, "get")],
-        Request::Ask(Question::AskAutoscalers { .. }) => vec![(String::new(), "events".to_owned(), "list".to_owned())],
-        Request::Ask(Question::ListCheckpoints { .. }) | Request::DeleteCheckpoints { .. } => Vec::new(),
+        Action::Query(Query::ReadObject) => vec![own(Subresource::None, "get")],
+        Action::Query(Query::AskAutoscalers { .. }) => vec![(String::new(), "events".to_owned(), "list".to_owned())],
+        Action::Query(Query::ListCheckpoints { .. }) | Action::Write(Write::DeleteCheckpoints { .. }) => Vec::new(),
     }
 }
 
-/// Panics unless the chart grants what a write needs.
-pub fn must_have(write: &Write) {
-    for right in needed(write) {
-        assert!(GRANTED.contains(&right), "{:?} of {} needs {right:?}", write.purpose, write.key);
+/// Panics unless the chart grants what a task needs.
+pub fn must_have(task: &Task) {
+    for right in needed(task) {
+        assert!(GRANTED.contains(&right), "{:?} of {} needs {right:?}", task.purpose, task.key);
     }
 }

@@ -1,0 +1,58 @@
+//! Outcomes that do not belong to the task under whose identity they come back.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::controller::Control;
+use crate::decision::Draft;
+use crate::settings::Settings;
+use crate::write::{
+    Kind, ObjectKey, Purpose, Query, QueryAnswer, QueryFailure, Subresource, TaskOutcome, Term, Write, WriteOutcome,
+    cluster_key, key,
+};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn leader() -> Control {
+    let mut control = Control::new(Settings::default());
+    control.lead(Some(Term(1)));
+    control
+}
+
+fn node() -> ObjectKey {
+    cluster_key(Kind::Node, "n")
+}
+
+#[test]
+fn query_with_outcome_of_another_type_is_asked_again() {
+    let applied = WriteOutcome::Applied { resource_version: "7".to_owned() };
+    let foreign: [TaskOutcome; 3] = [applied.into(), WriteOutcome::Gone.into(), QueryAnswer::Nodes(3).into()];
+    for outcome in foreign {
+        let mut control = leader();
+        let mut draft = Draft::ask(Purpose::FindPodsOnNode, node(), Query::FindPodsOnNode);
+        let id = control.flights.start(&mut draft, node());
+        control.outcome(id, outcome.clone(), NOW);
+        assert!(control.flights.flying(&node()).is_none(), "{outcome:?}");
+        assert!(control.flights.backing_off(&node(), NOW).is_some(), "{outcome:?}: it is asked again after a pause");
+    }
+    let mut control = leader();
+    let mut draft = Draft::ask(Purpose::FindPodsOnNode, node(), Query::FindPodsOnNode);
+    let id = control.flights.start(&mut draft, node());
+    control.outcome(id, QueryAnswer::OnNode(Vec::new()), NOW);
+    assert!(control.flights.backing_off(&node(), NOW).is_none(), "its own answer ends it");
+}
+
+/// The write may have been applied: nothing else was said about it.
+#[test]
+fn reservation_with_outcome_of_a_query_counts_as_unresolved() {
+    for outcome in [TaskOutcome::from(QueryAnswer::Nodes(3)), QueryFailure::Gone.into()] {
+        let mut control = leader();
+        let object = key(Kind::Workload, &("team".to_owned(), "w".to_owned()));
+        let write = Write::Merge { manager: "m", subresource: Subresource::Status, body: json!({}) };
+        let mut draft = Draft::of_any_version(Purpose::ReserveQuota, object.clone(), write);
+        draft.based_on = 7;
+        let id = control.flights.start(&mut draft, object.clone());
+        control.outcome(id, outcome, NOW);
+        assert!(control.flights.strays.may_land(&object));
+    }
+}
