@@ -306,7 +306,7 @@ impl Control {
             }
             return false;
         }
-        let holds_up = match draft.purpose.spares_its_object() {
+        let holds_up = match draft.action.spares_its_object() {
             true => self.flights.backing_off(&draft.key, now),
             false => self.flights.backing_off_from_writes(&draft.key, now),
         };

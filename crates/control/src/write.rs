@@ -1,6 +1,7 @@
 //! Tasks of the runtime: writes with their preconditions, queries, and what both name.
 
 mod checkpoint;
+mod lane;
 mod pods;
 mod purpose;
 mod query;
@@ -13,8 +14,9 @@ use std::fmt;
 
 pub use berth_lease::Term;
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
+pub use lane::Lane;
 pub use pods::{LeftPod, PodOnNode, PodsOf};
-pub use purpose::{Purpose, Urgency};
+pub use purpose::Purpose;
 pub use query::{PodsLeft, Query, QueryAnswer, QueryFailure, QueryKind};
 pub use task::{Action, Packed, Subresource, Task, TaskId, TaskOutcome, Write, WriteOutcome};
 

@@ -1,19 +1,18 @@
 //! The writer pool: important writes are sent first, and only as many at once as keep the API server busy.
 //!
-//! A request that was sent cannot be overtaken, so the pool has queues of its own instead of sending all writes at once. Writes that no job waits for have a
-//! lane of their own, a few at a time, and slow down while the API server is busy, so that the server spends its time on writes that move jobs. The write that
-//! finishes a Workload and frees its quota is such a background write as long as no Workload waits for quota. Requests to checkpoint stores have a lane,
-//! because an unresponsive store must not delay other writes. Writes that annotate all pods of a job have a lane, too, because each of them consists of many
-//! patches that wait for the rate limit.
+//! A request under way can no longer be overtaken, so a queue belongs here and not in the server. Tasks wait in the order of their lanes
+//! ([`Lane`]). Tasks that nothing waits for have slots of their own, a few, and rarely get them while the server is busy: the server then
+//! spends its time on writes that move jobs. The end of a Workload, which gives its quota back, is such a task as long as nothing waits for
+//! quota. Stores of checkpoints have slots, since one that does not answer must not keep anything else waiting. Annotations on all pods of a
+//! job have slots as well: each task is many patches, which wait for the rate one by one.
 
 use crate::load::Load;
 use crate::writer::Writer;
 use berth_control::write::{
-    Action, PodsLeft, Purpose, Query, QueryAnswer, QueryFailure, Task, TaskId, TaskOutcome, Urgency, Write,
-    WriteOutcome,
+    Action, Lane, PodsLeft, Query, QueryAnswer, QueryFailure, Task, TaskId, TaskOutcome, Write, WriteOutcome,
 };
 use futures::FutureExt;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,91 +27,84 @@ const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
 const BACKGROUND_MOST: usize = 4096;
 /// Tasks of stores under way.
 const STORES: usize = 4;
-/// Number of concurrent writes that annotate the pods of a job.
-const TOLD: usize = 4;
-/// Number of priority classes in a lane.
-const CLASSES: usize = 4;
+/// Tasks under way that annotate the pods of a job.
+const PODS: usize = 4;
 
-/// Queued writes by priority class, in order of arrival within a class.
+/// Waiting tasks by lane, in order of arrival within one.
 #[derive(Default)]
 struct Waiting {
-    classes: [VecDeque<Task>; CLASSES],
+    lanes: BTreeMap<Lane, VecDeque<Task>>,
 }
 
 impl Waiting {
-    fn push(&mut self, task: Task) {
-        let class = match task.purpose.urgency() {
-            Urgency::First | Urgency::Told => 0,
-            // Statuses of queues would become outdated behind hundreds of finalizer writes.
-            Urgency::Counted => 1,
-            Urgency::Soon => 2,
-            Urgency::Whenever => CLASSES - 1,
-        };
-        if let Some(queue) = self.classes.get_mut(class) {
-            queue.push_back(task);
-        }
+    fn push(&mut self, lane: Lane, task: Task) {
+        self.lanes.entry(lane).or_default().push_back(task);
     }
 
     fn pop(&mut self) -> Option<Task> {
-        self.classes.iter_mut().find_map(VecDeque::pop_front)
+        self.lanes.values_mut().find_map(VecDeque::pop_front)
     }
 
     fn peek(&self) -> Option<&Task> {
-        self.classes.iter().find_map(VecDeque::front)
+        self.lanes.values().find_map(VecDeque::front)
     }
 
     fn is_empty(&self) -> bool {
-        self.classes.iter().all(VecDeque::is_empty)
+        self.lanes.values().all(VecDeque::is_empty)
     }
 
-    /// Whether users read the result of a queued write, or a Workload waits for quota that a queued write frees.
+    /// Whether people read the result of one of these tasks, or something waits for quota that one gives back.
     fn is_awaited(&self, load: &Load) -> bool {
-        let awaited = if load.is_wanted() { 3 } else { 2 };
-        self.classes.iter().take(awaited).any(|class| !class.is_empty())
+        let is_awaited = |lane: Lane| lane.as_awaited(load.is_wanted()) < Lane::Ends;
+        self.lanes.iter().any(|(lane, tasks)| is_awaited(*lane) && !tasks.is_empty())
     }
 
     fn len(&self) -> usize {
-        self.classes.iter().map(VecDeque::len).sum()
+        self.lanes.values().map(VecDeque::len).sum()
     }
 }
 
-/// The lane of a write.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Freight {
-    /// Lane of writes that move jobs.
-    Pressing,
-    /// Lane of background writes, which no job waits for.
-    Rest,
-    /// Lane of requests to checkpoint stores.
+/// Lanes that share slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slots {
+    /// Tasks that move jobs, and others that are soon due.
+    Foreground,
+    /// Tasks that nothing waits for.
+    Background,
+    /// Tasks of stores of checkpoints.
     Stores,
     /// Lane of writes that annotate the pods of a job.
     Pods,
 }
 
-impl Freight {
-    fn of(task: &Task, load: &Load) -> Self {
-        match task.purpose.urgency() {
-            _ if task.purpose.asks_store() => Self::Stores,
-            _ if matches!(task.action, Action::Write(Write::AnnotatePods { .. })) => Self::Pods,
-            _ if task.purpose == Purpose::FinishWorkload && !load.is_wanted() => Self::Rest,
-            Urgency::Told | Urgency::Counted | Urgency::Whenever => Self::Rest,
-            Urgency::First | Urgency::Soon => Self::Pressing,
+impl Slots {
+    const fn of(lane: Lane) -> Self {
+        match lane {
+            Lane::Jobs | Lane::Upkeep => Self::Foreground,
+            Lane::Reasons | Lane::Figures | Lane::Ends | Lane::Cleanup => Self::Background,
+            Lane::StoreListings | Lane::StoreDeletions => Self::Stores,
+            Lane::Pods => Self::Pods,
         }
     }
 
-    /// Whether each write of the lane is one request to the API server. A write to a checkpoint store is none, and a write that annotates pods waits for the
-    /// rate limit before each patch.
+    /// Each task is one request to the API server. A task of a store is none, and one that annotates pods waits for the rate before each
+    /// patch.
     const fn is_one_request(self) -> bool {
-        matches!(self, Self::Pressing | Self::Rest)
+        matches!(self, Self::Foreground | Self::Background)
     }
 }
 
-/// State that all lanes share.
+/// Lane of a task as it is now.
+fn lane_of(task: &Task, load: &Load) -> Lane {
+    task.purpose.lane().as_awaited(load.is_wanted())
+}
+
+/// Parts that all slots share.
 #[derive(Clone)]
 struct Shared {
     writer: Arc<Writer>,
     outcomes: mpsc::Sender<(TaskId, TaskOutcome)>,
-    /// Load of the lane of writes that move jobs.
+    /// Load of the foreground.
     load: Arc<Load>,
 }
 
@@ -132,35 +124,36 @@ pub async fn run(
     let (pods_in, pods_out) = mpsc::unbounded_channel();
     let sort = async move {
         while let Some(task) = tasks.recv().await {
-            // A lane ends only after its sender is dropped, so sending cannot fail.
-            let _sent = match Freight::of(&task, &load) {
-                Freight::Pressing => {
+            let lane = lane_of(&task, &load);
+            // A receiver ends only when its sender is gone.
+            let _sent = match Slots::of(lane) {
+                Slots::Foreground => {
                     load.begin(Instant::now());
-                    first_in.send(task)
+                    first_in.send((lane, task))
                 }
-                Freight::Rest => second_in.send(task),
-                Freight::Stores => stores_in.send(task),
-                Freight::Pods => pods_in.send(task),
+                Slots::Background => second_in.send((lane, task)),
+                Slots::Stores => stores_in.send((lane, task)),
+                Slots::Pods => pods_in.send((lane, task)),
             };
         }
     };
     tokio::join!(
         sort,
-        lane(shared.clone(), first_out, in_flight.max(1), Freight::Pressing),
-        lane(shared.clone(), second_out, BACKGROUND, Freight::Rest),
-        lane(shared.clone(), stores_out, STORES, Freight::Stores),
-        lane(shared, pods_out, TOLD, Freight::Pods)
+        serve(shared.clone(), first_out, in_flight.max(1), Slots::Foreground),
+        serve(shared.clone(), second_out, BACKGROUND, Slots::Background),
+        serve(shared.clone(), stores_out, STORES, Slots::Stores),
+        serve(shared, pods_out, PODS, Slots::Pods)
     );
 }
 
-async fn lane(shared: Shared, mut tasks: mpsc::UnboundedReceiver<Task>, in_flight: usize, freight: Freight) {
+async fn serve(shared: Shared, mut tasks: mpsc::UnboundedReceiver<(Lane, Task)>, in_flight: usize, group: Slots) {
     let slots = Arc::new(Semaphore::new(in_flight));
     let mut waiting = Waiting::default();
     let mut open = true;
     while open || !waiting.is_empty() {
         if waiting.is_empty() {
             match tasks.recv().await {
-                Some(task) => waiting.push(task),
+                Some((lane, task)) => waiting.push(lane, task),
                 None => open = false,
             }
             continue;
@@ -168,15 +161,15 @@ async fn lane(shared: Shared, mut tasks: mpsc::UnboundedReceiver<Task>, in_fligh
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         // A write of an ended term, which will not be sent, takes no token of the rate limit, because a new leader waits until all such writes have come back.
         let stale = |task: &Task| !shared.writer.permits(task, Instant::now());
-        if freight.is_one_request() && !waiting.peek().is_some_and(stale) {
-            if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {
+        if group.is_one_request() && !waiting.peek().is_some_and(stale) {
+            if group == Slots::Background && !waiting.is_awaited(&shared.load) {
                 tokio::time::sleep(pause(&shared.load, waiting.len(), Instant::now())).await;
             }
             shared.writer.wait_for_rate().await;
         }
         // The next write is chosen as late as possible, so that an admission overtakes writes that wait for a slot.
-        while let Ok(task) = tasks.try_recv() {
-            waiting.push(task);
+        while let Ok((lane, task)) = tasks.try_recv() {
+            waiting.push(lane, task);
         }
         let Some(task) = waiting.pop() else { continue };
         let shared = shared.clone();
@@ -184,7 +177,7 @@ async fn lane(shared: Shared, mut tasks: mpsc::UnboundedReceiver<Task>, in_fligh
             let sent = Instant::now();
             let outcome = performed(&shared.writer, &task).await;
             drop(slot);
-            if freight == Freight::Pressing {
+            if group == Slots::Foreground {
                 shared.load.end(is_done(&outcome).then_some(sent), Instant::now());
             }
             if shared.outcomes.send((task.id, outcome)).await.is_err() {
@@ -229,8 +222,7 @@ fn pause(load: &Load, waiting: usize, now: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_control::write::{Kind, ObjectKey, PodsOf, Term};
-    use std::collections::BTreeMap;
+    use berth_control::write::{Kind, ObjectKey, PodsOf, Purpose, Term};
 
     fn write(id: u64, purpose: Purpose) -> Task {
         Task {
@@ -259,13 +251,13 @@ mod tests {
     fn pool_orders_waiting_writes_by_urgency_of_their_purpose() {
         let mut waiting = Waiting::default();
         for (id, purpose) in [(1, Purpose::CreateWorkload), (2, Purpose::ReserveQuota), (3, Purpose::StartJob)] {
-            waiting.push(write(id, purpose));
+            waiting.push(purpose.lane(), write(id, purpose));
         }
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
         assert_eq!(order, [2, 3, 1]);
         assert!(waiting.is_empty());
         for (id, purpose) in [(1, Purpose::LetFinishedGo), (2, Purpose::QueueStatus), (3, Purpose::ExplainPending)] {
-            waiting.push(write(id, purpose));
+            waiting.push(purpose.lane(), write(id, purpose));
         }
         let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|write| write.id.0).collect();
         assert_eq!(order, [3, 2, 1]);
@@ -277,25 +269,25 @@ mod tests {
         let pods = PodsOf { label: "job-uid", uid: "u".to_owned(), jobs: None };
         for purpose in [Purpose::NotifyPods, Purpose::AskToSave] {
             let action = Write::AnnotatePods { pods: pods.clone(), annotations: BTreeMap::new() }.into();
-            assert!(Freight::of(&Task { action, ..write(1, purpose) }, &load) == Freight::Pods);
+            assert_eq!(Slots::of(lane_of(&Task { action, ..write(1, purpose) }, &load)), Slots::Pods);
         }
-        assert!(!Freight::Pods.is_one_request(), "each of its patches takes a token");
+        assert!(!Slots::Pods.is_one_request(), "each of its patches takes a token");
     }
 
     #[test]
     fn quota_freeing_write_becomes_pressing_when_workloads_wait_for_quota() {
         let load = Load::new(Instant::now());
         let end = write(1, Purpose::FinishWorkload);
-        assert!(Freight::of(&end, &load) == Freight::Rest, "nobody needs its quota");
-        assert!(Freight::of(&write(2, Purpose::StartJob), &load) == Freight::Pressing);
+        assert_eq!(Slots::of(lane_of(&end, &load)), Slots::Background, "nobody needs its quota");
+        assert_eq!(Slots::of(lane_of(&write(2, Purpose::StartJob), &load)), Slots::Foreground);
         let mut waiting = Waiting::default();
-        waiting.push(write(3, Purpose::LetFinishedGo));
-        waiting.push(end.clone());
+        waiting.push(Lane::Cleanup, write(3, Purpose::LetFinishedGo));
+        waiting.push(lane_of(&end, &load), end.clone());
         assert!(!waiting.is_awaited(&load));
         load.set_wanted(true);
         assert!(waiting.is_awaited(&load), "one that was put off is due now");
         assert_eq!(waiting.pop().map(|write| write.id.0), Some(1), "before what nobody ever waits for");
         assert!(!waiting.is_awaited(&load));
-        assert!(Freight::of(&end, &load) == Freight::Pressing);
+        assert_eq!(Slots::of(lane_of(&end, &load)), Slots::Foreground);
     }
 }

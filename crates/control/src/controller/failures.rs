@@ -52,7 +52,7 @@ impl Failures<'_> {
     /// The task is to be tried again after that many milliseconds.
     pub(crate) fn busy(&mut self, object: ObjectKey, flight: &Flight, after: u64, now: Timestamp) {
         let after = i64::try_from(after).unwrap_or(i64::MAX);
-        let until = match flight.purpose.spares_its_object() {
+        let until = match flight.spares_its_object {
             true => self.flights.pause(&object, now, after),
             false => self.flights.failed(&object, now, after),
         };

@@ -27,6 +27,8 @@ pub(crate) struct Flight {
     pub(crate) vanished: bool,
     /// Bytes of the Workload that is made or changed, or of the job that is read for that.
     bytes: usize,
+    /// When the task has to wait, writes to its object do not.
+    pub(crate) spares_its_object: bool,
     /// Kind of the answer that is expected, if it is a query.
     pub(crate) query: Option<QueryKind>,
 }
@@ -153,6 +155,7 @@ impl Flights {
                 owned_first: matches!(draft.action, Action::Write(Write::Delete { owned_first: true, .. })),
                 vanished: false,
                 bytes,
+                spares_its_object: draft.action.spares_its_object(),
                 query: match &draft.action {
                     Action::Query(query) => Some(query.kind()),
                     Action::Write(_) => None,

@@ -1,6 +1,8 @@
-//! Purposes of writes, and how urgent they are.
+//! Purposes of tasks, and their lanes.
 
-/// Why a write is made: closed, one name per decision, used in logs, metrics and tests.
+use super::Lane;
+
+/// Why a task is given out: closed, one name per decision, used in logs, metrics and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
     /// Create the Workload of a job.
@@ -124,21 +126,6 @@ pub enum Purpose {
     SetWaitingForPods,
 }
 
-/// Urgency of a write: the runtime sends the most urgent ones first when not all can go at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Moves jobs.
-    First,
-    /// Keeps objects right.
-    Soon,
-    /// Explains.
-    Told,
-    /// Counts.
-    Counted,
-    /// Tidies up: nothing waits for it.
-    Whenever,
-}
-
 impl Purpose {
     /// Whether it is a status that is written when it is marked, and at no other time: one that failed has to be marked again.
     pub(crate) const fn is_coalesced(self) -> bool {
@@ -148,23 +135,6 @@ impl Purpose {
     /// Whether such a write, applied late, would use quota that another workload may hold by then.
     pub(crate) const fn uses_quota(self) -> bool {
         matches!(self, Self::ReserveQuota | Self::StartJob | Self::StartTraining)
-    }
-
-    /// Whether the request is about the pods of a job, or reads the job: when it has to wait, writes to its object do not.
-    pub(crate) const fn spares_its_object(self) -> bool {
-        matches!(
-            self,
-            Self::ProbePods
-                | Self::FindLeftPods
-                | Self::ReadPod
-                | Self::ProbeSurplus
-                | Self::FindStuckPods
-                | Self::FindPodsOnNode
-                | Self::CountNodes
-                | Self::NotifyPods
-                | Self::AskToSave
-                | Self::ReadJob
-        )
     }
 
     /// Whether a Workload is made, or the job is read for that: only some of these are under way at a time.
@@ -177,12 +147,6 @@ impl Purpose {
         matches!(self, Self::NotifyPods | Self::AskToSave)
     }
 
-    /// Whether it goes to a store of checkpoints, and not to the API server.
-    #[must_use]
-    pub const fn asks_store(self) -> bool {
-        matches!(self, Self::ListCheckpoints | Self::DeleteCheckpoints)
-    }
-
     /// Whether it deletes an object that is not looked at again before it is gone.
     pub(crate) const fn withdraws(self) -> bool {
         matches!(self, Self::WithdrawRequest | Self::WithdrawPodTemplate)
@@ -193,9 +157,9 @@ impl Purpose {
         matches!(self, Self::PreparePodTemplate | Self::RequestCapacity | Self::PrepareTraining | Self::StartTraining)
     }
 
-    /// How urgent writes of this purpose are.
+    /// Lane of the tasks of this purpose.
     #[must_use]
-    pub const fn urgency(self) -> Urgency {
+    pub const fn lane(self) -> Lane {
         match self {
             Self::ReserveQuota
             | Self::SetAdmitted
@@ -214,14 +178,12 @@ impl Purpose {
             | Self::ScaleTraining
             | Self::LowerCount
             | Self::ClearStartTime
-            | Self::NotifyPods
-            | Self::AskToSave
             | Self::FindPodsOnNode
             | Self::Evict
             | Self::MarkPod
             | Self::CondemnPod
             | Self::DeletePod
-            | Self::ReleaseQuota => Urgency::First,
+            | Self::ReleaseQuota => Lane::Jobs,
             Self::CreateWorkload
             | Self::UpdateWorkload
             | Self::AdoptWorkload
@@ -229,7 +191,6 @@ impl Purpose {
             | Self::Deactivate
             | Self::SetPodsReady
             | Self::SetReclaimable
-            | Self::FinishWorkload
             | Self::RestoreTemplate
             | Self::ActivateCheck
             | Self::WithdrawPodTemplate
@@ -247,11 +208,14 @@ impl Purpose {
             | Self::ReadPod
             | Self::ProbeSurplus
             | Self::ReadJob
-            | Self::ListCheckpoints
-            | Self::FindStuckPods => Urgency::Soon,
-            Self::ExplainPending | Self::ExplainUnseen | Self::TrainingStatus => Urgency::Told,
-            Self::QueueStatus | Self::CountNodes => Urgency::Counted,
-            Self::LetFinishedGo | Self::DeleteCheckpoints => Urgency::Whenever,
+            | Self::FindStuckPods => Lane::Upkeep,
+            Self::ExplainPending | Self::ExplainUnseen | Self::TrainingStatus => Lane::Reasons,
+            Self::QueueStatus | Self::CountNodes => Lane::Figures,
+            Self::FinishWorkload => Lane::Ends,
+            Self::LetFinishedGo => Lane::Cleanup,
+            Self::ListCheckpoints => Lane::StoreListings,
+            Self::DeleteCheckpoints => Lane::StoreDeletions,
+            Self::NotifyPods | Self::AskToSave => Lane::Pods,
         }
     }
 }

@@ -122,6 +122,11 @@ impl<B> Action<B> {
             _ => None,
         }
     }
+
+    /// Whether the action reads, or is about the pods of a job: when it has to wait, writes to its object do not.
+    pub(crate) const fn spares_its_object(&self) -> bool {
+        matches!(self, Self::Query(_) | Self::Write(Write::AnnotatePods { .. }))
+    }
 }
 
 impl Action<Value> {
