@@ -152,7 +152,7 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
         "uid": holder.uid, "resourceVersion": holder.resource_version, "finalizers": wanted,
     }});
     let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
-    Decision::write(Draft::of_any_version(purpose, key.clone(), request))
+    Decision::write(Draft::of_any_version(purpose, key.clone(), write))
 }
 
 /// Reports the faults of flavors and cohorts by an event, because these kinds have no condition for their faults.

@@ -5,9 +5,10 @@ mod lane;
 mod pods;
 mod purpose;
 mod query;
+mod resource;
 mod task;
 
-use berth_api::{GROUP, VERSION, berth, labels};
+use berth_api::labels;
 use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, POD_REPORTER, STATEFUL_SET_FRAMEWORK};
 use berth_jobs::{BatchJob, JobKind, JobType, KINDS};
 use std::fmt;
@@ -18,6 +19,7 @@ pub use lane::Lane;
 pub use pods::{LeftPod, PodOnNode, PodsOf};
 pub use purpose::Purpose;
 pub use query::{PodsLeft, Query, QueryAnswer, QueryFailure, QueryKind};
+pub use resource::ResourceKind;
 pub use task::{Action, Packed, Subresource, Task, TaskId, TaskOutcome, Write, WriteOutcome};
 
 /// Reporter of events about admission.
@@ -27,7 +29,7 @@ pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
 /// Reporter of events about TrainingJobs.
 pub(crate) const TRAINING_REPORTER: &str = "berth-training-job-controller";
 
-/// Kinds that Berth writes.
+/// Kinds of what control decides about: objects of the API, and what has no object of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A kind of job that can be suspended: its Workloads are ours to make.
@@ -159,29 +161,29 @@ impl Kind {
         }
     }
 
-    /// API group (empty for the core group), version and plural as in the URL.
+    /// Kind of the object of the API that a key of this kind names: what is read or written there. `None` where the API has no such object.
     #[must_use]
-    pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::Job(kind) => (kind.info().group, kind.info().version, kind.info().plural),
-            Self::Workload => (GROUP, VERSION, "workloads"),
-            Self::ClusterQueue => (GROUP, VERSION, "clusterqueues"),
-            Self::LocalQueue => (GROUP, VERSION, "localqueues"),
-            Self::Cohort => (GROUP, VERSION, "cohorts"),
-            Self::ResourceFlavor => (GROUP, VERSION, "resourceflavors"),
-            Self::AdmissionCheck => (GROUP, VERSION, "admissionchecks"),
-            Self::ProvisioningRequest => ("autoscaling.x-k8s.io", "v1", "provisioningrequests"),
-            Self::PodTemplate => ("", "v1", "podtemplates"),
-            Self::QueuePolicy => (berth::GROUP, berth::VERSION, "queuepolicies"),
-            Self::TrainingJob => (berth::GROUP, berth::VERSION, "trainingjobs"),
-            Self::Service => ("", "v1", "services"),
-            Self::ConfigMap => ("", "v1", "configmaps"),
-            Self::Checkpoints => (berth::GROUP, berth::VERSION, "checkpoints"),
-            Self::Pod | Self::JobPod | Self::PodGroup => ("", "v1", "pods"),
-            Self::Deployment => ("apps", "v1", "deployments"),
-            Self::StatefulSet => ("apps", "v1", "statefulsets"),
-            Self::Node => ("", "v1", "nodes"),
-        }
+    pub const fn resource_kind(self) -> Option<ResourceKind> {
+        Some(match self {
+            Self::Job(kind) => ResourceKind::Job(kind),
+            Self::Workload => ResourceKind::Workload,
+            Self::ClusterQueue => ResourceKind::ClusterQueue,
+            Self::LocalQueue => ResourceKind::LocalQueue,
+            Self::Cohort => ResourceKind::Cohort,
+            Self::ResourceFlavor => ResourceKind::ResourceFlavor,
+            Self::AdmissionCheck => ResourceKind::AdmissionCheck,
+            Self::ProvisioningRequest => ResourceKind::ProvisioningRequest,
+            Self::PodTemplate => ResourceKind::PodTemplate,
+            Self::QueuePolicy => ResourceKind::QueuePolicy,
+            Self::TrainingJob => ResourceKind::TrainingJob,
+            Self::Service => ResourceKind::Service,
+            Self::ConfigMap => ResourceKind::ConfigMap,
+            Self::Pod | Self::JobPod => ResourceKind::Pod,
+            Self::Deployment => ResourceKind::Deployment,
+            Self::StatefulSet => ResourceKind::StatefulSet,
+            Self::Node => ResourceKind::Node,
+            Self::PodGroup | Self::Checkpoints => return None,
+        })
     }
 
     /// Reporter of events about a job of that kind.
@@ -197,31 +199,15 @@ impl Kind {
     /// The kind's name, as in `kind:`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Job(kind) => kind.info().kind,
-            Self::Workload => "Workload",
-            Self::ClusterQueue => "ClusterQueue",
-            Self::LocalQueue => "LocalQueue",
-            Self::Cohort => "Cohort",
-            Self::ResourceFlavor => "ResourceFlavor",
-            Self::AdmissionCheck => "AdmissionCheck",
-            Self::ProvisioningRequest => "ProvisioningRequest",
-            Self::PodTemplate => "PodTemplate",
-            Self::QueuePolicy => "QueuePolicy",
-            Self::TrainingJob => "TrainingJob",
-            Self::Service => "Service",
-            Self::ConfigMap => "ConfigMap",
-            Self::Checkpoints => "Checkpoints",
-            Self::Pod | Self::JobPod => "Pod",
-            Self::PodGroup => "PodGroup",
-            Self::Deployment => "Deployment",
-            Self::StatefulSet => "StatefulSet",
-            Self::Node => "Node",
+        match self.resource_kind() {
+            Some(kind) => kind.name(),
+            None if matches!(self, Self::PodGroup) => "PodGroup",
+            None => "Checkpoints",
         }
     }
 }
 
-/// Key of an object: kind, namespace (empty for cluster scope) and name.
+/// Key of what is decided about: kind, namespace (empty for cluster scope) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// Kind.

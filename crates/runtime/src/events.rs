@@ -65,10 +65,11 @@ impl EventSink {
         Self { queue, metrics }
     }
 
-    /// Queues an event for publication. If the queue is full, drops the event and counts it.
+    /// Queues an event about an object of the API for publication. If the queue is full, drops the event and counts it.
     pub fn publish(&self, notice: &Notice) {
+        let Some(notice) = Packed::new(notice, Timestamp::now()) else { return };
         match self.queue.try_reserve() {
-            Ok(place) => place.send(Packed::new(notice, Timestamp::now())),
+            Ok(place) => place.send(notice),
             Err(_) => self.metrics.count("berth_events_dropped", &[("cause", "queue_full")], 1),
         }
     }
@@ -259,7 +260,6 @@ impl Recent {
 
 /// The Event object of a notice.
 fn event(notice: &Packed, instance: &str, count: u64) -> Value {
-    let (group, version, _) = notice.kind.resource();
     let now = notice.at;
     let namespace = if notice.namespace().is_empty() { "default" } else { notice.namespace() };
     let suffix = format!(".{:x}{:x}", now.as_microsecond(), count & 0xffff);
@@ -277,7 +277,7 @@ fn event(notice: &Packed, instance: &str, count: u64) -> Value {
         "reportingController": notice.reporter,
         "reportingInstance": cut_at(instance, REASON_LIMIT),
         "regarding": {
-            "apiVersion": if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
+            "apiVersion": notice.kind.api_version(),
             "kind": notice.kind.name(),
             "namespace": notice.namespace(),
             "name": notice.name(),
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn event_has_fields_and_name_length_that_api_server_requires() {
         let now = Timestamp::from_microsecond(1_700_000_000_123_456).unwrap();
-        let event = event(&Packed::new(&notice("no quota"), now), "berth_1", 1);
+        let event = event(&Packed::new(&notice("no quota"), now).unwrap(), "berth_1", 1);
         assert_eq!(event["eventTime"], "2023-11-14T22:13:20.123456Z");
         assert_eq!(event["regarding"]["apiVersion"], "kueue.x-k8s.io/v1beta2");
         assert_eq!(
@@ -342,11 +342,11 @@ mod tests {
         assert_eq!(event["metadata"]["namespace"], "team");
         let mut cluster = notice("x");
         cluster.key = ObjectKey { kind: Kind::ClusterQueue, namespace: String::new(), name: "q".repeat(253) };
-        let event = super::event(&Packed::new(&cluster, now), "berth_1", 2);
+        let event = super::event(&Packed::new(&cluster, now).unwrap(), "berth_1", 2);
         assert_eq!(event["metadata"]["namespace"], "default");
         assert!(event["metadata"]["name"].as_str().unwrap().len() <= 253);
         cluster.key.kind = Kind::Pod;
-        let event = super::event(&Packed::new(&cluster, now), "berth_1", 3);
+        let event = super::event(&Packed::new(&cluster, now).unwrap(), "berth_1", 3);
         assert_eq!(event["regarding"]["apiVersion"], "v1", "the core group has no name");
     }
 
@@ -355,7 +355,7 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let of = |uid: &str, reason: &str| {
             let event_type = if reason == "WaitingForQuota" { EventType::Warning } else { EventType::Normal };
-            Packed::new(&Notice { event_type, uid: uid.into(), reason: reason.into(), ..notice("x") }, at)
+            Packed::new(&Notice { event_type, uid: uid.into(), reason: reason.into(), ..notice("x") }, at).unwrap()
         };
         let mut waiting = Waiting::default();
         assert!(!waiting.push(of("a", "CreatedWorkload")) && !waiting.push(of("a", "WaitingForQuota")));
@@ -371,8 +371,9 @@ mod tests {
     #[test]
     fn superseded_event_slots_are_reused_so_the_queue_stays_bounded() {
         let at = Timestamp::UNIX_EPOCH;
-        let of =
-            |uid: &str| Packed::new(&Notice { uid: uid.into(), reason: "WaitingForQuota".into(), ..notice("x") }, at);
+        let of = |uid: &str| {
+            Packed::new(&Notice { uid: uid.into(), reason: "WaitingForQuota".into(), ..notice("x") }, at).unwrap()
+        };
         let mut waiting = Waiting::default();
         assert!(!waiting.push(of("first")));
         for round in 0..5 * WAITING {
@@ -388,7 +389,7 @@ mod tests {
     async fn identical_event_within_a_minute_is_a_repeat() {
         let mut recent = Recent::default();
         let now = Instant::now();
-        let notice = |message| Packed::new(&notice(message), Timestamp::UNIX_EPOCH);
+        let notice = |message| Packed::new(&notice(message), Timestamp::UNIX_EPOCH).unwrap();
         assert!(!recent.repeats(&notice("a"), now));
         assert!(recent.repeats(&notice("a"), now + Duration::from_secs(59)));
         assert!(!recent.repeats(&notice("b"), now));

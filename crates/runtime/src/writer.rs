@@ -11,8 +11,8 @@ use crate::metrics::Metrics;
 use crate::outcome::{Verb, label, outcome_of, outcome_of_failure, text_of};
 use crate::rate::Rate;
 use berth_control::write::{
-    Action, Checkpoint, CheckpointPlace, ObjectKey, Query, QueryAnswer, QueryFailure, Subresource, Task, TaskOutcome,
-    Term, Write, WriteOutcome,
+    Action, Checkpoint, CheckpointPlace, Query, QueryAnswer, QueryFailure, ResourceKind, Subresource, Task,
+    TaskOutcome, Term, Write, WriteOutcome,
 };
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use kube::client::{Body, Client};
@@ -100,17 +100,27 @@ impl Writer {
                     Err(fault) => WriteOutcome::StoreFailed(fault),
                 }
             }
-            write => self.request(task.term, &task.key, write).await,
+            write => match task.key.kind.resource_kind() {
+                Some(kind) => {
+                    self.request(
+                        task.term,
+                        &Target { kind, namespace: &task.key.namespace, name: &task.key.name },
+                        write,
+                    )
+                    .await
+                }
+                None => WriteOutcome::Refused(format!("{} is no object of the API", task.key)),
+            },
         }
     }
 
     /// Sends one request of a write, in the write's term and within the time limit.
-    async fn request(&self, term: Term, key: &ObjectKey, write: &Write) -> WriteOutcome {
+    async fn request(&self, term: Term, target: &Target<'_>, write: &Write) -> WriteOutcome {
         if !self.leadership.permits(term, Instant::now()) {
             return WriteOutcome::NotSent;
         }
         let deadline = self.leadership.deadline();
-        let http = match http_request(key, write, deadline) {
+        let http = match http_request(target, write, deadline) {
             Ok(http) => http,
             Err(error) => return WriteOutcome::Refused(format!("request cannot be built: {error}")),
         };
@@ -194,7 +204,7 @@ const fn verb_of(write: &Write) -> Verb {
 
 /// The HTTP request of a write. The server-side time limit of a request ends a second before Berth's, so that a write with an unknown outcome has ended by
 /// then.
-fn http_request(key: &ObjectKey, write: &Write, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
+fn http_request(target: &Target<'_>, write: &Write, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match write {
         // Questions, deletions of checkpoints and annotations of pods are not a single request to the API server.
@@ -236,7 +246,7 @@ fn http_request(key: &ObjectKey, write: &Write, deadline: Duration) -> Result<ht
             .to_string(),
         ),
     };
-    let path = path_of(key, matches!(write, Write::Create(_)), subresource);
+    let path = path_of(target, matches!(write, Write::Create(_)), subresource);
     http::Request::builder()
         .method(method)
         .uri(format!("{path}{query}"))
@@ -245,18 +255,26 @@ fn http_request(key: &ObjectKey, write: &Write, deadline: Duration) -> Result<ht
         .body(Body::from(body.into_bytes()))
 }
 
-fn path_of(key: &ObjectKey, collection: bool, subresource: Subresource) -> String {
-    let (group, version, plural) = key.kind.resource();
+/// Object of the API that a request goes to.
+struct Target<'a> {
+    kind: ResourceKind,
+    /// Empty for cluster-scoped kinds.
+    namespace: &'a str,
+    name: &'a str,
+}
+
+fn path_of(target: &Target<'_>, collection: bool, subresource: Subresource) -> String {
+    let (group, version, plural) = target.kind.resource();
     let mut path = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    if !key.namespace.is_empty() {
+    if !target.namespace.is_empty() {
         path.push_str("/namespaces/");
-        path.push_str(&encoded(&key.namespace));
+        path.push_str(&encoded(target.namespace));
     }
     path.push('/');
     path.push_str(plural);
     if !collection {
         path.push('/');
-        path.push_str(&encoded(&key.name));
+        path.push_str(&encoded(target.name));
         if subresource == Subresource::Status {
             path.push_str("/status");
         }

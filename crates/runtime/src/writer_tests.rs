@@ -3,7 +3,7 @@
 use super::*;
 use crate::leadership::State;
 use crate::rate::Bucket;
-use berth_control::write::{Kind, LeftPod, PodOnNode, PodsLeft, PodsOf, Purpose, StuckPod, TaskId};
+use berth_control::write::{Kind, LeftPod, ObjectKey, PodOnNode, PodsLeft, PodsOf, Purpose, StuckPod, TaskId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -242,6 +242,19 @@ async fn write_out_of_term_or_time_is_not_sent() {
     sender.send_replace(LEADING);
     assert!(matches!(writer.perform(&delete()).await, TaskOutcome::Written(WriteOutcome::Applied { .. })));
     assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn write_to_what_is_no_api_object_is_refused_unsent() {
+    let seen = Seen::default();
+    let (_sender, writer) = writer(answering(200, "{}", Arc::clone(&seen)), LEADING);
+    for kind in [Kind::PodGroup, Kind::Checkpoints] {
+        let outcome = writer.perform(&write(kind, "ns", Write::Create(json!({}).into()))).await;
+        assert!(matches!(outcome, TaskOutcome::Written(WriteOutcome::Refused(_))), "{outcome:?}");
+        let outcome = writer.perform(&write(kind, "ns", Query::ReadObject)).await;
+        assert!(matches!(outcome, TaskOutcome::Answered(Err(QueryFailure::Refused(_)))), "{outcome:?}");
+    }
+    assert!(seen.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

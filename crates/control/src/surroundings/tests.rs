@@ -62,7 +62,8 @@ fn configured_namespace_selector_applies_where_every_job_is_managed() {
 #[test]
 fn webhook_selector_of_unmanaged_kinds_matches_no_namespace() {
     let of_pods = [Kind::Pod, Kind::Deployment, Kind::StatefulSet];
-    let plurals: BTreeMap<&str, Kind> = Kind::jobs().chain(of_pods).map(|kind| (kind.resource().2, kind)).collect();
+    let plurals: BTreeMap<&str, Kind> =
+        Kind::jobs().chain(of_pods).map(|kind| (kind.resource_kind().unwrap().resource().2, kind)).collect();
     for (plural, kind) in &plurals {
         for without_queue_name in [false, true] {
             let job_kinds = BTreeSet::from([Kind::JOB, *kind]);

@@ -73,7 +73,7 @@ fn chart_grants_exactly_the_write_verbs_that_berth_uses() {
 #[test]
 fn chart_grants_update_of_finalizers_for_all_owner_kinds() {
     let others = ["pods", "provisioningrequests", "statefulsets", "trainingjobs", "workloads"];
-    let owners = Kind::jobs().map(|kind| kind.resource().2).chain(others);
+    let owners = Kind::jobs().map(|kind| kind.resource_kind().unwrap().resource().2).chain(others);
     let granted: BTreeSet<String> =
         GRANTED.iter().filter(|right| right.2 == "update").map(|right| right.1.clone()).collect();
     let wanted: BTreeSet<String> = owners.map(|owner| format!("{owner}/finalizers")).collect();

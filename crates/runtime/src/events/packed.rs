@@ -1,6 +1,6 @@
 //! A packed notice: thousands of notices wait while the API server is busy, and a separate text for each part would take several times the memory.
 
-use berth_control::write::{EventType, Kind, Notice};
+use berth_control::write::{EventType, Notice, ResourceKind};
 use jiff::Timestamp;
 
 /// A notice with all its texts in one string.
@@ -10,7 +10,7 @@ pub(super) struct Packed {
     text: Box<str>,
     /// End of each of the first four texts; the last text takes the rest.
     ends: [u32; 4],
-    pub(super) kind: Kind,
+    pub(super) kind: ResourceKind,
     pub(super) event_type: EventType,
     pub(super) explains_waiting: bool,
     pub(super) reporter: &'static str,
@@ -19,7 +19,9 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn new(notice: &Notice, at: Timestamp) -> Self {
+    /// A notice that was queued at that time; `None` of one about something that is no object of the API.
+    pub(super) fn new(notice: &Notice, at: Timestamp) -> Option<Self> {
+        let kind = notice.key.kind.resource_kind()?;
         let parts = [&notice.key.namespace, &notice.key.name, &notice.uid, &notice.reason, &notice.message];
         let mut text = String::with_capacity(parts.iter().map(|part| part.len()).sum());
         let mut ends = [0; 5];
@@ -28,15 +30,15 @@ impl Packed {
             *end = u32::try_from(text.len()).unwrap_or(u32::MAX);
         }
         let [namespace, name, uid, reason, _] = ends;
-        Self {
+        Some(Self {
             text: text.into(),
             ends: [namespace, name, uid, reason],
-            kind: notice.key.kind,
+            kind,
             event_type: notice.event_type,
             explains_waiting: notice.explains_waiting(),
             reporter: notice.reporter,
             at,
-        }
+        })
     }
 
     fn part(&self, from: u32, to: u32) -> &str {
@@ -67,7 +69,7 @@ impl Packed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_control::write::ObjectKey;
+    use berth_control::write::{Kind, ObjectKey};
 
     #[test]
     fn packed_event_returns_every_field_as_given() {
@@ -80,10 +82,12 @@ mod tests {
                 message: message.into(),
                 reporter: "kueue-admission",
             };
-            let packed = Packed::new(&notice, Timestamp::UNIX_EPOCH);
+            let packed = Packed::new(&notice, Timestamp::UNIX_EPOCH).unwrap();
             let parts = (packed.namespace(), packed.name(), packed.uid(), packed.reason(), packed.message());
             assert_eq!(parts, (namespace, "job-a", "u-1", "Pending", message));
-            assert!(packed.explains_waiting && packed.kind == Kind::Workload);
+            assert!(packed.explains_waiting && packed.kind == ResourceKind::Workload);
+            let group = ObjectKey { kind: Kind::PodGroup, ..notice.key.clone() };
+            assert!(Packed::new(&Notice { key: group, ..notice }, Timestamp::UNIX_EPOCH).is_none(), "no object");
         }
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 
-use berth_control::write::{Kind, ObjectKey, PodsOf, Subresource, Task, Write, WriteOutcome};
+use berth_control::write::{PodsOf, ResourceKind, Subresource, Task, Write, WriteOutcome};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kube::client::Client;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Writer;
 use super::pods::{Meta, NOT_ENDED, page};
+use super::{Target, Writer};
 use crate::outcome::{Verb, outcome_of};
 use crate::watches::metadata;
 
@@ -122,6 +122,6 @@ async fn patch(writer: &Writer, task: &Task, pod: Pod, annotations: &BTreeMap<St
     // The only precondition is the uid, because a kubelet often changes pods, and its changes do not matter here.
     let body = json!({"metadata": {"uid": uid, "annotations": annotations}});
     let write = Write::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
-    let key = ObjectKey { kind: Kind::Pod, namespace: task.key.namespace.clone(), name };
-    writer.request(task.term, &key, &write).await
+    let target = Target { kind: ResourceKind::Pod, namespace: &task.key.namespace, name: &name };
+    writer.request(task.term, &target, &write).await
 }

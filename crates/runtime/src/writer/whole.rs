@@ -1,24 +1,28 @@
 //! Full objects, for queries.
 
-use super::path_of;
 use super::pods::unread;
+use super::{Target, path_of};
 use crate::watches::read_job;
-use berth_control::write::{Kind, ObjectKey, QueryFailure, Subresource};
+use berth_control::write::{ObjectKey, QueryFailure, ResourceKind, Subresource};
 use http::header::ACCEPT;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::{Body, Client};
 
 /// A job or a pod in the form of a watch; `Busy` if it cannot be read now.
 pub(super) async fn read(client: &Client, key: &ObjectKey) -> Result<Box<str>, QueryFailure> {
-    let shown = |text: String| match key.kind {
-        Kind::Job(kind) => read_job(kind, &text).and_then(|job| job.value()).map(|job| job.to_string()),
+    let Some(kind) = key.kind.resource_kind() else {
+        return Err(QueryFailure::Refused(format!("{key} is no object of the API")));
+    };
+    let shown = |text: String| match kind {
+        ResourceKind::Job(kind) => read_job(kind, &text).and_then(|job| job.value()).map(|job| job.to_string()),
         // An object that does not decode is refused instead of requested again and again.
         _ => serde_json::from_str::<Pod>(&text).map(|_| text),
     };
-    match get(client, path_of(key, false, Subresource::None)).await {
+    let target = Target { kind, namespace: &key.namespace, name: &key.name };
+    match get(client, path_of(&target, false, Subresource::None)).await {
         Ok(text) => match shown(text) {
             Ok(object) => Ok(object.into()),
-            Err(error) => Err(QueryFailure::Refused(format!("the {} cannot be read: {error}", key.kind.name()))),
+            Err(error) => Err(QueryFailure::Refused(format!("the {} cannot be read: {error}", kind.name()))),
         },
         Err(Some((404, _))) => Err(QueryFailure::Gone),
         Err(error) => Err(unread(error)),

@@ -31,7 +31,7 @@ const SOMETHING_ELSE: [(&str, &str); 5] = [
     ("crates/control/src/queues/figures.rs", "Unknown"),
     ("crates/control/src/offline.rs", "AdmissionCheck"),
     ("crates/control/src/offline/manifest.rs", "AdmissionCheck"),
-    ("crates/control/src/write.rs", "AdmissionCheck"),
+    ("crates/control/src/write/resource.rs", "AdmissionCheck"),
 ];
 
 struct Constant<'a> {

@@ -52,7 +52,7 @@ pub fn of_secrets(file: &str) -> Vec<(Vec<String>, Vec<String>)> {
 
 /// The right to use a verb on objects of a kind.
 pub fn right(kind: Kind, subresource: Subresource, verb: &str) -> Right {
-    let (group, _, plural) = kind.resource();
+    let (group, _, plural) = kind.resource_kind().expect("an object of the API").resource();
     let tail = if subresource == Subresource::Status { "/status" } else { "" };
     (group.to_owned(), format!("{plural}{tail}"), verb.to_owned())
 }
