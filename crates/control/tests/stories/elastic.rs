@@ -4,7 +4,7 @@
 use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, flavor, is, job, local_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, is, job, local_queue, reserved};
 use crate::stories::faults::every_fault;
 use crate::stories::training::training;
 
@@ -60,31 +60,18 @@ pub fn with_priorities(mut cluster: Cluster) -> Cluster {
     cluster
 }
 
-impl Cluster {
-    /// The number of workers for which the Job of a TrainingJob makes pods; 0 if there is no such Job.
-    pub fn workers(&self, name: &str) -> i64 {
-        let key = Self::key(Kind::JOB, "team", &format!("{name}-worker"));
-        self.objects.get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
-    }
-
-    /// The Workloads of a TrainingJob that have not ended, each with its name, its reserved cpus, and the name of the Workload that it replaces.
-    pub fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
-        let uid = &self.training(name)["metadata"]["uid"];
-        let owned = self.objects.iter().filter(|(key, object)| {
-            key.kind == Kind::Workload && &object["metadata"]["ownerReferences"][0]["uid"] == uid
-        });
-        owned
-            .filter(|(_, object)| !is(object, "Finished"))
-            .map(|(key, object)| {
-                let replaces = &object["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"];
-                let replaces = replaces.as_str().map(|key| key.rsplit_once('/').unwrap().1.to_owned());
-                (key.name.clone(), reserved(object), replaces)
-            })
-            .collect()
-    }
-
+/// Judgements about elastic jobs.
+pub trait Judged {
     /// Checks at any moment the invariants that the observer of the end-to-end tests checks.
-    pub fn judge(&self, what: &str) {
+    fn judge(&self, what: &str);
+
+    /// Lets time pass, and checks the invariants after every second.
+    fn pass_judged(&mut self, seconds: i64, what: &str);
+}
+
+impl Judged for Cluster {
+    /// Checks at any moment the invariants that the observer of the end-to-end tests checks.
+    fn judge(&self, what: &str) {
         let mut total = 0;
         for (key, object) in self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload) {
             if is(object, "Finished") {
@@ -112,25 +99,12 @@ impl Cluster {
         }
     }
 
-    /// Lets time pass, and checks the invariants after every second.
-    pub fn pass_judged(&mut self, seconds: i64, what: &str) {
+    fn pass_judged(&mut self, seconds: i64, what: &str) {
         for _ in 0..seconds {
             self.pass(1);
             self.judge(what);
         }
     }
-}
-
-/// Cpus that a Workload holds.
-fn reserved(object: &Value) -> i64 {
-    if !is(object, "QuotaReserved") {
-        return 0;
-    }
-    let set = &object["status"]["admission"]["podSetAssignments"][0];
-    let given = set["count"].as_i64().unwrap_or(1);
-    let left = object["spec"]["podSets"][0]["count"].as_i64().unwrap_or(1).min(given);
-    let cpus: i64 = set["resourceUsage"]["cpu"].as_str().map_or(0, |text| text.parse().unwrap());
-    cpus / given * left
 }
 
 #[test]

@@ -4,6 +4,7 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
+use crate::stories::elastic::Judged;
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::training::{cluster, started, suspend, training};
 

@@ -3,6 +3,7 @@
 use berth_control::write::{Kind, Purpose, Task, WriteOutcome};
 use serde_json::{Value, json};
 
+use crate::stories::elastic::Judged;
 use crate::stories::checkpoints::{of, preempting, save, saving, set_policy};
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::elastic;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::stories::checks::rely_on_budget;
 use crate::stories::cluster::{Cluster, flavor, merge};
-use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::elastic::{Judged, cluster, elastic, other, with_priorities};
 use crate::stories::policies::with_tiers;
 use crate::stories::training_figures::found;
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::stories::checkpoints::save;
 use crate::stories::cluster::Cluster;
-use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::elastic::{Judged, cluster, elastic, other, with_priorities};
 use crate::stories::restarts::{held_small, saving, tell, told_once, uid, variable};
 
 #[test]

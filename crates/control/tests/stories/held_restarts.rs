@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::stories::checkpoints::save;
 use crate::stories::cluster::{Cluster, merge};
-use crate::stories::elastic::{cluster, other, with_priorities};
+use crate::stories::elastic::{Judged, cluster, other, with_priorities};
 use crate::stories::restarts::{started, told_once, uid, variable};
 
 #[test]

@@ -5,29 +5,9 @@ use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
-use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::elastic::{Judged, cluster, elastic, other, with_priorities};
 use crate::stories::policies::with_tiers;
 use crate::stories::tiers::ladder;
-
-impl Cluster {
-    /// The only Workload of a TrainingJob that has not ended.
-    pub fn standing(&self, name: &str) -> &Value {
-        let slices = self.slices(name);
-        let [(slice, ..)] = slices.as_slice() else { panic!("one slice, not {slices:?}") };
-        &self.objects[&Self::key(Kind::Workload, "team", slice)]
-    }
-
-    /// How often a TrainingJob was evicted for a reason.
-    pub fn evictions_of(&self, name: &str, reason: &str) -> i64 {
-        let all = self.standing(name)["status"]["schedulingStats"]["evictions"].as_array();
-        let found = all.into_iter().flatten().find(|entry| entry["reason"] == json!(reason));
-        found.map_or(0, |entry| entry["count"].as_i64().unwrap())
-    }
-
-    pub fn tier_of(&self, name: &str) -> &str {
-        self.training(name)["status"]["capacityTier"].as_str().unwrap_or("")
-    }
-}
 
 /// A cluster with four cpus in each of three capacity tiers, in which running jobs move back to better tiers.
 fn climbing(climb: Value) -> Cluster {

@@ -6,7 +6,6 @@ mod checkpoints;
 mod checks;
 mod climbs;
 mod clocks;
-mod cluster;
 mod columns;
 mod comebacks;
 mod contract;
@@ -93,6 +92,7 @@ mod values;
 mod waits;
 
 use berth_control::write::Kind;
+use berth_sim::cluster;
 use cluster::{Cluster, cluster_queue, flavor, local_queue};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::noted::note;
 use crate::stories::checkpoints::save;
 use crate::stories::cluster::Cluster;
-use crate::stories::elastic::{elastic, other, with_priorities};
+use crate::stories::elastic::{Judged, elastic, other, with_priorities};
 
 /// The seeds of the runs of a law: the usual number, or the number in `BERTH_STORIES`. `BERTH_SHARD=2/4` selects the second quarter of the seeds.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::stories::checkpoints::save;
 use crate::stories::cluster::{Cluster, merge};
-use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::elastic::{Judged, cluster, elastic, other, with_priorities};
 use crate::stories::faults::every_fault;
 
 /// A TrainingJob for JAX with two to four workers of one cpu each; `more` is merged into the spec.

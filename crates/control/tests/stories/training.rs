@@ -49,36 +49,6 @@ fn key(kind: Kind, name: &str) -> ObjectKey {
     Cluster::key(kind, "team", name)
 }
 
-impl Cluster {
-    pub fn training(&self, name: &str) -> &Value {
-        &self.objects[&key(Kind::TrainingJob, name)]
-    }
-
-    pub fn phase(&self, name: &str) -> &str {
-        self.training(name)["status"]["phase"].as_str().unwrap_or("")
-    }
-
-    pub fn told(&self, name: &str, kind: &str) -> Value {
-        let list = self.training(name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
-    }
-
-    pub fn workload_of_training(&self, name: &str) -> Option<Value> {
-        let uid = &self.objects.get(&key(Kind::TrainingJob, name))?["metadata"]["uid"];
-        let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
-        all.find(|object| &object["metadata"]["ownerReferences"][0]["uid"] == uid).cloned()
-    }
-
-    pub fn workload_key(&self, training: &str) -> ObjectKey {
-        let workload = self.workload_of_training(training).unwrap();
-        key(Kind::Workload, workload["metadata"]["name"].as_str().unwrap())
-    }
-
-    pub fn has_job(&self, name: &str) -> bool {
-        self.objects.contains_key(&key(Kind::JOB, name))
-    }
-}
-
 #[test]
 fn training_job_is_queued_started_and_succeeds() {
     let mut cluster = started("2", json!({}));

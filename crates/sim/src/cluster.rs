@@ -1,9 +1,6 @@
 //! A simulated cluster in memory for tests: objects as JSON, writes with their preconditions, and controllers. The end-to-end tests use the real API server;
 //! the simulated cluster tries a decision in microseconds.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 mod deletion;
 mod job_controller;
 mod job_pods;
@@ -14,6 +11,7 @@ mod neighbours;
 mod objects;
 mod pods;
 pub mod rights;
+mod trainings;
 
 use std::collections::BTreeMap;
 
@@ -30,6 +28,7 @@ use serde_json::{Value, json};
 
 pub use job_set_controller::{ATTEMPT, PART};
 pub use objects::{cluster_queue, flavor, is, job, local_queue, made_before};
+pub use trainings::reserved;
 
 pub fn settings() -> Settings {
     Settings {

@@ -1,0 +1,88 @@
+//! TrainingJobs and their Workloads, as stories read them.
+
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use super::{Cluster, is};
+
+impl Cluster {
+    pub fn training(&self, name: &str) -> &Value {
+        &self.objects[&Self::key(Kind::TrainingJob, "team", name)]
+    }
+
+    pub fn phase(&self, name: &str) -> &str {
+        self.training(name)["status"]["phase"].as_str().unwrap_or("")
+    }
+
+    pub fn told(&self, name: &str, kind: &str) -> Value {
+        let list = self.training(name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
+    }
+
+    pub fn workload_of_training(&self, name: &str) -> Option<Value> {
+        let uid = &self.objects.get(&Self::key(Kind::TrainingJob, "team", name))?["metadata"]["uid"];
+        let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+        all.find(|object| &object["metadata"]["ownerReferences"][0]["uid"] == uid).cloned()
+    }
+
+    pub fn workload_key(&self, training: &str) -> ObjectKey {
+        let workload = self.workload_of_training(training).unwrap();
+        Self::key(Kind::Workload, "team", workload["metadata"]["name"].as_str().unwrap())
+    }
+
+    pub fn has_job(&self, name: &str) -> bool {
+        self.objects.contains_key(&Self::key(Kind::JOB, "team", name))
+    }
+
+    /// The Workload that stands for a TrainingJob.
+    pub fn standing(&self, name: &str) -> &Value {
+        let slices = self.slices(name);
+        let [(slice, ..)] = slices.as_slice() else { panic!("one slice, not {slices:?}") };
+        &self.objects[&Self::key(Kind::Workload, "team", slice)]
+    }
+
+    /// How often a TrainingJob was evicted for a reason.
+    pub fn evictions_of(&self, name: &str, reason: &str) -> i64 {
+        let all = self.standing(name)["status"]["schedulingStats"]["evictions"].as_array();
+        let found = all.into_iter().flatten().find(|entry| entry["reason"] == json!(reason));
+        found.map_or(0, |entry| entry["count"].as_i64().unwrap())
+    }
+
+    pub fn tier_of(&self, name: &str) -> &str {
+        self.training(name)["status"]["capacityTier"].as_str().unwrap_or("")
+    }
+
+    /// Workers for which the Job of a TrainingJob makes pods; 0 without one.
+    pub fn workers(&self, name: &str) -> i64 {
+        let key = Self::key(Kind::JOB, "team", &format!("{name}-worker"));
+        self.objects.get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
+    }
+
+    /// Live Workloads of a TrainingJob: reserved cpus, and the Workload that each replaces.
+    pub fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
+        let uid = &self.training(name)["metadata"]["uid"];
+        let owned = self.objects.iter().filter(|(key, object)| {
+            key.kind == Kind::Workload && &object["metadata"]["ownerReferences"][0]["uid"] == uid
+        });
+        owned
+            .filter(|(_, object)| !is(object, "Finished"))
+            .map(|(key, object)| {
+                let replaces = &object["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"];
+                let replaces = replaces.as_str().map(|key| key.rsplit_once('/').unwrap().1.to_owned());
+                (key.name.clone(), reserved(object), replaces)
+            })
+            .collect()
+    }
+}
+
+/// Cpus that a Workload holds.
+pub fn reserved(object: &Value) -> i64 {
+    if !is(object, "QuotaReserved") {
+        return 0;
+    }
+    let set = &object["status"]["admission"]["podSetAssignments"][0];
+    let given = set["count"].as_i64().unwrap_or(1);
+    let left = object["spec"]["podSets"][0]["count"].as_i64().unwrap_or(1).min(given);
+    let cpus: i64 = set["resourceUsage"]["cpu"].as_str().map_or(0, |text| text.parse().unwrap());
+    cpus / given * left
+}
