@@ -4,7 +4,6 @@
 mod deletion;
 mod job_controller;
 mod job_pods;
-mod job_set_controller;
 mod kubelet;
 pub mod leaders;
 mod neighbours;
@@ -18,18 +17,24 @@ use std::collections::BTreeMap;
 use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
-    Action, Checkpoint, Kind, LeftPod, Notice, ObjectKey, PodOnNode, PodsLeft, Purpose, Query, QueryAnswer,
-    QueryFailure, Subresource, Task, TaskOutcome, Term, Write, WriteOutcome,
+    Checkpoint, Kind, LeftPod, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Term, Write,
 };
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-pub use job_set_controller::{ATTEMPT, PART};
-pub use objects::{cluster_queue, flavor, is, job, local_queue, made_before};
+use crate::api_server::{ApiServer, GarbageCollection};
+use crate::controllers::JobSetController;
+use crate::watch;
+
+pub use crate::api_server::merge;
+pub use crate::controllers::{ATTEMPT, PART};
+pub use crate::manifests::{cluster_queue, flavor, job, local_queue, made_before};
+pub use objects::is;
 pub use trainings::reserved;
 
+/// Settings of most stories: figures of LocalQueues and of resources, and half an hour until pods are ready.
 pub fn settings() -> Settings {
     Settings {
         wait_for_pods_ready: Some(WaitForPodsReady {
@@ -51,13 +56,16 @@ pub fn settings() -> Settings {
 /// nevertheless.
 pub type Fault = (Purpose, WriteOutcome, bool);
 
+/// The cluster: an API server, its controllers and nodes, one control that leads, and faults of the writes.
 pub struct Cluster {
+    api: ApiServer,
+    /// The leader.
     pub control: Control,
     /// The control of a second replica, which observes the same objects and does not lead.
     standby: Option<Control>,
-    pub now: Timestamp,
-    pub objects: BTreeMap<ObjectKey, Value>,
+    /// Purposes and objects of all writes so far.
     pub writes: Vec<(Purpose, ObjectKey)>,
+    /// Events that were published.
     pub notices: Vec<Notice>,
     /// The log entries that control has made about moves between capacity tiers.
     pub moves: Vec<TierMove>,
@@ -109,8 +117,6 @@ pub struct Cluster {
     pub controller_sleeps: bool,
     /// True if the cluster has a controller of JobSets.
     pub job_sets_run: bool,
-    /// Fields that a mutating policy of the cluster adds to the spec of each new Job.
-    pub adds_to_jobs: Option<Value>,
     /// The time since which pods are counted: an older pod without the label of managed pods does not count.
     pub pods_counted_since: Option<Timestamp>,
     /// True if the watch that a pod leaves reports before the watch that the pod enters.
@@ -120,24 +126,24 @@ pub struct Cluster {
     settings: Settings,
     /// Labels of the namespace.
     namespace_labels: Value,
-    version: u64,
-    uids: u64,
 }
 
 impl Cluster {
+    /// A cluster with [`settings`].
     pub fn new() -> Self {
         Self::with(settings())
     }
 
+    /// A cluster without objects, in which control leads.
     pub fn with(settings: Settings) -> Self {
         let mut control = Control::new(settings.clone());
         control.count_pods_since(Some("2026-01-01T00:00:00Z".parse().unwrap()));
         control.lead(Some(Term(1)));
+        let now = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut cluster = Self {
+            api: ApiServer::new(now, GarbageCollection::AtOnce),
             control,
             standby: None,
-            now: "2026-11-21T12:00:00Z".parse().unwrap(),
-            objects: BTreeMap::new(),
             writes: Vec::new(),
             notices: Vec::new(),
             moves: Vec::new(),
@@ -165,21 +171,34 @@ impl Cluster {
             unlisted: None,
             controller_sleeps: false,
             job_sets_run: false,
-            adds_to_jobs: None,
             pods_counted_since: Some("2026-01-01T00:00:00Z".parse().unwrap()),
             leaves_first: false,
             ends: None,
             settings,
             namespace_labels: json!({"team": "a"}),
-            version: 100,
-            uids: 0,
         };
-        cluster.control.observe(leaders::namespace(&cluster.namespace_labels, None), cluster.now);
+        cluster.control.observe(watch::namespace("team", &cluster.namespace_labels, None), now);
         cluster
     }
 
+    /// The key of an object; cluster-scoped objects have an empty namespace.
     pub fn key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
-        ObjectKey { kind, namespace: namespace.into(), name: name.into() }
+        ApiServer::key(kind, namespace, name)
+    }
+
+    /// All stored objects.
+    pub const fn objects(&self) -> &BTreeMap<ObjectKey, Value> {
+        self.api.objects()
+    }
+
+    /// Time of the cluster.
+    pub const fn now(&self) -> Timestamp {
+        self.api.now()
+    }
+
+    /// Lets the time be another one, and nothing happen meanwhile.
+    pub const fn set_now(&mut self, now: Timestamp) {
+        self.api.set_now(now);
     }
 
     /// Creates or replaces an object as a user would.
@@ -188,60 +207,38 @@ impl Cluster {
     }
 
     /// Creates or replaces an object; a new object gets the given uid.
-    pub fn put_as(&mut self, kind: Kind, mut object: Value, given: Option<&str>) {
-        let metadata = object["metadata"].as_object_mut().unwrap();
-        let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let name = metadata["name"].as_str().unwrap().to_owned();
-        let key = Self::key(kind, &namespace, &name);
-        let uid = match self.objects.get(&key) {
-            Some(old) => old["metadata"]["uid"].clone(),
-            None if given.is_some() => json!(given),
-            None => {
-                self.uids += 1;
-                json!(format!("uid-{}", self.uids))
-            }
-        };
-        metadata.insert("uid".into(), uid);
-        metadata.insert("generation".into(), json!(1));
-        metadata.insert("creationTimestamp".into(), json!(self.now.to_string()));
-        if kind == Kind::Pod {
-            pods::reviewed(&mut object);
-        }
-        self.store(&key, object);
+    pub fn put_as(&mut self, kind: Kind, object: Value, given: Option<&str>) {
+        self.api.put_as(kind, object, given);
+        self.deliver();
     }
 
-    fn store(&mut self, key: &ObjectKey, mut object: Value) {
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-        if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
-            self.objects.remove(key);
-            if key.kind == Kind::JobPod {
-                self.end_job_pod(key, object);
-                return;
-            }
-            self.show(key, &object, true);
-            let owns = [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
-            if owns.contains(&key.kind) || key.kind == Kind::ProvisioningRequest {
-                self.collect_garbage(&object["metadata"]["uid"].clone());
-            }
-            return;
-        }
-        let old = self.objects.insert(key.clone(), object.clone());
-        match (key.kind, old) {
-            (Kind::JobPod, Some(old)) => self.show_job_pod(key, &old, &object),
-            (Kind::Pod, Some(old)) => self.show_pod(key, &old, &object),
-            _ => self.show(key, &object, false),
-        }
+    /// Removes an object so that no watch shows it.
+    pub fn forget(&mut self, key: &ObjectKey) -> Option<Value> {
+        self.api.forget(key)
+    }
+
+    /// Stores a state that no watch shows, as another client may have written it a moment ago.
+    pub fn store_unseen(&mut self, key: &ObjectKey, object: Value) {
+        self.api.store_unseen(key, object);
+    }
+
+    /// Fields that a mutating policy of the cluster adds to the spec of each new Job.
+    pub fn add_to_jobs(&mut self, fields: Option<Value>) {
+        self.api.add_to_jobs(fields);
+    }
+
+    fn store(&mut self, key: &ObjectKey, object: Value) {
+        self.api.store(key, object);
+        self.deliver();
     }
 
     /// Runs control and the controllers until control has no more writes for this moment.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
-            let step = self.control.step(self.now);
-            let quiet = step.tasks.is_empty();
+            let step = self.control.step(self.now());
+            let quiet = step.writes.is_empty();
             self.take(step);
-            let moved = self.job_controller() | self.kubelet() | self.job_set_controller() | self.stop_job_pods();
+            let moved = self.job_controller() | self.kubelet() | self.job_sets() | self.stop_job_pods();
             if quiet && !moved {
                 return;
             }
@@ -249,14 +246,24 @@ impl Cluster {
         panic!("no rest: {:?}", self.writes.iter().rev().take(10).collect::<Vec<_>>());
     }
 
+    /// One look at each JobSet by its controller.
+    fn job_sets(&mut self) -> bool {
+        if !self.job_sets_run || self.controller_sleeps {
+            return false;
+        }
+        let moved = JobSetController(&mut self.api).look();
+        self.deliver();
+        moved
+    }
+
     /// Lets time pass, and settles the cluster at every moment for which control has set a timer.
     pub fn pass(&mut self, seconds: i64) {
-        let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
-        while self.now < end {
+        let end = self.now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        while self.now() < end {
             self.settle();
-            let next = self.control.step(self.now).wake_at.unwrap_or(end);
-            let least = self.now.checked_add(SignedDuration::from_millis(50)).unwrap();
-            self.now = next.clamp(least, end.max(least));
+            let next = self.control.step(self.now()).wake_at.unwrap_or(end);
+            let least = self.now().checked_add(SignedDuration::from_millis(50)).unwrap();
+            self.set_now(next.clamp(least, end.max(least)));
         }
         self.settle();
     }
@@ -266,21 +273,21 @@ impl Cluster {
         step.notices.iter().for_each(|notice| self.names_no_neighbour(&notice.key, &notice.message));
         self.notices.extend(step.notices);
         self.moves.extend(step.moves);
-        self.moved_at.resize(self.moves.len(), self.now);
-        for task in step.tasks {
-            self.writes.push((task.purpose, task.key.clone()));
-            rights::must_have(&task);
-            if let Some(index) = self.loses.iter().position(|purpose| *purpose == task.purpose) {
+        self.moved_at.resize(self.moves.len(), self.now());
+        for write in step.writes {
+            self.writes.push((write.purpose, write.key.clone()));
+            rights::must_have(&write);
+            if let Some(index) = self.loses.iter().position(|purpose| *purpose == write.purpose) {
                 self.loses.remove(index);
-                self.give_back(&task, WriteOutcome::Unknown("lost".into()));
-                self.lost.push(task);
+                self.control.outcome(write.id, Outcome::Unknown("lost".into()), self.now());
+                self.lost.push(write);
                 continue;
             }
             let meant = |(purpose, name, _): &&(Purpose, &str, WriteOutcome)| {
                 *purpose == task.purpose && task.key.name.starts_with(name)
             };
             if let Some((_, _, outcome)) = self.answers.iter().find(meant) {
-                self.give_back(&task, outcome.clone());
+                self.control.outcome(write.id, outcome.clone(), self.now());
                 continue;
             }
             let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == task.purpose);
@@ -291,18 +298,16 @@ impl Cluster {
                 }
                 Some((_, outcome, false)) => {
                     // A conflict means that another client has written in the meantime.
-                    if let (WriteOutcome::Conflict, false, Some(object)) =
-                        (&outcome, self.conflicts_lie, self.objects.get(&task.key).cloned())
+                    if let (Outcome::Conflict, false, Some(object)) =
+                        (&outcome, self.conflicts_lie, self.objects().get(&write.key).cloned())
                     {
                         self.store(&task.key.clone(), object);
                     }
                     self.give_back(&task, outcome);
                 }
-                None => {
-                    let outcome = self.perform(&task);
-                    self.control.outcome(task.id, outcome, self.now);
-                }
-            }
+                None => self.perform(&write),
+            };
+            self.control.outcome(write.id, outcome, self.now());
         }
     }
 
@@ -345,20 +350,10 @@ impl Cluster {
         }
     }
 
-    fn write(&mut self, key: &ObjectKey, write: &Write) -> WriteOutcome {
-        let body = match write {
-            Write::Create(body) => {
-                if self.objects.contains_key(key) {
-                    return WriteOutcome::AlreadyExists;
-                }
-                let mut object = body.value();
-                if let Some(more) = self.adds_to_jobs.as_ref().filter(|_| key.kind == Kind::JOB) {
-                    merge(&mut object["spec"], more);
-                }
-                self.put(key.kind, object);
-                return WriteOutcome::Applied { resource_version: self.version.to_string() };
-            }
-            Write::AnnotatePods { pods, annotations } => {
+    fn perform(&mut self, write: &Write) -> Outcome {
+        match &write.request {
+            Request::Ask(question) => return self.answer(&write.key, question),
+            Request::AnnotatePods { pods, annotations } => {
                 self.told_pods.push((pods.uid.clone(), annotations.clone()));
                 return WriteOutcome::Applied { resource_version: String::new() };
             }
@@ -373,75 +368,51 @@ impl Cluster {
             Write::Delete { uid, .. } if self.delete_job_pod(key, uid) => {
                 return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Write::Delete { uid, owned_first } => {
-                return match self.objects.get(key) {
+            Request::Delete { uid, owned_first } => {
+                return match self.objects().get(&write.key) {
                     Some(object) if object["metadata"]["uid"] == json!(uid) => {
-                        self.delete_as(key, *owned_first);
-                        let left = self.objects.contains_key(key);
-                        WriteOutcome::Applied {
-                            resource_version: if left { self.version.to_string() } else { String::new() },
+                        self.delete_as(&write.key, *owned_first);
+                        let left = self.objects().contains_key(&write.key);
+                        Outcome::Applied {
+                            resource_version: if left { self.api.version().to_string() } else { String::new() },
                         }
                     }
                     _ => WriteOutcome::Gone,
                 };
             }
-            Write::Apply { body, .. } if matches!(key.kind, Kind::Service | Kind::ConfigMap) => {
-                self.put(key.kind, body.value());
-                return WriteOutcome::Applied { resource_version: self.version.to_string() };
-            }
-            Write::Apply { body, .. } | Write::Merge { body, .. } => body.value(),
-        };
-        self.messages_name_no_neighbour(key, &body);
-        let Some(old) = self.objects.get(key).cloned() else { return WriteOutcome::Gone };
-        for field in ["uid", "resourceVersion"] {
-            let wanted = &body["metadata"][field];
-            if wanted.is_string() && wanted != &old["metadata"][field] {
-                return WriteOutcome::Conflict;
+            Request::Create(_) => {}
+            Request::Apply { .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {}
+            Request::Apply { body, .. } | Request::Merge { body, .. } => {
+                self.messages_name_no_neighbour(&write.key, &body.value());
             }
         }
-        let mut new = old.clone();
-        match write {
-            Write::Apply { subresource: Subresource::None, .. } => objects::apply_counts(&mut new, &body),
-            Write::Apply { manager, .. } => apply_status(&mut new, &body, manager),
-            Write::Merge { subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
-            Write::Merge { .. } => {
-                let mut body = body;
-                if let Some(metadata) = body["metadata"].as_object_mut() {
-                    metadata.remove("resourceVersion");
-                }
-                body.as_object_mut().unwrap().remove("status");
-                merge(&mut new, &body);
-                if new["spec"] != old["spec"] {
-                    let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
-                    new["metadata"]["generation"] = json!(generation + 1);
-                }
-            }
-            _ => {}
-        }
-        if new != old {
-            self.store(key, new);
-        }
-        WriteOutcome::Applied { resource_version: self.version.to_string() }
+        let outcome = self.api.perform(&write.key, &write.request).expect("a request about an object");
+        self.deliver();
+        outcome
     }
 
+    /// A Job of namespace `team`, which is there.
     pub fn job(&self, name: &str) -> &Value {
-        &self.objects[&Self::key(Kind::JOB, "team", name)]
+        &self.objects()[&Self::key(Kind::JOB, "team", name)]
     }
 
+    /// The Workload of a Job.
     pub fn workload_of(&self, job: &str) -> Option<&Value> {
-        let uid = self.objects.get(&Self::key(Kind::JOB, "team", job))?["metadata"]["uid"].clone();
-        self.objects
+        let uid = self.objects().get(&Self::key(Kind::JOB, "team", job))?["metadata"]["uid"].clone();
+        self.objects()
             .iter()
             .filter(|(key, _)| key.kind == Kind::Workload)
             .map(|(_, object)| object)
             .find(|object| object["metadata"]["ownerReferences"][0]["uid"] == uid)
     }
 
+    /// A condition of the Workload of a Job.
     pub fn condition(&self, job: &str, kind: &str) -> Option<Value> {
         let list = self.workload_of(job)?["status"]["conditions"].as_array()?.clone();
         list.into_iter().find(|condition| condition["type"] == json!(kind))
     }
 
+    /// Whether a condition of the Workload of a Job is true.
     pub fn is(&self, job: &str, kind: &str) -> bool {
         self.condition(job, kind).is_some_and(|condition| condition["status"] == json!("True"))
     }
@@ -450,49 +421,4 @@ impl Cluster {
 /// Whether the node selector of a Job's pods requests a tier.
 fn is_on(job: &Value, tier: &str) -> bool {
     job["spec"]["template"]["spec"]["nodeSelector"]["tier"] == json!(tier)
-}
-
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(changes) = patch else {
-        if !patch.is_null() {
-            *target = patch.clone();
-        }
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let map = target.as_object_mut().unwrap();
-    for (field, change) in changes {
-        if change.is_null() {
-            map.remove(field);
-        } else {
-            merge(map.entry(field.clone()).or_insert(Value::Null), change);
-        }
-    }
-}
-
-/// Server-side apply of a status for a field manager: the manager's fields are replaced by the fields that the manager sends.
-fn apply_status(object: &mut Value, body: &Value, manager: &str) {
-    let mut status = object["status"].as_object().cloned().unwrap_or_default();
-    let wanted = body["status"].as_object().cloned().unwrap_or_default();
-    if manager == "kueue-admission" {
-        for field in ["admission", "requeueState", "resourceRequests", "accumulatedPastExecutionTimeSeconds"] {
-            status.remove(field);
-        }
-    }
-    for (field, mut value) in wanted {
-        if let (Some(new), Some(old)) = (value.as_array_mut(), status.get(&field).and_then(Value::as_array))
-            && field == "conditions"
-        {
-            // Conditions of other managers stay. The manager of admissions sends all its own conditions each time.
-            let stays = |kind: &str| manager != "kueue-admission" || kind == "WaitingForReplacementPods";
-            let kept = old.iter().filter(|one| stays(one["type"].as_str().unwrap_or_default()));
-            let kept: Vec<Value> = kept.filter(|one| !new.iter().any(|n| n["type"] == one["type"])).cloned().collect();
-            new.extend(kept);
-        }
-        assert!(value != json!({}), "an apply of an empty {field} stores null");
-        status.insert(field, value);
-    }
-    object["status"] = Value::Object(status);
 }

@@ -1,7 +1,13 @@
 //! A cluster that fits in a test: an API server in memory with its controllers, and control as its client.
 //!
-//! The crate serves tests, and never ships. Start reading at [`cluster::Cluster`].
+//! The crate serves tests, and never ships. Start reading at [`api_server::ApiServer`]. [`cluster::Cluster`] runs one leader in lockstep, for stories of
+//! jobs.
 
-#![allow(missing_docs, reason = "moved from the tests of control; the pages follow")]
+#![allow(clippy::missing_panics_doc, reason = "a panic is the failure of a test")]
 
+pub mod api_server;
 pub mod cluster;
+pub mod controllers;
+pub mod dice;
+pub mod manifests;
+pub mod watch;

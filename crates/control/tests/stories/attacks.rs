@@ -105,7 +105,7 @@ fn is_part_of(set: &Value, rest: &str) -> bool {
 
 impl World {
     fn all(&self, kind: Kind) -> impl Iterator<Item = (&ObjectKey, &Value)> {
-        self.cluster.objects.iter().filter(move |(key, _)| key.kind == kind)
+        self.cluster.objects().iter().filter(move |(key, _)| key.kind == kind)
     }
 
     /// Names of the tenant's objects of a kind.
@@ -173,7 +173,7 @@ impl World {
             }
         };
         if done != "nothing" {
-            self.done.push(format!("{} {done}", self.cluster.now));
+            self.done.push(format!("{} {done}", self.cluster.now()));
         }
     }
 

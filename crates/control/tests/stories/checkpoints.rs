@@ -32,7 +32,7 @@ pub(crate) fn saving() -> Value {
 }
 
 pub(crate) fn save(cluster: &mut Cluster, name: &str, step: u32) {
-    let now = cluster.now.to_string();
+    let now = cluster.now().to_string();
     let annotations = json!({
         "berth.dev/last-checkpoint-time": now, "berth.dev/last-checkpoint-step": step.to_string(),
         "berth.dev/last-checkpoint-uri": format!("s3://b/{name}/{step}"),
@@ -158,8 +158,8 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
     // Control notifies the pods, and the pods save a checkpoint before control does anything else.
     while cluster.told_pods.is_empty() {
-        let step = cluster.control.step(cluster.now);
-        assert!(!step.tasks.is_empty(), "{:?}", cluster.writes);
+        let step = cluster.control.step(cluster.now());
+        assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
         cluster.take(step);
     }
     assert_eq!(cluster.told("victim", "CheckpointRequested"), Value::Null);
@@ -309,7 +309,7 @@ fn batch_job_gets_grace_period_only_with_queue_policy() {
         let with = |name: &str, class: &str, cluster: &Cluster| {
             let mut job = job(name, "lq", "1", true);
             job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
-            job["metadata"]["annotations"] = json!({"berth.dev/last-checkpoint-time": cluster.now.to_string()});
+            job["metadata"]["annotations"] = json!({"berth.dev/last-checkpoint-time": cluster.now().to_string()});
             job
         };
         let object = with("victim", "low", &cluster);
@@ -319,7 +319,7 @@ fn batch_job_gets_grace_period_only_with_queue_policy() {
         cluster.put(Kind::JOB, object);
         cluster.pass(10);
         assert_eq!(cluster.job("victim")["spec"]["suspend"] != json!(true), waits, "policy {policy}");
-        let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
+        let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now().to_string()}}});
         cluster.edit(Kind::JOB, "team", "victim", &saved);
         cluster.pass(3);
         assert_eq!(cluster.job("victim")["spec"]["suspend"], json!(true));

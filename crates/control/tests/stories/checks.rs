@@ -13,7 +13,7 @@ pub fn rely_on_budget(cluster: &mut Cluster, flavors: &[(&str, &str)], on: Value
     cluster.put(Kind::AdmissionCheck, check);
     let mut queue = cluster_queue("cq", None, flavors);
     queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget", "onFlavors": on}]});
-    match cluster.objects.contains_key(&Cluster::key(Kind::ClusterQueue, "", "cq")) {
+    match cluster.objects().contains_key(&Cluster::key(Kind::ClusterQueue, "", "cq")) {
         true => cluster.edit(Kind::ClusterQueue, "", "cq", &queue),
         false => cluster.put(Kind::ClusterQueue, queue),
     }
@@ -38,7 +38,7 @@ pub fn checked() -> (Cluster, String) {
 
 /// The controller of the admission check writes its answer to the Workload.
 pub fn answer(cluster: &mut Cluster, workload: &str, state: &str) {
-    let time = cluster.now.to_string();
+    let time = cluster.now().to_string();
     let state = json!([{"name": "budget", "state": state, "message": "said so", "lastTransitionTime": time,
         "requeueAfterSeconds": 30}]);
     cluster.edit(Kind::Workload, "team", workload, &json!({"status": {"admissionChecks": state}}));
@@ -83,7 +83,7 @@ fn pods_waiting_for_admission_check_get_event_with_its_message() {
     cluster.put(Kind::Pod, crate::stories::pods::pod("single", "1"));
     cluster.put(Kind::Pod, crate::stories::groups::member("one-of-all", "1", 1, &[]));
     cluster.pass(5);
-    let all = cluster.objects.keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone());
+    let all = cluster.objects().keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone());
     let all: Vec<String> = all.collect();
     for name in &all {
         assert!(cluster.workload_is(name, "QuotaReserved") && !cluster.workload_is(name, "Admitted"));
@@ -190,7 +190,7 @@ fn provisioning_check_retry_unlike_others_moves_job_to_next_tier() {
             "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
                 "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
         let check = Observation::AdmissionCheck(Change::Apply(serde_json::from_value(check).unwrap()));
-        cluster.control.observe(check, cluster.now);
+        cluster.control.observe(check, cluster.now());
         let checks = json!({"admissionChecks": [{"name": "budget"}]});
         cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
         cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "reserved,on-demand"));
@@ -207,15 +207,15 @@ fn provisioning_check_retry_unlike_others_moves_job_to_next_tier() {
 fn deleted_admission_check_stays_until_no_cluster_queue_names_it() {
     let (mut cluster, _) = checked();
     let key = Cluster::key(Kind::AdmissionCheck, "", "budget");
-    let finalizers = |cluster: &Cluster| cluster.objects[&key]["metadata"]["finalizers"].clone();
+    let finalizers = |cluster: &Cluster| cluster.objects()[&key]["metadata"]["finalizers"].clone();
     assert_eq!(finalizers(&cluster), json!(["kueue.x-k8s.io/resource-in-use"]));
     cluster.delete(&key);
     cluster.pass(30);
-    assert!(cluster.objects.contains_key(&key), "a queue names it");
+    assert!(cluster.objects().contains_key(&key), "a queue names it");
     assert!(cluster.is("a", "QuotaReserved"), "and may rely on it");
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": null}}));
     cluster.settle();
-    assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());
+    assert!(!cluster.objects().contains_key(&key), "{:?}", cluster.writes.last());
     assert!(cluster.is("a", "Admitted"), "nothing is left to wait for: {:?}", cluster.workload_of("a"));
 }
 
@@ -227,7 +227,7 @@ fn deleted_admission_check_goes_with_last_cluster_queue_naming_it() {
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.delete(&Cluster::key(Kind::ClusterQueue, "", "cq"));
     cluster.pass(30);
-    assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());
+    assert!(!cluster.objects().contains_key(&key), "{:?}", cluster.writes.last());
 }
 
 /// A ClusterQueue that is full, and a job `b` that waits for quota and whose admission check answers before quota is free; the second value is the name of the

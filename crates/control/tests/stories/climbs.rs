@@ -72,7 +72,7 @@ fn reelected_leader_rechecks_better_tier_before_moving_job_back() {
     cluster.faults.push((Purpose::Evict, WriteOutcome::NotSent, false));
     for _ in 0..90 {
         if !cluster.faults.is_empty() {
-            cluster.now = cluster.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+            cluster.set_now(cluster.now().checked_add(SignedDuration::from_secs(1)).unwrap());
             cluster.settle();
         }
     }
@@ -80,7 +80,7 @@ fn reelected_leader_rechecks_better_tier_before_moving_job_back() {
     cluster.control.lead(None);
     let without = cluster_queue("cq", None, &[("spot", "1"), ("on-demand", "1"), ("reserved", "0")]);
     cluster.edit(Kind::ClusterQueue, "", "cq", &without);
-    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3_600)).unwrap();
+    cluster.set_now(cluster.now().checked_add(SignedDuration::from_secs(3_600)).unwrap());
     cluster.control.lead(Some(Term(3)));
     cluster.pass(30);
     assert_eq!((flavor_of(&cluster, "second"), evictions(&cluster, "second", "ClimbedBack")), (json!("on-demand"), 0));
@@ -97,13 +97,13 @@ fn job_moves_back_only_after_flavor_stock_out_is_forgotten() {
     cluster.pass(75);
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
     cluster.without_nodes.clear();
-    let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
+    let shown = &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
     let time = |field: &str| shown[field].as_str().unwrap().parse::<Timestamp>().unwrap();
     let (until, forgotten) = (time("until"), time("forgottenAt"));
     assert_eq!(forgotten.as_second() - until.as_second(), 600);
     // A new leader remembers the stock-out from the status of the policy.
     cluster.restart();
-    let left = forgotten.as_second() - cluster.now.as_second();
+    let left = forgotten.as_second() - cluster.now().as_second();
     climbs_between(&mut cluster, (left - 1, 13), "its back-off ended ten minutes ago");
 }
 

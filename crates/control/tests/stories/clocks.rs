@@ -28,7 +28,7 @@ impl Clocks {
 
     fn tick(&mut self) {
         let steady = Duration::from_secs(u64::try_from(self.steady).unwrap());
-        self.cluster.control.tick(self.cluster.now, steady);
+        self.cluster.control.tick(self.cluster.now(), steady);
     }
 
     /// Lets the wall clock and the monotonic clock advance by a number of seconds.
@@ -48,7 +48,7 @@ impl Clocks {
     }
 
     fn jump(&mut self) {
-        self.cluster.now = self.cluster.now.checked_add(SignedDuration::from_secs(DAY)).unwrap();
+        self.cluster.set_now(self.cluster.now().checked_add(SignedDuration::from_secs(DAY)).unwrap());
         self.tick();
     }
 

@@ -16,7 +16,7 @@ fn size(workload: &Value) -> &str {
 }
 
 fn used(cluster: &Cluster) -> Value {
-    cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["berthUsed"].clone()
+    cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["berthUsed"].clone()
 }
 
 /// A Workload of every job kind has from its creation an annotation with the number of its pods and with the sum of their requests.
@@ -33,7 +33,7 @@ fn workload_of_every_job_kind_is_created_with_its_size() {
     cluster.settle();
     assert_eq!(size(cluster.workload_of("a").unwrap()), "3 pods, cpu 4500m");
     assert_eq!(size(&cluster.workload_of_training("t").unwrap()), "2 pods, cpu 2");
-    let group = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")];
+    let group = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "g")];
     assert_eq!(size(group), "2 pods, cpu 3");
     assert_eq!(group["metadata"]["annotations"]["kueue.x-k8s.io/is-group-workload"], "true", "beside the others");
     let creations = cluster.count(Purpose::CreateWorkload);
@@ -88,7 +88,7 @@ fn prebuilt_workload_gets_its_size_annotation_when_job_adopts_it() {
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
     cluster.put(Kind::Workload, made_before(&guest["spec"]["template"]));
     cluster.settle();
-    let workload = |cluster: &Cluster| cluster.objects[&Cluster::key(Kind::Workload, "team", "before")].clone();
+    let workload = |cluster: &Cluster| cluster.objects()[&Cluster::key(Kind::Workload, "team", "before")].clone();
     assert_eq!(size(&workload(&cluster)), "");
     cluster.put(Kind::JOB, guest);
     cluster.pass(5);

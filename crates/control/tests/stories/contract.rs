@@ -17,7 +17,7 @@ fn guest(cpus: &str) -> Value {
 }
 
 fn end_of(cluster: &Cluster, workload: &str) -> Value {
-    let conditions = &cluster.objects[&Cluster::key(Kind::Workload, "team", workload)]["status"]["conditions"];
+    let conditions = &cluster.objects()[&Cluster::key(Kind::Workload, "team", workload)]["status"]["conditions"];
     let end = conditions.as_array().into_iter().flatten().find(|one| one["type"] == "Finished");
     end.cloned().unwrap_or_default()
 }
@@ -115,7 +115,7 @@ fn recreated_priority_class_or_new_leader_resets_workload_priority() {
     cluster.pass(5);
     let gone = json!({"metadata": {"name": "low"}, "value": 10});
     let gone = Observation::WorkloadPriorityClass(Change::Delete(serde_json::from_value(gone).unwrap()));
-    cluster.control.observe(gone, cluster.now);
+    cluster.control.observe(gone, cluster.now());
     cluster.pass(5);
     assert_eq!(priority(&cluster, "named"), json!(10), "there is no other value");
     cluster.set_class("low", 20);
@@ -145,7 +145,7 @@ fn workload_with_quota_and_no_priority_class_never_gets_one() {
     // A default PriorityClass is created, and later the job gets a WorkloadPriorityClass.
     let default = json!({"metadata": {"name": "all"}, "value": 7, "globalDefault": true});
     let default = Observation::PriorityClass(Change::Apply(serde_json::from_value(default).unwrap()));
-    cluster.control.observe(default, cluster.now);
+    cluster.control.observe(default, cluster.now());
     cluster.set_class("low", 10);
     let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "low"}}});
     cluster.edit(Kind::JOB, "team", "a", &label);
@@ -229,7 +229,7 @@ fn workload_with_invalid_node_affinity_reports_the_invalid_field() {
         cluster.pass(5);
         assert_eq!(cluster.workload_is(name, "Admitted"), expected.is_none(), "{name}");
         let Some(expected) = expected else { continue };
-        let status = &cluster.objects[&Cluster::key(Kind::Workload, "team", name)]["status"];
+        let status = &cluster.objects()[&Cluster::key(Kind::Workload, "team", name)]["status"];
         let told = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "QuotaReserved").unwrap();
         let words = format!("failed to assign flavors to pod set main: {expected}");
         assert_eq!((&told["reason"], &told["message"]), (&json!("NoMatchingFlavor"), &json!(words)));

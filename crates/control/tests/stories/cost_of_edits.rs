@@ -38,7 +38,7 @@ fn crowd() -> Cluster {
 fn after(cluster: &mut Cluster, edit: impl FnOnce(&mut Cluster)) -> u64 {
     let begin = spent();
     edit(cluster);
-    let step = cluster.control.step(cluster.now);
+    let step = cluster.control.step(cluster.now());
     let (took, decided) = (spent() - begin, step.decided);
     println!("{decided} objects of {} jobs were looked at in {took:?}", jobs());
     cluster.take(step);
@@ -65,7 +65,7 @@ fn queue_policy_or_cluster_queue_edit_reconciles_only_its_jobs() {
         "flavors": [{"name": "flavor-0", "resources": [{"name": "cpu", "nominalQuota": "2"}]}]}]}});
     let decided = after(&mut cluster, |cluster| cluster.edit(Kind::ClusterQueue, "", "cq-0", &quota));
     assert!(decided <= most, "{decided} objects for an edit of a ClusterQueue");
-    let admitted = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let admitted = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
     let admitted = admitted.filter(|(key, _)| cluster.workload_is(&key.name, "Admitted")).count();
     assert_eq!(admitted, 2);
     let decided = after(&mut cluster, |cluster| cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p")));

@@ -212,7 +212,7 @@ fn missing_priority_class_in_edit_is_reported_once() {
         assert_eq!(told(&cluster).len(), 1);
         // A Workload keeps its priority class when the class is deleted.
         let gone = serde_json::from_value(json!({"metadata": {"name": "hihg"}, "value": 9})).unwrap();
-        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Delete(gone)), cluster.now);
+        cluster.control.observe(Observation::WorkloadPriorityClass(Change::Delete(gone)), cluster.now());
         cluster.pass(20);
         assert_eq!((told(&cluster).len(), class(&cluster)), (1, (json!(9), json!("hihg"))), "{quota}");
     }

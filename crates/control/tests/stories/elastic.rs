@@ -73,22 +73,22 @@ impl Judged for Cluster {
     /// Checks at any moment the invariants that the observer of the end-to-end tests checks.
     fn judge(&self, what: &str) {
         let mut total = 0;
-        for (key, object) in self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload) {
+        for (key, object) in self.objects().iter().filter(|(key, _)| key.kind == Kind::Workload) {
             if is(object, "Finished") {
                 continue;
             }
             let replaces = &object["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"];
             let older = replaces.as_str().map(|key| key.rsplit_once('/').unwrap().1);
-            let older = older.and_then(|name| self.objects.get(&Self::key(Kind::Workload, "team", name)));
+            let older = older.and_then(|name| self.objects().get(&Self::key(Kind::Workload, "team", name)));
             let less = older.filter(|older| !is(older, "Finished")).map_or(0, reserved);
             let own = reserved(object);
             total += if own > 0 { own - less } else { 0 };
             assert!(own == 0 || own >= less, "{what}: {key} holds {own}, what it replaces {less}");
         }
         assert!(total <= 6, "{what}: {total} cpus reserved of 6");
-        let trainings = self.objects.keys().filter(|key| key.kind == Kind::TrainingJob);
+        let trainings = self.objects().keys().filter(|key| key.kind == Kind::TrainingJob);
         for name in trainings.map(|key| key.name.clone()) {
-            let ended = self.objects.get(&Self::key(Kind::JOB, "team", &format!("{name}-worker")));
+            let ended = self.objects().get(&Self::key(Kind::JOB, "team", &format!("{name}-worker")));
             if ended.is_some_and(|job| is(job, "Complete")) {
                 continue;
             }
@@ -120,7 +120,7 @@ fn elastic_job_grows_into_idle_quota_step_by_step() {
     cluster.pass_judged(8, "idle");
     assert_eq!(cluster.workers("a"), 3, "one step: {:?}", cluster.writes);
     assert_eq!(cluster.slices("a").len(), 1);
-    let old = cluster.objects.values().find(|object| {
+    let old = cluster.objects().values().find(|object| {
         let conditions = object["status"]["conditions"].as_array();
         conditions.into_iter().flatten().any(|one| one["reason"] == "WorkloadSliceReplaced")
     });
@@ -405,13 +405,13 @@ fn scale_up_completes_despite_new_leader_at_any_moment() {
         cluster.complete("first");
         // Another process becomes the leader after `moment` steps of control.
         for _ in 0..moment {
-            let step = cluster.control.step(cluster.now);
+            let step = cluster.control.step(cluster.now());
             let wake = step.wake_at;
             let quiet = step.tasks.is_empty();
             cluster.take(step);
             if quiet {
-                let next = wake.unwrap_or(cluster.now).max(cluster.now);
-                cluster.now = next.checked_add(jiff::SignedDuration::from_millis(50)).unwrap();
+                let next = wake.unwrap_or(cluster.now()).max(cluster.now());
+                cluster.set_now(next.checked_add(jiff::SignedDuration::from_millis(50)).unwrap());
             }
         }
         cluster.judge("before");

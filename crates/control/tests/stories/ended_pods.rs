@@ -29,7 +29,7 @@ fn end_one(cluster: &mut Cluster, field: &str) {
 }
 
 fn workload(cluster: &Cluster) -> &Value {
-    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let mut all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
     let (_, found) = all.next().expect("a workload");
     assert!(all.next().is_none(), "one Workload");
     found
@@ -48,12 +48,12 @@ fn given(cluster: &Cluster) -> Vec<(i64, &str)> {
 
 /// Cpus that are reserved in the ClusterQueue.
 fn reserved(cluster: &Cluster) -> &Value {
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     &status["flavorsReservation"][0]["resources"][0]["total"]
 }
 
 fn is_suspended(cluster: &Cluster, kind: Kind) -> bool {
-    cluster.objects[&Cluster::key(kind, "team", "a")]["spec"]["suspend"] == json!(true)
+    cluster.objects()[&Cluster::key(kind, "team", "a")]["spec"]["suspend"] == json!(true)
 }
 
 /// Asserts that the Job was started, stopped and started again, and now runs.

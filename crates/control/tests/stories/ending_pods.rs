@@ -54,7 +54,7 @@ impl Run {
 
     /// Creates pods of the first Job, which end slowly.
     fn pods(&mut self, names: &[&str]) -> Vec<ObjectKey> {
-        let uid = self.cluster.objects[&Cluster::key(self.kind, "team", "a")]["metadata"]["uid"].clone();
+        let uid = self.cluster.objects()[&Cluster::key(self.kind, "team", "a")]["metadata"]["uid"].clone();
         let labels = if self.kind == Kind::JOB_SET {
             json!({"jobset.sigs.k8s.io/jobset-uid": uid, "kueue.x-k8s.io/podset": "job"})
         } else {
@@ -268,7 +268,8 @@ fn pods_of_deleted_part_are_charged_after_the_job_is_gone() {
 impl Run {
     /// Cpus that the Workload holds, or, if more pods run, the cpus of the pods that Jobs count and of the pods that end after their Job is gone.
     fn used(&self) -> i64 {
-        let all = |kind: Kind| self.cluster.objects.iter().filter(move |(key, _)| key.kind == kind).map(|(_, one)| one);
+        let all =
+            |kind: Kind| self.cluster.objects().iter().filter(move |(key, _)| key.kind == kind).map(|(_, one)| one);
         let number = |value: &Value| value.as_i64().unwrap_or(0);
         let counted = |job: &Value| number(&job["status"]["active"]) + number(&job["status"]["terminating"]);
         let is_left = |pod: &&Value| {
@@ -282,8 +283,8 @@ impl Run {
 
     /// A random event: a change of a pod or Job, or another process becomes the leader.
     fn event(&mut self, dice: &mut Dice, number: usize) {
-        let there = self.cluster.objects.contains_key(&self.job_key());
-        let pods = self.cluster.objects.keys().filter(|key| key.kind == Kind::JobPod).cloned().collect::<Vec<_>>();
+        let there = self.cluster.objects().contains_key(&self.job_key());
+        let pods = self.cluster.objects().keys().filter(|key| key.kind == Kind::JobPod).cloned().collect::<Vec<_>>();
         match dice.below(9) {
             0 => self.changes_hands(true),
             1 => {

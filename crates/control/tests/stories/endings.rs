@@ -50,7 +50,7 @@ fn begin(seed: u64) -> World {
 impl World {
     fn pick(&mut self, kind: Kind) -> Option<String> {
         let names: Vec<String> =
-            self.cluster.objects.keys().filter(|key| key.kind == kind).map(|key| key.name.clone()).collect();
+            self.cluster.objects().keys().filter(|key| key.kind == kind).map(|key| key.name.clone()).collect();
         (!names.is_empty()).then(|| names[self.dice.below(names.len())].clone())
     }
 
@@ -140,7 +140,7 @@ impl World {
 
     /// Another client writes an admission for another number of pods, or an admission without a count.
     fn forge(&mut self, name: &str) {
-        let workload = &self.cluster.objects[&Cluster::key(Kind::Workload, "team", name)];
+        let workload = &self.cluster.objects()[&Cluster::key(Kind::Workload, "team", name)];
         let sets = workload["spec"]["podSets"].as_array().cloned().unwrap_or_default();
         let mut given = Vec::new();
         for set in &sets {
@@ -151,7 +151,7 @@ impl World {
             }
             given.push(assignment);
         }
-        let time = self.cluster.now.to_string();
+        let time = self.cluster.now().to_string();
         let is_true = |kind: &str| json!({"type": kind, "status": "True", "reason": "Forged", "message": "", "lastTransitionTime": time});
         let status = json!({"admission": {"clusterQueue": "cq", "podSetAssignments": given},
             "conditions": [is_true("QuotaReserved"), is_true("Admitted")]});
@@ -204,7 +204,7 @@ impl World {
 
 /// Keys and uids of the Jobs and pods of the cluster.
 fn made(cluster: &Cluster) -> Vec<(ObjectKey, Value)> {
-    let runs = cluster.objects.iter().filter(|(key, _)| [Kind::JOB, Kind::Pod].contains(&key.kind));
+    let runs = cluster.objects().iter().filter(|(key, _)| [Kind::JOB, Kind::Pod].contains(&key.kind));
     runs.map(|(key, object)| (key.clone(), object["metadata"]["uid"].clone())).collect()
 }
 

@@ -31,7 +31,7 @@ fn finish(cluster: &mut Cluster) -> String {
     cluster.complete("a-worker");
     for _ in 0..9 {
         if !cluster.workload_is(&name, "Finished") {
-            let step = cluster.control.step(cluster.now);
+            let step = cluster.control.step(cluster.now());
             cluster.take(step);
         }
     }
@@ -53,7 +53,7 @@ fn training_job_succeeds_once_although_its_workload_is_not_retained() {
 fn new_leader_reports_training_end_before_expired_workload_is_deleted() {
     let mut cluster = running(Some(60_000));
     finish(&mut cluster);
-    cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(600)).unwrap();
+    cluster.set_now(cluster.now().checked_add(jiff::SignedDuration::from_secs(600)).unwrap());
     cluster.restart();
     cluster.pass(30);
     assert_over(&cluster, "its retention ended while nobody led");
@@ -93,5 +93,5 @@ fn finished_workload_stays_while_training_job_status_is_refused() {
     assert_eq!(cluster.count(Purpose::StartTraining), 1, "{:?}", cluster.writes);
     cluster.delete(&Cluster::key(Kind::TrainingJob, "team", "a"));
     cluster.pass(10);
-    assert!(cluster.objects.keys().all(|key| ![Kind::Workload, Kind::JOB].contains(&key.kind)));
+    assert!(cluster.objects().keys().all(|key| ![Kind::Workload, Kind::JOB].contains(&key.kind)));
 }

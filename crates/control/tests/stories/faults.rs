@@ -115,10 +115,10 @@ fn job_adopts_prebuilt_workload_after_write_under_way_completes() {
     cluster.settle();
     cluster.put(Kind::Workload, workload);
     // The write of the Workload's reservation is under way when the job is created.
-    let under_way = cluster.control.step(cluster.now);
+    let under_way = cluster.control.step(cluster.now());
     assert!(under_way.writes.iter().any(|write| write.purpose == Purpose::ReserveQuota));
     cluster.put(Kind::JOB, guest);
-    let blocked = cluster.control.step(cluster.now);
+    let blocked = cluster.control.step(cluster.now());
     assert!(blocked.writes.iter().all(|write| write.purpose != Purpose::AdoptWorkload));
     cluster.take(blocked);
     cluster.take(under_way);
@@ -224,9 +224,9 @@ fn undecodable_workload_keeps_its_quota_and_is_not_written() {
     rest["spec"] = json!({"queueName": "lq"});
     rest["metadata"]["annotations"] = json!({"berth.dev/unreadable": ""});
     let delete = Change::Delete(serde_json::from_value(stored.clone()).unwrap());
-    cluster.control.observe(Observation::Workload(delete), cluster.now);
+    cluster.control.observe(Observation::Workload(delete), cluster.now());
     let change = Change::Apply(serde_json::from_value(rest).unwrap());
-    cluster.control.observe(Observation::Workload(change), cluster.now);
+    cluster.control.observe(Observation::Workload(change), cluster.now());
     let before = cluster.writes.len();
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(30);
@@ -238,7 +238,7 @@ fn undecodable_workload_keeps_its_quota_and_is_not_written() {
     assert!(about.is_empty(), "{about:?}");
     // The Workload can be decoded again, and control observes the end of the Workload.
     let change = Change::Apply(serde_json::from_value(stored.clone()).unwrap());
-    cluster.control.observe(Observation::Workload(change), cluster.now);
+    cluster.control.observe(Observation::Workload(change), cluster.now());
     cluster.pass(5);
     assert_eq!(cluster.workload_of("a"), Some(&stored), "nothing happened to it");
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
@@ -363,7 +363,7 @@ fn pod_with_lost_start_stays_gated_until_admitted_again() {
     cluster.loses.push(Purpose::StartJob);
     cluster.put(Kind::Pod, crate::stories::pods::pod("a", "1"));
     cluster.settle();
-    let (key, _) = cluster.objects.iter().find(|(key, _)| key.kind == Kind::Workload).expect("its Workload");
+    let (key, _) = cluster.objects().iter().find(|(key, _)| key.kind == Kind::Workload).expect("its Workload");
     let workload = key.name.clone();
     assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
     cluster.put(Kind::Pod, crate::stories::pods::pod("b", "1"));
@@ -389,8 +389,8 @@ fn evicted_pod_group_keeps_quota_until_no_start_can_apply() {
         }
         let mut under_way = None;
         while loses == 0 && under_way.is_none() {
-            let step = cluster.control.step(cluster.now);
-            match step.tasks.iter().any(|write| write.purpose == Purpose::StartJob) {
+            let step = cluster.control.step(cluster.now());
+            match step.writes.iter().any(|write| write.purpose == Purpose::StartJob) {
                 true => under_way = Some(step),
                 false => cluster.take(step),
             }

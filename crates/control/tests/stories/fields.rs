@@ -163,7 +163,7 @@ fn cohort_status_shows_weighted_share_by_its_own_weight() {
         queue(&mut cluster, "pool", "root", &[("first", "4")], &json!({}));
         queue(&mut cluster, "guest", "team", &[("first", "0")], &json!({}));
         let shown = |cluster: &Cluster, kind: Kind, name: &str| {
-            cluster.objects[&Cluster::key(kind, "", name)]["status"]["fairSharing"]["weightedShare"].clone()
+            cluster.objects()[&Cluster::key(kind, "", name)]["status"]["fairSharing"]["weightedShare"].clone()
         };
         cluster.pass(10);
         assert_eq!(shown(&cluster, Kind::Cohort, "team"), json!(0));
@@ -178,7 +178,7 @@ fn cohort_status_shows_weighted_share_by_its_own_weight() {
 
 /// The numbers of pending, reserving and admitted Workloads in the status of a queue.
 fn counts(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> [i64; 3] {
-    let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
+    let status = &cluster.objects()[&Cluster::key(kind, namespace, name)]["status"];
     ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"]
         .map(|field| status[field].as_i64().unwrap_or_default())
 }
@@ -196,7 +196,7 @@ fn local_queue_with_new_cluster_queue_counts_no_old_reservation() {
     cluster.edit(Kind::LocalQueue, "team", "lq", &json!({"spec": {"clusterQueue": "other"}}));
     cluster.pass(10);
     assert_eq!(both(&cluster), [[0, 1, 1], [0, 0, 0]]);
-    let status = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::LocalQueue, "team", "lq")]["status"];
     for list in ["flavorsReservation", "flavorsUsage"] {
         assert_eq!(status[list][0]["resources"][0]["total"], json!("0"), "{list}");
     }
@@ -216,7 +216,7 @@ fn queue_status_counts_pending_reserving_and_admitted_workloads() {
     cluster.pass(10);
     assert_eq!(both(&cluster), [[2, 1, 1]; 2]);
     let reserved = |kind: Kind, namespace: &str, name: &str, list: &str| {
-        let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
+        let status = &cluster.objects()[&Cluster::key(kind, namespace, name)]["status"];
         (status[list][0]["name"].clone(), status[list][0]["resources"][0]["total"].clone())
     };
     for list in ["flavorsReservation", "flavorsUsage"] {
@@ -237,7 +237,7 @@ fn pod_group_condition_shows_wait_for_replacement_and_its_end() {
     }
     cluster.settle();
     let waits = |cluster: &Cluster| {
-        let group = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")];
+        let group = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "g")];
         told(&group["status"]["conditions"], "WaitingForReplacementPods")
     };
     assert_eq!(waits(&cluster), words("", ""), "none has failed");
@@ -295,10 +295,10 @@ fn conflicting_multikueue_checks_make_cluster_queue_inactive() {
         (&[multi], json!(["second", "first"]), "Ready", ""),
     ] {
         let mut cluster = furnished(Cluster::new());
-        cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
+        cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now());
         let config = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": {"provisioningClassName": "queued"}});
         let config = Observation::ProvisioningRequestConfig(Change::Apply(serde_json::from_value(config).unwrap()));
-        cluster.control.observe(config, cluster.now);
+        cluster.control.observe(config, cluster.now());
         let active = json!({"type": "Active", "status": "True", "reason": "Active", "message": "",
             "lastTransitionTime": "2026-11-21T12:00:00Z"});
         let mut rules = Vec::new();
@@ -319,7 +319,7 @@ fn conflicting_multikueue_checks_make_cluster_queue_inactive() {
             &json!({"admissionChecksStrategy": {"admissionChecks": rules}}),
         );
         cluster.pass(5);
-        let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+        let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
         let is_ready = why.is_empty();
         let message =
             if is_ready { "Can admit new workloads".to_owned() } else { format!("Can't admit new workloads: {why}.") };

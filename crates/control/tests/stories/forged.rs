@@ -4,8 +4,8 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::stories::elastic::Judged;
 use crate::stories::cluster::{Cluster, job};
+use crate::stories::elastic::Judged;
 use crate::stories::training::{cluster, started, suspend, training};
 
 /// A running Job of one cpu that names a TrainingJob as its controller.
@@ -219,15 +219,15 @@ fn part_survives_change_of_runtime_class_and_limit_range() {
         Observation::RuntimeClass(Change::Apply(serde_json::from_value(class).unwrap()))
     };
     let mut cluster = cluster("4");
-    cluster.control.observe(class(json!({})), cluster.now);
+    cluster.control.observe(class(json!({})), cluster.now());
     cluster.put(Kind::TrainingJob, training("a", own));
     cluster.pass(3);
     let before = cluster.job("a-worker")["metadata"]["uid"].clone();
-    cluster.control.observe(class(json!({"cpu": "500m"})), cluster.now);
+    cluster.control.observe(class(json!({"cpu": "500m"})), cluster.now());
     let range = json!({"metadata": {"name": "l", "namespace": "team"},
         "spec": {"limits": [{"type": "Container", "defaultRequest": {"memory": "1Gi"}}]}});
     let range = serde_json::from_value(range).unwrap();
-    cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now);
+    cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now());
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"annotations": {"seen": "again"}}}));
     cluster.pass(20);
     assert_eq!(cluster.job("a-worker")["metadata"]["uid"], before, "{:?}", cluster.writes);
@@ -314,7 +314,7 @@ fn forged_part_with_finalizer_does_not_delay_quota_release() {
             suspend(&mut cluster, true);
         }
         cluster.pass(10);
-        let left = cluster.objects.get(&workload).map(|workload| &workload["status"]["admission"]);
+        let left = cluster.objects().get(&workload).map(|workload| &workload["status"]["admission"]);
         assert!(left.is_none_or(Value::is_null), "deleted: {deleted}: {left:?}");
     }
 }
@@ -334,7 +334,7 @@ fn part_kept_by_finalizer_is_stopped_and_frees_its_quota() {
         cluster.pass(10);
         let left = cluster.job("a-worker")["metadata"]["finalizers"].clone();
         assert_eq!(left, json!(["example.com/never"]), "{end}: {:?}", cluster.writes);
-        let quota = cluster.objects.get(&workload).map(|workload| &workload["status"]["admission"]);
+        let quota = cluster.objects().get(&workload).map(|workload| &workload["status"]["admission"]);
         assert!(quota.is_none_or(Value::is_null), "{end}: {quota:?}");
         assert_eq!(
             cluster.count(Purpose::StopTraining) + cluster.count(Purpose::DeleteChild),

@@ -49,13 +49,13 @@ fn two_queues() -> Cluster {
 /// The watch shows that an object is gone, whatever finalizers the object had.
 fn vanish(cluster: &mut Cluster, kind: Kind, name: &str) {
     let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
-    let object = cluster.objects.remove(&Cluster::key(kind, namespace, name)).unwrap();
+    let object = cluster.forget(&Cluster::key(kind, namespace, name)).unwrap();
     let observation = match kind {
         Kind::ClusterQueue => Observation::ClusterQueue(Change::Delete(serde_json::from_value(object).unwrap())),
         Kind::LocalQueue => Observation::LocalQueue(Change::Delete(serde_json::from_value(object).unwrap())),
         _ => Observation::Cohort(Change::Delete(serde_json::from_value(object).unwrap())),
     };
-    cluster.control.observe(observation, cluster.now);
+    cluster.control.observe(observation, cluster.now());
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn cohort_series_go_with_last_object_that_names_cohort() {
 fn standby_replica_forgets_series_of_queues_missing_from_list() {
     let mut cluster = two_queues();
     cluster.control.lead(None);
-    cluster.control.observe(Observation::ClusterQueue(Change::Only(Vec::new())), cluster.now);
-    cluster.control.observe(Observation::LocalQueue(Change::Reset(Vec::new())), cluster.now);
+    cluster.control.observe(Observation::ClusterQueue(Change::Only(Vec::new())), cluster.now());
+    cluster.control.observe(Observation::LocalQueue(Change::Reset(Vec::new())), cluster.now());
     let (forgotten, counted) = drained(&mut cluster);
     for label in ["cluster_queue=a", "cluster_queue=b", "name=a", "name=b", "cohort=all"] {
         assert!(has(&forgotten, label), "{label} not in {forgotten:?}");

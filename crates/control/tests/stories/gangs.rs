@@ -85,7 +85,7 @@ fn gang_is_counted_once_although_previous_leader_clock_was_ahead() {
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
     assert_eq!(cluster.phase("a"), "Pending");
-    cluster.now = cluster.now.checked_sub(jiff::SignedDuration::from_secs(1_200)).unwrap();
+    cluster.set_now(cluster.now().checked_sub(jiff::SignedDuration::from_secs(1_200)).unwrap());
     cluster.restart();
     cluster.pods_stay_unready = false;
     cluster.pass(30);

@@ -62,8 +62,8 @@ fn ungated_job_without_free_quota_waits_like_any_pending_job() {
     cluster.edit(Kind::JOB, "team", "held", &json!({"metadata": {"annotations": {GATES: ""}}}));
     let mut on_the_way = Vec::new();
     loop {
-        let step = cluster.control.step(cluster.now);
-        if step.tasks.is_empty() {
+        let step = cluster.control.step(cluster.now());
+        if step.writes.is_empty() {
             break;
         }
         cluster.take(step);
@@ -161,7 +161,7 @@ fn gated_job_counts_as_pending_only_after_gate_clears() {
     cluster.put(Kind::JOB, job("large", "lq", "2", true));
     let counted = |cluster: &Cluster| {
         let of = |kind: Kind, namespace: &str, name: &str| {
-            cluster.objects[&Cluster::key(kind, namespace, name)]["status"]["pendingWorkloads"].clone()
+            cluster.objects()[&Cluster::key(kind, namespace, name)]["status"]["pendingWorkloads"].clone()
         };
         let sum = |metric: &str| unadmitted(cluster, metric).iter().map(|(_, value)| value).sum::<f64>();
         let metrics =
@@ -237,7 +237,7 @@ fn workload_creation_latency_is_measured_only_for_unchanged_jobs() {
     let metric = "kueue_workload_creation_latency_seconds";
     let mut cluster = crate::stories::pod_queue("9");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
-    cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(1500)).unwrap();
+    cluster.set_now(cluster.now().checked_add(jiff::SignedDuration::from_millis(1500)).unwrap());
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Job".to_owned(), 1500)]);
     // The job was created running: its suspension is a change of the job, so that the latency of its Workload's creation is not measured.

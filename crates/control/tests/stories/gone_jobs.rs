@@ -13,7 +13,7 @@ fn running(more: Value) -> Cluster {
     let mut cluster = cluster("2");
     let store = json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}}});
     let store = Change::Apply(serde_json::from_value(store).unwrap());
-    cluster.control.observe(Observation::CheckpointStore(store), cluster.now);
+    cluster.control.observe(Observation::CheckpointStore(store), cluster.now());
     let mut spec = json!({"schedulingConfig": {"schedulingTimeout": "1m"}});
     crate::stories::cluster::merge(&mut spec, &more);
     cluster.put(Kind::TrainingJob, training("a", spec));
@@ -38,7 +38,7 @@ fn end(cluster: &mut Cluster, how: &str) {
 
 /// Lets a Job end with the given condition.
 fn end_of(cluster: &mut Cluster, job: &str, how: &str) {
-    let at = cluster.now.to_string();
+    let at = cluster.now().to_string();
     let end = json!({"type": how, "status": "True", "message": "words", "lastTransitionTime": at, "lastProbeTime": at});
     cluster.edit(Kind::JOB, "team", job, &json!({"status": {"active": 0, "ready": 0, "conditions": [end]}}));
 }
@@ -69,7 +69,7 @@ fn recreated_part_gets_its_service_and_host_file_again() {
         let launcher = json!([{"name": "launcher", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
         let more = json!({"jobType": "MPIJob", "resources": {"maxReplicas": 1}, "roles": launcher});
         let mut cluster = running(if framework == "MPIJob" { more } else { json!({}) });
-        let needed = cluster.objects.keys().filter(|key| matches!(key.kind, Kind::Service | Kind::ConfigMap));
+        let needed = cluster.objects().keys().filter(|key| matches!(key.kind, Kind::Service | Kind::ConfigMap));
         let made: Vec<ObjectKey> = needed.cloned().collect();
         assert_eq!((made.len(), cluster.count(Purpose::PrepareTraining)), (needs, needs), "{made:?}");
         for key in &made {
@@ -77,7 +77,7 @@ fn recreated_part_gets_its_service_and_host_file_again() {
         }
         delete(&mut cluster, job);
         cluster.pass(100);
-        assert!(made.iter().all(|key| cluster.objects.contains_key(key)), "{framework}: {:?}", cluster.writes);
+        assert!(made.iter().all(|key| cluster.objects().contains_key(key)), "{framework}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::PrepareTraining), 2 * needs, "{framework}: once for the Job");
         assert_eq!(cluster.phase("a"), "Running");
     }
@@ -149,7 +149,7 @@ fn slowly_deleted_part_is_reported_and_bounded_by_scheduling_timeout() {
 fn run_without_checkpoint_store_frees_quota_after_part_is_lost() {
     let mut cluster = running(json!({"checkpoint": {"store": "main"}}));
     let gone = serde_json::from_value(json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}}})).unwrap();
-    cluster.control.observe(Observation::CheckpointStore(Change::Delete(gone)), cluster.now);
+    cluster.control.observe(Observation::CheckpointStore(Change::Delete(gone)), cluster.now());
     cluster.pass(100);
     assert_eq!(cluster.phase("a"), "Running", "it has what it needs");
     delete(&mut cluster, "a-worker");
@@ -251,7 +251,7 @@ fn with_ps() -> Cluster {
 fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..100 {
         if cluster.has_job("a-ps") {
-            let step = cluster.control.step(cluster.now);
+            let step = cluster.control.step(cluster.now());
             cluster.take(step);
         }
     }
@@ -282,7 +282,7 @@ fn part_failure_during_suspension_stays_ignored_when_training_resumes() {
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
     suspend(&mut cluster, true);
     fail_for_want_of_ps(&mut cluster);
-    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();
+    cluster.set_now(cluster.now().checked_add(SignedDuration::from_secs(3)).unwrap());
     cluster.pass(5);
     assert!(cluster.has_job("a-worker") && !holds_quota(&cluster), "{:?}", cluster.writes);
     assert_eq!(cluster.phase("a"), "Suspended");

@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Purpose, Task, WriteOutcome};
 use serde_json::{Value, json};
 
-use crate::stories::elastic::Judged;
 use crate::stories::checkpoints::{of, preempting, save, saving, set_policy};
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::elastic;
+use crate::stories::elastic::Judged;
 use crate::stories::faults::every_fault;
 use crate::stories::training::training;
 
@@ -48,9 +48,9 @@ fn lasting() -> [WriteOutcome; 4] {
 /// Makes steps until control makes a write of the given purpose, and returns the write without performing it.
 fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Task {
     for _ in 0..1_000 {
-        let mut step = cluster.control.step(cluster.now);
-        let found = step.tasks.iter().position(|write| write.purpose == purpose);
-        let found = found.map(|index| step.tasks.remove(index));
+        let mut step = cluster.control.step(cluster.now());
+        let found = step.writes.iter().position(|write| write.purpose == purpose);
+        let found = found.map(|index| step.writes.remove(index));
         cluster.take(step);
         if let Some(write) = found {
             return write;
@@ -123,11 +123,11 @@ fn batch_job_is_asked_to_save_again_after_failed_request() {
         job["metadata"]["annotations"] = json!({"berth.dev/last-checkpoint-time": now});
         job
     };
-    let now = cluster.now.to_string();
+    let now = cluster.now().to_string();
     cluster.put(Kind::JOB, with("victim", "low", now));
     cluster.pass(5);
-    cluster.faults.push((Purpose::NotifyPods, WriteOutcome::Conflict, false));
-    let now = cluster.now.to_string();
+    cluster.faults.push((Purpose::NotifyPods, Outcome::Conflict, false));
+    let now = cluster.now().to_string();
     cluster.put(Kind::JOB, with("urgent", "high", now));
     cluster.pass(10);
     assert_eq!((cluster.count(Purpose::NotifyPods), cluster.told_pods.len()), (2, 1), "{:?}", cluster.writes);
@@ -181,7 +181,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
     assert!(cluster.has_job("victim-worker"));
     cluster.pass(5);
     assert!(!cluster.has_job("victim-worker"), "its time is over");
-    cluster.control.outcome(write.id, WriteOutcome::Busy(60_000), cluster.now);
+    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now());
     cluster.pass(5);
     assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"));
     let mut cluster = four_workers();
@@ -189,7 +189,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
     let write = held_back(&mut cluster, Purpose::AskToSave);
     cluster.pass(35);
     assert_eq!(cluster.workers("a"), 3, "the while began with the request, not with its outcome");
-    cluster.control.outcome(write.id, WriteOutcome::Busy(60_000), cluster.now);
+    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now());
     cluster.pass_judged(5, "answered late");
     assert_eq!(cluster.slices("a")[0].1, 3);
 }
@@ -204,7 +204,7 @@ fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
         save(&mut cluster, "victim", 700);
         cluster.settle();
         assert!(!cluster.has_job("victim-worker"), "{outcome:?}: it has saved");
-        cluster.control.outcome(write.id, outcome.clone(), cluster.now);
+        cluster.control.outcome(write.id, outcome.clone(), cluster.now());
         cluster.pass(5);
         assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"), "{outcome:?}");
         assert_told_in_order(&cluster, "victim", "CheckpointSaved");
@@ -216,7 +216,7 @@ fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
         save(&mut cluster, "a", 700);
         cluster.settle();
         assert_eq!(cluster.workers("a"), 3, "{outcome:?}: it has saved");
-        cluster.control.outcome(write.id, outcome.clone(), cluster.now);
+        cluster.control.outcome(write.id, outcome.clone(), cluster.now());
         cluster.pass_judged(10, "told");
         assert_told_in_order(&cluster, "a", "CheckpointSaved");
         assert_eq!(cluster.count(Purpose::AskToSave), 0, "{outcome:?}: it is not asked for again");

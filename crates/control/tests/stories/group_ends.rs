@@ -8,11 +8,11 @@ use crate::stories::groups::{gated, member, set};
 use crate::stories::pod_queue;
 
 fn group(cluster: &Cluster) -> Option<&Value> {
-    cluster.objects.get(&Cluster::key(Kind::Workload, "team", "g"))
+    cluster.objects().get(&Cluster::key(Kind::Workload, "team", "g"))
 }
 
 fn pods(cluster: &Cluster) -> Vec<&str> {
-    cluster.objects.keys().filter(|key| key.kind == Kind::Pod).map(|key| key.name.as_str()).collect()
+    cluster.objects().keys().filter(|key| key.kind == Kind::Pod).map(|key| key.name.as_str()).collect()
 }
 
 fn delete(cluster: &mut Cluster, names: &[&str]) {
@@ -45,7 +45,7 @@ fn with_controller(quota: &str) -> Cluster {
 
 /// Creates pods of the StatefulSet `web` with the given names in the group.
 fn make(cluster: &mut Cluster, names: &[&str]) {
-    let uid = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
+    let uid = cluster.objects()[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
     let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid, "controller": true});
     for name in names {
         let mut made = member(name, "1", 2, &[]);

@@ -26,7 +26,7 @@ pub fn gated(cluster: &Cluster, name: &str) -> bool {
 }
 
 fn group(cluster: &Cluster) -> Option<&Value> {
-    cluster.objects.get(&Cluster::key(Kind::Workload, "team", "g"))
+    cluster.objects().get(&Cluster::key(Kind::Workload, "team", "g"))
 }
 
 fn is(cluster: &Cluster, kind: &str) -> bool {
@@ -34,7 +34,7 @@ fn is(cluster: &Cluster, kind: &str) -> bool {
 }
 
 fn pods(cluster: &Cluster) -> Vec<&str> {
-    cluster.objects.keys().filter(|key| key.kind == Kind::Pod).map(|key| key.name.as_str()).collect()
+    cluster.objects().keys().filter(|key| key.kind == Kind::Pod).map(|key| key.name.as_str()).collect()
 }
 
 fn deactivate(cluster: &mut Cluster, active: bool) {
@@ -140,7 +140,7 @@ fn pods_beyond_group_size_are_deleted_newest_first() {
     let mut cluster = pod_queue("2");
     for name in ["a", "b", "c"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
-        cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
+        cluster.set_now(cluster.now().checked_add(jiff::SignedDuration::from_secs(1)).unwrap());
     }
     cluster.settle();
     assert_eq!(pods(&cluster), ["a", "b"], "before there is a Workload: {:?}", cluster.writes);
@@ -370,7 +370,7 @@ pub fn set(replicas: i32) -> Value {
 }
 
 pub fn set_workload(cluster: &Cluster) -> &Value {
-    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let mut all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
     let (_, found) = all.next().expect("a Workload");
     assert!(all.next().is_none(), "one for all its pods");
     found
@@ -472,7 +472,7 @@ fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     let says = held.iter().find(|c| c["type"] == "QuotaReserved").map(|c| (&c["reason"], &c["message"]));
     let zero = "StatefulSet scaled to zero; workload on hold";
     assert_eq!(says, Some((&json!("OnHold"), &json!(zero))), "{held:?}");
-    let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];
+    let queue = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")];
     assert_eq!(queue["status"]["pendingWorkloads"], json!(0), "it is in no queue");
     cluster.put(Kind::StatefulSet, set(3));
     cluster.pass(10);
@@ -480,5 +480,5 @@ fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     assert!(cluster.workload_is(&name, "Admitted"), "{:?}", set_workload(&cluster));
     cluster.delete(&Cluster::key(Kind::StatefulSet, "team", "web"));
     cluster.pass(10);
-    assert!(!cluster.objects.keys().any(|key| key.kind == Kind::Workload), "{:?}", cluster.writes);
+    assert!(!cluster.objects().keys().any(|key| key.kind == Kind::Workload), "{:?}", cluster.writes);
 }

@@ -99,7 +99,7 @@ fn scale_up_without_nodes_is_undone_as_stock_out() {
         let slices = cluster.count(Purpose::CreateWorkload);
         cluster.pass_judged(60, "out of stock");
         assert_eq!((cluster.count(Purpose::CreateWorkload), cluster.workers("a")), (slices, 2));
-        let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
+        let shown = &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
         assert_eq!((&shown["pods"], &shown["failures"]), (&json!(4), &json!(1)), "{shown}");
         cluster.nodes = None;
         cluster.pass_judged(90, "in stock again");
@@ -191,9 +191,9 @@ fn growing() -> Cluster {
     cluster.complete("first");
     for _ in 0..200 {
         if cluster.slices("a").len() < 2 {
-            let step = cluster.control.step(cluster.now);
+            let step = cluster.control.step(cluster.now());
             cluster.take(step);
-            cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(100)).unwrap();
+            cluster.set_now(cluster.now().checked_add(jiff::SignedDuration::from_millis(100)).unwrap());
         }
     }
     let mut held: Vec<i64> = cluster.slices("a").into_iter().map(|(_, cpus, _)| cpus).collect();
@@ -212,10 +212,10 @@ fn workload_deleted_during_scale_up_keeps_quota_until_pods_end() {
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.delete(&older);
     cluster.pass(5);
-    assert!(cluster.objects.contains_key(&older) && !cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    assert!(cluster.objects().contains_key(&older) && !cluster.has_job("a-worker"), "{:?}", cluster.writes);
     cluster.pods_left.clear();
     cluster.pass(5);
-    assert!(!cluster.objects.contains_key(&older), "{:?}", cluster.writes);
+    assert!(!cluster.objects().contains_key(&older), "{:?}", cluster.writes);
     cluster.edit(Kind::ClusterQueue, "", "cq", &stop("None"));
     cluster.pass(20);
     assert_eq!((cluster.phase("a"), cluster.workers("a"), cluster.slices("a").len()), ("Running", 4, 1));

@@ -133,7 +133,7 @@ fn asked_to_grow() -> Cluster {
     let mut cluster = held_small(saving("a"));
     cluster.complete("first");
     cluster.pass_judged(90, "it has saved nothing");
-    let begun = cluster.now.checked_sub(jiff::SignedDuration::from_secs(70)).unwrap();
+    let begun = cluster.now().checked_sub(jiff::SignedDuration::from_secs(70)).unwrap();
     let told = json!({
         "berth.dev/last-checkpoint-time": begun.to_string(), "berth.dev/last-checkpoint-step": "700",
     });

@@ -17,7 +17,7 @@ fn host_file_lists_workers_of_restart_that_finally_happens() {
         cluster.faults.push((Purpose::StartTraining, WriteOutcome::Refused("no more Jobs".into()), false));
     }
     let hosts = |cluster: &Cluster| {
-        let found = cluster.objects.iter().find(|(key, _)| key.kind == Kind::ConfigMap);
+        let found = cluster.objects().iter().find(|(key, _)| key.kind == Kind::ConfigMap);
         found.map(|(_, map)| map["data"].to_string()).unwrap_or_default()
     };
     cluster.put(Kind::JOB, other("one", "2", 100));
@@ -37,11 +37,11 @@ fn host_file_lists_workers_of_restart_that_finally_happens() {
 fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..400 {
         if cluster.has_job("a-ps") {
-            let step = cluster.control.step(cluster.now);
-            let quiet = step.tasks.is_empty();
+            let step = cluster.control.step(cluster.now());
+            let quiet = step.writes.is_empty();
             cluster.take(step);
             let pause = SignedDuration::from_millis(if quiet { 50 } else { 0 });
-            cluster.now = cluster.now.checked_add(pause).unwrap();
+            cluster.set_now(cluster.now().checked_add(pause).unwrap());
         }
     }
     assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
@@ -94,7 +94,7 @@ fn kept_from_before_its_growth() -> Cluster {
     save(&mut cluster, "a", 700);
     fail_for_want_of_ps(&mut cluster);
     // The Job of the workers fails before Berth deletes the Job.
-    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();
+    cluster.set_now(cluster.now().checked_add(SignedDuration::from_secs(3)).unwrap());
     cluster.pass_judged(10, "its old Job is kept");
     assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
     assert_eq!((cluster.slices("a")[0].1, cluster.phase("a")), (4, "Pending"), "{:?}", cluster.writes);

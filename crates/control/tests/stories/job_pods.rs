@@ -25,7 +25,7 @@ fn running_in(quota: &str) -> (Cluster, ObjectKey) {
 }
 
 fn is_there(cluster: &Cluster, pod: &ObjectKey) -> bool {
-    cluster.objects.contains_key(pod)
+    cluster.objects().contains_key(pod)
 }
 
 /// The number of reads of pods, of writes of a pod's status, and of deletions of pods.
@@ -154,12 +154,15 @@ fn relabelled_pod_of_orphaned_job_is_charged_and_stopped() {
         cluster.pass(5);
         let told = format!("before {before}, after {after}: {:?}", cluster.writes);
         assert!(!cluster.is("next", "Admitted"), "{told}");
-        assert!(cluster.objects[&pod]["metadata"]["deletionTimestamp"].is_string(), "{told}");
+        assert!(cluster.objects()[&pod]["metadata"]["deletionTimestamp"].is_string(), "{told}");
         cluster.mark_pod(&pod, &json!({"finalizers": []}));
         cluster.pass(35);
         assert!(cluster.is("next", "Admitted") && cluster.left_behind.len() == 1, "{told}");
         let workload = Cluster::key(Kind::Workload, "team", &name_of(&cluster, "job-t-"));
-        assert!(is(&cluster.objects[&workload], "Admitted") && !is(&cluster.objects[&workload], "Finished"), "{told}");
+        assert!(
+            is(&cluster.objects()[&workload], "Admitted") && !is(&cluster.objects()[&workload], "Finished"),
+            "{told}"
+        );
     }
 }
 
@@ -183,7 +186,7 @@ fn orphaned_pod_with_only_the_old_label_holds_its_quota() {
 #[test]
 fn pod_that_names_its_job_by_another_name_is_stopped() {
     let (mut cluster, pod) = running();
-    let mut owners = cluster.objects[&pod]["metadata"]["ownerReferences"].clone();
+    let mut owners = cluster.objects()[&pod]["metadata"]["ownerReferences"].clone();
     owners[0]["name"] = json!("other");
     cluster.mark_pod(
         &pod,
@@ -228,14 +231,14 @@ fn relabelled_pod_that_has_ended_does_not_delay_job_finish() {
 #[test]
 fn forged_pod_that_never_runs_does_not_delay_quota_release() {
     let (mut cluster, pod) = running();
-    let mut forged = cluster.objects[&pod].clone();
+    let mut forged = cluster.objects()[&pod].clone();
     forged["metadata"] = json!({"namespace": "team", "name": "forged", "labels": forged["metadata"]["labels"],
         "finalizers": ["example.com/mine"]});
     forged["status"] = json!({"phase": "Pending"});
     cluster.put(Kind::JobPod, forged);
     cluster.pass(5);
     let forged = Cluster::key(Kind::JobPod, "team", "forged");
-    assert!(cluster.objects[&forged]["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
+    assert!(cluster.objects()[&forged]["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
     // The API server gives a deleted pod without a node no grace period.
     cluster.mark_pod(&forged, &json!({"deletionGracePeriodSeconds": 0}));
     assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
@@ -245,7 +248,7 @@ fn forged_pod_that_never_runs_does_not_delay_quota_release() {
 #[test]
 fn pod_adopted_again_by_its_job_is_left_alone() {
     let (mut cluster, pod) = running();
-    let owners = cluster.objects[&pod]["metadata"]["ownerReferences"].clone();
+    let owners = cluster.objects()[&pod]["metadata"]["ownerReferences"].clone();
     cluster.mark_pod(&pod, &json!({"ownerReferences": null}));
     cluster.pass(1);
     cluster.mark_pod(&pod, &json!({"ownerReferences": owners}));
@@ -258,12 +261,12 @@ fn pod_adopted_again_by_its_job_is_left_alone() {
 #[test]
 fn pods_of_other_controllers_and_deleted_jobs_are_left_alone() {
     let (mut cluster, pod) = running();
-    let mut of_ray = cluster.objects[&pod].clone();
+    let mut of_ray = cluster.objects()[&pod].clone();
     of_ray["metadata"] = json!({"namespace": "team", "name": "ray", "labels": {"kueue.x-k8s.io/podset": "main"},
         "annotations": of_ray["metadata"]["annotations"], "ownerReferences":
             [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "r", "uid": "r-1", "controller": true}]});
     cluster.put(Kind::JobPod, of_ray);
-    let mut of_nobody = cluster.objects[&pod].clone();
+    let mut of_nobody = cluster.objects()[&pod].clone();
     of_nobody["metadata"] = json!({"namespace": "team", "name": "free", "labels": {"kueue.x-k8s.io/podset": "main"}});
     cluster.put(Kind::JobPod, of_nobody);
     cluster.pass(10);

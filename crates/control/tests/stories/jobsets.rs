@@ -1,6 +1,7 @@
 //! JobSets: a JobSet has one Workload with a pod set for each replicated job, and its Jobs have no Workloads of their own.
 
-use berth_control::write::{Kind, Purpose, WriteOutcome};
+use berth_control::write::{Kind, Outcome, Purpose};
+pub use berth_sim::manifests::job_set as slices;
 use serde_json::{Value, json};
 
 use crate::stories::checkpoints::{preempting, set_policy};
@@ -9,21 +10,12 @@ use crate::stories::faults::with_every_fault;
 use crate::stories::kept_quota::{contested, urgent_has_its_turn};
 use crate::stories::one_queue;
 
-/// A JobSet as AxLearn writes it: not suspended, and with the queue in an annotation.
-pub fn slices() -> Value {
-    json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-        "metadata": {"namespace": "team", "name": "a", "annotations": {"kueue.x-k8s.io/queue-name": "lq"}},
-        "spec": {"replicatedJobs": [{"name": "job", "replicas": 2, "template": {"spec": {"parallelism": 2,
-            "completions": 2, "template": {"spec": {"containers": [
-                {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}}}]}})
-}
-
 pub fn jobset(cluster: &Cluster) -> &Value {
-    &cluster.objects[&Cluster::key(Kind::JOB_SET, "team", "a")]
+    &cluster.objects()[&Cluster::key(Kind::JOB_SET, "team", "a")]
 }
 
 fn workload(cluster: &Cluster) -> Value {
-    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let mut all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
     let (_, found) = all.next().expect("a workload");
     assert!(all.next().is_none(), "one Workload, none for the Jobs");
     found.clone()
@@ -81,8 +73,8 @@ fn job_set_has_one_workload_and_eviction_deletes_its_jobs() {
     let mut cluster = one_queue("4");
     let mut all = Cluster::with(settings);
     std::mem::swap(&mut cluster, &mut all);
-    for (key, object) in all.objects {
-        cluster.put(key.kind, object);
+    for (key, object) in all.objects() {
+        cluster.put(key.kind, object.clone());
     }
     cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
@@ -197,7 +189,7 @@ fn failed_job_set_frees_quota_when_its_last_job_stops() {
     let over = json!({"status": {"active": 0, "conditions": [{"type": "Failed", "status": "True"}]}});
     cluster.edit(Kind::JOB, "team", "a-job-0", &over);
     let failed = json!([{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed",
-        "lastTransitionTime": cluster.now.to_string()}]);
+        "lastTransitionTime": cluster.now().to_string()}]);
     cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": failed}}));
     cluster.pass(3);
     assert!(!is(&cluster, "Finished"), "a-job-1 runs: {:?}", cluster.writes);
@@ -250,7 +242,7 @@ fn job_set_starts_when_its_jobs_exist_or_after_delay() {
 
 /// The current node selectors of the JobSet's Jobs.
 fn selectors(cluster: &Cluster) -> Vec<Value> {
-    let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::JOB);
+    let jobs = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::JOB);
     jobs.map(|(_, job)| job["spec"]["template"]["spec"]["nodeSelector"].clone()).collect()
 }
 
@@ -365,7 +357,7 @@ fn job_set_gets_grace_period_only_with_queue_policy() {
         if policy {
             set_policy(&mut cluster, json!({"gracePeriod": "20s"}));
         }
-        let saved = |cluster: &Cluster| json!({"berth.dev/last-checkpoint-time": cluster.now.to_string()});
+        let saved = |cluster: &Cluster| json!({"berth.dev/last-checkpoint-time": cluster.now().to_string()});
         let mut victim = slices();
         victim["spec"]["suspend"] = json!(true);
         victim["metadata"]["labels"] = json!({"kueue.x-k8s.io/priority-class": "low"});

@@ -35,7 +35,7 @@ pub fn urgent_has_its_turn(cluster: &mut Cluster, cpu: &str) -> bool {
 
 /// The Workload whose name begins with the given text.
 pub fn workload<'c>(cluster: &'c Cluster, begins: &str) -> Option<&'c Value> {
-    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let mut all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
     all.find(|(key, _)| key.name.starts_with(begins)).map(|(_, object)| object)
 }
 
@@ -189,7 +189,7 @@ fn job_set_that_no_longer_requests_quota_gives_it_back() {
         cluster.edit(Kind::JOB_SET, "team", "t", &json!({"status": {"conditions": stopped}}));
         cluster.pass(10);
         let set = Cluster::key(Kind::JOB_SET, "team", "t");
-        assert_eq!(cluster.objects[&set]["spec"]["suspend"], false, "{:?}", cluster.writes);
+        assert_eq!(cluster.objects()[&set]["spec"]["suspend"], false, "{:?}", cluster.writes);
         let mut patch = json!({"metadata": {"annotations": {"kueue.x-k8s.io/queue-name": null}}});
         if suspend {
             patch["spec"] = json!({"suspend": true});
@@ -201,7 +201,7 @@ fn job_set_that_no_longer_requests_quota_gives_it_back() {
         cluster.pass(20);
         assert_eq!(is(&cluster, "jobset-t-", "QuotaReserved"), !suspend, "{restarts}: {:?}", cluster.writes);
         assert!(urgent_has_its_turn(&mut cluster, "4"), "{suspend} {restarts}: {:?}", cluster.writes);
-        let spec = &cluster.objects[&set]["spec"];
+        let spec = &cluster.objects()[&set]["spec"];
         let placed = &spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["nodeSelector"];
         assert_eq!((&spec["suspend"], placed), (&json!(true), &Value::Null), "{:?}", cluster.writes);
     }
@@ -279,7 +279,7 @@ fn job_naming_another_workload_switches_to_that_workload() {
     cluster.pass(60);
     assert!(cluster.workload_is("before", "Admitted"), "{:?}", cluster.writes);
     assert_eq!(cluster.job("t")["status"]["active"], 1, "{:?}", cluster.writes);
-    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", &own)), "{:?}", cluster.writes);
+    assert!(!cluster.objects().contains_key(&Cluster::key(Kind::Workload, "team", &own)), "{:?}", cluster.writes);
 }
 
 /// A user's finalizer keeps a job that is being deleted, and the job's queue label is removed: other jobs can preempt it nevertheless.

@@ -29,7 +29,7 @@ fn pod_group_workload_copies_label_unless_its_pods_disagree() {
                 cluster.put(Kind::Pod, pod);
             }
             cluster.settle();
-            let made = cluster.objects.get(&Cluster::key(Kind::Workload, "team", "g"));
+            let made = cluster.objects().get(&Cluster::key(Kind::Workload, "team", "g"));
             let label = made.map(|made| made["metadata"]["labels"]["team"].clone());
             assert_eq!(label, copied.map(|value| json!(value)), "{other:?} {first}: {:?}", cluster.notices);
             let words = "pods one and two have different values of label team, which the Workload takes over: a and b";
@@ -268,7 +268,7 @@ fn waiting_job_follows_priority_policy_and_running_job_does_not() {
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
     let pods = json!({"metadata": {"name": "of-pods"}, "value": 3});
     let class = Observation::PriorityClass(Change::Apply(serde_json::from_value(pods).unwrap()));
-    cluster.control.observe(class, cluster.now);
+    cluster.control.observe(class, cluster.now());
     cluster.put(Kind::JOB, labelled("runs", "job-priority", "5"));
     cluster.settle();
     let mut waits = labelled("waits", "job-priority", "1");
@@ -286,7 +286,7 @@ fn waiting_job_follows_priority_policy_and_running_job_does_not() {
     assert_eq!(priority(&cluster, "waits"), (json!("very-high"), json!(90)));
     let gone = json!({"metadata": {"name": "very-high"}, "value": 90});
     let gone = Observation::WorkloadPriorityClass(Change::Delete(serde_json::from_value(gone).unwrap()));
-    cluster.control.observe(gone, cluster.now);
+    cluster.control.observe(gone, cluster.now());
     cluster.pass(60);
     assert_eq!(priority(&cluster, "waits"), (json!("very-high"), json!(90)));
     let other = json!([{"value": "1", "workloadPriorityClass": "low"}]);
@@ -385,7 +385,7 @@ fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
         }
         cluster.pass(10);
         let priorities = |cluster: &Cluster| -> Vec<i64> {
-            let workloads = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+            let workloads = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
             workloads.map(|(_, object)| object["spec"]["priority"].as_i64().unwrap_or_default()).collect()
         };
         assert_eq!(priorities(&cluster), [9; 5]);

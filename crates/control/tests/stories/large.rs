@@ -84,7 +84,7 @@ fn large_jobs_created_together_get_workloads_with_one_read_each() {
     }
     cluster.put(Kind::JOB, job("small", "lq", "1", true));
     cluster.pass(30);
-    let made = cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count();
+    let made = cluster.objects().keys().filter(|key| key.kind == Kind::Workload).count();
     assert_eq!(made, 41, "{:?}", cluster.writes.len());
     assert_eq!(cluster.count(Purpose::ReadJob), 40, "each once");
 }
@@ -98,8 +98,8 @@ fn large_jobs_edited_together_are_read_few_at_a_time() {
     cluster.pass(30);
     let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}});
     names.iter().for_each(|name| cluster.edit(Kind::JOB, "team", name, &more));
-    let step = cluster.control.step(cluster.now);
-    let reads = step.tasks.iter().filter(|write| write.purpose == Purpose::ReadJob).count();
+    let step = cluster.control.step(cluster.now());
+    let reads = step.writes.iter().filter(|write| write.purpose == Purpose::ReadJob).count();
     assert!((1..=8).contains(&reads), "{reads} of a mebibyte at most");
     cluster.take(step);
     cluster.pass(30);

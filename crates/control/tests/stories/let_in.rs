@@ -15,7 +15,7 @@ const MANAGED: &str = "kueue.x-k8s.io/managed";
 
 /// The usage in the status of the ClusterQueue.
 fn charged(cluster: &Cluster) -> Value {
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     status["flavorsUsage"][0]["resources"][0]["total"].clone()
 }
 
@@ -25,7 +25,7 @@ fn runs(cluster: &Cluster, name: &str) -> bool {
 }
 
 fn workload_of(cluster: &Cluster, pod: &str) -> Option<Value> {
-    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    let mut all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
     all.find(|object| object["metadata"]["ownerReferences"][0]["name"] == json!(pod)).cloned()
 }
 
@@ -113,7 +113,7 @@ fn let_in_pod_without_room_is_charged_and_gone_in_ten_seconds() {
 fn let_in_pod_gets_quota_before_waiting_job_after_restart() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::JOB, job("next", "lq", "2", true));
-    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+    cluster.set_now(cluster.now().checked_add(SignedDuration::from_secs(1)).unwrap());
     cluster.put_unreviewed(pod("a", "2"));
     cluster.restart();
     cluster.pass(30);
@@ -143,7 +143,7 @@ fn let_in_pod_preempts_nobody() {
 fn let_in_pod_older_than_pod_counting_is_left_alone() {
     for since in [Some(1), None] {
         let mut cluster = pod_queue("2");
-        let since = since.map(|seconds| cluster.now.checked_add(SignedDuration::from_secs(seconds)).unwrap());
+        let since = since.map(|seconds| cluster.now().checked_add(SignedDuration::from_secs(seconds)).unwrap());
         cluster.pods_counted_since = since;
         cluster.control.count_pods_since(since);
         cluster.put_unreviewed(pod("a", "5"));
@@ -321,7 +321,7 @@ fn let_in_pods_of_stateful_set_run_under_its_workload() {
 
 /// Creates a pod as the controller of StatefulSet `web` makes it.
 fn of_set(cluster: &mut Cluster, index: i32) {
-    let uid = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
+    let uid = cluster.objects()[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
     let maker =
         json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid, "controller": true}]);
     let mut made = pod(&format!("web-{index}"), "1");

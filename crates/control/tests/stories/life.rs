@@ -22,7 +22,7 @@ fn job_is_admitted_runs_and_frees_its_quota_when_finished() {
     assert_eq!(cluster.condition("a", "Finished").unwrap()["reason"], json!("Succeeded"));
     assert!(cluster.workload_of("a").unwrap()["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty));
     cluster.pass(10);
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("0"), "{status}");
     assert_eq!(status["pendingWorkloads"], json!(0));
     let about_the_job =
@@ -157,10 +157,10 @@ fn deleted_job_frees_its_quota_and_loses_its_workload() {
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(5);
     assert!(cluster.is("b", "Admitted"));
-    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
+    assert_eq!(cluster.objects().keys().filter(|key| key.kind == Kind::Workload).count(), 1);
     cluster.delete(&Cluster::key(Kind::JOB, "team", "b"));
     cluster.pass(5);
-    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 0);
+    assert_eq!(cluster.objects().keys().filter(|key| key.kind == Kind::Workload).count(), 0);
 }
 
 #[test]
@@ -205,21 +205,21 @@ fn limit_range_change_applies_to_waiting_jobs_only() {
         Observation::LimitRange(Change::Apply(serde_json::from_value(object).unwrap()))
     };
     let mut cluster = one_queue("2");
-    cluster.control.observe(range("3"), cluster.now);
+    cluster.control.observe(range("3"), cluster.now());
     let mut object = job("a", "lq", "1", true);
     object["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
     cluster.put(Kind::JOB, object);
     cluster.settle();
     assert_eq!(cluster.condition("a", "QuotaReserved").unwrap()["reason"], json!("ExceedsMaxQuota"));
-    cluster.control.observe(range("2"), cluster.now);
+    cluster.control.observe(range("2"), cluster.now());
     cluster.settle();
     assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
     let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
     assert_eq!(usage["cpu"], json!("2"));
     // Quota that a Workload holds does not change with the LimitRange.
-    cluster.control.observe(range("1"), cluster.now);
+    cluster.control.observe(range("1"), cluster.now());
     cluster.pass(10);
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     assert_eq!(status["flavorsReservation"][0]["resources"][0]["total"], json!("2"), "{status}");
 }
 
@@ -313,8 +313,8 @@ fn retention_deletes_job_deactivated_by_berth_but_not_by_user() {
         cluster.workload_of("limited")
     );
     cluster.pass(90);
-    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "limited")));
-    assert!(cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "by-user")));
+    assert!(!cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "limited")));
+    assert!(cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "by-user")));
     let told: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "Deleted").collect();
     let about = told.iter().map(|notice| (&notice.key, notice.reporter, &*notice.message)).collect::<Vec<_>>();
     let job = Cluster::key(Kind::JOB, "team", "limited");
@@ -366,9 +366,9 @@ fn workload_creations_under_way_are_limited_to_64() {
     for number in 0..200 {
         cluster.put(Kind::JOB, job(&format!("job-{number:03}"), "lq", "1", true));
     }
-    let creations = |cluster: &mut Cluster| -> Vec<TaskId> {
-        let step = cluster.control.step(cluster.now);
-        step.tasks.iter().filter(|write| write.purpose == Purpose::CreateWorkload).map(|write| write.id).collect()
+    let creations = |cluster: &mut Cluster| -> Vec<WriteId> {
+        let step = cluster.control.step(cluster.now());
+        step.writes.iter().filter(|write| write.purpose == Purpose::CreateWorkload).map(|write| write.id).collect()
     };
     let first = creations(&mut cluster);
     assert_eq!(first.len(), 64, "more would only lie in the writer's queue");
@@ -377,12 +377,9 @@ fn workload_creations_under_way_are_limited_to_64() {
     let (mut under_way, mut made) = (first, 64);
     while !under_way.is_empty() {
         for id in under_way {
-            let outcome = if id.0 % 2 == 0 {
-                WriteOutcome::NotSent
-            } else {
-                WriteOutcome::Applied { resource_version: "1".into() }
-            };
-            cluster.control.outcome(id, outcome, cluster.now);
+            let outcome =
+                if id.0 % 2 == 0 { Outcome::NotSent } else { Outcome::Applied { resource_version: "1".into() } };
+            cluster.control.outcome(id, outcome, cluster.now());
         }
         under_way = creations(&mut cluster);
         assert!(under_way.len() <= 64);
@@ -415,7 +412,7 @@ fn orphaned_workload_of_deleted_job_is_finished_and_frees_quota() {
     cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"ownerReferences": null}}));
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(10);
-    let left = &cluster.objects[&Cluster::key(Kind::Workload, "team", &name)];
+    let left = &cluster.objects()[&Cluster::key(Kind::Workload, "team", &name)];
     let conditions = left["status"]["conditions"].as_array().unwrap();
     let finished = conditions.iter().find(|condition| condition["type"] == json!("Finished")).unwrap();
     assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("OwnerNotFound")));

@@ -12,7 +12,7 @@ use crate::stories::queues::{mark_deleted, waits};
 /// The names and the totals of the flavors in a field of a queue's status.
 fn shown(cluster: &Cluster, kind: Kind, name: &str, field: &str) -> Vec<(String, String)> {
     let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
-    let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
+    let status = &cluster.objects()[&Cluster::key(kind, namespace, name)]["status"];
     let flavors = status[field].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     flavors.iter().map(|flavor| (text(&flavor["name"]), text(&flavor["resources"][0]["total"]))).collect()

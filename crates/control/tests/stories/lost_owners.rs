@@ -93,7 +93,7 @@ fn workload_kept_by_foreign_finalizer_holds_no_quota() {
             cluster.restart();
         }
         cluster.pass(20);
-        let left = &cluster.objects[&Cluster::key(Kind::Workload, "team", &name)];
+        let left = &cluster.objects()[&Cluster::key(Kind::Workload, "team", &name)];
         assert_eq!(left["metadata"]["finalizers"], json!(["example.com/never"]), "{:?}", cluster.writes);
         assert!(!cluster.workload_is(&name, "QuotaReserved"), "{job_goes} {restarts}: {:?}", cluster.writes);
         cluster.put(Kind::JOB, job("next", "lq", "1", true));
@@ -120,7 +120,7 @@ fn workload_of_jobset_or_training_job_kept_by_foreign_finalizer_holds_no_quota()
             }
             cluster.pass(60);
             let story = format!("{kind:?} {job_goes} {restarts}: {:?}", cluster.writes);
-            assert_eq!(cluster.objects[&workload]["metadata"]["finalizers"], json!(["example.com/never"]), "{story}");
+            assert_eq!(cluster.objects()[&workload]["metadata"]["finalizers"], json!(["example.com/never"]), "{story}");
             assert!(!cluster.workload_is(&name, "QuotaReserved"), "{story}");
             cluster.put(Kind::JOB, job("next", "lq", "2", true));
             cluster.pass(5);
@@ -155,7 +155,7 @@ fn workload_without_owner_frees_its_quota_when_evicted() {
                 json!([{"name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}}]);
             let yes = |kind: &str| {
                 json!({"type": kind, "status": "True", "reason": kind, "message": "",
-                "lastTransitionTime": cluster.now.to_string()})
+                "lastTransitionTime": cluster.now().to_string()})
             };
             nobodys["status"] = json!({"admission": {"clusterQueue": "cq", "podSetAssignments": sets},
                 "conditions": [yes("QuotaReserved"), yes("Admitted")]});

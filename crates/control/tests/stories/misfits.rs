@@ -52,7 +52,7 @@ fn waits(kind: &str) -> (Cluster, String) {
 
 /// The name of the only Workload that has no quota.
 fn waiting(cluster: &Cluster) -> String {
-    let workloads = cluster.objects.keys().filter(|key| key.kind == Kind::Workload);
+    let workloads = cluster.objects().keys().filter(|key| key.kind == Kind::Workload);
     let mut waiting = workloads.filter(|key| !cluster.workload_is(&key.name, "QuotaReserved"));
     let found = waiting.next().expect("a Workload that waits").name.clone();
     assert!(waiting.next().is_none());

@@ -19,7 +19,7 @@ fn with_sidecar() -> Value {
 /// A ClusterQueue of the given number of cpus, a TrainingJob of two workers of one cpu each, and a mutating policy that adds fields to each new Job.
 fn mutating(quota: &str, adds: Value, more: Value) -> Cluster {
     let mut cluster = cluster(quota);
-    cluster.adds_to_jobs = Some(adds);
+    cluster.add_to_jobs(Some(adds));
     cluster.put(Kind::TrainingJob, training("a", more));
     cluster
 }
@@ -99,7 +99,7 @@ fn deactivated_training_job_restarts_after_edit_reactivation_or_resume() {
             // The edited TrainingJob itself requests the sidecar that the mutating policy adds.
             edit(&mut cluster, &json!({"spec": with_sidecar()}));
         } else {
-            cluster.adds_to_jobs = None;
+            cluster.add_to_jobs(None);
             cluster.pass(60);
             assert!(!is_active(&cluster), "nobody sees what the policies of a cluster do");
         }
@@ -142,14 +142,14 @@ fn mutating_policy_affects_running_training_job_only_after_job_recreation() {
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(60);
     assert_eq!(cluster.phase("a"), "Running");
-    cluster.adds_to_jobs = Some(with_sidecar());
+    cluster.add_to_jobs(Some(with_sidecar()));
     cluster.pass(60);
     assert_eq!((cluster.phase("a"), tries(&cluster)), ("Running", 1), "what runs was made before");
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
     cluster.pass(2);
     assert_eq!((tries(&cluster), cluster.evictions_of("a", "JobAltered")), (2, 1), "{:?}", cluster.writes);
     assert!(!cluster.has_job("a-worker"));
-    cluster.adds_to_jobs = None;
+    cluster.add_to_jobs(None);
     cluster.pass(70);
     assert_eq!((cluster.phase("a"), tries(&cluster)), ("Running", 3), "{:?}", cluster.writes);
     assert!(cluster.standing("a")["status"]["requeueState"].is_null(), "it has run: the next one is the first again");

@@ -36,7 +36,7 @@ fn told(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
 }
 
 fn workload_names(cluster: &Cluster) -> Vec<String> {
-    cluster.objects.keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone()).collect()
+    cluster.objects().keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone()).collect()
 }
 
 fn stateful_set(name: &str) -> Value {
@@ -87,7 +87,7 @@ fn job_naming_another_jobs_prebuilt_workload_waits_with_conflict_event() {
              name another one"
         );
         assert_eq!(told(&cluster, kind, "x"), [expected], "{kind:?}: once");
-        assert_ne!(cluster.objects[&Cluster::key(kind, "team", "x")]["spec"]["suspend"], json!(false), "{kind:?}");
+        assert_ne!(cluster.objects()[&Cluster::key(kind, "team", "x")]["spec"]["suspend"], json!(false), "{kind:?}");
     }
 }
 
@@ -136,7 +136,7 @@ fn admission_check_names_object_that_blocks_its_provisioning_request() {
         cluster.answers.clear();
         cluster.pass(60);
         assert!(
-            cluster.objects.keys().any(|key| key.kind == Kind::ProvisioningRequest),
+            cluster.objects().keys().any(|key| key.kind == Kind::ProvisioningRequest),
             "{kind}: {:?}",
             cluster.writes
         );

@@ -10,16 +10,16 @@ use crate::stories::pods::pod;
 use crate::stories::{one_queue, pod_queue};
 
 fn pods(cluster: &Cluster) -> usize {
-    cluster.objects.keys().filter(|key| key.kind == Kind::Pod).count()
+    cluster.objects().keys().filter(|key| key.kind == Kind::Pod).count()
 }
 
 fn workloads(cluster: &Cluster) -> Vec<&Value> {
-    cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object).collect()
+    cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object).collect()
 }
 
 /// The reserved quota of ClusterQueue `cq`.
 fn reserved(cluster: &Cluster) -> &Value {
-    let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];
+    let queue = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")];
     &queue["status"]["flavorsReservation"][0]["resources"][0]["total"]
 }
 
@@ -31,12 +31,12 @@ fn ends(mut cluster: Cluster, what: &str, restarts: bool) {
     }
     cluster.pass(30);
     assert_eq!(pods(&cluster), 0, "{what}: {:?}", cluster.writes);
-    let rest = cluster.objects.keys().filter(|key| key.namespace == "team").cloned().collect::<Vec<_>>();
+    let rest = cluster.objects().keys().filter(|key| key.namespace == "team").cloned().collect::<Vec<_>>();
     for object in rest {
         cluster.delete(&object);
     }
     cluster.pass(30);
-    let left: Vec<_> = cluster.objects.keys().filter(|key| key.namespace == "team").collect();
+    let left: Vec<_> = cluster.objects().keys().filter(|key| key.namespace == "team").collect();
     assert!(left.is_empty(), "{what}: {left:?}");
     assert_eq!(reserved(&cluster), &json!("0"), "{what}");
 }
@@ -116,8 +116,8 @@ fn running_job_is_deleted_in_terminating_namespace_and_frees_quota() {
             cluster.restart();
         }
         cluster.pass(5);
-        assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "runs")), "{:?}", cluster.writes);
-        assert!(cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "waits")), "it has no pods");
+        assert!(!cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "runs")), "{:?}", cluster.writes);
+        assert!(cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "waits")), "it has no pods");
         assert_eq!(reserved(&cluster), &json!("2"), "its pods still end");
         cluster.pods_left.clear();
         ends(cluster, "a Job", false);
@@ -128,7 +128,7 @@ fn running_job_is_deleted_in_terminating_namespace_and_frees_quota() {
 fn running_training_job_is_stopped_in_terminating_namespace() {
     for restarts in [false, true] {
         let mut cluster = crate::stories::training::started("2", json!({}));
-        let jobs = |cluster: &Cluster| cluster.objects.keys().filter(|key| key.kind == Kind::JOB).count();
+        let jobs = |cluster: &Cluster| cluster.objects().keys().filter(|key| key.kind == Kind::JOB).count();
         assert!(jobs(&cluster) > 0, "{:?}", cluster.writes);
         cluster.end_namespace();
         if restarts {
@@ -137,7 +137,7 @@ fn running_training_job_is_stopped_in_terminating_namespace() {
         cluster.pass(30);
         assert_eq!(jobs(&cluster), 0, "{:?}", cluster.writes);
         assert!(
-            cluster.objects.keys().any(|key| key.kind == Kind::TrainingJob),
+            cluster.objects().keys().any(|key| key.kind == Kind::TrainingJob),
             "Kubernetes deletes it after the pods"
         );
         ends(cluster, "a TrainingJob", false);

@@ -20,7 +20,7 @@ fn two_tenants(quota: &str) -> Cluster {
     let mut cluster = Cluster::with(settings);
     let namespace = json!({"metadata": {"name": TENANTS[1], "labels": {"team": "b"}}});
     let namespace = Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()));
-    cluster.control.observe(namespace, cluster.now);
+    cluster.control.observe(namespace, cluster.now());
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
     let mut queue = cluster_queue("cq", None, &[("default", quota)]);
     queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
@@ -71,7 +71,7 @@ fn told_of_a_victim_in(tenant: &str) -> (String, String) {
     let mut cluster = two_tenants("1");
     cluster.put(Kind::JOB, of(tenant, job("low", "lq", "1", true)));
     cluster.pass(3);
-    let workload = cluster.objects.iter().find(|(key, _)| key.kind == Kind::Workload).expect("a Workload of the job");
+    let workload = cluster.objects().iter().find(|(key, _)| key.kind == Kind::Workload).expect("a Workload of the job");
     let uid = workload.1["metadata"]["uid"].as_str().unwrap().to_owned();
     cluster.put(Kind::JOB, urgent(job("urgent", "lq", "1", true)));
     cluster.pass(5);

@@ -14,7 +14,7 @@ use crate::stories::{one_queue, pod_queue};
 
 /// The totals of reserved and used quota in the status of a ClusterQueue.
 pub fn shown(cluster: &Cluster, queue: &str) -> [Value; 2] {
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", queue)]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", queue)]["status"];
     ["flavorsReservation", "flavorsUsage"].map(|list| status[list][0]["resources"][0]["total"].clone())
 }
 
@@ -393,7 +393,7 @@ fn foreign_job_claiming_queueless_job_set_is_charged_to_queue() {
 
 /// Cpus that Workloads hold, and cpus of pods that run beyond that, counted from the objects of the cluster.
 fn counted(cluster: &Cluster) -> i64 {
-    let all = cluster.objects.iter();
+    let all = cluster.objects().iter();
     let mut held = std::collections::BTreeMap::new();
     for (_, workload) in all.clone().filter(|(key, _)| key.kind == Kind::Workload) {
         let is = |kind: &str| {
@@ -425,7 +425,7 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
         cluster.controller_sleeps = true;
         for event in 0..20 {
             let name = ["a", "b", "c", "d"][dice.below(4)];
-            let there = cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", name));
+            let there = cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", name));
             match dice.below(8) {
                 0 => cluster.restart(),
                 1 => cluster.controller_sleeps = !cluster.controller_sleeps,
@@ -450,7 +450,7 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
             // The sum that the engine charges follows the objects within five seconds.
             let told = cluster.control.world().figures("cq").unwrap().reservation[0].total;
             let (wanted, found) = (counted(&cluster), told.get() / 1000);
-            assert_eq!(found, wanted, "seed {seed}, event {event}: {:?}", cluster.objects.values());
+            assert_eq!(found, wanted, "seed {seed}, event {event}: {:?}", cluster.objects().values());
             beyond += usize::from(found > 6);
             assert_eq!(
                 berth_engine::check(cluster.control.world()),

@@ -20,7 +20,7 @@ fn owned_by(api_version: &str, kind: &str, uid: &str) -> Value {
 }
 
 fn reserved(cluster: &Cluster) -> Value {
-    let conditions = &cluster.objects[&Cluster::key(Kind::Workload, "team", "before")]["status"]["conditions"];
+    let conditions = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "before")]["status"]["conditions"];
     let mut all = conditions.as_array().into_iter().flatten();
     all.find(|one| one["type"] == "QuotaReserved").cloned().unwrap_or_default()
 }
@@ -53,7 +53,7 @@ fn group_workload_keeps_leader_worker_set_as_first_owner() {
         cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "main"), ("prebuilt-workload-name", "g")]));
     }
     cluster.settle();
-    let owners = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")]["metadata"]["ownerReferences"];
+    let owners = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "g")]["metadata"]["ownerReferences"];
     let kinds: Vec<&str> = owners.as_array().unwrap().iter().filter_map(|owner| owner["kind"].as_str()).collect();
     assert_eq!((&owners[0], &*kinds), (&owner, &["LeaderWorkerSet", "Pod", "Pod"][..]), "{:?}", cluster.writes);
 }
@@ -86,7 +86,7 @@ fn workload_with_owner_of_unmanaged_kind_is_reported_misconfigured() {
                 Kind::JOB_SET,
                 json!({"metadata": {"namespace": "team", "name": "owner"}, "spec": {"suspend": true}}),
             );
-            let uid = cluster.objects[&Cluster::key(Kind::JOB_SET, "team", "owner")]["metadata"]["uid"].clone();
+            let uid = cluster.objects()[&Cluster::key(Kind::JOB_SET, "team", "owner")]["metadata"]["uid"].clone();
             cluster.put(Kind::Workload, owned_by(api_version, kind, uid.as_str().unwrap()));
             cluster.pass(5);
             assert_eq!(reserved(&cluster)["reason"], json!("Misconfigured"), "{:?}", cluster.writes);
@@ -124,12 +124,12 @@ fn deactivated_workload_without_known_job_is_not_deleted_after_retention() {
     for mut workload in [nobodys, owned_by(FOREIGN.0, FOREIGN.1, "theirs")] {
         let mut cluster = crate::stories::with_queue(Cluster::with(settings.clone()), "1");
         let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
-            "message": "exceeding the maximum number of re-queuing retries", "lastTransitionTime": cluster.now.to_string()});
+            "message": "exceeding the maximum number of re-queuing retries", "lastTransitionTime": cluster.now().to_string()});
         workload["spec"]["active"] = json!(false);
         workload["status"] = json!({"conditions": [target]});
         cluster.put(Kind::Workload, workload);
         cluster.pass(300);
-        let left = cluster.objects.get(&Cluster::key(Kind::Workload, "team", "before")).expect("it is there still");
+        let left = cluster.objects().get(&Cluster::key(Kind::Workload, "team", "before")).expect("it is there still");
         let conditions = left["status"]["conditions"].as_array().unwrap();
         let evicted = conditions.iter().find(|condition| condition["type"] == "Evicted").unwrap();
         assert_eq!(evicted["reason"], json!("DeactivatedDueToRequeuingLimitExceeded"), "{left}");
@@ -186,7 +186,7 @@ fn foreign_kind_workload_without_quota_is_deleted_at_once() {
     let before = Cluster::key(Kind::Workload, "team", "before");
     cluster.delete(&before);
     cluster.pass(5);
-    assert!(!cluster.objects.contains_key(&before), "{:?}", cluster.writes);
+    assert!(!cluster.objects().contains_key(&before), "{:?}", cluster.writes);
     assert!(said_of_the_owner(&cluster).is_empty(), "it never had any: {:?}", cluster.notices);
 }
 
@@ -215,7 +215,7 @@ fn job_deleted_while_reservation_outcome_is_unknown_keeps_no_quota() {
     cluster.put(Kind::JOB, going);
     for _ in 0..5 {
         if cluster.lost.is_empty() {
-            let step = cluster.control.step(cluster.now);
+            let step = cluster.control.step(cluster.now());
             cluster.take(step);
         }
     }
@@ -307,7 +307,7 @@ fn kept_training(more: Value) -> Cluster {
 
 /// Whether the job `next` gets the two cpus of the job that is being deleted.
 fn next_has_its_turn(cluster: &mut Cluster) -> bool {
-    if !cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "next")) {
+    if !cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "next")) {
         let mut next = job("next", "lq", "2", true);
         next["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
         cluster.put(Kind::JOB, next);
@@ -343,10 +343,10 @@ fn training_job_kept_in_deletion_by_finalizer_can_be_preempted() {
 fn training_job_kept_in_deletion_frees_quota_of_deleted_workload() {
     let mut cluster = kept_training(json!({}));
     let owned = |key: &&ObjectKey| key.kind == Kind::Workload && key.name.starts_with("trainingjob-going");
-    let workload = cluster.objects.keys().find(owned).unwrap().clone();
+    let workload = cluster.objects().keys().find(owned).unwrap().clone();
     cluster.delete(&workload);
     cluster.pass(10);
-    assert!(!cluster.has_job("going-worker") && !cluster.objects.contains_key(&workload), "{:?}", cluster.writes);
+    assert!(!cluster.has_job("going-worker") && !cluster.objects().contains_key(&workload), "{:?}", cluster.writes);
     assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
 }
 

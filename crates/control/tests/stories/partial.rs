@@ -39,7 +39,7 @@ fn activate(cluster: &mut Cluster, name: &str, active: bool) {
 }
 
 fn reserved(cluster: &Cluster) -> Value {
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     status["flavorsReservation"][0]["resources"][0]["total"].clone()
 }
 

@@ -20,7 +20,7 @@ fn policy() -> Value {
 
 /// Flavors that are out of stock according to the status of the policy.
 fn out_of_stock(cluster: &Cluster) -> BTreeSet<String> {
-    let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"];
+    let shown = &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"];
     let backoffs = shown.as_array().into_iter().flatten();
     backoffs.map(|backoff| backoff["flavor"].as_str().unwrap().to_owned()).collect()
 }

@@ -17,7 +17,7 @@ fn forbid(cluster: &mut Cluster, text: Value) {
 }
 
 fn workloads(cluster: &Cluster) -> Vec<(String, Value)> {
-    let all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
     all.map(|(key, object)| (key.name.clone(), object.clone())).collect()
 }
 
@@ -123,7 +123,7 @@ fn job_whose_flavors_changed_before_its_start_starts_later() {
         let (workload, _) = workloads(&cluster).remove(0);
         assert!(cluster.workload_is(&workload, "QuotaReserved"), "{case}: {:?}", cluster.writes);
         if missing {
-            cluster.objects.remove(&Cluster::key(Kind::ResourceFlavor, "", "gpu"));
+            cluster.forget(&Cluster::key(Kind::ResourceFlavor, "", "gpu"));
             cluster.restart();
         } else {
             cluster.edit(Kind::ResourceFlavor, "", "gpu", &json!({"spec": {"nodeLabels": {"tier": "spot"}}}));

@@ -35,7 +35,7 @@ fn told(cluster: &Cluster, name: &str) -> Value {
 }
 
 fn role(cluster: &Cluster) -> String {
-    let workload = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")];
+    let workload = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "g")];
     workload["spec"]["podSets"][0]["name"].as_str().unwrap().to_owned()
 }
 

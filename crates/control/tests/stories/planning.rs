@@ -12,8 +12,8 @@ use crate::stories::{one_queue, with_queue};
 fn reservations(cluster: &mut Cluster, held: &mut Vec<Task>) -> usize {
     let before = held.len();
     loop {
-        let step = cluster.control.step(cluster.now);
-        if step.tasks.is_empty() {
+        let step = cluster.control.step(cluster.now());
+        if step.writes.is_empty() {
             return held.len() - before;
         }
         let (reserve, others): (Vec<Task>, Vec<Task>) =
@@ -47,10 +47,10 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     // If acknowledgements are slow, planning waits for at most a second.
     acknowledge(&mut cluster, &mut held);
     assert_eq!(reservations(&mut cluster, &mut held), 0);
-    let wake = cluster.control.step(cluster.now).wake_at.expect("it comes back by itself");
-    let latest = cluster.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+    let wake = cluster.control.step(cluster.now()).wake_at.expect("it comes back by itself");
+    let latest = cluster.now().checked_add(SignedDuration::from_secs(1)).unwrap();
     assert!(wake <= latest, "{wake}");
-    cluster.now = latest;
+    cluster.set_now(latest);
     assert_eq!(reservations(&mut cluster, &mut held), 1);
 }
 
@@ -63,20 +63,20 @@ fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_fir
         for name in ["a", "b"] {
             cluster.put(Kind::JOB, job(name, "lq", "1", true));
         }
-        let step = cluster.control.step(cluster.now);
-        let of_a = |write: &Task| write.purpose == Purpose::CreateWorkload && write.key.name.starts_with("job-a");
-        let (mut first, others): (Vec<Task>, Vec<Task>) = step.tasks.into_iter().partition(of_a);
+        let step = cluster.control.step(cluster.now());
+        let of_a = |write: &Write| write.purpose == Purpose::CreateWorkload && write.key.name.starts_with("job-a");
+        let (mut first, others): (Vec<Write>, Vec<Write>) = step.writes.into_iter().partition(of_a);
         assert_eq!(first.len(), 1, "{others:?}");
-        cluster.take(Step { tasks: others, ..Step::default() });
-        let step = cluster.control.step(cluster.now);
-        assert!(step.tasks.iter().all(|write| write.purpose != Purpose::ReserveQuota), "{:?}", step.tasks);
+        cluster.take(Step { writes: others, ..Step::default() });
+        let step = cluster.control.step(cluster.now());
+        assert!(step.writes.iter().all(|write| write.purpose != Purpose::ReserveQuota), "{:?}", step.writes);
         let wake = step.wake_at.expect("a delayed plan comes by itself");
-        assert!(wake <= cluster.now.checked_add(SignedDuration::from_millis(250)).unwrap(), "{wake}");
-        cluster.take(Step { tasks: step.tasks, ..Step::default() });
-        cluster.now = cluster.now.checked_add(SignedDuration::from_millis(passed)).unwrap();
+        assert!(wake <= cluster.now().checked_add(SignedDuration::from_millis(250)).unwrap(), "{wake}");
+        cluster.take(Step { writes: step.writes, ..Step::default() });
+        cluster.set_now(cluster.now().checked_add(SignedDuration::from_millis(passed)).unwrap());
         match answer {
-            Some(answer) => cluster.control.outcome(first.remove(0).id, answer, cluster.now),
-            None if passed == 0 => cluster.take(Step { tasks: first, ..Step::default() }),
+            Some(answer) => cluster.control.outcome(first.remove(0).id, answer, cluster.now()),
+            None if passed == 0 => cluster.take(Step { writes: first, ..Step::default() }),
             None => {}
         }
         cluster.settle();
@@ -89,16 +89,16 @@ fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_fir
 fn creation_without_an_end_delays_only_one_plan() {
     let mut cluster = one_queue("9");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
-    let creates = |write: &Task| write.purpose == Purpose::CreateWorkload;
-    let step = cluster.control.step(cluster.now);
-    assert!(step.tasks.iter().any(creates), "{:?}", step.tasks);
-    let tasks = step.tasks.into_iter().filter(|write| !creates(write)).collect();
-    cluster.take(Step { tasks, ..Step::default() });
+    let creates = |write: &Write| write.purpose == Purpose::CreateWorkload;
+    let step = cluster.control.step(cluster.now());
+    assert!(step.writes.iter().any(creates), "{:?}", step.writes);
+    let writes = step.writes.into_iter().filter(|write| !creates(write)).collect();
+    cluster.take(Step { writes, ..Step::default() });
     for (name, delayed) in [("b", true), ("c", false)] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.settle();
         assert_eq!(!cluster.is(name, "Admitted"), delayed, "{name}: {:?}", cluster.writes);
-        cluster.now = cluster.now.checked_add(SignedDuration::from_millis(250)).unwrap();
+        cluster.set_now(cluster.now().checked_add(SignedDuration::from_millis(250)).unwrap());
         cluster.settle();
         assert!(cluster.is(name, "Admitted"), "{name}: {:?}", cluster.writes);
     }
@@ -112,25 +112,25 @@ fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
     cluster.put(Kind::JOB, job("t", "lq", "1", true));
     cluster.controller_sleeps = true;
     let reason = (0..200).find_map(|_| {
-        let step = cluster.control.step(cluster.now);
-        if step.tasks.iter().any(|write| matches!(write.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen)) {
+        let step = cluster.control.step(cluster.now());
+        if step.writes.iter().any(|write| matches!(write.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen)) {
             return Some(step);
         }
         cluster.take(step);
-        cluster.now = cluster.now.checked_add(SignedDuration::from_millis(50)).unwrap();
+        cluster.set_now(cluster.now().checked_add(SignedDuration::from_millis(50)).unwrap());
         None
     });
     let reason = reason.unwrap_or_else(|| panic!("no reason why it waits: {:?}", cluster.writes));
     cluster.edit(Kind::JOB, "team", "t", &json!({"spec": {"suspend": false}, "status": {"active": 1}}));
-    let started = cluster.control.step(cluster.now);
+    let started = cluster.control.step(cluster.now());
     cluster.take(started);
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
-    let opened = cluster.control.step(cluster.now);
+    let opened = cluster.control.step(cluster.now());
     cluster.take(opened);
     cluster.take(reason);
     cluster.pass(7);
     assert!(!cluster.is("t", "QuotaReserved"), "its pod runs: {:?}", cluster.writes);
-    let charged = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["flavorsUsage"];
+    let charged = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["flavorsUsage"];
     assert_eq!(charged[0]["resources"][0]["total"], json!("1"), "and is charged");
     cluster.edit(Kind::JOB, "team", "t", &json!({"status": {"active": 0}}));
     cluster.controller_sleeps = false;

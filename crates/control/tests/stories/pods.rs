@@ -1,6 +1,7 @@
 //! Single pods: Berth gates them until they are admitted, deletes them when they are evicted, and keeps them until their end is recorded.
 
-use berth_control::write::{Kind, Purpose, WriteOutcome};
+use berth_control::write::{Kind, Outcome, Purpose};
+pub use berth_sim::manifests::pod;
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
@@ -8,19 +9,8 @@ use crate::stories::faults::with_every_fault;
 use crate::stories::groups::{gated, member};
 use crate::stories::{one_queue, pod_queue};
 
-/// A pod in the form in which the webhook lets the API server store it.
-pub fn pod(name: &str, cpu: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"namespace": "team", "name": name, "finalizers": ["kueue.x-k8s.io/managed"],
-            "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true"}},
-        "spec": {"restartPolicy": "Never", "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
-            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
-    })
-}
-
 fn workload_of(cluster: &Cluster, pod: &str) -> Option<Value> {
-    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    let mut all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
     all.find(|object| object["metadata"]["ownerReferences"][0]["name"] == json!(pod)).cloned()
 }
 

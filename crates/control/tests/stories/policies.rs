@@ -11,7 +11,7 @@ pub fn policy(name: &str, spec: Value) -> Value {
 }
 
 fn status<'a>(cluster: &'a Cluster, name: &str) -> &'a Value {
-    &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", name)]["status"]
+    &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", name)]["status"]
 }
 
 pub fn with_tiers(more: Value) -> Value {
@@ -240,7 +240,7 @@ fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
     let save = |cluster: &mut Cluster| {
-        let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
+        let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now().to_string()}}});
         cluster.edit(Kind::JOB, "team", "second", &saved);
     };
     cluster.pass(690);

@@ -8,7 +8,7 @@ use crate::stories::policies::{policy, with_tiers};
 use crate::stories::tiers::ladder;
 
 fn status(cluster: &Cluster) -> &Value {
-    &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]
+    &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]
 }
 
 #[test]

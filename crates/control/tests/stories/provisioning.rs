@@ -13,7 +13,7 @@ pub const CHECK: &str = "asks";
 fn configure(cluster: &mut Cluster, spec: Value) {
     let config = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": spec});
     let config = Observation::ProvisioningRequestConfig(Change::Apply(serde_json::from_value(config).unwrap()));
-    cluster.control.observe(config, cluster.now);
+    cluster.control.observe(config, cluster.now());
 }
 
 fn spec(more: &Value) -> Value {
@@ -25,7 +25,7 @@ fn spec(more: &Value) -> Value {
 
 /// Adds an admission check for provisioning to a cluster that serves ProvisioningRequests.
 fn ask_autoscaler(cluster: &mut Cluster) {
-    cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
+    cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now());
     let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "prc"});
     let check = json!({"metadata": {"name": CHECK},
         "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request", "parameters": parameters}});
@@ -64,7 +64,7 @@ fn set_up(cluster: &mut Cluster, more: &Value) {
 }
 
 fn all(cluster: &Cluster, kind: Kind) -> Vec<&Value> {
-    cluster.objects.iter().filter(|(key, _)| key.kind == kind).map(|(_, object)| object).collect()
+    cluster.objects().iter().filter(|(key, _)| key.kind == kind).map(|(_, object)| object).collect()
 }
 
 /// The only ProvisioningRequest of the cluster, whose name must end in the number of the attempt.
@@ -78,7 +78,7 @@ fn request(cluster: &Cluster, attempt: u32) -> Value {
 
 /// The autoscaler answers a ProvisioningRequest with conditions and their messages.
 fn say(cluster: &mut Cluster, request: &Value, conditions: &[(&str, &str, &str)]) {
-    let time = cluster.now.to_string();
+    let time = cluster.now().to_string();
     let condition = |&(kind, status, message): &(&str, &str, &str)| {
         let mut condition = json!({"type": kind, "status": status, "reason": kind, "message": message});
         condition["lastTransitionTime"] = json!(time);
@@ -103,7 +103,7 @@ fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
 fn job_starts_on_capacity_once_provisioning_request_is_provisioned() {
     let selector = json!([{"key": "pool", "valueFromProvisioningClassDetail": "pool"}]);
     let mut cluster = asked(&json!({"podSetUpdates": {"nodeSelector": selector}}));
-    let check = &cluster.objects[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0];
+    let check = &cluster.objects()[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0];
     assert_eq!((&check["status"], &check["reason"]), (&json!("True"), &json!("Active")));
     assert!(cluster.is("a", "QuotaReserved") && !cluster.is("a", "Admitted"));
     let asks = request(&cluster, 1);
@@ -216,12 +216,12 @@ fn provisioning_check_is_active_only_while_its_config_exists() {
     let gone = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": {"provisioningClassName": "queued"}});
     let gone = Observation::ProvisioningRequestConfig(Change::Delete(serde_json::from_value(gone).unwrap()));
     let condition = |cluster: &Cluster| {
-        cluster.objects[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0].clone()
+        cluster.objects()[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0].clone()
     };
     cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(2);
     let first = request(&cluster, 1);
-    cluster.control.observe(gone, cluster.now);
+    cluster.control.observe(gone, cluster.now());
     cluster.pass(2);
     assert_eq!(condition(&cluster)["reason"], json!("BadParametersRef"));
     assert_eq!(condition(&cluster)["message"], json!("ProvisioningRequestConfig \"prc\" does not exist"));
@@ -239,7 +239,7 @@ fn provisioning_check_is_active_only_while_its_config_exists() {
         (&json!("Pending"), &json!("")),
         "it is active"
     );
-    cluster.control.observe(Observation::ServesProvisioningRequests(false), cluster.now);
+    cluster.control.observe(Observation::ServesProvisioningRequests(false), cluster.now());
     cluster.pass(2);
     assert_eq!(condition(&cluster)["reason"], json!("NotServed"));
 }
@@ -332,7 +332,7 @@ fn capacity_is_requested_once_despite_failed_or_lost_writes() {
         assert!(cluster.is("a", "Finished"), "{what}");
         assert!(cluster.faults.is_empty(), "{what}: never written");
         let left: Vec<&ObjectKey> = cluster
-            .objects
+            .objects()
             .keys()
             .filter(|key| [Kind::ProvisioningRequest, Kind::PodTemplate].contains(&key.kind))
             .collect();
@@ -350,7 +350,7 @@ fn new_leader_takes_over_existing_provisioning_request() {
     let before = cluster.writes.len();
     cluster.control.lead(None);
     cluster.restart();
-    cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now);
+    cluster.control.observe(Observation::ServesProvisioningRequests(true), cluster.now());
     configure(&mut cluster, spec(&json!({})));
     cluster.pass(30);
     assert_eq!(cluster.writes.len(), before, "{:?}", &cluster.writes[before..]);

@@ -34,7 +34,7 @@ fn job_is_admitted_once_its_late_queue_and_flavor_exist() {
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "1")]));
     cluster.pass(3);
     assert!(!cluster.is("a", "QuotaReserved"));
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
     assert_eq!((&status["reason"], &status["status"]), (&json!("FlavorNotFound"), &json!("False")), "{status}");
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
     cluster.settle();
@@ -83,7 +83,7 @@ fn stored_invalid_workload_is_reported_misconfigured_and_not_admitted() {
         cluster.put(Kind::JOB, job("good", "lq", "1", true));
         cluster.pass(10);
         assert!(cluster.is("good", "Admitted"), "the other one goes on");
-        let bad = &cluster.objects[&Cluster::key(Kind::Workload, "team", "bad")]["status"]["conditions"];
+        let bad = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "bad")]["status"]["conditions"];
         let told = bad.as_array().unwrap().iter().find(|c| c["type"] == "QuotaReserved").unwrap();
         assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{told}");
         assert!(told["message"].as_str().unwrap().starts_with(expected), "{told}");
@@ -103,7 +103,7 @@ fn queue_with_unknown_field_value_is_inactive_and_admits_nothing() {
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(10);
         assert!(!cluster.is("a", "QuotaReserved"), "{spec}");
-        let queue = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"]["conditions"][0];
+        let queue = &cluster.objects()[&Cluster::key(kind, namespace, name)]["status"]["conditions"][0];
         assert_eq!(queue["status"], json!("False"), "{spec}: {queue}");
         if kind == Kind::ClusterQueue {
             let message = queue["message"].as_str().unwrap();
@@ -128,7 +128,7 @@ fn stored_invalid_flavor_and_cluster_queue_stop_no_other_job() {
     cluster.put(Kind::JOB, job("fine", "lq", "1", true));
     cluster.pass(10);
     assert!(cluster.is("fine", "Admitted") && !cluster.is("stuck", "QuotaReserved"));
-    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "twice")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "twice")]["status"];
     let active = &status["conditions"][0];
     assert_eq!(active["status"], json!("False"));
     let message = active["message"].as_str().unwrap();
@@ -151,9 +151,9 @@ fn invalid_cluster_queue_stays_inactive_when_its_check_changes() {
     queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "budget"}]});
     cluster.put(Kind::ClusterQueue, queue);
     for status in ["False", "True"] {
-        cluster.control.observe(check(status), cluster.now);
+        cluster.control.observe(check(status), cluster.now());
         cluster.pass(10);
-        let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
+        let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"][0];
         assert_eq!(status["status"], json!("False"));
         assert!(status["message"].as_str().unwrap().contains("nominalQuota"), "{status}");
     }
@@ -249,7 +249,7 @@ fn local_queue_active_condition_says_why_it_takes_no_jobs() {
     let mut active = |kind: Kind, name: &str, patch: serde_json::Value| {
         cluster.edit(kind, if kind == Kind::LocalQueue { "team" } else { "" }, name, &patch);
         cluster.pass(10);
-        let object = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")];
+        let object = &cluster.objects()[&Cluster::key(Kind::LocalQueue, "team", "lq")];
         let all = object["status"]["conditions"].as_array().unwrap();
         let one = all.iter().find(|one| one["type"] == "Active").unwrap();
         ["status", "reason", "message"].map(|field| one[field].as_str().unwrap().to_owned())
@@ -268,14 +268,16 @@ fn local_queue_active_condition_says_why_it_takes_no_jobs() {
 
 /// Another client adds a condition to the LocalQueue, and the watch does not show it yet.
 fn add_unseen_condition(cluster: &mut Cluster) {
-    let object = cluster.objects.get_mut(&Cluster::key(Kind::LocalQueue, "team", "lq")).unwrap();
+    let key = Cluster::key(Kind::LocalQueue, "team", "lq");
+    let mut object = cluster.objects()[&key].clone();
     object["metadata"]["resourceVersion"] = json!("5000");
     object["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Theirs", "status": "True",
         "reason": "Because", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    cluster.store_unseen(&key, object);
 }
 
 fn conditions_of_queue(cluster: &Cluster) -> Vec<(String, String)> {
-    let object = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")];
+    let object = &cluster.objects()[&Cluster::key(Kind::LocalQueue, "team", "lq")];
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let all = object["status"]["conditions"].as_array().unwrap().iter();
     all.map(|condition| (text(&condition["type"]), text(&condition["status"]))).collect()
@@ -290,7 +292,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     add_unseen_condition(&mut cluster);
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3);
-    let object = &cluster.objects[&Cluster::key(Kind::LocalQueue, "team", "lq")];
+    let object = &cluster.objects()[&Cluster::key(Kind::LocalQueue, "team", "lq")];
     assert_eq!(object["status"]["reservingWorkloads"], json!(1), "{object}");
     assert_eq!(conditions_of_queue(&cluster), [pair("Active", "True"), pair("Theirs", "True")]);
 
@@ -311,7 +313,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
 
 /// A user deletes an object that has a finalizer.
 pub fn mark_deleted(cluster: &mut Cluster, kind: Kind, name: &str) {
-    let object = cluster.objects[&Cluster::key(kind, "", name)].clone();
+    let object = cluster.objects()[&Cluster::key(kind, "", name)].clone();
     assert!(!object["metadata"]["finalizers"].as_array().unwrap().is_empty(), "{object}");
     cluster.edit(kind, "", name, &json!({"metadata": {"deletionTimestamp": "2026-11-21T12:10:00Z"}}));
     cluster.pass(5);
@@ -331,7 +333,7 @@ fn deleted_flavor_and_cluster_queue_report_what_keeps_them() {
     cluster.pass(60);
     assert_eq!(waits(&cluster, Kind::ResourceFlavor), ["The deletion waits for ClusterQueue cq"]);
     mark_deleted(&mut cluster, Kind::ClusterQueue, "cq");
-    let conditions = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"];
+    let conditions = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"];
     let message = conditions[0]["message"].as_str().unwrap();
     let words =
         "; 1 workload(s) hold its quota: kubectl get workloads -A --field-selector status.admission.clusterQueue=cq";
@@ -375,7 +377,7 @@ fn check_of_berth_in_deletion_names_its_queues_in_its_condition() {
     mark_deleted(&mut cluster, Kind::AdmissionCheck, CHECK);
     cluster.pass(10);
     let key = Cluster::key(Kind::AdmissionCheck, "", CHECK);
-    let told = &cluster.objects[&key]["status"]["conditions"][0];
+    let told = &cluster.objects()[&key]["status"]["conditions"][0];
     let words = "The admission check is active; its deletion waits for ClusterQueue cq";
     assert_eq!((&told["status"], &told["message"]), (&json!("True"), &json!(words)), "{told}");
     assert_eq!(waits(&cluster, Kind::AdmissionCheck), [""; 0], "its condition says so");

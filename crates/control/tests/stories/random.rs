@@ -1,6 +1,7 @@
 //! The law about the number of workers of elastic jobs under random changes, and the random numbers for the laws of other files.
 
 use berth_control::write::Kind;
+pub use berth_sim::dice::Dice;
 use serde_json::{Value, json};
 
 use crate::noted::note;
@@ -27,26 +28,6 @@ fn part(all: u64, shard: &str) -> std::ops::Range<u64> {
 fn shards_of_a_law_have_each_seed_once() {
     let parts = ["1/3", "2/3", "3/3"].map(|shard| part(10, shard));
     assert_eq!(parts.into_iter().flatten().collect::<Vec<_>>(), (1..11).collect::<Vec<_>>());
-}
-
-/// The random number generator xorshift64*: small, and with the same numbers on every machine.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        usize::try_from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33).unwrap() % end
-    }
-
-    pub fn seconds(&mut self, from: usize, to: usize) -> i64 {
-        i64::try_from(from + self.below(to - from)).unwrap()
-    }
 }
 
 #[test]
@@ -77,7 +58,7 @@ fn elastic_workers_stay_within_their_bounds_and_their_quota() {
                     cluster.delete(&Cluster::key(Kind::JOB, "team", &name));
                 }
                 4 => cluster.nodes = (dice.below(2) == 0).then(|| dice.seconds(2, 6)),
-                5 if event > 5 && !cluster.objects.contains_key(&Cluster::key(Kind::TrainingJob, "team", "b")) => {
+                5 if event > 5 && !cluster.objects().contains_key(&Cluster::key(Kind::TrainingJob, "team", "b")) => {
                     cluster.put(Kind::TrainingJob, elastic("b", policy.clone()));
                 }
                 6 => {

@@ -19,7 +19,7 @@ fn node(taint: &str) -> Value {
 
 /// Creates a pod of the given Job, or the given pod itself, on node `n`.
 fn runs_there(cluster: &mut Cluster, kind: Kind, name: &str, pod_set: &str) {
-    let uid = cluster.objects[&Cluster::key(kind, "team", name)]["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid = cluster.objects()[&Cluster::key(kind, "team", name)]["metadata"]["uid"].as_str().unwrap().to_owned();
     let (of_pod, job) = match kind {
         Kind::Pod => ((name.to_owned(), uid), None),
         _ => ((format!("{name}-0"), "pod".to_owned()), Some((name.to_owned(), uid))),
@@ -74,7 +74,7 @@ fn pod_ready_after_reclaim_eviction_does_not_clear_stock_out() {
         if cluster.is("a", "Evicted") {
             break;
         }
-        let step = cluster.control.step(cluster.now);
+        let step = cluster.control.step(cluster.now());
         cluster.take(step);
     }
     assert!(cluster.is("a", "Evicted"), "{:?}", cluster.writes);

@@ -191,7 +191,7 @@ fn job_started_by_another_client_is_stopped_once_a_second() {
         for _ in 0..5 {
             resume(&mut cluster);
             assert!(runs(&cluster), "{:?}", cluster.writes);
-            let active = cluster.objects[&Cluster::key(Kind::JOB, "team", "a")]["status"]["active"].as_i64();
+            let active = cluster.objects()[&Cluster::key(Kind::JOB, "team", "a")]["status"]["active"].as_i64();
             let beyond = cluster.control.world().beyond("cq");
             let is_charged = beyond.into_iter().any(|(_, amount)| amount.get() > 0);
             assert_eq!(is_charged, active > Some(0), "its pods are charged, as far as there are any");

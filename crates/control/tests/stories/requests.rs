@@ -17,7 +17,7 @@ fn set_overhead(cluster: &mut Cluster, cpu: &str) {
 fn set_overheads(cluster: &mut Cluster, overheads: &Value) {
     let class = json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": overheads}});
     let class = serde_json::from_value(class).unwrap();
-    cluster.control.observe(Observation::RuntimeClass(Change::Apply(class)), cluster.now);
+    cluster.control.observe(Observation::RuntimeClass(Change::Apply(class)), cluster.now());
 }
 
 /// A Job of one pod of one cpu with the RuntimeClass `sandbox` and the given init containers.
@@ -128,7 +128,7 @@ fn requests_beyond_limits_or_limit_range_are_reported_misconfigured() {
     let most = json!([{"type": "Container", "max": {"cpu": "2"}}]);
     let range = json!({"metadata": {"name": "limits", "namespace": "team"}, "spec": {"limits": most}});
     let range = serde_json::from_value(range).unwrap();
-    cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now);
+    cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now());
     let field = "spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]";
     let of_limit =
         format!("resources validation failed: {field}: requests must not exceed its limits: cpu is 2, and its limit 1");

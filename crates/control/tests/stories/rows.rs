@@ -120,7 +120,7 @@ fn admitted_and_pods_ready_conditions_say_what_is_missing() {
 }
 
 fn active(cluster: &Cluster, key: &ObjectKey) -> (Value, Value) {
-    let condition = &cluster.objects[key]["status"]["conditions"][0];
+    let condition = &cluster.objects()[key]["status"]["conditions"][0];
     (condition["status"].clone(), condition["reason"].clone())
 }
 
@@ -141,7 +141,7 @@ fn deleted_cluster_queue_admits_nothing_and_goes_with_last_workload() {
     assert_eq!(reason(&cluster, "late", "QuotaReserved"), "Suspended");
     cluster.complete("runs");
     cluster.pass(10);
-    assert!(!cluster.objects.contains_key(&queue), "{:?}", cluster.writes);
+    assert!(!cluster.objects().contains_key(&queue), "{:?}", cluster.writes);
     assert_eq!(active(&cluster, &local), inactive("ClusterQueueDoesNotExist"));
     assert_eq!(reason(&cluster, "late", "QuotaReserved"), "Misconfigured");
 }
@@ -181,8 +181,8 @@ fn waiting_workload_that_is_deactivated_shows_deactivated_reason() {
 fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     loop {
-        let step = cluster.control.step(cluster.now);
-        if step.tasks.is_empty() {
+        let step = cluster.control.step(cluster.now());
+        if step.writes.is_empty() {
             return seen;
         }
         cluster.take(step);
@@ -194,7 +194,7 @@ fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
 #[test]
 fn deactivation_target_reason_is_written_before_deactivation() {
     let later = |cluster: &mut Cluster| {
-        cluster.now = cluster.now.checked_add(SignedDuration::from_secs(11)).unwrap();
+        cluster.set_now(cluster.now().checked_add(SignedDuration::from_secs(11)).unwrap());
     };
     let mut cluster = one_queue("1");
     let mut limited = job("a", "lq", "1", true);
@@ -234,9 +234,9 @@ fn finalizer_removal_does_not_drop_finalizer_added_meanwhile() {
     let name = workload_named(&cluster, "a");
     cluster.complete("a");
     let held = loop {
-        let step = cluster.control.step(cluster.now);
-        assert!(!step.tasks.is_empty(), "{:?}", cluster.writes);
-        if step.tasks.iter().any(|write| write.purpose == Purpose::LetFinishedGo) {
+        let step = cluster.control.step(cluster.now());
+        assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
+        if step.writes.iter().any(|write| write.purpose == Purpose::LetFinishedGo) {
             break step;
         }
         cluster.take(step);

@@ -17,7 +17,7 @@ fn put(cluster: &mut Cluster, names: &[&str], notes: &[(&str, &str)]) {
 }
 
 fn group(cluster: &Cluster) -> &Value {
-    cluster.objects.get(&Cluster::key(Kind::Workload, "team", "g")).expect("the Workload of the group")
+    cluster.objects().get(&Cluster::key(Kind::Workload, "team", "g")).expect("the Workload of the group")
 }
 
 fn waits(cluster: &Cluster) -> bool {

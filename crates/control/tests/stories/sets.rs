@@ -88,7 +88,7 @@ fn runs(cluster: &Cluster, name: &str) -> bool {
 /// names no queue, and has no finalizer.
 fn replica_without_queue(cluster: &mut Cluster, index: i32) {
     replica(cluster, index);
-    let owner = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
+    let owner = cluster.objects()[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
     let owner =
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": owner, "controller": true});
     let change = json!({"metadata": {"labels": {QUEUE: null}, "finalizers": null, "ownerReferences": [owner]}});
@@ -152,7 +152,7 @@ fn pods_seen_before_their_stateful_set_wait_for_it() {
         cluster.edit(Kind::Pod, "team", &format!("web-{index}"), &total);
     }
     cluster.pass(60);
-    assert!(!cluster.objects.keys().any(|key| key.kind == Kind::Workload), "{:?}", cluster.writes);
+    assert!(!cluster.objects().keys().any(|key| key.kind == Kind::Workload), "{:?}", cluster.writes);
     cluster.put(Kind::StatefulSet, set(2));
     cluster.edit(Kind::StatefulSet, "team", "web", &json!({"metadata": {"uid": "set-uid"}}));
     cluster.settle();
@@ -289,7 +289,7 @@ fn stateful_set_without_queue_gets_workload_only_with_all_managed() {
         free["metadata"]["labels"] = json!({});
         cluster.put(Kind::StatefulSet, free);
         cluster.pass(60);
-        let made = cluster.objects.keys().any(|key| key.kind == Kind::Workload);
+        let made = cluster.objects().keys().any(|key| key.kind == Kind::Workload);
         assert_eq!(made, all_managed, "{:?}", cluster.writes);
         if !all_managed {
             continue;

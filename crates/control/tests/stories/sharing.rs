@@ -169,7 +169,7 @@ fn queue_status_that_could_not_be_written_is_written_later() {
         }
         cluster.pass(60);
         assert!(cluster.faults.is_empty(), "{fault:?}: each was tried again");
-        let status = cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "guest")]["status"].clone();
+        let status = cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "guest")]["status"].clone();
         assert_eq!(status["reservingWorkloads"].as_i64().unwrap_or(0), 0, "{fault:?}: {status}");
     }
 }
@@ -186,7 +186,7 @@ fn shares(cluster: &Cluster) -> [(f64, Value); 2] {
         let mut found = gauges.iter().filter(|gauge| gauge.name == metric && gauge.labels.contains(&label));
         let value = found.next().unwrap().value;
         assert!(found.next().is_none(), "{metric} twice");
-        let status = &cluster.objects[&Cluster::key(kind, "", name)]["status"];
+        let status = &cluster.objects()[&Cluster::key(kind, "", name)]["status"];
         (value, status["fairSharing"]["weightedShare"].clone())
     })
 }

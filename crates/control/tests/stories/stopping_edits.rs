@@ -138,7 +138,7 @@ fn job_that_is_resized_before_its_eviction_stays_deactivated() {
         }
         if requested {
             let mut conditions = workload(&cluster)["status"]["conditions"].clone();
-            let time = cluster.now.to_string();
+            let time = cluster.now().to_string();
             conditions.as_array_mut().unwrap().push(json!({"type": "DeactivationTarget", "status": "True",
                 "reason": "AdmissionCheck", "message": "a check", "lastTransitionTime": time}));
             let name = name(&cluster);

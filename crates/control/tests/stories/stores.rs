@@ -17,7 +17,7 @@ fn declare(cluster: &mut Cluster, name: &str) {
 fn declare_in(cluster: &mut Cluster, name: &str, bucket: &str) {
     let object = json!({"metadata": {"name": name}, "spec": {"s3": {"bucket": bucket}, "prefix": "all"}});
     let object = serde_json::from_value(object).unwrap();
-    cluster.control.observe(Observation::CheckpointStore(Change::Apply(object)), cluster.now);
+    cluster.control.observe(Observation::CheckpointStore(Change::Apply(object)), cluster.now());
 }
 
 fn with_store() -> Cluster {
@@ -41,7 +41,7 @@ fn save(cluster: &mut Cluster, job: &str, step: i64) {
 fn save_in(cluster: &mut Cluster, bucket: &str, job: &str, step: i64) {
     let checkpoint = Checkpoint {
         id: format!("step-{step}"),
-        at: cluster.now,
+        at: cluster.now(),
         step,
         epoch: Some(step / 10),
         bytes: 7,
@@ -100,10 +100,10 @@ fn checkpoint_saved_just_before_suspension_does_not_end_its_grace() {
         cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
         cluster.pass(13);
         let looks = cluster.looks;
-        cluster.now = saved.parse().unwrap();
+        cluster.set_now(saved.parse().unwrap());
         save(&mut cluster, "a", 30);
         // The next regular listing of the store is due at 20 s, so that the earlier listing is made for the suspension.
-        cluster.now = "2026-11-21T12:00:14.7Z".parse().unwrap();
+        cluster.set_now("2026-11-21T12:00:14.7Z".parse().unwrap());
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
         cluster.pass(3);
         assert!(cluster.looks > looks, "it is known now");
@@ -142,7 +142,7 @@ fn store_is_listed_every_second_while_scale_down_awaits_checkpoint() {
 fn old_checkpoints_are_deleted_except_the_resumed_one() {
     let mut cluster = with_store();
     save(&mut cluster, "a", 1);
-    cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
+    cluster.set_now(cluster.now().checked_add(jiff::SignedDuration::from_secs(1)).unwrap());
     cluster.put(Kind::TrainingJob, training("a", saving(json!({"maxCheckpoints": 2}))));
     cluster.pass(5);
     assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP").as_deref(), Some("1"));
@@ -176,7 +176,7 @@ fn checkpoint_overdue_condition_follows_missed_and_kept_intervals() {
         }
         cluster.put(Kind::TrainingJob, training("a", more));
         let save = |cluster: &mut Cluster, step: i64| {
-            let now = cluster.now.to_string();
+            let now = cluster.now().to_string();
             let annotations = json!({"berth.dev/last-checkpoint-time": now});
             match store {
                 true => save(cluster, "a", step),
@@ -325,8 +325,8 @@ fn store_listing_from_before_store_edit_is_ignored() {
     // The store is edited while control lists it.
     let looks = cluster.looks;
     loop {
-        let step = cluster.control.step(cluster.now);
-        let looked = step.tasks.iter().any(|write| write.purpose == Purpose::ListCheckpoints);
+        let step = cluster.control.step(cluster.now());
+        let looked = step.writes.iter().any(|write| write.purpose == Purpose::ListCheckpoints);
         if looked {
             declare_in(&mut cluster, "main", "c");
         }
@@ -334,7 +334,7 @@ fn store_listing_from_before_store_edit_is_ignored() {
         if looked {
             break;
         }
-        cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
+        cluster.set_now(cluster.now().checked_add(jiff::SignedDuration::from_secs(1)).unwrap());
     }
     cluster.pass(3);
     assert!(cluster.looks >= looks + 2, "the other place is looked into at once");
@@ -351,7 +351,7 @@ fn waiting_training_job_gets_no_quota_after_store_is_deleted() {
     cluster.pass(3);
     let gone = json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}, "prefix": "all"}});
     let gone = serde_json::from_value(gone).unwrap();
-    cluster.control.observe(Observation::CheckpointStore(Change::Delete(gone)), cluster.now);
+    cluster.control.observe(Observation::CheckpointStore(Change::Delete(gone)), cluster.now());
     cluster.complete("first-worker");
     cluster.pass(10);
     let conditions = cluster.workload_of_training("a").unwrap()["status"]["conditions"].clone();

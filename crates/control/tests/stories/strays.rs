@@ -37,7 +37,7 @@ fn group_pod_with_sidecar_beyond_its_role_does_not_start() {
     cluster.put(Kind::Pod, beside("a", Value::Null));
     cluster.put(Kind::Pod, beside("b", json!("Always")));
     cluster.pass(10);
-    let sets = cluster.objects[&Cluster::key(Kind::Workload, "team", "g")]["spec"]["podSets"].clone();
+    let sets = cluster.objects()[&Cluster::key(Kind::Workload, "team", "g")]["spec"]["podSets"].clone();
     assert_eq!(sets.as_array().unwrap().len(), 1, "they have one role: {sets}");
     assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
     assert!(told(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
@@ -123,7 +123,7 @@ fn ended_pod_is_deleted_with_the_workload_of_its_group() {
     cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
     cluster.pass(10);
     assert!(cluster.pod("a").is_none() && cluster.pod("b").is_none(), "{:?}", cluster.writes);
-    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
+    assert!(!cluster.objects().contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
     // With the old pod in the group, the next group of the same name would have an excess pod.
     for name in ["c", "d"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
@@ -139,11 +139,11 @@ fn pod_that_left_its_queue_does_not_keep_group_workload() {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
     }
     cluster.settle();
-    assert!(gated(&cluster, "a") && cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")));
+    assert!(gated(&cluster, "a") && cluster.objects().contains_key(&Cluster::key(Kind::Workload, "team", "g")));
     cluster.edit(Kind::Pod, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": null}}}));
     cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
     cluster.pass(10);
-    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
+    assert!(!cluster.objects().contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
     assert!(gated(&cluster, "a") && cluster.pod("b").is_none(), "{:?}", cluster.writes);
 }
 
@@ -157,7 +157,7 @@ fn stateful_set_workload_deletion_stops_pods_and_workload_is_remade() {
     }
     let uid = |workload: &Value| workload["metadata"]["uid"].clone();
     assert!(
-        cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", &name)),
+        cluster.objects().contains_key(&Cluster::key(Kind::Workload, "team", &name)),
         "it asks again: {:?}",
         cluster.writes
     );

@@ -40,7 +40,7 @@ fn is_training(name: &str) -> bool {
 /// Reports a checkpoint of a job.
 fn save(cluster: &mut Cluster, name: &str) {
     let kind = if is_training(name) { Kind::TrainingJob } else { Kind::JOB };
-    let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
+    let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now().to_string()}}});
     cluster.edit(kind, "team", name, &saved);
 }
 
@@ -49,7 +49,7 @@ fn take_node(cluster: &mut Cluster, name: &str, node: &str) {
     let (job, pod_set) =
         if is_training(name) { (format!("{name}-worker"), "worker") } else { (name.to_owned(), "main") };
     let Some(uid) =
-        cluster.objects.get(&Cluster::key(Kind::JOB, "team", &job)).map(|job| job["metadata"]["uid"].clone())
+        cluster.objects().get(&Cluster::key(Kind::JOB, "team", &job)).map(|job| job["metadata"]["uid"].clone())
     else {
         return;
     };
@@ -223,7 +223,7 @@ struct Shown {
 }
 
 fn shown(cluster: &Cluster) -> Vec<Shown> {
-    let status = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"];
+    let status = &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"];
     let time = |one: &Value, field: &str| one[field].as_str().unwrap().parse().unwrap();
     let all = status["backoffs"].as_array().into_iter().flatten();
     let read = |one: &Value| Shown {
@@ -364,9 +364,9 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     }
     // The last change from outside: at most one tier has no nodes.
     cluster.without_nodes = TIERS.into_iter().filter(|_| dice.below(3) == 0).take(1).collect();
-    let (quiet, before) = (cluster.now, cluster.moves.len());
+    let (quiet, before) = (cluster.now(), cluster.moves.len());
     let mut looks = Looks::new();
-    pass_saving(&mut cluster, 120, |cluster| looks.push((cluster.now, shown(cluster))));
+    pass_saving(&mut cluster, 120, |cluster| looks.push((cluster.now(), shown(cluster))));
     let fresh = |one: &&Shown| seconds(quiet, one.last) > PATIENCE + SLACK;
     let mut fresh: Vec<Shown> = looks.iter().flat_map(|(_, book)| book.iter().filter(fresh).cloned()).collect();
     fresh.sort();

@@ -363,7 +363,7 @@ fn earlier_stock_out_is_forgotten_when_tier_fails_hours_later() {
     cluster.pass(100);
     assert_eq!(flavor_of(&cluster, "late"), json!("on-demand"));
     let failures = |cluster: &Cluster| {
-        let shown = &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
+        let shown = &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"][0];
         shown["failures"].clone()
     };
     assert_eq!(failures(&cluster), json!(1));

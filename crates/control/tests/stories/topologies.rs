@@ -24,7 +24,7 @@ fn left_by_kueue(pods: &[(Value, Option<&str>)], assignment: Option<Value>, fail
         cluster.put(Kind::Pod, pod.clone());
     }
     cluster.settle();
-    let found = cluster.objects.iter().find(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object.clone());
+    let found = cluster.objects().iter().find(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object.clone());
     let workload = found.expect("a Workload");
     let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
     let mut sets = workload["status"]["admission"]["podSetAssignments"].clone();

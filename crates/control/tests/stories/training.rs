@@ -1,22 +1,16 @@
 //! The life of a TrainingJob: its creation, start, stop, and end, and its status.
 
 use berth_control::settings::Settings;
-use berth_control::write::{Kind, ObjectKey, Purpose, WriteOutcome};
+use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use berth_sim::manifests::training_job;
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, local_queue};
 use crate::stories::tiers::ladder;
 
 /// A TrainingJob of two workers of one cpu each; `more` is merged into the spec.
 pub fn training(name: &str, more: Value) -> Value {
-    let mut spec = json!({
-        "jobType": "PyTorchJob",
-        "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
-        "schedulingConfig": {"queue": "lq"},
-        "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
-    });
-    merge(&mut spec, &more);
-    json!({"metadata": {"name": name, "namespace": "team"}, "spec": spec})
+    training_job(name, &more)
 }
 
 pub fn cluster(quota: &str) -> Cluster {
@@ -259,7 +253,7 @@ fn unknown_write_outcome_creates_no_training_object_twice() {
             cluster.put(Kind::TrainingJob, training("a", json!({})));
             cluster.pass(10);
             assert_eq!(cluster.phase("a"), "Running", "{purpose:?} {happened}");
-            let jobs = cluster.objects.keys().filter(|key| key.kind == Kind::JOB).count();
+            let jobs = cluster.objects().keys().filter(|key| key.kind == Kind::JOB).count();
             assert_eq!(jobs, 1);
         }
     }
@@ -329,7 +323,7 @@ fn jobs_of_training_job_are_not_queued_by_themselves() {
     cluster.pass(5);
     assert_eq!(cluster.phase("a"), "Running");
     assert!(cluster.job("a-worker")["spec"]["suspend"].is_null());
-    assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
+    assert_eq!(cluster.objects().keys().filter(|key| key.kind == Kind::Workload).count(), 1);
     // A Job whose owner reference names a TrainingJob falsely is queued like any other Job.
     let mut liar = crate::stories::cluster::job("liar", "lq", "1", false);
     liar["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
@@ -345,7 +339,7 @@ fn deleted_training_job_leaves_no_job_or_workload() {
     cluster.delete(&key(Kind::TrainingJob, "a"));
     cluster.pass(5);
     let left: Vec<&ObjectKey> =
-        cluster.objects.keys().filter(|key| matches!(key.kind, Kind::Job(_) | Kind::Workload)).collect();
+        cluster.objects().keys().filter(|key| matches!(key.kind, Kind::Job(_) | Kind::Workload)).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 

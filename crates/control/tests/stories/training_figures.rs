@@ -132,7 +132,7 @@ fn gang_and_checkpoint_metrics_count_successes_and_failures() {
     let scheduled = measured(&mut cluster, "training_gang_scheduling");
     assert_eq!(scheduled, [("result=success timeout=false".to_owned(), 1)]);
     let saved = |cluster: &mut Cluster| {
-        let now = cluster.now.to_string();
+        let now = cluster.now().to_string();
         let annotations = json!({"berth.dev/last-checkpoint-time": now});
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"metadata": {"annotations": annotations}}));
     };

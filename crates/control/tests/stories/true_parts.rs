@@ -96,7 +96,7 @@ fn starts(cluster: &mut Cluster) {
 /// The JobSet controller stops the Jobs of the JobSet.
 fn stops(cluster: &mut Cluster) {
     let names: Vec<String> =
-        cluster.objects.keys().filter(|key| key.kind == Kind::JOB).map(|key| key.name.clone()).collect();
+        cluster.objects().keys().filter(|key| key.kind == Kind::JOB).map(|key| key.name.clone()).collect();
     for name in names.iter().filter(|name| name.starts_with("a-job-")) {
         cluster.edit(Kind::JOB, "team", name, &json!({"spec": {"suspend": true}}));
     }
@@ -105,7 +105,7 @@ fn stops(cluster: &mut Cluster) {
 
 fn workload_of_set(cluster: &Cluster) -> &Value {
     let uid = &jobset(cluster)["metadata"]["uid"];
-    let all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    let all = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
     all.into_iter().find(|workload| workload["metadata"]["ownerReferences"][0]["uid"] == *uid).unwrap()
 }
 
@@ -209,7 +209,7 @@ fn forged_replacement_of_job_set_job_is_deleted_on_stop() {
     assert_eq!(condition(&cluster, "Evicted")["reason"], json!("JobAltered"), "{:?}", cluster.writes);
     stops(&mut cluster);
     cluster.pass(10);
-    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "a-job-1")), "it would be started again");
+    assert!(!cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "a-job-1")), "it would be started again");
 }
 
 /// The JobSet controller stops the Jobs that it knows. Berth suspends any other Job that names the JobSet as its controller.
@@ -217,7 +217,7 @@ fn forged_replacement_of_job_set_job_is_deleted_on_stop() {
 fn jobs_still_running_after_their_job_set_ended_are_suspended() {
     let mut cluster = running("4");
     let over = json!([{"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done",
-        "lastTransitionTime": cluster.now.to_string()}]);
+        "lastTransitionTime": cluster.now().to_string()}]);
     cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": over}}));
     cluster.pass(3);
     assert!(!is_suspended(&cluster, "a-job-0"), "its controller stops it: {:?}", cluster.writes);
@@ -233,7 +233,7 @@ fn job_naming_an_ended_job_set_as_controller_is_suspended() {
         cluster.complete(name);
     }
     let over = json!([{"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done",
-        "lastTransitionTime": cluster.now.to_string()}]);
+        "lastTransitionTime": cluster.now().to_string()}]);
     cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": over}}));
     cluster.pass(10);
     assert!(is(&cluster, "Finished"));
@@ -251,8 +251,8 @@ fn job_left_by_ended_training_job_needs_its_own_quota() {
     let mut cluster = training_cluster("2");
     let mut all = Cluster::with(settings);
     std::mem::swap(&mut cluster, &mut all);
-    for (key, object) in all.objects {
-        cluster.put(key.kind, object);
+    for (key, object) in all.objects() {
+        cluster.put(key.kind, object.clone());
     }
     cluster.put(Kind::TrainingJob, training("t", json!({})));
     cluster.pass(5);

@@ -30,7 +30,7 @@ fn running(kind: Kind, object: Value) -> (Cluster, String) {
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
     cluster.put(kind, object);
     cluster.pass(5);
-    let key = cluster.objects.keys().find(|key| key.kind == Kind::Workload).expect("a Workload").clone();
+    let key = cluster.objects().keys().find(|key| key.kind == Kind::Workload).expect("a Workload").clone();
     assert!(cluster.workload_is(&key.name, "Admitted"), "{kind:?}: {:?}", cluster.writes);
     (cluster, key.name)
 }
@@ -50,7 +50,7 @@ fn about(cluster: &Cluster, before: usize, name: &str) -> Vec<(Purpose, ObjectKe
 }
 
 fn reason(cluster: &Cluster, workload: &ObjectKey) -> (String, String) {
-    let conditions = cluster.objects[workload]["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let conditions = cluster.objects()[workload]["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.into_iter().find(|one| one["type"] == json!("QuotaReserved")).unwrap_or_default();
     let word = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     (word("reason"), word("message"))
@@ -90,7 +90,7 @@ fn waiting_workload_says_that_its_kind_is_unlisted() {
         cluster.put(kind, object);
         cluster.pass(5);
         let waiting = |key: &&ObjectKey| key.kind == Kind::Workload && key.name != holder;
-        let waiting = cluster.objects.keys().find(waiting).expect("another Workload").clone();
+        let waiting = cluster.objects().keys().find(waiting).expect("another Workload").clone();
         cluster.restart_without(kind);
         cluster.put(Kind::JOB, job("behind", "lq", "1", true));
         cluster.pass(10);
@@ -114,7 +114,7 @@ fn deleted_workload_of_unlisted_kind_keeps_its_quota() {
         cluster.delete(&key);
         cluster.put(Kind::JOB, job("next", "lq", "1", true));
         cluster.pass(60);
-        assert!(cluster.objects.contains_key(&key), "{kind:?}: {:?}", cluster.writes);
+        assert!(cluster.objects().contains_key(&key), "{kind:?}: {:?}", cluster.writes);
         assert!(!cluster.is("next", "QuotaReserved"), "{kind:?}");
         assert_eq!(cluster.count(Purpose::ProbePods), 0, "{kind:?}");
     }
@@ -132,7 +132,7 @@ fn job_deleted_while_kind_is_unlisted_frees_quota_once_listed() {
         cluster.delete(&gone);
         // The garbage collector deletes the Workload, which the deleted job owned.
         let owned = Cluster::key(Kind::Workload, "team", &workload);
-        if cluster.objects[&owned]["metadata"]["deletionTimestamp"].is_null() {
+        if cluster.objects()[&owned]["metadata"]["deletionTimestamp"].is_null() {
             cluster.delete(&owned);
         }
         cluster.put(Kind::JOB, job("next", "lq", "1", true));
@@ -214,7 +214,7 @@ fn quota_of_unlisted_kinds_is_kept_under_random_changes() {
                 }
                 2 if !made.is_empty() => {
                     let gone = made.remove(dice.below(made.len()));
-                    if cluster.objects.contains_key(&gone) {
+                    if cluster.objects().contains_key(&gone) {
                         cluster.edit(gone.kind, "team", &gone.name, &json!({"metadata": {"finalizers": null}}));
                         cluster.delete(&gone);
                     }
@@ -222,7 +222,7 @@ fn quota_of_unlisted_kinds_is_kept_under_random_changes() {
                 3 if !is_blind => {
                     cluster.restart_without(kind);
                     let begins = format!("{}-", kind.name().to_lowercase());
-                    let all = cluster.objects.keys().filter(|key| key.kind == Kind::Workload);
+                    let all = cluster.objects().keys().filter(|key| key.kind == Kind::Workload);
                     let held = all.filter(|key| key.name.starts_with(&begins));
                     let held = held.filter(|key| cluster.workload_is(&key.name, "QuotaReserved"));
                     unseen = held.map(|key| key.name.clone()).collect();

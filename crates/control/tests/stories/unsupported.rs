@@ -109,23 +109,23 @@ fn job_with_foreign_managed_by_waits_until_recreated_with_default() {
             let mut cluster = one_queue("2");
             let key = Cluster::key(kind, "team", "held");
             let workload = |cluster: &Cluster| {
-                let uid = &cluster.objects[&key]["metadata"]["uid"];
+                let uid = &cluster.objects()[&key]["metadata"]["uid"];
                 let owned = |object: &&Value| &object["metadata"]["ownerReferences"][0]["uid"] == uid;
-                cluster.objects.values().find(owned).expect("a Workload").clone()
+                cluster.objects().values().find(owned).expect("a Workload").clone()
             };
             cluster.put(kind, managed_by(manager));
             cluster.pass(5);
             cluster.put(Kind::JOB, job("free", "lq", "1", true));
             cluster.pass(600);
             assert_eq!(told(&workload(&cluster)), names(&format!("spec.managedBy: {manager:?}")));
-            assert_eq!(cluster.objects[&key]["spec"]["suspend"], json!(true), "{kind:?}");
+            assert_eq!(cluster.objects()[&key]["spec"]["suspend"], json!(true), "{kind:?}");
             assert!(cluster.is("free", "Admitted"), "{kind:?}: it stands in nobody's way");
             // The job is deleted and created again, because the field `spec.managedBy` cannot change.
             cluster.delete(&key);
             cluster.pass(5);
             cluster.put(kind, managed_by(usual));
             cluster.pass(5);
-            assert_eq!(cluster.objects[&key]["spec"]["suspend"], json!(false), "{kind:?} {:?}", cluster.writes);
+            assert_eq!(cluster.objects()[&key]["spec"]["suspend"], json!(false), "{kind:?} {:?}", cluster.writes);
         }
     }
 }
@@ -147,11 +147,11 @@ fn pod_with_device_claims_stays_gated_with_reason() {
 fn held_pod(cluster: &mut Cluster) {
     cluster.pass(5);
     let of_pod = |object: &&Value| object["metadata"]["ownerReferences"][0]["kind"] == json!("Pod");
-    let workloads = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    let workloads = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
     let workloads: Vec<&Value> = workloads.filter(of_pod).collect();
     assert_eq!(workloads.len(), 1, "{workloads:?}");
     assert_eq!(told(workloads[0]), names(CLAIMS));
-    let pod = &cluster.objects[&Cluster::key(Kind::Pod, "team", "held")];
+    let pod = &cluster.objects()[&Cluster::key(Kind::Pod, "team", "held")];
     assert_eq!(pod["spec"]["schedulingGates"], json!([{"name": "kueue.x-k8s.io/admission"}]));
 }
 
@@ -196,7 +196,7 @@ fn stops_nobody(settings: Settings) {
     cluster.put(Kind::JOB, job("elsewhere", "other", "1", true));
     cluster.pass(600);
     let active = |cluster: &Cluster| {
-        let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];
+        let queue = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")];
         let conditions = queue["status"]["conditions"].as_array().unwrap();
         let active = conditions.iter().find(|condition| condition["type"] == json!("Active")).unwrap();
         (active["status"].clone(), active["message"].as_str().unwrap().to_owned())

@@ -29,7 +29,7 @@ fn used(cpu: &str, at: &str) -> Value {
 }
 
 fn shown(cluster: &Cluster, queue: &str) -> Value {
-    cluster.objects[&Cluster::key(Kind::LocalQueue, "team", queue)]["status"]["fairSharing"].clone()
+    cluster.objects()[&Cluster::key(Kind::LocalQueue, "team", queue)]["status"]["fairSharing"].clone()
 }
 
 #[test]

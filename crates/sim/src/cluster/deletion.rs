@@ -14,22 +14,6 @@ const UID_LABELS: [&str; 4] = [
 ];
 
 impl Cluster {
-    pub(super) fn collect_garbage(&mut self, owner: &Value) {
-        let owned: Vec<ObjectKey> = self
-            .objects
-            .iter()
-            .filter(|(_, object)| {
-                let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-                let there = |uid: &Value| self.objects.values().any(|object| &object["metadata"]["uid"] == uid);
-                owners.iter().any(|one| &one["uid"] == owner) && !owners.iter().any(|one| there(&one["uid"]))
-            })
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in owned {
-            self.delete(&key);
-        }
-    }
-
     /// Deletes an object and leaves the objects that it owns behind, as `kubectl delete --cascade=orphan` does. One pod of each Job runs on.
     pub fn delete_orphaning(&mut self, key: &ObjectKey) {
         self.begin_orphaning(key);
@@ -39,18 +23,18 @@ impl Cluster {
     /// Begins to delete an object and to orphan the objects that it owns, and stops where the garbage collector cannot write Workloads: the collector has
     /// removed the owner references of all other objects, and its finalizer keeps the owner.
     pub fn begin_orphaning(&mut self, key: &ObjectKey) {
-        let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
-        let mut going = self.objects[key].clone();
-        going["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+        let uid = self.objects()[key]["metadata"]["uid"].as_str().unwrap().to_owned();
+        let mut going = self.objects()[key].clone();
+        going["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
         going["metadata"]["finalizers"] = json!(["orphan"]);
         if key.kind == Kind::JOB {
-            // The job controller finds no more pods of the job, because the pods have no owner reference to the job.
+            // The Job controller finds no pods of it any more.
             going["status"]["active"] = json!(0);
             going["status"]["ready"] = json!(0);
         }
         self.store(key, going);
-        let left = self.owned_by(&uid);
-        let uid_of = |job: &ObjectKey| self.objects[job]["metadata"]["uid"].as_str().unwrap().to_owned();
+        let left = self.api.owned_by(&json!(uid));
+        let uid_of = |job: &ObjectKey| self.objects()[job]["metadata"]["uid"].as_str().unwrap().to_owned();
         let jobs = left
             .iter()
             .filter(|other| key.kind != Kind::JOB && other.kind == Kind::JOB)
@@ -71,11 +55,11 @@ impl Cluster {
 
     /// The garbage collector ends the orphaning deletion that [`Self::begin_orphaning`] has begun.
     pub fn end_orphaning(&mut self, key: &ObjectKey) {
-        let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
-        for other in self.owned_by(&uid) {
+        let uid = self.objects()[key]["metadata"]["uid"].as_str().unwrap().to_owned();
+        for other in self.api.owned_by(&json!(uid)) {
             self.let_go(&other);
         }
-        let mut going = self.objects[key].clone();
+        let mut going = self.objects()[key].clone();
         going["metadata"]["finalizers"] = json!([]);
         self.store(key, going);
     }
@@ -83,31 +67,23 @@ impl Cluster {
     fn let_go(&mut self, owned: &ObjectKey) {
         let mut metadata = json!({"ownerReferences": null});
         if owned.kind == Kind::JobPod {
-            // The job controller counts the released pod no more.
+            // The Job controller does not count the pod any more.
             metadata["finalizers"] = json!([]);
         }
         self.edit(owned.kind, &owned.namespace, &owned.name, &json!({"metadata": metadata}));
     }
 
-    fn owned_by(&self, uid: &str) -> Vec<ObjectKey> {
-        let owned = |object: &Value| {
-            let owners = object["metadata"]["ownerReferences"].as_array();
-            owners.into_iter().flatten().any(|owner| owner["uid"] == json!(uid))
-        };
-        self.objects.iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect()
-    }
-
     /// Pods that were left behind when their job was deleted, without the pods of stopped Jobs.
     pub(super) fn left_pods(&self, owner: &str) -> Vec<LeftPod> {
         let has_stopped = |(name, uid): &(String, String)| {
-            let job = self.objects.get(&Self::key(Kind::JOB, "team", name));
+            let job = self.objects().get(&Self::key(Kind::JOB, "team", name));
             job.is_some_and(|job| job["metadata"]["uid"] == json!(uid) && job["status"]["active"] == json!(0))
         };
         let left =
             self.left_behind.iter().filter(|(of, pod)| of == owner && !pod.job.as_ref().is_some_and(has_stopped));
         let left = left.map(|(_, pod)| pod.clone());
         let named = |pod: &Value| UID_LABELS.iter().any(|label| pod["metadata"]["labels"][label] == json!(owner));
-        let pods = self.objects.iter().filter(|(key, pod)| key.kind == Kind::JobPod && named(pod));
+        let pods = self.objects().iter().filter(|(key, pod)| key.kind == Kind::JobPod && named(pod));
         let pods = pods.filter(|(_, pod)| pod["metadata"]["ownerReferences"].is_null());
         let of = |(key, pod): (&ObjectKey, &Value)| LeftPod {
             name: key.name.clone(),
@@ -122,7 +98,7 @@ impl Cluster {
     pub(super) fn delete_job_pod(&mut self, key: &ObjectKey, uid: &str) -> bool {
         let pod = Self::key(Kind::JobPod, &key.namespace, &key.name);
         let is_it = key.kind == Kind::Pod
-            && self.objects.get(&pod).is_some_and(|object| object["metadata"]["uid"] == json!(uid));
+            && self.objects().get(&pod).is_some_and(|object| object["metadata"]["uid"] == json!(uid));
         if is_it {
             self.delete(&pod);
         }
@@ -137,15 +113,16 @@ impl Cluster {
         before != self.left_behind.len()
     }
 
+    /// Deletes an object; objects that it owns go after it.
     pub fn delete(&mut self, key: &ObjectKey) {
         self.delete_as(key, false);
     }
 
     /// Deletes an object; with `owned_first`, in the foreground.
     pub fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
-        let Some(mut object) = self.objects.get(key).cloned() else { return };
+        let Some(mut object) = self.objects().get(key).cloned() else { return };
         let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-        object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+        object["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
         if owned_first && kept {
             object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
             self.store(key, object.clone());

@@ -25,20 +25,20 @@ impl Cluster {
     /// All pods of a job succeed.
     pub fn complete(&mut self, name: &str) {
         let key = Self::key(Kind::JOB, "team", name);
-        let mut job = self.objects[&key].clone();
+        let mut job = self.objects()[&key].clone();
         job["status"]["active"] = json!(0);
         job["status"]["ready"] = json!(0);
         job["status"]["succeeded"] = job["spec"]["parallelism"].clone();
         job["status"]["conditions"] = json!([{
             "type": "Complete", "status": "True", "message": "Job finished successfully",
-            "lastTransitionTime": self.now.to_string(), "lastProbeTime": self.now.to_string(),
+            "lastTransitionTime": self.now().to_string(), "lastProbeTime": self.now().to_string(),
         }]);
         self.store(&key, job);
     }
 
     /// Lets a Job fail: the Job's pods fail and are not retried.
     pub fn fail(&mut self, name: &str) {
-        let at = self.now.to_string();
+        let at = self.now().to_string();
         let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
         let status = json!({"active": 0, "ready": 0, "failed": 1, "conditions": [end]});
         self.edit(Kind::JOB, "team", name, &json!({"status": status}));
@@ -49,7 +49,7 @@ impl Cluster {
         if !self.jobs_are_resized {
             return 0;
         }
-        let jobs = self.objects.iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
+        let jobs = self.objects().iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
         let mine = jobs.filter(|job| match &pods.jobs {
             Some(known) => job["metadata"]["uid"].as_str().is_some_and(|uid| known.contains(uid)),
             None => job["metadata"]["uid"] == pods.uid,
@@ -62,12 +62,12 @@ impl Cluster {
         if self.controller_sleeps {
             return false;
         }
-        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::JOB).cloned().collect();
+        let keys: Vec<ObjectKey> = self.objects().keys().filter(|key| key.kind == Kind::JOB).cloned().collect();
         let mut moved = false;
         for key in keys {
-            let old = self.objects[&key].clone();
+            let old = self.objects()[&key].clone();
             if old["metadata"]["deletionTimestamp"].is_string() {
-                // The job controller neither starts nor stops a Job that is being deleted.
+                // The controller neither starts nor stops a Job that is being deleted.
                 continue;
             }
             let mut new = old.clone();
@@ -86,7 +86,7 @@ impl Cluster {
             let left = new["spec"]["completions"].as_i64().map_or(parallelism, |all| (all - ended).max(0));
             let parallelism = parallelism.min(left);
             if !over && !suspended && new["status"]["startTime"].is_null() {
-                new["status"]["startTime"] = json!(self.now.to_string());
+                new["status"]["startTime"] = json!(self.now().to_string());
                 new["status"]["active"] = json!(parallelism);
             }
             if !over && !suspended && is_elastic(&new) {

@@ -4,9 +4,7 @@ use berth_control::write::{Kind, ObjectKey, PodsOf};
 use serde_json::{Value, json};
 
 use super::Cluster;
-
-/// The label by which control watches the pods of Jobs.
-pub(super) const POD_SET: &str = "kueue.x-k8s.io/podset";
+use crate::watch::POD_SET;
 
 impl Cluster {
     /// Stores a pod as the controller of a Job of the namespace `team` makes its pods.
@@ -56,7 +54,8 @@ impl Cluster {
 
     /// Whether any pod of a Job is among the pods that a query selects.
     pub(super) fn has_job_pods(&self, pods: &PodsOf) -> bool {
-        let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::JobPod).map(|(_, pod)| &pod["metadata"]);
+        let mut all =
+            self.objects().iter().filter(|(key, _)| key.kind == Kind::JobPod).map(|(_, pod)| &pod["metadata"]);
         all.any(|pod| {
             pod["labels"][pods.label] == json!(pods.uid) && pods.has(&serde_json::from_value(pod.clone()).unwrap())
         })
@@ -65,35 +64,18 @@ impl Cluster {
     /// Deletes the pods of suspended Jobs.
     pub(super) fn stop_job_pods(&mut self) -> bool {
         let suspended = |owner: &Value| {
-            let mut jobs = self.objects.iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
+            let mut jobs = self.objects().iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
             jobs.any(|job| job["metadata"]["uid"] == owner["uid"] && job["spec"]["suspend"] == json!(true))
         };
         let goes = |pod: &Value| {
             suspended(&pod["metadata"]["ownerReferences"][0]) && pod["metadata"]["deletionTimestamp"].is_null()
         };
-        let pods = self.objects.iter().filter(|(key, pod)| key.kind == Kind::JobPod && goes(pod));
+        let pods = self.objects().iter().filter(|(key, pod)| key.kind == Kind::JobPod && goes(pod));
         let pods: Vec<ObjectKey> = pods.map(|(key, _)| key.clone()).collect();
         for pod in &pods {
             self.mark_pod(pod, &json!({"finalizers": []}));
             self.delete(pod);
         }
         !pods.is_empty()
-    }
-
-    /// Shows that a pod is gone. The watch does not show a pod without the label [`POD_SET`].
-    pub(super) fn end_job_pod(&mut self, key: &ObjectKey, mut pod: Value) {
-        if pod["metadata"]["labels"][POD_SET].is_string() {
-            pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-            self.show(key, &pod, true);
-        }
-    }
-
-    /// Shows a changed pod. A pod that loses the label leaves the watch like a deleted pod, with the last state in which the pod had the label.
-    pub(super) fn show_job_pod(&mut self, key: &ObjectKey, old: &Value, new: &Value) {
-        let is_shown = |pod: &Value| pod["metadata"]["labels"][POD_SET].is_string();
-        match (is_shown(old), is_shown(new)) {
-            (true, false) => self.show(key, old, true),
-            _ => self.show(key, new, false),
-        }
     }
 }

@@ -12,10 +12,10 @@ impl Cluster {
         if self.controller_sleeps {
             return false;
         }
-        let keys: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Pod).cloned().collect();
+        let keys: Vec<ObjectKey> = self.objects().keys().filter(|key| key.kind == Kind::Pod).cloned().collect();
         let mut moved = false;
         for key in keys {
-            let old = self.objects[&key].clone();
+            let old = self.objects()[&key].clone();
             let mut new = old.clone();
             let gates = new["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
             let leaves = new["metadata"]["deletionTimestamp"].is_string();
@@ -31,7 +31,7 @@ impl Cluster {
                 }
             } else if !gates && !bound && !leaves {
                 new["spec"]["nodeName"] = json!("node");
-                let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": self.now.to_string()});
+                let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": self.now().to_string()});
                 merge(&mut new, &json!({"status": {"phase": "Running", "conditions": [ready]}}));
             } else if leaves && bound && phase == "Running" {
                 new["status"]["phase"] = json!("Failed");
@@ -46,7 +46,7 @@ impl Cluster {
 
     /// The pods that no node takes, for the job with a uid or for the Jobs of the TrainingJob with that uid.
     pub(super) fn stuck_pods(&self, uid: &str) -> Vec<StuckPod> {
-        let stuck = self.objects.values().filter_map(|object| {
+        let stuck = self.objects().values().filter_map(|object| {
             let owner = &object["metadata"]["ownerReferences"][0];
             let pod_set = if object["metadata"]["uid"] == uid {
                 "main"
@@ -73,7 +73,7 @@ impl Cluster {
 
     /// The number of nodes on which the pods of a TrainingJob run.
     pub(super) fn nodes_of(&self, uid: &str) -> usize {
-        let owned = self.objects.values().filter(|object| object["metadata"]["ownerReferences"][0]["uid"] == uid);
+        let owned = self.objects().values().filter(|object| object["metadata"]["ownerReferences"][0]["uid"] == uid);
         let pods: i64 = owned.filter_map(|object| object["status"]["ready"].as_i64()).sum();
         usize::try_from(pods).unwrap().div_ceil(self.pods_per_node)
     }
@@ -86,7 +86,7 @@ impl Cluster {
 
     /// Keeps the pods of a job alive after the job is gone, until `pods_left` is cleared.
     pub fn keep_pods_of(&mut self, kind: Kind, name: &str) {
-        let uid = &self.objects[&Self::key(kind, "team", name)]["metadata"]["uid"];
+        let uid = &self.objects()[&Self::key(kind, "team", name)]["metadata"]["uid"];
         self.pods_left.push(uid.as_str().unwrap().to_owned());
     }
 
@@ -95,12 +95,13 @@ impl Cluster {
         self.edit(Kind::Pod, "team", name, &json!({"status": {"phase": phase, "conditions": []}}));
     }
 
+    /// A pod of namespace `team`.
     pub fn pod(&self, name: &str) -> Option<&Value> {
-        self.objects.get(&Self::key(Kind::Pod, "team", name))
+        self.objects().get(&Self::key(Kind::Pod, "team", name))
     }
 
     /// Whether a Workload's condition is true.
     pub fn workload_is(&self, name: &str, kind: &str) -> bool {
-        self.objects.get(&Self::key(Kind::Workload, "team", name)).is_some_and(|workload| super::is(workload, kind))
+        self.objects().get(&Self::key(Kind::Workload, "team", name)).is_some_and(|workload| super::is(workload, kind))
     }
 }

@@ -1,72 +1,12 @@
 //! Operator processes that lead one after the other, and the objects that they observe.
 
 use berth_control::Control;
-use berth_control::event::{Change, FoundBy, JobPod, Observation, Unlisted};
+use berth_control::event::{Change, Observation, Unlisted};
 use berth_control::write::{Kind, ObjectKey, Term};
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Cluster;
-use super::job_pods::POD_SET;
-
-/// The observation of the only namespace, with its labels and the time since which the namespace is being deleted.
-pub(super) fn namespace(labels: &Value, deleted: Option<Timestamp>) -> Observation {
-    let deleted = deleted.map(|at| at.to_string());
-    let namespace = json!({"metadata": {"name": "team", "labels": labels, "deletionTimestamp": deleted}});
-    Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()))
-}
-
-/// The observation by which the watch of a kind shows an object; `None` for kinds without a watch.
-fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observation> {
-    macro_rules! observe {
-        ($kind:ident) => {{
-            let object = serde_json::from_value(object.clone()).unwrap();
-            Observation::$kind(if gone { Change::Delete(object) } else { Change::Apply(object) })
-        }};
-    }
-    Some(match key.kind {
-        Kind::Job(kind) => {
-            let object = kind.read(object).unwrap().into();
-            Observation::Job(kind, if gone { Change::Delete(object) } else { Change::Apply(object) })
-        }
-        Kind::Workload => observe!(Workload),
-        Kind::ClusterQueue => observe!(ClusterQueue),
-        Kind::LocalQueue => observe!(LocalQueue),
-        Kind::Cohort => observe!(Cohort),
-        Kind::ResourceFlavor => observe!(ResourceFlavor),
-        Kind::QueuePolicy => observe!(QueuePolicy),
-        Kind::TrainingJob => observe!(TrainingJob),
-        Kind::Pod => return pod(object, gone),
-        Kind::JobPod if !gone && object["metadata"]["labels"][POD_SET].is_null() => return None,
-        Kind::JobPod => {
-            let pod = JobPod::read(&object.to_string()).unwrap();
-            Observation::JobPod(if gone { Change::Delete(pod) } else { Change::Apply(pod) })
-        }
-        Kind::StatefulSet => observe!(StatefulSet),
-        Kind::Node => observe!(Node),
-        Kind::AdmissionCheck => observe!(AdmissionCheck),
-        Kind::ProvisioningRequest => observe!(ProvisioningRequest),
-        Kind::PodTemplate => observe!(PodTemplate),
-        Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => return None,
-    })
-}
-
-/// The label of managed pods.
-pub(super) const MANAGED: &str = "kueue.x-k8s.io/managed";
-
-/// The observation of a pod by the watch whose label selector matches the pod; `None` if no watch does.
-fn pod(object: &Value, gone: bool) -> Option<Observation> {
-    let pod = Box::new(serde_json::from_value(object.clone()).unwrap());
-    let change = if gone { Change::Delete(pod) } else { Change::Apply(pod) };
-    let labels = &object["metadata"]["labels"];
-    let of_set = object["metadata"]["ownerReferences"][0]["kind"] == json!("StatefulSet");
-    Some(match (labels[MANAGED] == json!("true"), labels["kueue.x-k8s.io/queue-name"].is_string()) {
-        (true, _) => Observation::Pod(change),
-        (false, true) => Observation::UnmarkedPod(FoundBy::Queue, change),
-        (false, false) if of_set => Observation::UnmarkedPod(FoundBy::StatefulSet, change),
-        (false, false) => return None,
-    })
-}
+use crate::watch::{FirstReport, namespace, observation, observations};
 
 /// The error with which the API server refuses the list of a kind.
 pub const FORBIDDEN: &str = "they are forbidden";
@@ -93,11 +33,11 @@ impl Cluster {
     fn listed(&self, last: Option<Kind>) -> Control {
         let mut control = Control::new(self.settings.clone());
         control.count_pods_since(self.pods_counted_since);
-        control.observe(namespace(&self.namespace_labels, self.ends), self.now);
-        let (late, soon): (Vec<_>, Vec<_>) = self.objects.iter().partition(|(key, _)| Some(key.kind) == last);
+        control.observe(namespace("team", &self.namespace_labels, self.ends), self.now());
+        let (late, soon): (Vec<_>, Vec<_>) = self.objects().iter().partition(|(key, _)| Some(key.kind) == last);
         let all = soon.into_iter().chain(late).filter(|(key, _)| Some(key.kind) != self.unlisted);
         for observation in all.filter_map(|(key, object)| observation(key, object, false)) {
-            control.observe(observation, self.now);
+            control.observe(observation, self.now());
         }
         control
     }
@@ -105,8 +45,9 @@ impl Cluster {
     /// An administrator replaces the labels of the namespace.
     pub fn label_namespace(&mut self, labels: &Value) {
         self.namespace_labels = labels.clone();
+        let now = self.now();
         for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
-            control.observe(namespace(labels, self.ends), self.now);
+            control.observe(namespace("team", labels, self.ends), now);
         }
     }
 
@@ -117,11 +58,12 @@ impl Cluster {
 
     /// A user deletes the namespace: its pods are deleted first, and no other object is deleted while a pod is left.
     pub fn end_namespace(&mut self) {
-        self.ends = Some(self.now);
+        let now = self.now();
+        self.ends = Some(now);
         for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
-            control.observe(namespace(&self.namespace_labels, self.ends), self.now);
+            control.observe(namespace("team", &self.namespace_labels, self.ends), now);
         }
-        let pods: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Pod).cloned().collect();
+        let pods: Vec<ObjectKey> = self.objects().keys().filter(|key| key.kind == Kind::Pod).cloned().collect();
         for pod in pods {
             self.delete(&pod);
         }
@@ -142,7 +84,7 @@ impl Cluster {
     pub fn restart_without(&mut self, kind: Kind) {
         self.unlisted = Some(kind);
         self.control = self.listed(None);
-        self.control.observe(unlisted(kind, Some(FORBIDDEN)), self.now);
+        self.control.observe(unlisted(kind, Some(FORBIDDEN)), self.now());
         self.control.lead(Some(Term(2)));
     }
 
@@ -150,19 +92,19 @@ impl Cluster {
     pub fn claim_without(&mut self, kind: Kind) {
         self.unlisted = Some(kind);
         self.control.lead(None);
-        self.control.observe(unlisted(kind, Some(FORBIDDEN)), self.now);
+        self.control.observe(unlisted(kind, Some(FORBIDDEN)), self.now());
         self.control.lead(Some(Term(2)));
     }
 
     /// The process may list the missing kind again.
     pub fn list_again(&mut self) {
         let Some(kind) = self.unlisted.take() else { return };
-        let all: Vec<_> = self.objects.iter().filter(|(key, _)| key.kind == kind).collect();
+        let all: Vec<_> = self.objects().iter().filter(|(key, _)| key.kind == kind).collect();
         let names = all.iter().map(|(key, _)| (key.namespace.clone(), key.name.clone())).collect();
         let seen = all.into_iter().filter_map(|(key, object)| observation(key, object, false));
         let last = [only(kind, names), unlisted(kind, None)];
         for observation in seen.chain(last).collect::<Vec<_>>() {
-            self.control.observe(observation, self.now);
+            self.control.observe(observation, self.now());
         }
     }
 
@@ -177,13 +119,18 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
-    pub(super) fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) {
-        if Some(key.kind) == self.unlisted {
-            return;
-        }
-        for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
-            if let Some(observation) = observation(key, object, gone) {
-                control.observe(observation, self.now);
+    /// Shows the leader and the standby replica all that has happened to objects.
+    pub(super) fn deliver(&mut self) {
+        let first = if self.leaves_first { FirstReport::Left } else { FirstReport::Joined };
+        let now = self.now();
+        for revision in self.api.take_revisions() {
+            if Some(revision.key.kind) == self.unlisted {
+                continue;
+            }
+            for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
+                for observation in observations(&revision, first) {
+                    control.observe(observation, now);
+                }
             }
         }
     }

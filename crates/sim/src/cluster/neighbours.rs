@@ -13,8 +13,8 @@ impl Cluster {
         let is_here = |key: &ObjectKey| key.namespace.is_empty() || key.namespace == about.namespace;
         // Only a name with a hyphen can be distinguished from the words of a sentence.
         let unmistakable =
-            |name: &str| name.contains('-') && !self.objects.keys().any(|k| is_here(k) && *k.name == *name);
-        for other in self.objects.keys().filter(|key| !is_here(key)) {
+            |name: &str| name.contains('-') && !self.objects().keys().any(|k| is_here(k) && *k.name == *name);
+        for other in self.objects().keys().filter(|key| !is_here(key)) {
             let (namespace, name) = (&*other.namespace, &*other.name);
             let named = text.contains(&format!("{namespace}/{name}"))
                 || has_word(text, name) && unmistakable(name)

@@ -6,39 +6,45 @@ use serde_json::{Value, json};
 use super::{Cluster, is};
 
 impl Cluster {
+    /// A TrainingJob, which is there.
     pub fn training(&self, name: &str) -> &Value {
-        &self.objects[&Self::key(Kind::TrainingJob, "team", name)]
+        &self.objects()[&Self::key(Kind::TrainingJob, "team", name)]
     }
 
+    /// The phase in the status of a TrainingJob.
     pub fn phase(&self, name: &str) -> &str {
         self.training(name)["status"]["phase"].as_str().unwrap_or("")
     }
 
+    /// A condition of a TrainingJob; null without it.
     pub fn told(&self, name: &str, kind: &str) -> Value {
         let list = self.training(name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
         list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
     }
 
+    /// The first Workload of a TrainingJob.
     pub fn workload_of_training(&self, name: &str) -> Option<Value> {
-        let uid = &self.objects.get(&Self::key(Kind::TrainingJob, "team", name))?["metadata"]["uid"];
-        let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+        let uid = &self.objects().get(&Self::key(Kind::TrainingJob, "team", name))?["metadata"]["uid"];
+        let mut all = self.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
         all.find(|object| &object["metadata"]["ownerReferences"][0]["uid"] == uid).cloned()
     }
 
+    /// The key of the first Workload of a TrainingJob.
     pub fn workload_key(&self, training: &str) -> ObjectKey {
         let workload = self.workload_of_training(training).unwrap();
         Self::key(Kind::Workload, "team", workload["metadata"]["name"].as_str().unwrap())
     }
 
+    /// Whether there is a Job of that name.
     pub fn has_job(&self, name: &str) -> bool {
-        self.objects.contains_key(&Self::key(Kind::JOB, "team", name))
+        self.objects().contains_key(&Self::key(Kind::JOB, "team", name))
     }
 
     /// The Workload that stands for a TrainingJob.
     pub fn standing(&self, name: &str) -> &Value {
         let slices = self.slices(name);
         let [(slice, ..)] = slices.as_slice() else { panic!("one slice, not {slices:?}") };
-        &self.objects[&Self::key(Kind::Workload, "team", slice)]
+        &self.objects()[&Self::key(Kind::Workload, "team", slice)]
     }
 
     /// How often a TrainingJob was evicted for a reason.
@@ -48,6 +54,7 @@ impl Cluster {
         found.map_or(0, |entry| entry["count"].as_i64().unwrap())
     }
 
+    /// The tier in the status of a TrainingJob.
     pub fn tier_of(&self, name: &str) -> &str {
         self.training(name)["status"]["capacityTier"].as_str().unwrap_or("")
     }
@@ -55,13 +62,13 @@ impl Cluster {
     /// Workers for which the Job of a TrainingJob makes pods; 0 without one.
     pub fn workers(&self, name: &str) -> i64 {
         let key = Self::key(Kind::JOB, "team", &format!("{name}-worker"));
-        self.objects.get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
+        self.objects().get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
     }
 
     /// Live Workloads of a TrainingJob: reserved cpus, and the Workload that each replaces.
     pub fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
         let uid = &self.training(name)["metadata"]["uid"];
-        let owned = self.objects.iter().filter(|(key, object)| {
+        let owned = self.objects().iter().filter(|(key, object)| {
             key.kind == Kind::Workload && &object["metadata"]["ownerReferences"][0]["uid"] == uid
         });
         owned

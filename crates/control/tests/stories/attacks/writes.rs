@@ -52,11 +52,9 @@ impl World {
             6 => {
                 let kind = self.any_kind();
                 let name = self.pick(kind);
-                json!(
-                    name.and_then(
-                        |name| uid(&self.cluster.objects[&Cluster::key(kind, "team", &name)]).map(str::to_owned)
-                    )
-                )
+                json!(name.and_then(|name| {
+                    uid(&self.cluster.objects()[&Cluster::key(kind, "team", &name)]).map(str::to_owned)
+                }))
             }
             7 => json!(self.pick(Kind::Workload)),
             8 => json!("job"),
@@ -94,7 +92,7 @@ impl World {
                 if let Some(set) = self.pick(Kind::JOB_SET).filter(|_| self.dice.below(3) == 0) {
                     // A name that a Job of the JobSet has, or would have if the JobSet had more Jobs.
                     name = format!("{set}-job-{}", self.dice.below(4));
-                    if self.cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", &name)) {
+                    if self.cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", &name)) {
                         return "nothing: the name is taken".to_owned();
                     }
                 }
@@ -142,7 +140,7 @@ impl World {
     }
 
     fn change(&mut self, kind: Kind, name: &str) -> Value {
-        let suspended = self.cluster.objects[&Cluster::key(kind, "team", name)]["spec"]["suspend"] == json!(true);
+        let suspended = self.cluster.objects()[&Cluster::key(kind, "team", name)]["spec"]["suspend"] == json!(true);
         match self.dice.below(14) {
             0 | 1 => json!({"spec": {"suspend": self.dice.below(2) == 0}}),
             2 | 3 => json!({"metadata": {"labels": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}),
@@ -180,7 +178,7 @@ impl World {
 
     /// A random change of a JobSet's spec. The change may add or remove the failure policy, and does not alter it.
     fn change_of_set(&mut self, name: &str, suspended: bool) -> Value {
-        let spec = &self.cluster.objects[&Cluster::key(Kind::JOB_SET, "team", name)]["spec"];
+        let spec = &self.cluster.objects()[&Cluster::key(Kind::JOB_SET, "team", name)]["spec"];
         let (mut jobs, has_policy) = (spec["replicatedJobs"].clone(), spec["failurePolicy"].is_object());
         match self.dice.below(6) {
             0 if has_policy => return json!({"spec": {"failurePolicy": null}}),
@@ -229,7 +227,7 @@ impl World {
 
     /// Deletes a job without its pods, if the job has pods that run by its quota.
     fn leaves_pods(&mut self, key: &ObjectKey) -> bool {
-        let object = &self.cluster.objects[key];
+        let object = &self.cluster.objects()[key];
         let uid = uid(object).unwrap().to_owned();
         let runs = |job: &Value| active(job) > 0 && job["metadata"]["deletionTimestamp"].is_null();
         let is_of = |job: &Value| job["metadata"]["ownerReferences"][0]["uid"] == json!(uid);

@@ -5,7 +5,7 @@
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
-use super::{Cluster, merge};
+use crate::api_server::{ApiServer, merge};
 
 /// The label with the number of the attempt for which a Job was made.
 pub const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
@@ -31,18 +31,19 @@ fn replicas(entry: &Value) -> u64 {
     entry["replicas"].as_u64().unwrap_or(1)
 }
 
-impl Cluster {
-    /// Reconciles each JobSet once.
-    pub(super) fn job_set_controller(&mut self) -> bool {
-        if !self.job_sets_run || self.controller_sleeps {
-            return false;
-        }
-        let sets: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::JOB_SET).cloned().collect();
+/// The controller, at an API server.
+#[derive(Debug)]
+pub struct JobSetController<'a>(pub &'a mut ApiServer);
+
+impl JobSetController<'_> {
+    /// One look at each JobSet; true if any of them led to a write.
+    pub fn look(&mut self) -> bool {
+        let sets: Vec<ObjectKey> = self.0.objects().keys().filter(|key| key.kind == Kind::JOB_SET).cloned().collect();
         sets.into_iter().fold(false, |moved, key| self.look_at_set(&key) | moved)
     }
 
     fn look_at_set(&mut self, key: &ObjectKey) -> bool {
-        let set = self.objects[key].clone();
+        let set = self.0.objects()[key].clone();
         if set["metadata"]["deletionTimestamp"].is_string() {
             return false;
         }
@@ -53,12 +54,14 @@ impl Cluster {
             controllers.next().is_some_and(|owner| owner["uid"] == *uid && owner["kind"] == "JobSet")
         };
         let jobs: Vec<ObjectKey> = self
-            .objects
+            .0
+            .objects()
             .iter()
             .filter(|(key, job)| key.kind == Kind::JOB && is_of(job))
             .map(|(key, _)| key.clone())
             .collect();
-        let attempt = |key: &ObjectKey| self.objects[key]["metadata"]["labels"][ATTEMPT].as_str()?.parse::<i64>().ok();
+        let attempt =
+            |key: &ObjectKey| self.0.objects()[key]["metadata"]["labels"][ATTEMPT].as_str()?.parse::<i64>().ok();
         let Some(attempts) = jobs.iter().map(attempt).collect::<Option<Vec<i64>>>() else { return false };
         let restarts = set["status"]["restarts"].as_i64().unwrap_or(0);
         let (current, older): (Vec<_>, Vec<_>) =
@@ -68,14 +71,14 @@ impl Cluster {
             all.iter().any(|one| ["Completed", "Failed"].contains(&one["type"].as_str().unwrap_or("")))
         });
         if over {
-            let stays = |key: &&ObjectKey| ended(&self.objects[*key]).is_none() && !self.goes(key);
+            let stays = |key: &&ObjectKey| ended(&self.0.objects()[*key]).is_none() && !self.goes(key);
             let left: Vec<&ObjectKey> = current.iter().filter(stays).collect();
-            left.iter().for_each(|key| self.delete(key));
+            left.iter().for_each(|key| self.0.delete(key));
             return !left.is_empty();
         }
         let goes: Vec<&ObjectKey> = older.iter().filter(|key| !self.goes(key)).collect();
         if !goes.is_empty() {
-            goes.iter().for_each(|key| self.delete(key));
+            goes.iter().for_each(|key| self.0.delete(key));
             return true;
         }
         let owned: Vec<&ObjectKey> = current.iter().chain(&older).collect();
@@ -88,7 +91,7 @@ impl Cluster {
 
     /// Whether a Job is being deleted already and is kept by a user's finalizer.
     fn goes(&self, job: &ObjectKey) -> bool {
-        self.objects[job]["metadata"]["deletionTimestamp"].is_string()
+        self.0.objects()[job]["metadata"]["deletionTimestamp"].is_string()
     }
 
     /// Writes the status of the JobSet, if the status has changed. After an error in this reconciliation, only the end and the restarts of the JobSet are
@@ -96,7 +99,7 @@ impl Cluster {
     fn count_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey], is_barred: bool) -> bool {
         let mut rows = Vec::new();
         for entry in entries(set) {
-            let own = jobs.iter().map(|job| &self.objects[job]);
+            let own = jobs.iter().map(|job| &self.0.objects()[job]);
             let own: Vec<&Value> = own.filter(|job| job["metadata"]["labels"][PART] == entry["name"]).collect();
             let count = |which: &dyn Fn(&&&Value) -> bool| own.iter().filter(which).count();
             let active = |job: &&&Value| ended(job).is_none() && job["status"]["active"].as_i64().unwrap_or(0) > 0;
@@ -105,10 +108,11 @@ impl Cluster {
                 "succeeded": count(&|job| ended(job) == Some(true)), "failed": count(&|job| ended(job) == Some(false))}));
         }
         let of_end = |success: bool| {
-            let count = jobs.iter().filter(|job| ended(&self.objects[*job]) == Some(success)).count();
+            let count = jobs.iter().filter(|job| ended(&self.0.objects()[*job]) == Some(success)).count();
             u64::try_from(count).unwrap()
         };
-        let suspended = jobs.iter().all(|job| is_suspended(&self.objects[job]) || ended(&self.objects[job]).is_some());
+        let suspended =
+            jobs.iter().all(|job| is_suspended(&self.0.objects()[job]) || ended(&self.0.objects()[job]).is_some());
         let condition = |kind: &str, status: bool| {
             json!([{"type": kind, "status": if status { "True" } else { "False" }, "reason": kind, "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}])
@@ -132,13 +136,13 @@ impl Cluster {
         if new == *set {
             return false;
         }
-        self.store(key, new);
+        self.0.store(key, new);
         true
     }
 
     /// Makes the missing Jobs of a JobSet. The first bool is true if a Job was made, the second if the name of a Job is taken.
     fn make_jobs(&mut self, key: &ObjectKey, set: &Value, owned: &[&ObjectKey]) -> (bool, bool) {
-        if owned.iter().any(|job| ended(&self.objects[*job]) == Some(false)) {
+        if owned.iter().any(|job| ended(&self.0.objects()[*job]) == Some(false)) {
             // The controller handles a failure before it makes a Job.
             return (false, false);
         }
@@ -146,11 +150,11 @@ impl Cluster {
         for entry in entries(set) {
             for index in 0..replicas(entry) {
                 let name = format!("{}-{}-{index}", key.name, entry["name"].as_str().unwrap());
-                let job = Self::key(Kind::JOB, "team", &name);
+                let job = ApiServer::key(Kind::JOB, &key.namespace, &name);
                 if owned.contains(&&job) {
                     continue;
                 }
-                if self.objects.contains_key(&job) {
+                if self.0.objects().contains_key(&job) {
                     is_barred = true;
                 } else {
                     self.make_job(&job, set, entry);
@@ -164,13 +168,14 @@ impl Cluster {
     /// Stops or starts the Jobs of a JobSet.
     fn run_jobs(&mut self, set: &Value, jobs: &[ObjectKey]) -> bool {
         let suspend = is_suspended(set);
-        let moves =
-            |job: &&ObjectKey| ended(&self.objects[*job]).is_none() && is_suspended(&self.objects[*job]) != suspend;
+        let moves = |job: &&ObjectKey| {
+            ended(&self.0.objects()[*job]).is_none() && is_suspended(&self.0.objects()[*job]) != suspend
+        };
         let mut moved = false;
         for job in jobs.iter().filter(moves).cloned().collect::<Vec<_>>() {
             let mut change = json!({"spec": {"suspend": suspend}});
             if !suspend {
-                let part = &self.objects[&job]["metadata"]["labels"][PART];
+                let part = &self.0.objects()[&job]["metadata"]["labels"][PART];
                 // The controller does not start a Job that belongs to no replicated job.
                 let Some(entry) = entries(set).iter().find(|entry| entry["name"] == *part) else { continue };
                 let pods = &entry["template"]["spec"]["template"];
@@ -183,7 +188,7 @@ impl Cluster {
                 change = without_nulls(change);
                 change["status"] = json!({"startTime": null});
             }
-            self.edit(Kind::JOB, "team", &job.name, &change);
+            self.0.edit(&job, &change);
             moved = true;
         }
         moved
@@ -196,10 +201,10 @@ impl Cluster {
             "uid": set["metadata"]["uid"], "controller": true});
         merge(
             &mut made,
-            &json!({"metadata": {"namespace": "team", "name": job.name, "ownerReferences": [owner],
+            &json!({"metadata": {"namespace": job.namespace, "name": job.name, "ownerReferences": [owner],
             "labels": {ATTEMPT: attempt, PART: entry["name"]}}, "spec": {"suspend": is_suspended(set)}}),
         );
-        self.put(Kind::JOB, made);
+        self.0.put(Kind::JOB, made);
     }
 }
 

@@ -1,0 +1,52 @@
+//! Deletion of objects: finalizers keep them, and objects that they own go after them.
+
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use super::ApiServer;
+
+/// Whether objects of a kind own others.
+pub(super) fn may_own(kind: Kind) -> bool {
+    let owners = [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
+    owners.contains(&kind) || kind == Kind::ProvisioningRequest
+}
+
+impl ApiServer {
+    /// Deletes an object; objects that it owns go after it.
+    pub fn delete(&mut self, key: &ObjectKey) {
+        let Some(mut object) = self.get(key).cloned() else { return };
+        if object["metadata"]["deletionTimestamp"].is_null() || self.collects_at_once() {
+            object["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
+        }
+        if let Some(grace) = object["spec"]["terminationGracePeriodSeconds"].as_i64() {
+            object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        }
+        self.store(key, object);
+    }
+
+    /// Whether an object with that uid is stored.
+    #[must_use]
+    pub fn has_uid(&self, uid: &Value) -> bool {
+        self.objects().values().any(|object| &object["metadata"]["uid"] == uid)
+    }
+
+    /// Objects that an owner reference ties to a uid.
+    #[must_use]
+    pub fn owned_by(&self, uid: &Value) -> Vec<ObjectKey> {
+        let owned = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.into_iter().flatten().any(|owner| &owner["uid"] == uid)
+        };
+        self.objects().iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Deletes the objects of a gone owner that have no other one.
+    pub(super) fn collect_of(&mut self, owner: &Value) {
+        for key in self.owned_by(owner) {
+            let owners = self.get(&key).and_then(|object| object["metadata"]["ownerReferences"].as_array().cloned());
+            if !owners.into_iter().flatten().any(|one| self.has_uid(&one["uid"])) {
+                self.delete(&key);
+            }
+        }
+    }
+}
