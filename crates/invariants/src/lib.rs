@@ -55,12 +55,14 @@ use quota_tree::{Forest, Usage};
 pub use rule::{Rule, Violation};
 use workload::Workload;
 
-/// An edit of a quota is in force at the latest this long after it was seen.
+/// Time after which an edit of a quota is in force on a real control plane.
 const IN_FORCE: Duration = Duration::from_secs(5);
 
 /// Keeps the state that the changes add up to and judges each step.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Judge {
+    /// An edit of a quota is in force at the latest this long after it was seen.
+    in_force: Duration,
     forest: Forest,
     old_forests: Vec<(Duration, Forest)>,
     workloads: BTreeMap<String, Workload>,
@@ -81,7 +83,37 @@ pub struct Judge {
     blind: bool,
 }
 
+impl Default for Judge {
+    fn default() -> Self {
+        Self::with_edits_in_force_after(IN_FORCE)
+    }
+}
+
 impl Judge {
+    /// A judge of histories in which an edit of a quota is in force at the latest that long after it was seen.
+    #[must_use]
+    pub fn with_edits_in_force_after(in_force: Duration) -> Self {
+        Self {
+            in_force,
+            forest: Forest::default(),
+            old_forests: Vec::new(),
+            workloads: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            job_sets: BTreeMap::new(),
+            training_jobs: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            held: Held::default(),
+            cluster_queues: BTreeMap::new(),
+            local_queues: BTreeMap::new(),
+            cohorts: BTreeMap::new(),
+            edited: Vec::new(),
+            unled: Vec::new(),
+            violations: Vec::new(),
+            revision: 0,
+            blind: false,
+        }
+    }
+
     /// Takes one change; changes must come in the order of their revisions.
     pub fn take(&mut self, change: &Change) {
         self.revision = change.revision;
@@ -248,7 +280,7 @@ impl Judge {
                 continue;
             }
             let recent =
-                self.old_forests.iter().filter(|(until, _)| at.saturating_sub(*until) < IN_FORCE).map(|(_, f)| f);
+                self.old_forests.iter().filter(|(until, _)| at.saturating_sub(*until) < self.in_force).map(|(_, f)| f);
             let most = recent
                 .chain([&self.forest])
                 .map(|f| f.available(&usage, &after.cluster_queue, cell))

@@ -9,7 +9,7 @@ mod patch;
 
 use std::collections::BTreeMap;
 
-use berth_control::write::{Kind, ObjectKey, Outcome, Request, Subresource};
+use berth_control::write::{Kind, ObjectKey, Subresource, Write, WriteOutcome};
 use berth_jobs::pods::role_hash;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -198,24 +198,24 @@ impl ApiServer {
         self.collection == GarbageCollection::AtOnce
     }
 
-    /// Performs a request about a stored object; `None` for questions, and for requests that are about other things than objects.
-    pub fn perform(&mut self, key: &ObjectKey, request: &Request) -> Option<Outcome> {
-        let (Request::Apply { manager, .. } | Request::Merge { manager, .. }) = request else {
-            return match request {
-                Request::Create(body) => Some(self.create(key, body.value())),
-                Request::Delete { uid, .. } => Some(self.delete_uid(key, uid)),
+    /// Performs a write to a stored object; `None` for writes to other things than objects.
+    pub fn perform(&mut self, key: &ObjectKey, write: &Write) -> Option<WriteOutcome> {
+        let (Write::Apply { manager, .. } | Write::Merge { manager, .. }) = write else {
+            return match write {
+                Write::Create(body) => Some(self.create(key, body.value())),
+                Write::Delete { uid, .. } => Some(self.delete_uid(key, uid)),
                 _ => None,
             };
         };
         let writer = std::mem::replace(&mut self.writer, manager);
-        let outcome = self.patch(key, request);
+        let outcome = self.patch(key, write);
         self.writer = writer;
         outcome
     }
 
-    fn create(&mut self, key: &ObjectKey, mut object: Value) -> Outcome {
+    fn create(&mut self, key: &ObjectKey, mut object: Value) -> WriteOutcome {
         if self.objects.contains_key(key) {
-            return Outcome::AlreadyExists;
+            return WriteOutcome::AlreadyExists;
         }
         if let Some(more) = self.adds_to_jobs.as_ref().filter(|_| key.kind == Kind::JOB) {
             merge(&mut object["spec"], more);
@@ -224,40 +224,40 @@ impl ApiServer {
         self.applied()
     }
 
-    fn applied(&self) -> Outcome {
-        Outcome::Applied { resource_version: self.version.to_string() }
+    fn applied(&self) -> WriteOutcome {
+        WriteOutcome::Applied { resource_version: self.version.to_string() }
     }
 
-    fn delete_uid(&mut self, key: &ObjectKey, uid: &str) -> Outcome {
+    fn delete_uid(&mut self, key: &ObjectKey, uid: &str) -> WriteOutcome {
         match self.objects.get(key) {
             Some(object) if object["metadata"]["uid"] == json!(uid) => {
                 self.delete(key);
                 let left = self.objects.contains_key(key);
-                Outcome::Applied { resource_version: if left { self.version.to_string() } else { String::new() } }
+                WriteOutcome::Applied { resource_version: if left { self.version.to_string() } else { String::new() } }
             }
-            _ => Outcome::Gone,
+            _ => WriteOutcome::Gone,
         }
     }
 
-    fn patch(&mut self, key: &ObjectKey, request: &Request) -> Option<Outcome> {
-        let (Request::Apply { body, .. } | Request::Merge { body, .. }) = request else { return None };
+    fn patch(&mut self, key: &ObjectKey, write: &Write) -> Option<WriteOutcome> {
+        let (Write::Apply { body, .. } | Write::Merge { body, .. }) = write else { return None };
         let mut body = body.value();
         if matches!(key.kind, Kind::Service | Kind::ConfigMap) {
             self.put(key.kind, body);
             return Some(self.applied());
         }
-        let Some(old) = self.objects.get(key).cloned() else { return Some(Outcome::Gone) };
+        let Some(old) = self.objects.get(key).cloned() else { return Some(WriteOutcome::Gone) };
         for field in ["uid", "resourceVersion"] {
             let wanted = &body["metadata"][field];
             if wanted.is_string() && wanted != &old["metadata"][field] {
-                return Some(Outcome::Conflict);
+                return Some(WriteOutcome::Conflict);
             }
         }
         let mut new = old.clone();
-        match request {
-            Request::Apply { subresource: Subresource::None, .. } => patch::apply_counts(&mut new, &body),
-            Request::Apply { manager, .. } => patch::apply_status(&mut new, &body, manager),
-            Request::Merge { subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
+        match write {
+            Write::Apply { subresource: Subresource::None, .. } => patch::apply_counts(&mut new, &body),
+            Write::Apply { manager, .. } => patch::apply_status(&mut new, &body, manager),
+            Write::Merge { subresource: Subresource::Status, .. } => merge(&mut new["status"], &body["status"]),
             _ => {
                 if let Some(metadata) = body["metadata"].as_object_mut() {
                     metadata.remove("resourceVersion");
@@ -272,7 +272,7 @@ impl ApiServer {
         }
         if new == old {
             let version = old["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-            return Some(Outcome::Applied { resource_version: version.to_owned() });
+            return Some(WriteOutcome::Applied { resource_version: version.to_owned() });
         }
         self.store(key, new);
         Some(self.applied())

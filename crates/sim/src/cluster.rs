@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
-    Checkpoint, Kind, LeftPod, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Term, Write,
+    Action, Checkpoint, Kind, LeftPod, Notice, ObjectKey, PodOnNode, PodsLeft, Purpose, Query, QueryAnswer,
+    QueryFailure, Task, TaskOutcome, Term, Write, WriteOutcome,
 };
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
@@ -236,7 +237,7 @@ impl Cluster {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let step = self.control.step(self.now());
-            let quiet = step.writes.is_empty();
+            let quiet = step.tasks.is_empty();
             self.take(step);
             let moved = self.job_controller() | self.kubelet() | self.job_sets() | self.stop_job_pods();
             if quiet && !moved {
@@ -274,20 +275,21 @@ impl Cluster {
         self.notices.extend(step.notices);
         self.moves.extend(step.moves);
         self.moved_at.resize(self.moves.len(), self.now());
-        for write in step.writes {
-            self.writes.push((write.purpose, write.key.clone()));
-            rights::must_have(&write);
-            if let Some(index) = self.loses.iter().position(|purpose| *purpose == write.purpose) {
+        for task in step.tasks {
+            self.writes.push((task.purpose, task.key.clone()));
+            rights::must_have(&task);
+            if let Some(index) = self.loses.iter().position(|purpose| *purpose == task.purpose) {
                 self.loses.remove(index);
-                self.control.outcome(write.id, Outcome::Unknown("lost".into()), self.now());
-                self.lost.push(write);
+                self.give_back(&task, WriteOutcome::Unknown("lost".into()));
+                self.lost.push(task);
                 continue;
             }
             let meant = |(purpose, name, _): &&(Purpose, &str, WriteOutcome)| {
                 *purpose == task.purpose && task.key.name.starts_with(name)
             };
             if let Some((_, _, outcome)) = self.answers.iter().find(meant) {
-                self.control.outcome(write.id, outcome.clone(), self.now());
+                let outcome = outcome.clone();
+                self.give_back(&task, outcome);
                 continue;
             }
             let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == task.purpose);
@@ -298,16 +300,18 @@ impl Cluster {
                 }
                 Some((_, outcome, false)) => {
                     // A conflict means that another client has written in the meantime.
-                    if let (Outcome::Conflict, false, Some(object)) =
-                        (&outcome, self.conflicts_lie, self.objects().get(&write.key).cloned())
+                    if let (WriteOutcome::Conflict, false, Some(object)) =
+                        (&outcome, self.conflicts_lie, self.objects().get(&task.key).cloned())
                     {
                         self.store(&task.key.clone(), object);
                     }
                     self.give_back(&task, outcome);
                 }
-                None => self.perform(&write),
-            };
-            self.control.outcome(write.id, outcome, self.now());
+                None => {
+                    let outcome = self.perform(&task);
+                    self.control.outcome(task.id, outcome, self.now());
+                }
+            }
         }
     }
 
@@ -350,10 +354,9 @@ impl Cluster {
         }
     }
 
-    fn perform(&mut self, write: &Write) -> Outcome {
-        match &write.request {
-            Request::Ask(question) => return self.answer(&write.key, question),
-            Request::AnnotatePods { pods, annotations } => {
+    fn write(&mut self, key: &ObjectKey, write: &Write) -> WriteOutcome {
+        match write {
+            Write::AnnotatePods { pods, annotations } => {
                 self.told_pods.push((pods.uid.clone(), annotations.clone()));
                 return WriteOutcome::Applied { resource_version: String::new() };
             }
@@ -368,25 +371,25 @@ impl Cluster {
             Write::Delete { uid, .. } if self.delete_job_pod(key, uid) => {
                 return WriteOutcome::Applied { resource_version: String::new() };
             }
-            Request::Delete { uid, owned_first } => {
-                return match self.objects().get(&write.key) {
+            Write::Delete { uid, owned_first } => {
+                return match self.objects().get(key) {
                     Some(object) if object["metadata"]["uid"] == json!(uid) => {
-                        self.delete_as(&write.key, *owned_first);
-                        let left = self.objects().contains_key(&write.key);
-                        Outcome::Applied {
+                        self.delete_as(key, *owned_first);
+                        let left = self.objects().contains_key(key);
+                        WriteOutcome::Applied {
                             resource_version: if left { self.api.version().to_string() } else { String::new() },
                         }
                     }
                     _ => WriteOutcome::Gone,
                 };
             }
-            Request::Create(_) => {}
-            Request::Apply { .. } if matches!(write.key.kind, Kind::Service | Kind::ConfigMap) => {}
-            Request::Apply { body, .. } | Request::Merge { body, .. } => {
-                self.messages_name_no_neighbour(&write.key, &body.value());
+            Write::Create(_) => {}
+            Write::Apply { .. } if matches!(key.kind, Kind::Service | Kind::ConfigMap) => {}
+            Write::Apply { body, .. } | Write::Merge { body, .. } => {
+                self.messages_name_no_neighbour(key, &body.value());
             }
         }
-        let outcome = self.api.perform(&write.key, &write.request).expect("a request about an object");
+        let outcome = self.api.perform(key, write).expect("a write to an object");
         self.deliver();
         outcome
     }

@@ -1,5 +1,11 @@
 //! Controllers of Kubernetes and of others, as clients of the API server.
 
+mod garbage;
 mod job_sets;
+mod jobs;
+mod kubelet;
 
+pub use garbage::{FOREGROUND, GarbageCollector, ORPHAN};
 pub use job_sets::{ATTEMPT, JobSetController, PART};
+pub use jobs::{JobController, TRACKING, has_ended, is_deleting, is_over};
+pub use kubelet::Kubelets;

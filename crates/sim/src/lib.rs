@@ -1,7 +1,7 @@
 //! A cluster that fits in a test: an API server in memory with its controllers, and control as its client.
 //!
 //! The crate serves tests, and never ships. Start reading at [`api_server::ApiServer`]. [`cluster::Cluster`] runs one leader in lockstep, for stories of
-//! jobs.
+//! jobs. [`simulation::run`] runs two replicas with a network of their own, by a seed.
 
 #![allow(clippy::missing_panics_doc, reason = "a panic is the failure of a test")]
 
@@ -10,4 +10,6 @@ pub mod cluster;
 pub mod controllers;
 pub mod dice;
 pub mod manifests;
+pub mod simulation;
+pub mod tenant;
 pub mod watch;

@@ -159,7 +159,7 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     // Control notifies the pods, and the pods save a checkpoint before control does anything else.
     while cluster.told_pods.is_empty() {
         let step = cluster.control.step(cluster.now());
-        assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
+        assert!(!step.tasks.is_empty(), "{:?}", cluster.writes);
         cluster.take(step);
     }
     assert_eq!(cluster.told("victim", "CheckpointRequested"), Value::Null);

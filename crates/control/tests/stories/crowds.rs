@@ -30,13 +30,13 @@ fn group_with_thousands_of_excess_pods_costs_linear_time() {
         cluster.put(Kind::Pod, member(&format!("b-{index}"), "1", 1, &[]));
     }
     let step = cluster.control.step(cluster.now());
-    let purposes: Vec<Purpose> = step.writes.iter().map(|write| write.purpose).collect();
+    let purposes: Vec<Purpose> = step.tasks.iter().map(|write| write.purpose).collect();
     assert!(purposes.contains(&Purpose::AddOwners) && !purposes.contains(&Purpose::StartJob), "{purposes:?}");
     cluster.take(step);
     // One pod of the group changes: control looks at all pods again, and deletes the first excess pod.
     cluster.put(Kind::Pod, member("b-1", "1", 1, &[("retriable-in-group", "false")]));
     let step = cluster.control.step(cluster.now());
-    let purposes: Vec<Purpose> = step.writes.iter().map(|write| write.purpose).collect();
+    let purposes: Vec<Purpose> = step.tasks.iter().map(|write| write.purpose).collect();
     let deleted = purposes.iter().filter(|purpose| **purpose == Purpose::DeletePod).count();
     assert!(deleted == 1 && !purposes.contains(&Purpose::StartJob), "{purposes:?}");
     let took = spent() - begin;

@@ -116,10 +116,10 @@ fn job_adopts_prebuilt_workload_after_write_under_way_completes() {
     cluster.put(Kind::Workload, workload);
     // The write of the Workload's reservation is under way when the job is created.
     let under_way = cluster.control.step(cluster.now());
-    assert!(under_way.writes.iter().any(|write| write.purpose == Purpose::ReserveQuota));
+    assert!(under_way.tasks.iter().any(|write| write.purpose == Purpose::ReserveQuota));
     cluster.put(Kind::JOB, guest);
     let blocked = cluster.control.step(cluster.now());
-    assert!(blocked.writes.iter().all(|write| write.purpose != Purpose::AdoptWorkload));
+    assert!(blocked.tasks.iter().all(|write| write.purpose != Purpose::AdoptWorkload));
     cluster.take(blocked);
     cluster.take(under_way);
     cluster.settle();
@@ -390,7 +390,7 @@ fn evicted_pod_group_keeps_quota_until_no_start_can_apply() {
         let mut under_way = None;
         while loses == 0 && under_way.is_none() {
             let step = cluster.control.step(cluster.now());
-            match step.writes.iter().any(|write| write.purpose == Purpose::StartJob) {
+            match step.tasks.iter().any(|write| write.purpose == Purpose::StartJob) {
                 true => under_way = Some(step),
                 false => cluster.take(step),
             }

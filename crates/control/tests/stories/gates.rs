@@ -63,7 +63,7 @@ fn ungated_job_without_free_quota_waits_like_any_pending_job() {
     let mut on_the_way = Vec::new();
     loop {
         let step = cluster.control.step(cluster.now());
-        if step.writes.is_empty() {
+        if step.tasks.is_empty() {
             break;
         }
         cluster.take(step);

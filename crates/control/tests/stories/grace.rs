@@ -49,8 +49,8 @@ fn lasting() -> [WriteOutcome; 4] {
 fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Task {
     for _ in 0..1_000 {
         let mut step = cluster.control.step(cluster.now());
-        let found = step.writes.iter().position(|write| write.purpose == purpose);
-        let found = found.map(|index| step.writes.remove(index));
+        let found = step.tasks.iter().position(|write| write.purpose == purpose);
+        let found = found.map(|index| step.tasks.remove(index));
         cluster.take(step);
         if let Some(write) = found {
             return write;
@@ -126,7 +126,7 @@ fn batch_job_is_asked_to_save_again_after_failed_request() {
     let now = cluster.now().to_string();
     cluster.put(Kind::JOB, with("victim", "low", now));
     cluster.pass(5);
-    cluster.faults.push((Purpose::NotifyPods, Outcome::Conflict, false));
+    cluster.faults.push((Purpose::NotifyPods, WriteOutcome::Conflict, false));
     let now = cluster.now().to_string();
     cluster.put(Kind::JOB, with("urgent", "high", now));
     cluster.pass(10);
@@ -181,7 +181,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
     assert!(cluster.has_job("victim-worker"));
     cluster.pass(5);
     assert!(!cluster.has_job("victim-worker"), "its time is over");
-    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now());
+    cluster.control.outcome(write.id, WriteOutcome::Busy(60_000), cluster.now());
     cluster.pass(5);
     assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"));
     let mut cluster = four_workers();
@@ -189,7 +189,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
     let write = held_back(&mut cluster, Purpose::AskToSave);
     cluster.pass(35);
     assert_eq!(cluster.workers("a"), 3, "the while began with the request, not with its outcome");
-    cluster.control.outcome(write.id, Outcome::Busy(60_000), cluster.now());
+    cluster.control.outcome(write.id, WriteOutcome::Busy(60_000), cluster.now());
     cluster.pass_judged(5, "answered late");
     assert_eq!(cluster.slices("a")[0].1, 3);
 }

@@ -38,7 +38,7 @@ fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..400 {
         if cluster.has_job("a-ps") {
             let step = cluster.control.step(cluster.now());
-            let quiet = step.writes.is_empty();
+            let quiet = step.tasks.is_empty();
             cluster.take(step);
             let pause = SignedDuration::from_millis(if quiet { 50 } else { 0 });
             cluster.set_now(cluster.now().checked_add(pause).unwrap());

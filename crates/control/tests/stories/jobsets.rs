@@ -1,6 +1,6 @@
 //! JobSets: a JobSet has one Workload with a pod set for each replicated job, and its Jobs have no Workloads of their own.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 pub use berth_sim::manifests::job_set as slices;
 use serde_json::{Value, json};
 

@@ -99,7 +99,7 @@ fn large_jobs_edited_together_are_read_few_at_a_time() {
     let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}});
     names.iter().for_each(|name| cluster.edit(Kind::JOB, "team", name, &more));
     let step = cluster.control.step(cluster.now());
-    let reads = step.writes.iter().filter(|write| write.purpose == Purpose::ReadJob).count();
+    let reads = step.tasks.iter().filter(|write| write.purpose == Purpose::ReadJob).count();
     assert!((1..=8).contains(&reads), "{reads} of a mebibyte at most");
     cluster.take(step);
     cluster.pass(30);

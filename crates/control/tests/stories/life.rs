@@ -366,9 +366,9 @@ fn workload_creations_under_way_are_limited_to_64() {
     for number in 0..200 {
         cluster.put(Kind::JOB, job(&format!("job-{number:03}"), "lq", "1", true));
     }
-    let creations = |cluster: &mut Cluster| -> Vec<WriteId> {
+    let creations = |cluster: &mut Cluster| -> Vec<TaskId> {
         let step = cluster.control.step(cluster.now());
-        step.writes.iter().filter(|write| write.purpose == Purpose::CreateWorkload).map(|write| write.id).collect()
+        step.tasks.iter().filter(|write| write.purpose == Purpose::CreateWorkload).map(|write| write.id).collect()
     };
     let first = creations(&mut cluster);
     assert_eq!(first.len(), 64, "more would only lie in the writer's queue");
@@ -378,7 +378,7 @@ fn workload_creations_under_way_are_limited_to_64() {
     while !under_way.is_empty() {
         for id in under_way {
             let outcome =
-                if id.0 % 2 == 0 { Outcome::NotSent } else { Outcome::Applied { resource_version: "1".into() } };
+                if id.0 % 2 == 0 { WriteOutcome::NotSent } else { WriteOutcome::Applied { resource_version: "1".into() } };
             cluster.control.outcome(id, outcome, cluster.now());
         }
         under_way = creations(&mut cluster);

@@ -13,7 +13,7 @@ fn reservations(cluster: &mut Cluster, held: &mut Vec<Task>) -> usize {
     let before = held.len();
     loop {
         let step = cluster.control.step(cluster.now());
-        if step.writes.is_empty() {
+        if step.tasks.is_empty() {
             return held.len() - before;
         }
         let (reserve, others): (Vec<Task>, Vec<Task>) =
@@ -64,19 +64,19 @@ fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_fir
             cluster.put(Kind::JOB, job(name, "lq", "1", true));
         }
         let step = cluster.control.step(cluster.now());
-        let of_a = |write: &Write| write.purpose == Purpose::CreateWorkload && write.key.name.starts_with("job-a");
-        let (mut first, others): (Vec<Write>, Vec<Write>) = step.writes.into_iter().partition(of_a);
+        let of_a = |write: &Task| write.purpose == Purpose::CreateWorkload && write.key.name.starts_with("job-a");
+        let (mut first, others): (Vec<Task>, Vec<Task>) = step.tasks.into_iter().partition(of_a);
         assert_eq!(first.len(), 1, "{others:?}");
-        cluster.take(Step { writes: others, ..Step::default() });
+        cluster.take(Step { tasks: others, ..Step::default() });
         let step = cluster.control.step(cluster.now());
-        assert!(step.writes.iter().all(|write| write.purpose != Purpose::ReserveQuota), "{:?}", step.writes);
+        assert!(step.tasks.iter().all(|write| write.purpose != Purpose::ReserveQuota), "{:?}", step.tasks);
         let wake = step.wake_at.expect("a delayed plan comes by itself");
         assert!(wake <= cluster.now().checked_add(SignedDuration::from_millis(250)).unwrap(), "{wake}");
-        cluster.take(Step { writes: step.writes, ..Step::default() });
+        cluster.take(Step { tasks: step.tasks, ..Step::default() });
         cluster.set_now(cluster.now().checked_add(SignedDuration::from_millis(passed)).unwrap());
         match answer {
             Some(answer) => cluster.control.outcome(first.remove(0).id, answer, cluster.now()),
-            None if passed == 0 => cluster.take(Step { writes: first, ..Step::default() }),
+            None if passed == 0 => cluster.take(Step { tasks: first, ..Step::default() }),
             None => {}
         }
         cluster.settle();
@@ -89,11 +89,11 @@ fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_fir
 fn creation_without_an_end_delays_only_one_plan() {
     let mut cluster = one_queue("9");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
-    let creates = |write: &Write| write.purpose == Purpose::CreateWorkload;
+    let creates = |write: &Task| write.purpose == Purpose::CreateWorkload;
     let step = cluster.control.step(cluster.now());
-    assert!(step.writes.iter().any(creates), "{:?}", step.writes);
-    let writes = step.writes.into_iter().filter(|write| !creates(write)).collect();
-    cluster.take(Step { writes, ..Step::default() });
+    assert!(step.tasks.iter().any(creates), "{:?}", step.tasks);
+    let tasks = step.tasks.into_iter().filter(|write| !creates(write)).collect();
+    cluster.take(Step { tasks, ..Step::default() });
     for (name, delayed) in [("b", true), ("c", false)] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
         cluster.settle();
@@ -113,7 +113,7 @@ fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
     cluster.controller_sleeps = true;
     let reason = (0..200).find_map(|_| {
         let step = cluster.control.step(cluster.now());
-        if step.writes.iter().any(|write| matches!(write.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen)) {
+        if step.tasks.iter().any(|write| matches!(write.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen)) {
             return Some(step);
         }
         cluster.take(step);

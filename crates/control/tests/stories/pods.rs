@@ -1,6 +1,6 @@
 //! Single pods: Berth gates them until they are admitted, deletes them when they are evicted, and keeps them until their end is recorded.
 
-use berth_control::write::{Kind, Outcome, Purpose};
+use berth_control::write::{Kind, Purpose, WriteOutcome};
 pub use berth_sim::manifests::pod;
 use serde_json::{Value, json};
 

@@ -145,7 +145,7 @@ fn new_leader_at_any_step_completes_scaling_restart() {
         // Another process becomes the leader after `moment` steps of control.
         for _ in 0..moment {
             let step = cluster.control.step(cluster.now());
-            let (wake, quiet) = (step.wake_at, step.writes.is_empty());
+            let (wake, quiet) = (step.wake_at, step.tasks.is_empty());
             cluster.take(step);
             if quiet {
                 let next = wake.unwrap_or(cluster.now()).max(cluster.now());

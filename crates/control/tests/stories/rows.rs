@@ -182,7 +182,7 @@ fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     loop {
         let step = cluster.control.step(cluster.now());
-        if step.writes.is_empty() {
+        if step.tasks.is_empty() {
             return seen;
         }
         cluster.take(step);
@@ -235,8 +235,8 @@ fn finalizer_removal_does_not_drop_finalizer_added_meanwhile() {
     cluster.complete("a");
     let held = loop {
         let step = cluster.control.step(cluster.now());
-        assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
-        if step.writes.iter().any(|write| write.purpose == Purpose::LetFinishedGo) {
+        assert!(!step.tasks.is_empty(), "{:?}", cluster.writes);
+        if step.tasks.iter().any(|write| write.purpose == Purpose::LetFinishedGo) {
             break step;
         }
         cluster.take(step);

@@ -326,7 +326,7 @@ fn store_listing_from_before_store_edit_is_ignored() {
     let looks = cluster.looks;
     loop {
         let step = cluster.control.step(cluster.now());
-        let looked = step.writes.iter().any(|write| write.purpose == Purpose::ListCheckpoints);
+        let looked = step.tasks.iter().any(|write| write.purpose == Purpose::ListCheckpoints);
         if looked {
             declare_in(&mut cluster, "main", "c");
         }

@@ -1,7 +1,7 @@
 //! The life of a TrainingJob: its creation, start, stop, and end, and its status.
 
 use berth_control::settings::Settings;
-use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use berth_control::write::{Kind, ObjectKey, Purpose, WriteOutcome};
 use berth_sim::manifests::training_job;
 use serde_json::{Value, json};
 

@@ -20,8 +20,25 @@ impl Cluster {
     }
 
     /// The answer to a read of a complete job or pod, with all fields that its user has written.
-    pub(super) fn whole(&self, key: &ObjectKey) -> Outcome {
-        self.objects().get(key).map_or(Outcome::Gone, |job| Outcome::Object(job.to_string().into()))
+    pub(super) fn whole(&self, key: &ObjectKey) -> Result<QueryAnswer, QueryFailure> {
+        self.objects().get(key).map(|job| QueryAnswer::Object(job.to_string().into())).ok_or(QueryFailure::Gone)
+    }
+
+    /// Gives a task back with an outcome that was made up. A query has the failure of the same name.
+    pub(super) fn give_back(&mut self, task: &Task, outcome: WriteOutcome) {
+        let now = self.now();
+        if let Action::Write(_) = task.action {
+            return self.control.outcome(task.id, outcome, now);
+        }
+        let failure = match outcome {
+            WriteOutcome::Gone => QueryFailure::Gone,
+            WriteOutcome::Refused(text) => QueryFailure::Refused(text),
+            WriteOutcome::Busy(millis) => QueryFailure::Busy(millis),
+            WriteOutcome::Unknown(text) => QueryFailure::Lost(text),
+            WriteOutcome::NotSent => QueryFailure::NotSent,
+            other => panic!("no query ends with {other:?}"),
+        };
+        self.control.outcome(task.id, failure, now);
     }
 
     /// A WorkloadPriorityClass, new or with another value.

@@ -1,0 +1,81 @@
+//! The garbage collector: objects go after their last owner, or before it where the deletion asks for that.
+
+use berth_control::write::ObjectKey;
+use serde_json::{Value, json};
+
+use super::jobs::is_deleting;
+use crate::api_server::ApiServer;
+
+/// Finalizer of an owner that goes after the objects that it owns.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an owner that leaves the objects that it owns behind.
+pub const ORPHAN: &str = "orphan";
+
+/// The collector, at an API server.
+#[derive(Debug)]
+pub struct GarbageCollector<'a>(pub &'a mut ApiServer);
+
+impl GarbageCollector<'_> {
+    /// One look at each object with an owner, and at each owner that is being deleted; true if any of them led to a write.
+    pub fn look(&mut self) -> bool {
+        self.finish(ORPHAN) | self.finish(FOREGROUND) | self.collect()
+    }
+
+    /// Deletes objects of which no owner is there.
+    fn collect(&mut self) -> bool {
+        let is_left = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            let mut uids = owners.into_iter().flatten().map(|owner| &owner["uid"]).peekable();
+            uids.peek().is_some() && !uids.any(|uid| self.0.has_uid(uid))
+        };
+        let left = self.0.objects().iter().filter(|(_, object)| !is_deleting(object) && is_left(object));
+        let left: Vec<ObjectKey> = left.map(|(key, _)| key.clone()).collect();
+        left.iter().for_each(|key| self.0.delete(key));
+        !left.is_empty()
+    }
+
+    /// Deletes or releases the objects of owners that are deleted in that way, and then lets the owners go.
+    fn finish(&mut self, way: &str) -> bool {
+        let has_finalizer = |object: &Value| {
+            let list = object["metadata"]["finalizers"].as_array();
+            is_deleting(object) && list.is_some_and(|list| list.iter().any(|one| one == way))
+        };
+        let owners = self.0.objects().iter().filter(|(_, object)| has_finalizer(object));
+        let owners: Vec<ObjectKey> = owners.map(|(key, _)| key.clone()).collect();
+        let mut moved = false;
+        for key in owners {
+            let uid = self.0.objects()[&key]["metadata"]["uid"].clone();
+            let owned = self.0.owned_by(&uid);
+            for other in &owned {
+                if way == ORPHAN {
+                    self.let_go(other, &uid);
+                } else if !is_deleting(&self.0.objects()[other]) {
+                    self.0.delete(other);
+                } else {
+                    continue;
+                }
+                moved = true;
+            }
+            if owned.is_empty() {
+                let mut owner = self.0.objects()[&key].clone();
+                if let Some(list) = owner["metadata"]["finalizers"].as_array_mut() {
+                    list.retain(|one| one != way);
+                }
+                self.0.store(&key, owner);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn let_go(&mut self, key: &ObjectKey, uid: &Value) {
+        let mut object = self.0.objects()[key].clone();
+        if let Some(list) = object["metadata"]["ownerReferences"].as_array_mut() {
+            list.retain(|owner| owner["uid"] != *uid);
+            if list.is_empty() {
+                object["metadata"]["ownerReferences"] = json!(null);
+            }
+        }
+        self.0.store(key, object);
+    }
+}

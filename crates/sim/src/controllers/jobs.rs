@@ -1,0 +1,194 @@
+//! The controller of Jobs, with a pod for each active index: pods are made, counted and deleted as Kubernetes' controller does it.
+//!
+//! A pod keeps the controller's finalizer until the kubelet has ended it and the Job has counted it.
+
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use crate::api_server::{ApiServer, merge};
+
+/// Finalizer of the pods of Jobs.
+pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Labels with the uid of the Job.
+const UIDS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
+/// Labels with the name of the Job.
+const NAMES: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
+/// Label with the uid of the JobSet of which the Job is a part.
+const JOB_SET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
+
+/// Grace period of the deletion of a pod, in seconds.
+const GRACE: i64 = 2;
+
+/// The controller, at an API server.
+#[derive(Debug)]
+pub struct JobController<'a>(pub &'a mut ApiServer);
+
+/// Whether a pod has ended.
+#[must_use]
+pub fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Whether an object is being deleted.
+#[must_use]
+pub fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether a Job has its last condition.
+#[must_use]
+pub fn is_over(job: &Value) -> bool {
+    let all = job["status"]["conditions"].as_array();
+    let ends = |one: &Value| matches!(one["type"].as_str(), Some("Complete" | "Failed")) && one["status"] == "True";
+    all.into_iter().flatten().any(ends)
+}
+
+fn count(job: &Value, field: &str) -> i64 {
+    job["status"][field].as_i64().unwrap_or(0)
+}
+
+/// The uid of the controller of an object.
+fn controller(object: &Value) -> Option<&Value> {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == json!(true))?;
+    Some(&owner["uid"])
+}
+
+impl JobController<'_> {
+    /// One look at each Job, and at the pods that no Job counts; true if any of them led to a write.
+    pub fn look(&mut self) -> bool {
+        let jobs: Vec<ObjectKey> = self.0.objects().keys().filter(|key| key.kind == Kind::JOB).cloned().collect();
+        let moved = jobs.into_iter().fold(false, |moved, key| self.look_at(&key) | moved);
+        self.release_orphans() | moved
+    }
+
+    /// Pods of a Job that it counts.
+    fn pods_of(&self, job: &Value) -> Vec<ObjectKey> {
+        let uid = &job["metadata"]["uid"];
+        let is_its = |(key, pod): &(&ObjectKey, &Value)| key.kind == Kind::JobPod && controller(pod) == Some(uid);
+        self.0.objects().iter().filter(is_its).map(|(key, _)| key.clone()).collect()
+    }
+
+    fn look_at(&mut self, key: &ObjectKey) -> bool {
+        let old = self.0.objects()[key].clone();
+        if is_deleting(&old) {
+            // The controller neither starts nor stops a Job that is being deleted, and counts its pods that end.
+            let pods = self.pods_of(&old);
+            return pods.into_iter().fold(false, |moved, pod| self.untrack(&pod) | moved);
+        }
+        let mut job = old.clone();
+        if !job["status"].is_object() {
+            job["status"] = json!({});
+        }
+        let mut moved = false;
+        let (mut succeeded, mut failed) = (count(&job, "succeeded"), count(&job, "failed"));
+        let mut active = Vec::new();
+        let mut terminating = 0;
+        for pod in self.pods_of(&job) {
+            let object = &self.0.objects()[&pod];
+            let (deleting, tracked) = (is_deleting(object), is_tracked(object));
+            match object["status"]["phase"].as_str() {
+                Some("Succeeded") if tracked => succeeded += 1,
+                Some("Failed") if tracked && !deleting => failed += 1,
+                Some("Succeeded" | "Failed") => {}
+                _ if deleting => terminating += 1,
+                _ => active.push(pod.clone()),
+            }
+            moved |= self.untrack(&pod);
+        }
+        let over = is_over(&job);
+        let suspended = job["spec"]["suspend"] == json!(true);
+        let parallelism = job["spec"]["parallelism"].as_i64().unwrap_or(1);
+        let completions = job["spec"]["completions"].as_i64();
+        let left = completions.map_or(parallelism, |all| (all - succeeded).max(0));
+        let limit = job["spec"]["backoffLimit"].as_i64().unwrap_or(6);
+        let fails = !over && failed > limit;
+        let completes = !over && !suspended && completions.is_some_and(|all| succeeded >= all);
+        let wanted = if over || suspended || fails || completes { 0 } else { parallelism.min(left).max(0) };
+        let wanted = usize::try_from(wanted).unwrap_or(0);
+        for pod in active.split_off(active.len().min(wanted)) {
+            self.0.delete(&pod);
+            terminating += 1;
+            moved = true;
+        }
+        if !over && !suspended && job["status"]["startTime"].is_null() {
+            job["status"]["startTime"] = json!(self.0.now().to_string());
+        }
+        for _ in active.len()..wanted {
+            active.push(self.make_pod(key, &job));
+            moved = true;
+        }
+        let is_ready = |pod: &&ObjectKey| self.0.objects()[*pod]["status"]["phase"] == json!("Running");
+        let ready = active.iter().filter(is_ready).count();
+        let figures = json!({"active": active.len(), "ready": ready, "succeeded": succeeded, "failed": failed,
+            "terminating": terminating});
+        merge(&mut job["status"], &figures);
+        if active.is_empty() && terminating == 0 && (completes || fails) {
+            let at = self.0.now().to_string();
+            let end = if completes { "Complete" } else { "Failed" };
+            job["status"]["conditions"] =
+                json!([{"type": end, "status": "True", "lastTransitionTime": at, "lastProbeTime": at}]);
+        } else if !over && (suspended || job["status"]["conditions"].is_array()) {
+            let status = if suspended { "True" } else { "False" };
+            job["status"]["conditions"] = json!([{"type": "Suspended", "status": status}]);
+        }
+        if job["status"] != old["status"] {
+            self.0.store(key, job);
+            moved = true;
+        }
+        moved
+    }
+
+    /// Removes the controller's finalizer from a pod that has ended.
+    fn untrack(&mut self, pod: &ObjectKey) -> bool {
+        let object = &self.0.objects()[pod];
+        if !has_ended(object) || !is_tracked(object) {
+            return false;
+        }
+        let mut object = object.clone();
+        if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
+            list.retain(|finalizer| finalizer != TRACKING);
+        }
+        self.0.store(pod, object);
+        true
+    }
+
+    /// Pods whose Job is gone, or does not control them any more, are counted by no Job.
+    fn release_orphans(&mut self) -> bool {
+        let has_job = |pod: &Value| controller(pod).is_some_and(|uid| self.0.has_uid(uid));
+        let pods = self.0.objects().iter().filter(|(key, pod)| key.kind == Kind::JobPod && !has_job(pod));
+        let pods: Vec<ObjectKey> = pods.map(|(key, _)| key.clone()).collect();
+        pods.into_iter().fold(false, |moved, pod| self.untrack(&pod) | moved)
+    }
+
+    fn make_pod(&mut self, key: &ObjectKey, job: &Value) -> ObjectKey {
+        let name = format!("{}-{}", key.name, self.0.version() + 1);
+        let (uid, template) = (&job["metadata"]["uid"], &job["spec"]["template"]);
+        let mut labels = template["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        labels.extend(UIDS.map(|label| (label.to_owned(), uid.clone())));
+        labels.extend(NAMES.map(|label| (label.to_owned(), json!(key.name))));
+        let owner = &job["metadata"]["ownerReferences"][0];
+        if owner["kind"] == "JobSet" && owner["controller"] == json!(true) {
+            labels.insert(JOB_SET_UID.to_owned(), owner["uid"].clone());
+        }
+        let mut spec = template["spec"].clone();
+        if spec["terminationGracePeriodSeconds"].is_null() {
+            spec["terminationGracePeriodSeconds"] = json!(GRACE);
+        }
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": key.namespace, "name": name, "labels": labels, "finalizers": [TRACKING],
+                "annotations": template["metadata"]["annotations"].as_object().cloned().unwrap_or_default(),
+                "ownerReferences":
+                    [{"apiVersion": "batch/v1", "kind": "Job", "name": key.name, "uid": uid, "controller": true}]},
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        });
+        self.0.put(Kind::JobPod, pod);
+        ApiServer::key(Kind::JobPod, &key.namespace, &name)
+    }
+}
+
+fn is_tracked(pod: &Value) -> bool {
+    pod["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|one| one == TRACKING))
+}

@@ -1,0 +1,56 @@
+//! Nodes and their kubelets: pods without a gate get a node and run, and pods that are deleted end after their grace period.
+
+use berth_control::write::{Kind, ObjectKey};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::jobs::{has_ended, is_deleting};
+use crate::api_server::{ApiServer, merge};
+
+/// All kubelets and the scheduler, at an API server.
+#[derive(Debug)]
+pub struct Kubelets<'a>(pub &'a mut ApiServer);
+
+impl Kubelets<'_> {
+    /// One look at each pod; true if any of them led to a write, or waits for its grace period.
+    pub fn look(&mut self) -> bool {
+        let is_pod = |key: &&ObjectKey| matches!(key.kind, Kind::Pod | Kind::JobPod);
+        let pods: Vec<ObjectKey> = self.0.objects().keys().filter(is_pod).cloned().collect();
+        pods.into_iter().fold(false, |moved, key| self.look_at(&key) | moved)
+    }
+
+    fn look_at(&mut self, key: &ObjectKey) -> bool {
+        let pod = &self.0.objects()[key];
+        if has_ended(pod) {
+            return false;
+        }
+        let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+        let bound = pod["spec"]["nodeName"].is_string();
+        let mut new = pod.clone();
+        if is_deleting(pod) {
+            if bound && self.0.now() < end_of_grace(pod) {
+                return true;
+            }
+            new["status"]["phase"] = json!("Failed");
+        } else if gated {
+            return false;
+        } else if !bound {
+            new["spec"]["nodeName"] = json!(format!("node-{}", self.0.version() % 4));
+        } else if pod["status"]["phase"] != json!("Running") {
+            let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": self.0.now().to_string()});
+            merge(&mut new, &json!({"status": {"phase": "Running", "conditions": [ready]}}));
+        } else {
+            return false;
+        }
+        self.0.store(key, new);
+        true
+    }
+}
+
+/// The time at which a pod that is being deleted has ended.
+fn end_of_grace(pod: &Value) -> Timestamp {
+    let begun = pod["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+    let grace = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(2);
+    let begun = begun.unwrap_or(Timestamp::MIN);
+    begun.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX)
+}
