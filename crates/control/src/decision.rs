@@ -1,16 +1,16 @@
 //! Result of a decision: the write that it asks for, or the time of the next look.
 
+use berth_jobs::{ObjectApply, ObjectPatch};
 use jiff::Timestamp;
-use serde_json::Value;
 
-use crate::write::{Action, Notice, ObjectKey, Purpose, Query, Write};
+use crate::write::{Action, Body, Notice, ObjectKey, Purpose, Query, Subresource, Write};
 
 /// A decision to write, before it has an identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) purpose: Purpose,
     pub(crate) key: ObjectKey,
-    pub(crate) action: Action<Value>,
+    pub(crate) action: Action<Body>,
     /// resourceVersion the decision was derived from, 0 if none.
     pub(crate) based_on: u64,
     /// Events to publish once it is applied.
@@ -24,8 +24,32 @@ impl Draft {
     }
 
     /// A write that depends on no version of its object.
-    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, write: Write<Value>) -> Self {
+    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, write: Write<Body>) -> Self {
         Self { purpose, key, action: write.into(), based_on: 0, notices: Vec::new() }
+    }
+
+    /// A merge patch that was derived from that version of its object, 0 if none. A patch of the status goes to the URL of the status.
+    pub(crate) fn merge(purpose: Purpose, key: ObjectKey, patch: ObjectPatch, based_on: u64) -> Self {
+        Self { based_on, ..Self::of_any_version(purpose, key, merge_patch(MANAGER, patch)) }
+    }
+
+    /// As [`Self::merge`], under the field manager of that name.
+    pub(crate) fn managed_by(mut self, name: &'static str) -> Self {
+        if let Action::Write(Write::Merge { manager, .. } | Write::Apply { manager, .. }) = &mut self.action {
+            *manager = name;
+        }
+        self
+    }
+
+    /// The server-side apply of a status under the field manager of that name, derived from that version of its object.
+    pub(crate) fn apply_status(
+        purpose: Purpose,
+        key: ObjectKey,
+        (manager, body): (&'static str, ObjectApply),
+        based_on: u64,
+    ) -> Self {
+        let write = Write::Apply { manager, subresource: Subresource::Status, body: body.into() };
+        Self { based_on, ..Self::of_any_version(purpose, key, write) }
     }
 
     /// The deletion of the object of that uid; objects that it owns go after it.
@@ -43,6 +67,14 @@ impl Draft {
         self.notices.push(notice);
         self
     }
+}
+
+/// Field manager of merge patches, the one of Kueue's client.
+const MANAGER: &str = "kueue";
+
+fn merge_patch(manager: &'static str, patch: ObjectPatch) -> Write<Body> {
+    let subresource = if patch.is_of_status() { Subresource::Status } else { Subresource::None };
+    Write::Merge { manager, subresource, body: patch.into() }
 }
 
 /// Result of a decision.

@@ -29,8 +29,9 @@ mod stop;
 use berth_api as api;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
+use berth_jobs::ObjectPatch;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cache::{JobPhase, WorkloadPhase, WorkloadView};
 use crate::context::Context;
@@ -44,7 +45,7 @@ use crate::workload::names::{create, made_for_another, may_adopt};
 use crate::workload::pods_ready;
 use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, key};
 use build::Unbuilt;
 use case::JobCase;
 use kept::{Asks, displaced};
@@ -105,15 +106,9 @@ impl JobCase<'_> {
         }
     }
 
-    /// A write to the job; the body carries uid and resourceVersion.
-    fn write(&self, purpose: Purpose, subresource: Subresource, body: Value, notices: Vec<Notice>) -> Decision {
-        Decision::write(Draft {
-            purpose,
-            key: self.key.clone(),
-            action: Write::Merge { manager: "kueue", subresource, body }.into(),
-            based_on: self.job.version,
-            notices,
-        })
+    /// A patch of the job.
+    fn write(&self, purpose: Purpose, patch: ObjectPatch, notices: Vec<Notice>) -> Decision {
+        Decision::write(Draft { notices, ..Draft::merge(purpose, self.key.clone(), patch, self.job.version) })
     }
 
     /// The wait before a stop of a job that was stopped a moment ago and that another client has started again: two clients that disagree do not write
@@ -127,14 +122,14 @@ impl JobCase<'_> {
             return wait;
         }
         let notice = self.notice(EventType::Normal, reasons::STOPPED, why.to_owned());
-        let body = match self.job.whole() {
+        let patch = match self.job.whole() {
             Some(job) if self.job.placed => job.stop_patch(),
             Some(job) => job.suspend_patch(),
             // Nothing was put into its template.
             None if !self.job.placed => self.job.suspend_patch(),
             None => return Decision::Done,
         };
-        self.write(Purpose::SuspendJob, Subresource::None, body, vec![notice])
+        self.write(Purpose::SuspendJob, patch, vec![notice])
     }
 
     fn prebuilt(&self, name: &str, owned: &[&WorkloadView]) -> Decision {
@@ -216,17 +211,11 @@ impl JobCase<'_> {
         };
         let Ok(spec) = serde_json::to_value(&fresh.spec) else { return Decision::Done };
         let size = self.ctx.size_of_pod_sets(&other.namespace, &fresh.spec.pod_sets);
-        let mut draft = object_write(
-            other,
-            Purpose::UpdateWorkload,
-            json!({"metadata": {"annotations": size}, "spec": {
-                "podSets": spec.get("podSets"),
-                "queueName": spec.get("queueName"),
-                "priority": spec.get("priority"),
-                "priorityClassRef": spec.get("priorityClassRef"),
-                "maximumExecutionTimeSeconds": spec.get("maximumExecutionTimeSeconds"),
-            }}),
-        );
+        let fields = ["podSets", "queueName", "priority", "priorityClassRef", "maximumExecutionTimeSeconds"];
+        let fields = fields.map(|field| (field.to_owned(), spec.get(field).cloned().unwrap_or_default()));
+        let mut draft = object_write(other, Purpose::UpdateWorkload, |patch| {
+            patch.annotations(size).spec_fields(fields.into_iter().collect())
+        });
         let message = format!("Updated not matching Workload for suspended job: {}/{}", other.namespace, other.name);
         draft.notices.push(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
         Decision::write(draft)
@@ -360,7 +349,7 @@ impl JobCase<'_> {
         }
         let write = |pods: &[api::ReclaimablePod]| {
             let pods = json!({ "reclaimablePods": pods });
-            separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods)
+            separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, pods)
         };
         if waits {
             return Some(write(&wanted));
@@ -407,8 +396,8 @@ impl JobCase<'_> {
         let Some(job) = self.job.whole() else { return Decision::Done };
         let placements = placements(self.ctx, workload);
         match placements.and_then(|placements| Ok((job.start_patch(&placements)?, placements))) {
-            Ok((body, placements)) => {
-                if let Some(decision) = self.remake_parts(workload, &placements, &body) {
+            Ok((patch, placements)) => {
+                if let Some(decision) = self.remake_parts(workload, &placements, &patch) {
                     return decision;
                 }
                 let text = format!("Admitted by clusterQueue {queue}");
@@ -416,7 +405,7 @@ impl JobCase<'_> {
                 let repeated = again
                     .map(|again| self.notice(EventType::Warning, own_reasons::REPEATED_START, again.words(self.now)));
                 let notices = self.suspension_undone(workload).into_iter().chain([started]).chain(repeated).collect();
-                self.write(Purpose::StartJob, Subresource::None, body, notices)
+                self.write(Purpose::StartJob, patch, notices)
             }
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
                 let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);

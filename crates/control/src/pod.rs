@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 
 use berth_api::conditions::{event_reasons, reasons, types};
 use berth_jobs::pods::{OwningSet, Phase, PodState, condemnation, pod_workload};
-use berth_jobs::{JobOwner, PodSetNeeds, Priority};
+use berth_jobs::{JobOwner, ObjectPatch, PodSetNeeds, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
@@ -34,7 +34,7 @@ use crate::workload::pods_ready;
 use crate::workload::status::{find_true, seconds};
 use crate::workload::stops::{let_go, release, release_as, take_back};
 use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
+use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
 pub(crate) use case::{PodCase, notice};
 
 /// Decides about one pod.
@@ -150,8 +150,13 @@ impl PodCase<'_> {
         notice(self.key(), self.pod, event_type, reason, message)
     }
 
-    fn write(&self, purpose: Purpose, write: Write<Value>, notices: Vec<Notice>) -> Decision {
+    fn write(&self, purpose: Purpose, write: Write<Body>, notices: Vec<Notice>) -> Decision {
         Decision::write(Draft { purpose, key: self.key(), action: write.into(), based_on: self.pod.version, notices })
+    }
+
+    /// A patch of the pod.
+    fn patch(&self, purpose: Purpose, patch: ObjectPatch, notices: Vec<Notice>) -> Decision {
+        Decision::write(Draft { notices, ..Draft::merge(purpose, self.key(), patch, self.pod.version) })
     }
 
     /// Decides about a pod by itself.
@@ -360,13 +365,12 @@ impl PodCase<'_> {
         let placed = placements(self.ctx, workload);
         let placed = placed.and_then(|placements| self.pod.start_patch(&placements, set.as_ref()));
         match placed {
-            Ok(Some(body)) => {
+            Ok(Some(patch)) => {
                 let admission = workload.status.admission.as_ref();
                 let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
                 let notice =
                     self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
-                let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
-                self.write(Purpose::StartJob, write, vec![notice])
+                self.patch(Purpose::StartJob, patch, vec![notice])
             }
             Ok(None) => Decision::Done,
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
@@ -388,8 +392,7 @@ impl PodCase<'_> {
         if !self.pod.gated || !self.ctx.flights.strays.may_land(&self.key()) {
             return None;
         }
-        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body: self.pod.withdrawal() };
-        Some(self.write(Purpose::WithdrawStart, write, Vec::new()))
+        Some(self.patch(Purpose::WithdrawStart, self.pod.withdrawal(), Vec::new()))
     }
 
     /// Stops a pod whose Workload was evicted.
@@ -405,7 +408,7 @@ impl PodCase<'_> {
         if !self.pod.condemned {
             let at = seconds(self.now).to_string();
             let body = condemnation((&self.name.0, &self.name.1, &self.pod.uid), (reason, message), &at);
-            let write = Write::Apply { manager: "kueue", subresource: Subresource::Status, body };
+            let write = Write::Apply { manager: "kueue", subresource: Subresource::Status, body: body.into() };
             return self.write(Purpose::CondemnPod, write, Vec::new());
         }
         self.delete(reasons::STOPPED, message)
@@ -423,9 +426,7 @@ impl PodCase<'_> {
 
     /// Lets go of the pod.
     pub(crate) fn release(&self) -> Decision {
-        let body = self.pod.release_patch();
-        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
-        self.write(Purpose::ReleasePod, write, Vec::new())
+        self.patch(Purpose::ReleasePod, self.pod.release_patch(), Vec::new())
     }
 }
 

@@ -30,8 +30,8 @@ use crate::workload::follow::{Wishes, finish, follow};
 use crate::workload::pods_ready;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{let_go, release, take_back};
-use crate::workload::{has_finalizer, object_write, remove_finalizer, separate_write};
-use crate::write::{Action, EventType, Kind, Notice, Purpose, Write, key};
+use crate::workload::{has_finalizer, object_write, remove_finalizer, remove_finalizer_and, separate_write};
+use crate::write::{EventType, Kind, Notice, Purpose, key};
 
 /// A pod group to decide about, with the view and the time.
 struct PodGroupCase<'a> {
@@ -228,8 +228,7 @@ impl<'a> PodGroupCase<'a> {
         }
         let added = new.len().saturating_add(others.len().saturating_sub(before));
         let references = self.references(workload, others, &new);
-        let mut draft =
-            object_write(workload, Purpose::AddOwners, json!({"metadata": {"ownerReferences": references}}));
+        let mut draft = object_write(workload, Purpose::AddOwners, |patch| patch.owner_references(references));
         draft.notices.push(crate::workload::notice(
             workload,
             EventType::Normal,
@@ -254,7 +253,6 @@ impl<'a> PodGroupCase<'a> {
     /// Lets a finished Workload go with its pods, and not with the controllers that made them: pods that a controller makes from then on under the
     /// name of the group are another run.
     fn let_finished_go(&self, workload: &WorkloadView) -> Draft {
-        let mut draft = remove_finalizer(workload);
         let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
         let makes = |owner: &Value| {
             let ours = |pod: &PodState| {
@@ -264,13 +262,10 @@ impl<'a> PodGroupCase<'a> {
             self.members().any(|(_, pod)| ours(pod))
         };
         let stay: Vec<Value> = others.iter().filter(|owner| !makes(owner)).cloned().collect();
-        if let Action::Write(Write::Merge { body, .. }) = &mut draft.action
-            && stay.len() < others.len()
-            && let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
-        {
-            metadata.insert("ownerReferences".to_owned(), Value::from(self.references(workload, stay, &[])));
+        if stay.len() == others.len() {
+            return remove_finalizer(workload);
         }
-        draft
+        remove_finalizer_and(workload, |patch| patch.owner_references(self.references(workload, stay, &[])))
     }
 
     /// Lets a pod go that was needed for the sake of others and is not any more.
@@ -358,7 +353,7 @@ impl<'a> PodGroupCase<'a> {
         let grown = wanted.iter().any(|pods| known.contains(pods.name.as_str()) && pods.count > before(&pods.name));
         let pods = json!({ "reclaimablePods": wanted });
         (grown && workload.reserved() && self.ctx.settings.reclaimable_pods)
-            .then(|| separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
+            .then(|| separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, pods))
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod schedule;
 pub(crate) mod status_write;
 pub(crate) mod usage;
 
+use berth_jobs::ObjectPatch;
 use std::collections::BTreeMap;
 
 use berth_api as api;
@@ -25,7 +26,7 @@ use crate::deltas::quantity;
 use crate::queues::status_write::draft;
 use crate::workload::columns;
 use crate::workload::status::set_in;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER, Subresource, Write};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
 /// The greatest number of flavors in a status: as many as a spec may have, without flavors of which the queue has no more quota.
 const MOST_FLAVORS: usize = 64;
@@ -148,11 +149,8 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
         (true, true) if !in_use() => (Purpose::RemoveFinalizer, named.filter(|name| *name != FINALIZER).collect()),
         _ => return Decision::Done,
     };
-    let body = json!({"metadata": {
-        "uid": holder.uid, "resourceVersion": holder.resource_version, "finalizers": wanted,
-    }});
-    let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
-    Decision::write(Draft::of_any_version(purpose, key.clone(), write))
+    let patch = ObjectPatch::of_version(holder.uid, holder.resource_version).finalizers(wanted);
+    Decision::write(Draft::merge(purpose, key.clone(), patch, 0))
 }
 
 /// Reports the faults of flavors and cohorts by an event, because these kinds have no condition for their faults.

@@ -77,6 +77,13 @@ impl State {
         Self::with_settings(Settings::default())
     }
 
+    /// As [`State::new`], where pods are managed, too, by themselves and in groups.
+    pub(crate) fn managing_pods() -> Self {
+        let mut settings = Settings::default();
+        settings.job_kinds.insert(Kind::Pod);
+        Self::with_settings(settings)
+    }
+
     /// As [`State::new`], with other settings.
     pub(crate) fn with_settings(settings: Settings) -> Self {
         let state = Self {

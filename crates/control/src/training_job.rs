@@ -301,22 +301,20 @@ impl<'a> TrainingCase<'a> {
         }
         let marked = workload.suspended_with_job();
         let (active, purpose, mark) = match (suspended, workload.active) {
-            (true, true) => (false, Purpose::Deactivate, json!("true")),
+            (true, true) => (false, Purpose::Deactivate, Some("true")),
             // A user who suspends a job that was given up asks for another try when it is resumed.
             (true, false) if !marked && altered::is_given_up(workload) => {
-                (false, Purpose::UpdateWorkload, json!("true"))
+                (false, Purpose::UpdateWorkload, Some("true"))
             }
-            (false, false) if status::sleeps(self.view, workload) => (true, Purpose::Requeue, json!(null)),
+            (false, false) if status::sleeps(self.view, workload) => (true, Purpose::Requeue, None),
             (false, false) if altered::is_given_up(workload) => return self.tried_anew(workload),
             // Somebody else has activated the Workload: its next deactivation has other reasons.
-            (false, true) if marked => (true, Purpose::UpdateWorkload, json!(null)),
+            (false, true) if marked => (true, Purpose::UpdateWorkload, None),
             _ => return None,
         };
-        let patch = json!({
-            "spec": {"active": active},
-            "metadata": {"annotations": {(labels::SUSPENDED_WITH_JOB): mark}},
-        });
-        Some(Decision::write(object_write(workload, purpose, patch)))
+        Some(Decision::write(object_write(workload, purpose, |patch| {
+            patch.active(active).annotation(labels::SUSPENDED_WITH_JOB, mark)
+        })))
     }
 
     /// Decides about a job that is not admitted: its Workload follows it, and it ends after its longest wait.
@@ -446,7 +444,11 @@ impl<'a> TrainingCase<'a> {
     /// Ends the job with its Workload. While something still runs the end is noted first: the Job that shows it may be deleted meanwhile.
     fn finish(&self, workload: &WorkloadView, end: &TrainingEnd) -> Decision {
         if let Some(decision) = self.clear(workload) {
-            let note = || Decision::write(object_write(workload, Purpose::UpdateWorkload, end.note()));
+            let note = || {
+                Decision::write(object_write(workload, Purpose::UpdateWorkload, |patch| {
+                    patch.with(|patch| end.note(patch))
+                }))
+            };
             return if noted_end(workload).is_some() { decision } else { note() };
         }
         let Finish { success, message, .. } = end.finish();

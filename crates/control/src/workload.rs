@@ -23,13 +23,13 @@ pub(crate) mod status;
 pub(crate) mod stops;
 pub(crate) mod transitions;
 mod translation;
+mod workload_patch;
 pub(crate) mod writes;
 
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 use berth_api::conditions::{check_states, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::context::Context;
 use crate::job::left;
@@ -46,8 +46,8 @@ use crate::cache::{Name, WorkloadView};
 use crate::training_job::restarts::told_from;
 use crate::workload::status::{Edit, find, find_true, since};
 pub(crate) use crate::workload::writes::{
-    FINALIZER, REPORTER, cannot_start, evict, evict_for_seconds, evicted_due_to, has_finalizer, merge_write, notice,
-    object_write, remove_finalizer, separate_write, status_write,
+    FINALIZER, REPORTER, cannot_start, evict, evict_for_seconds, evicted_due_to, has_finalizer, notice, object_write,
+    remove_finalizer, remove_finalizer_and, separate_write, status_write,
 };
 use crate::write::{EventType, Kind, Purpose, SCHEDULER, key};
 
@@ -93,8 +93,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         return crate::workload::preempt::preempt(ctx, workload, &asked.eviction, now);
     }
     if let Some(value) = ctx.view.new_value(workload) {
-        let patch = json!({"spec": {"priority": value}});
-        return Decision::write(object_write(workload, Purpose::UpdateWorkload, patch));
+        return Decision::write(object_write(workload, Purpose::UpdateWorkload, |patch| patch.priority(value)));
     }
     if let Some(draft) = gates::sync(ctx, workload, now) {
         return Decision::write(draft);
@@ -164,7 +163,7 @@ fn inactive(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decis
     let target = find_true(&workload.status.conditions, types::DEACTIVATION_TARGET);
     if workload.active {
         // The condition asks for it: spec.active follows.
-        return Decision::write(object_write(workload, Purpose::Deactivate, json!({"spec": {"active": false}})));
+        return Decision::write(object_write(workload, Purpose::Deactivate, |patch| patch.active(false)));
     }
     let evicted = find_true(&workload.status.conditions, types::EVICTED);
     if evicted.is_some_and(|condition| condition.reason.starts_with(reasons::DEACTIVATED)) {

@@ -1,5 +1,6 @@
 //! Tasks of the runtime: writes with their preconditions, queries, and what both name.
 
+mod body;
 mod checkpoint;
 mod lane;
 mod pods;
@@ -14,6 +15,7 @@ use berth_jobs::{BatchJob, JobKind, JobType, KINDS};
 use std::fmt;
 
 pub use berth_lease::Term;
+pub(crate) use body::Body;
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
 pub use lane::Lane;
 pub use pods::{LeftPod, PodOnNode, PodsOf};

@@ -13,6 +13,7 @@ use crate::equivalence::requests_digest;
 use crate::finish::Finish;
 use crate::kind::JobKind;
 use crate::metadata::{annotation, go_bool, is_stopping, label};
+use crate::object_patch::ObjectPatch;
 use crate::parts::PartSize;
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
@@ -184,24 +185,24 @@ impl JobKind for BatchJob {
         rules::invalid_change(old, new)
     }
 
-    fn suspend_patch(job: &Job) -> Value {
-        patch(job, Map::new(), json!({"suspend": true}))
+    fn suspend_patch(job: &Job) -> ObjectPatch {
+        ObjectPatch::of(&job.metadata).spec("suspend", true)
     }
 
-    fn stop_patch(job: &Job) -> Value {
-        patch(job, note(labels::STOPPING, json!("true")), json!({"suspend": true}))
+    fn stop_patch(job: &Job) -> ObjectPatch {
+        ObjectPatch::of(&job.metadata).annotation(labels::STOPPING, Some("true")).spec("suspend", true)
     }
 
     fn may_change_template(job: &Job) -> bool {
         has_suspend(job) && !has_start_time(job) && status(job, |s| s.active) == 0
     }
 
-    fn unlock_patch(job: &Job) -> Option<Value> {
+    fn unlock_patch(job: &Job) -> Option<ObjectPatch> {
         let locked = has_suspend(job) && has_start_time(job) && !Self::is_active(job) && Self::finished(job).is_none();
-        locked.then(|| json!({"metadata": identity(job), "status": {"startTime": null}}))
+        locked.then(|| ObjectPatch::of(&job.metadata).status(json!({"startTime": null})))
     }
 
-    fn restore_patch(job: &Job, original: &[TemplateParts]) -> Option<Value> {
+    fn restore_patch(job: &Job, original: &[TemplateParts]) -> Option<ObjectPatch> {
         let mut notes = end_of_stop(job);
         if own_parallelism(job).is_some() {
             notes.insert(labels::OWN_PARALLELISM.to_owned(), Value::Null);
@@ -222,10 +223,10 @@ impl JobKind for BatchJob {
                 }
             }
         }
-        (!notes.is_empty() || !spec.is_empty()).then(|| patch(job, notes, Value::Object(spec)))
+        (!notes.is_empty() || !spec.is_empty()).then(|| patch(job, notes, spec))
     }
 
-    fn start_patch(job: &Job, placements: &[Placement]) -> Result<Value, PlacementError> {
+    fn start_patch(job: &Job, placements: &[Placement]) -> Result<ObjectPatch, PlacementError> {
         let (Some(job_spec), Some(have), [placement]) = (&job.spec, current(job), placements) else {
             return Err(PlacementError::PodSets { given: placements.len(), wanted: 1 });
         };
@@ -247,7 +248,7 @@ impl JobKind for BatchJob {
                 notes.insert(labels::OWN_PARALLELISM.to_owned(), json!(own.map(|own| own.to_string())));
             }
         }
-        Ok(patch(job, notes, Value::Object(spec)))
+        Ok(patch(job, notes, spec))
     }
 }
 
@@ -359,28 +360,14 @@ fn current(job: &Job) -> Option<TemplateParts> {
     job.spec.as_ref().map(|spec| TemplateParts::of(&spec.template, pod_count(spec)))
 }
 
-fn identity(job: &Job) -> Value {
-    json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version})
-}
-
 /// The annotations of a patch that ends a running stop; empty if no stop is running.
 fn end_of_stop(job: &Job) -> Map<String, Value> {
-    if is_stopping(&job.metadata) { note(labels::STOPPING, Value::Null) } else { Map::new() }
-}
-
-/// One annotation of a patch; a null value removes the annotation.
-fn note(key: &str, value: Value) -> Map<String, Value> {
-    Map::from_iter([(key.to_owned(), value)])
+    let removed = is_stopping(&job.metadata).then(|| (labels::STOPPING.to_owned(), Value::Null));
+    removed.into_iter().collect()
 }
 
 /// A patch of a Job's annotations and spec.
-fn patch(job: &Job, notes: Map<String, Value>, spec: Value) -> Value {
-    let mut metadata = identity(job);
-    if let (false, Value::Object(fields)) = (notes.is_empty(), &mut metadata) {
-        fields.insert("annotations".to_owned(), Value::Object(notes));
-    }
-    match &spec {
-        Value::Object(fields) if fields.is_empty() => json!({ "metadata": metadata }),
-        _ => json!({"metadata": metadata, "spec": spec}),
-    }
+fn patch(job: &Job, notes: Map<String, Value>, spec: Map<String, Value>) -> ObjectPatch {
+    let patch = ObjectPatch::of(&job.metadata).spec_fields(spec);
+    if notes.is_empty() { patch } else { patch.annotations(notes) }
 }

@@ -2,6 +2,7 @@
 
 use crate::admission::{Defaults, Facts, KeptSuspend};
 use crate::build::Priority;
+use crate::object_patch::ObjectPatch;
 use crate::placement::{Placement, PlacementError};
 use crate::state::JobState;
 use crate::template::TemplateParts;
@@ -49,18 +50,18 @@ pub trait JobObject: Debug + Send + Sync + Any {
     /// The Workload to create for the job; see [`crate::build_workload`].
     fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload;
     /// Patch that suspends the job; see [`crate::JobKind::suspend_patch`].
-    fn suspend_patch(&self) -> Value;
+    fn suspend_patch(&self) -> ObjectPatch;
     /// Patch that begins a stop of the job; see [`crate::JobKind::stop_patch`].
-    fn stop_patch(&self) -> Value;
+    fn stop_patch(&self) -> ObjectPatch;
     /// Status patch before a change of the template; see [`crate::JobKind::unlock_patch`].
-    fn unlock_patch(&self) -> Option<Value>;
+    fn unlock_patch(&self) -> Option<ObjectPatch>;
     /// Patch that restores the job's template; see [`crate::JobKind::restore_patch`].
-    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value>;
+    fn restore_patch(&self, original: &[TemplateParts]) -> Option<ObjectPatch>;
     /// Patch that starts the job; see [`crate::JobKind::start_patch`].
     ///
     /// # Errors
     /// The job can never start as it was admitted.
-    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError>;
+    fn start_patch(&self, placements: &[Placement]) -> Result<ObjectPatch, PlacementError>;
 }
 
 /// A shared job object, as observations have it.

@@ -8,6 +8,7 @@ use crate::admission::{Place, topology_rules};
 use crate::finish::Finish;
 use crate::kind::JobKind;
 use crate::metadata::is_stopping;
+use crate::object_patch::ObjectPatch;
 use crate::parts::Part;
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
@@ -234,11 +235,11 @@ impl JobKind for JobSet {
         vec![FieldError::new("spec.failurePolicy", "", message)]
     }
 
-    fn suspend_patch(job: &Object) -> Value {
+    fn suspend_patch(job: &Object) -> ObjectPatch {
         patch(job, None, Some(true), None)
     }
 
-    fn stop_patch(job: &Object) -> Value {
+    fn stop_patch(job: &Object) -> ObjectPatch {
         patch(job, Some(json!("true")), Some(true), None)
     }
 
@@ -247,11 +248,11 @@ impl JobKind for JobSet {
         Self::is_still(job)
     }
 
-    fn unlock_patch(_: &Object) -> Option<Value> {
+    fn unlock_patch(_: &Object) -> Option<ObjectPatch> {
         None
     }
 
-    fn restore_patch(job: &Object, original: &[TemplateParts]) -> Option<Value> {
+    fn restore_patch(job: &Object, original: &[TemplateParts]) -> Option<ObjectPatch> {
         let marker = is_stopping(&job.metadata).then_some(Value::Null);
         let jobs = replicated(job).ok()?;
         // A Workload with another number of pod sets belongs to another job, so the JobSet must not get its templates.
@@ -263,7 +264,7 @@ impl JobKind for JobSet {
         (marker.is_some() || changed.is_some()).then(|| patch(job, marker, None, changed))
     }
 
-    fn start_patch(job: &Object, placements: &[Placement]) -> Result<Value, PlacementError> {
+    fn start_patch(job: &Object, placements: &[Placement]) -> Result<ObjectPatch, PlacementError> {
         let jobs = replicated(job).unwrap_or_default();
         if jobs.len() != placements.len() {
             return Err(PlacementError::PodSets { given: placements.len(), wanted: jobs.len() });
@@ -384,13 +385,16 @@ fn with_changes(job: &Object, changes: &[Option<Value>]) -> Option<Value> {
 }
 
 /// A patch of a JobSet. With a `marker`, the patch sets the annotation of a running stop, or removes it if the marker is null.
-fn patch(job: &Object, marker: Option<Value>, suspend: Option<bool>, replicated_jobs: Option<Value>) -> Value {
-    let mut metadata = json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version});
-    if let (Some(marker), Value::Object(fields)) = (marker, &mut metadata) {
-        fields.insert("annotations".to_owned(), json!({ labels::STOPPING: marker }));
+fn patch(job: &Object, marker: Option<Value>, suspend: Option<bool>, replicated_jobs: Option<Value>) -> ObjectPatch {
+    let mut patch = ObjectPatch::of(&job.metadata);
+    if let Some(marker) = marker {
+        patch = patch.annotations([(labels::STOPPING, marker)]);
     }
-    let mut spec = serde_json::Map::new();
-    spec.extend(suspend.map(|suspend| ("suspend".to_owned(), json!(suspend))));
-    spec.extend(replicated_jobs.map(|jobs| ("replicatedJobs".to_owned(), jobs)));
-    if spec.is_empty() { json!({ "metadata": metadata }) } else { json!({"metadata": metadata, "spec": spec}) }
+    if let Some(suspend) = suspend {
+        patch = patch.spec("suspend", suspend);
+    }
+    if let Some(jobs) = replicated_jobs {
+        patch = patch.spec("replicatedJobs", jobs);
+    }
+    patch
 }

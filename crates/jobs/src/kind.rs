@@ -2,6 +2,7 @@
 
 use crate::finish::Finish;
 use crate::metadata::{annotation, is_stopping, queue_name};
+use crate::object_patch::ObjectPatch;
 use crate::parts::{Part, PartSize};
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
@@ -11,7 +12,6 @@ use berth_api::{PodSet, ReclaimablePod, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::fmt::Debug;
 
 /// A kind of job. Implementations are unit structs that only read and build values. Patches of a job are RFC 7386 merge patches of the complete object with
@@ -160,18 +160,18 @@ pub trait JobKind: Debug + Sized + 'static {
     }
 
     /// Patch that suspends a job that Berth did not start, whose template is as the user wrote it.
-    fn suspend_patch(job: &Self::Object) -> Value;
+    fn suspend_patch(job: &Self::Object) -> ObjectPatch;
     /// Patch that suspends a job that Berth started; a later patch restores the template.
-    fn stop_patch(job: &Self::Object) -> Value;
+    fn stop_patch(job: &Self::Object) -> ObjectPatch;
     /// Whether the API server accepts changes of the job's template now.
     fn may_change_template(job: &Self::Object) -> bool;
     /// Patch of the status that must precede a change of the template, if the kind needs one. The patch is valid only for a job that is not active.
-    fn unlock_patch(job: &Self::Object) -> Option<Value>;
+    fn unlock_patch(job: &Self::Object) -> Option<ObjectPatch>;
     /// Patch that restores the template as the user wrote it; `None` if the template needs no change.
-    fn restore_patch(job: &Self::Object, original: &[TemplateParts]) -> Option<Value>;
+    fn restore_patch(job: &Self::Object, original: &[TemplateParts]) -> Option<ObjectPatch>;
     /// Patch that starts the job with its placements in one write.
     ///
     /// # Errors
     /// The job can never start as it was admitted; see [`PlacementError`].
-    fn start_patch(job: &Self::Object, placements: &[Placement]) -> Result<Value, PlacementError>;
+    fn start_patch(job: &Self::Object, placements: &[Placement]) -> Result<ObjectPatch, PlacementError>;
 }

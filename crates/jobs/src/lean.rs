@@ -127,8 +127,8 @@ mod tests {
     /// All patches that control makes of a job.
     fn patches(job: &dyn JobObject, placements: &[Placement], originals: &[TemplateParts]) -> Vec<String> {
         vec![
-            job.suspend_patch().to_string(),
-            job.stop_patch().to_string(),
+            format!("{:?}", job.suspend_patch()),
+            format!("{:?}", job.stop_patch()),
             format!("{:?}", job.unlock_patch()),
             format!("{:?}", job.restore_patch(originals)),
             format!("{:?}", job.start_patch(placements)),

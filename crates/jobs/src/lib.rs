@@ -37,7 +37,9 @@ mod limits;
 mod metadata;
 mod names;
 mod needs;
+mod object_apply;
 mod object_of_kind;
+mod object_patch;
 mod owner;
 mod parts;
 mod patch;
@@ -78,6 +80,8 @@ pub use metadata::{
 };
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, spec_as_run, workload_needs};
+pub use object_apply::{Identity, ObjectApply};
+pub use object_patch::ObjectPatch;
 pub use owner::{kind_in_group, named_part};
 pub use parts::{Part, PartSize};
 pub use patch::merge_diff;

@@ -6,6 +6,7 @@ use crate::admission::{
 use crate::build::{Priority, build_workload};
 use crate::job_object::JobObject;
 use crate::job_type::{JobInfo, ListedKind};
+use crate::object_patch::ObjectPatch;
 use crate::placement::{Placement, PlacementError};
 use crate::state::JobState;
 use crate::template::TemplateParts;
@@ -104,23 +105,23 @@ impl<K: ListedKind> JobObject for Object<K> {
         build_workload::<K>(&self.0, pod_sets, priority, copied)
     }
 
-    fn suspend_patch(&self) -> Value {
+    fn suspend_patch(&self) -> ObjectPatch {
         K::suspend_patch(&self.0)
     }
 
-    fn stop_patch(&self) -> Value {
+    fn stop_patch(&self) -> ObjectPatch {
         K::stop_patch(&self.0)
     }
 
-    fn unlock_patch(&self) -> Option<Value> {
+    fn unlock_patch(&self) -> Option<ObjectPatch> {
         K::unlock_patch(&self.0)
     }
 
-    fn restore_patch(&self, original: &[TemplateParts]) -> Option<Value> {
+    fn restore_patch(&self, original: &[TemplateParts]) -> Option<ObjectPatch> {
         K::restore_patch(&self.0, original)
     }
 
-    fn start_patch(&self, placements: &[Placement]) -> Result<Value, PlacementError> {
+    fn start_patch(&self, placements: &[Placement]) -> Result<ObjectPatch, PlacementError> {
         K::start_patch(&self.0, placements)
     }
 }

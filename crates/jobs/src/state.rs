@@ -8,11 +8,11 @@ use crate::finish::Finish;
 use crate::job_object::JobObject;
 use crate::job_type::JobType;
 use crate::lean::lean_text;
+use crate::object_patch::ObjectPatch;
 use crate::parts::{Part, PartSize};
 use crate::template::TemplateParts;
 use crate::training::RoleState;
 use berth_api::{PodSet, ReclaimablePod};
-use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -161,11 +161,8 @@ impl JobState {
 
     /// Patch that suspends a job without marks of a start, also after [`JobState::shed`].
     #[must_use]
-    pub fn suspend_patch(&self) -> Value {
-        json!({
-            "metadata": {"uid": self.uid, "resourceVersion": self.version.to_string()},
-            "spec": {"suspend": true},
-        })
+    pub fn suspend_patch(&self) -> ObjectPatch {
+        ObjectPatch::of_version(&self.uid, self.version.to_string()).spec("suspend", true)
     }
 
     /// Drops the fields of a large job that no patch needs. A Workload of this job can be made only after the job was read again.
@@ -219,6 +216,7 @@ mod tests {
     use super::*;
     use crate::{BatchJob, JobKind};
     use k8s_openapi::api::batch::v1::Job;
+    use serde_json::json;
 
     fn job(generation: i64, image: &str, queue: &str) -> Job {
         serde_json::from_value(json!({

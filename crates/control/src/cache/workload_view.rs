@@ -332,8 +332,8 @@ impl WorkloadView {
         self.resource_version.parse().unwrap_or_default()
     }
 
-    pub(crate) fn identity(&self) -> crate::workload::status::Identity<'_> {
-        crate::workload::status::Identity {
+    pub(crate) fn identity(&self) -> berth_jobs::Identity<'_> {
+        berth_jobs::Identity {
             namespace: &self.namespace,
             name: &self.name,
             uid: &self.uid,

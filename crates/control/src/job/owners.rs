@@ -13,7 +13,7 @@ use crate::job::altered::{Next, end_run, excess};
 use crate::moments::after_seconds;
 use crate::workload::status::since;
 use crate::workload::{has_finalizer, remove_finalizer};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource, key};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 
 /// Time for the controller of a JobSet that stops or has ended to stop the Jobs that it is made of.
 const STOP_SECONDS: i64 = 5;
@@ -91,7 +91,7 @@ impl<'a> JobCase<'a> {
         }
         let Some(job) = self.job.whole() else { return Decision::Done };
         let notice = self.notice(EventType::Normal, reasons::SUSPENDED, "Kueue managed child job suspended".to_owned());
-        self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
+        self.write(Purpose::SuspendJob, job.suspend_patch(), vec![notice])
     }
 
     /// Decides about a Job that runs under the quota of its JobSet. The JobSet is evicted if the Job is no true part of it: its controller would

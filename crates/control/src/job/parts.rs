@@ -2,8 +2,7 @@
 //! Job, and the controller makes the Job again from the JobSet's template.
 
 use berth_api::conditions::types;
-use berth_jobs::{JobState, Placement};
-use serde_json::Value;
+use berth_jobs::{JobState, ObjectPatch, Placement};
 
 use super::JobCase;
 use super::owners::Named;
@@ -11,7 +10,7 @@ use crate::cache::WorkloadView;
 use crate::decision::{Decision, Draft};
 use crate::moments::after_seconds;
 use crate::workload::status::since;
-use crate::write::{Purpose, Subresource};
+use crate::write::Purpose;
 
 /// Seconds within which the watch shows all Jobs of a JobSet, if the JobSet has as many Jobs as its status says.
 const UNSEEN_PARTS_SECONDS: i64 = 3;
@@ -68,7 +67,7 @@ impl JobCase<'_> {
         &self,
         workload: &WorkloadView,
         placements: &[Placement],
-        start: &Value,
+        start: &ObjectPatch,
     ) -> Option<Decision> {
         let gives_way = |placement: &Placement| workload.shape.originals.iter().any(|parts| placement.strips(parts));
         if !placements.iter().any(gives_way) {
@@ -78,9 +77,7 @@ impl JobCase<'_> {
         if self.job.placed {
             return Some(stale);
         }
-        let mut body = start.clone();
-        body.get_mut("spec")?.as_object_mut()?.remove("suspend");
-        Some(self.write(Purpose::PlaceTemplate, Subresource::None, body, Vec::new()))
+        Some(self.write(Purpose::PlaceTemplate, start.clone().without_spec("suspend"), Vec::new()))
     }
 }
 

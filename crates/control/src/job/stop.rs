@@ -11,7 +11,7 @@ use crate::moments::after_seconds;
 use crate::workload::orphan::probe_pods;
 use crate::workload::status::{find, since};
 use crate::workload::stops::{release, take_back};
-use crate::write::{EventType, Purpose, Subresource};
+use crate::write::{EventType, Purpose};
 
 /// Time in which the job controller takes note of a start, or never will because the stop overtook it.
 const UNSEEN_START_SECONDS: i64 = 3;
@@ -115,8 +115,8 @@ impl JobCase<'_> {
     /// never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
         let feared = self.ctx.flights.strays.may_land(self.key) && self.job.is_suspended();
-        let body = self.job.whole().filter(|_| feared)?.stop_patch();
-        Some(self.write(Purpose::WithdrawStart, Subresource::None, body, Vec::new()))
+        let patch = self.job.whole().filter(|_| feared)?.stop_patch();
+        Some(self.write(Purpose::WithdrawStart, patch, Vec::new()))
     }
 
     /// The next step towards the user's template, `None` when it is as the user wrote it.
@@ -133,14 +133,14 @@ impl JobCase<'_> {
         if !self.job.may_change_template && !self.job.active {
             return Some(self.unlock());
         }
-        let body = self.job.whole()?.restore_patch(&workload.shape.originals)?;
-        Some(self.write(Purpose::RestoreTemplate, Subresource::None, body, Vec::new()))
+        let patch = self.job.whole()?.restore_patch(&workload.shape.originals)?;
+        Some(self.write(Purpose::RestoreTemplate, patch, Vec::new()))
     }
 
     /// Makes the template changeable; without such a step the job's own change is waited for.
     pub(super) fn unlock(&self) -> Decision {
         match self.job.whole().and_then(|job| job.unlock_patch()) {
-            Some(body) => self.write(Purpose::ClearStartTime, Subresource::Status, body, Vec::new()),
+            Some(patch) => self.write(Purpose::ClearStartTime, patch, Vec::new()),
             None => Decision::Done,
         }
     }

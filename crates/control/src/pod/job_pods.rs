@@ -154,7 +154,7 @@ impl JobPodCase<'_> {
                 let pod = (self.name.0.as_str(), self.name.1.as_str(), &*self.odd.pod.uid);
                 let why = self.why(workload);
                 let body = condemnation(pod, (own_reasons::EXCESS_POD, &why), &at);
-                let write = Write::Apply { manager: "kueue", subresource: Subresource::Status, body };
+                let write = Write::Apply { manager: "kueue", subresource: Subresource::Status, body: body.into() };
                 Decision::write(Draft::of_any_version(Purpose::CondemnPod, self.key(), write))
             }
             Some(_) => {

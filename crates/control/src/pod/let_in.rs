@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::placement::placements;
 use crate::pod::PodCase;
-use crate::write::{EventType, Kind, Purpose, Subresource, Write, key};
+use crate::write::{EventType, Kind, Purpose, key};
 
 /// Message to a pod that got no quota in time.
 const NO_ROOM: &str = "The pod was created while Berth did not answer, and its queue had no quota for it";
@@ -52,11 +52,10 @@ impl PodCase<'_> {
         };
         // A StatefulSet says itself what its Workload is to say.
         let defaults = self.pod.whole().map(|pod| pod_defaults(&pod, facts, None)).unwrap_or_default();
-        let body = self.pod.mark_patch(defaults);
+        let patch = self.pod.mark_patch(defaults);
         let text = "The pod was created while Berth did not answer: it runs without quota, and is stopped unless its queue has room for it";
         let notice = self.notice(EventType::Warning, own_reasons::NOT_REVIEWED, text.to_owned());
-        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
-        self.write(Purpose::MarkPod, write, vec![notice])
+        self.patch(Purpose::MarkPod, patch, vec![notice])
     }
 
     /// Tells a pod that was let in by which admission it runs; `None` if nothing is to be told.
@@ -65,11 +64,10 @@ impl PodCase<'_> {
             return None;
         }
         let placements = placements(self.ctx, workload).ok()?;
-        let body = self.pod.admitted_patch(&placements)?;
+        let patch = self.pod.admitted_patch(&placements)?;
         let queue = workload.holds().unwrap_or_default();
         let notice = self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
-        let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
-        Some(self.write(Purpose::MarkPod, write, vec![notice]))
+        Some(self.patch(Purpose::MarkPod, patch, vec![notice]))
     }
 }
 

@@ -12,7 +12,7 @@ use super::PodCase;
 use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::workload;
-use crate::write::{Purpose, Subresource, Write};
+use crate::write::Purpose;
 
 /// Reason of the eviction of a workload that has no place for its pod: Kueue's reason where it finds no other node.
 const NO_PLACE: &str = reasons::NODE_FAILURES;
@@ -29,9 +29,8 @@ impl PodCase<'_> {
         };
         let failed = |node: &String| workload.status.unhealthy_nodes.iter().any(|failed| failed.name == *node);
         let place = place.filter(|place| !place.get(HOSTNAME).is_some_and(failed));
-        if let Some(body) = place.and_then(|place| self.pod.place_patch(&place)) {
-            let write = Write::Merge { manager: "kueue", subresource: Subresource::None, body };
-            return self.write(Purpose::StartJob, write, Vec::new());
+        if let Some(patch) = place.and_then(|place| self.pod.place_patch(&place)) {
+            return self.patch(Purpose::StartJob, patch, Vec::new());
         }
         let message = format!(
             "Pod {} was started without its place in the topology, and pod set {role} has none left for it; \

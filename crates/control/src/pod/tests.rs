@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::objects::{
     admitted, changed, deleting, evicted, finished, job, pod, reserved, started, workload_of_pod,
 };
@@ -29,7 +28,7 @@ pub(super) fn pending() -> Value {
 }
 
 fn both(pod: Value, workload: Value) -> State {
-    State::new().with(pod).with(workload)
+    State::managing_pods().with(pod).with(workload)
 }
 
 #[test]
@@ -45,15 +44,15 @@ fn pod_decision_follows_the_pod_and_its_workload() {
     };
     let name = berth_jobs::workload_name("Pod", "", "a", "a-uid");
     let created = format!("CreateWorkload: create Workload ns/{name}");
-    let unmanaged = State::with_settings(Settings { job_kinds: [Kind::JOB].into(), ..Settings::default() });
+    let on_node = |pod: Value| changed(pod, json!({"spec": {"nodeName": "n"}}));
     let rows: Vec<(&str, State, &str)> = vec![
-        ("waits, no Workload", State::new().with(gated()), &created),
+        ("waits, no Workload", State::managing_pods().with(gated()), &created),
         ("waits", both(gated(), pending()), "done"),
         ("reserved", both(gated(), reserved(pending())), "done"),
         ("admitted", both(gated(), admitted(pending())), "StartJob: merge Pod ns/a"),
         ("runs", both(runs(), admitted(pending())), "done"),
         ("runs, not admitted", both(runs(), reserved(pending())), "CondemnPod: apply status Pod ns/a"),
-        ("runs, no Workload", State::new().with(runs()), "CondemnPod: apply status Pod ns/a"),
+        ("runs, no Workload", State::managing_pods().with(runs()), "CondemnPod: apply status Pod ns/a"),
         ("runs, evicted", both(runs(), evicted(admitted(pending()), "Preempted")), "CondemnPod: apply status Pod ns/a"),
         (
             "runs, evicted, told",
@@ -71,8 +70,9 @@ fn pod_decision_follows_the_pod_and_its_workload() {
             both(ended("Succeeded"), finished(admitted(pending()))),
             "ReleasePod: merge Pod ns/a",
         ),
-        ("goes", both(deleting(runs()), admitted(pending())), "done"),
-        ("is not managed", unmanaged.with(gated()), "done"),
+        ("goes, and runs", both(deleting(on_node(runs())), admitted(pending())), "done"),
+        ("goes, and was never started", both(deleting(gated()), pending()), "ReleasePod: merge Pod ns/a"),
+        ("is not managed", State::new().with(gated()), "done"),
     ];
     for (name, state, expected) in rows {
         assert_eq!(decided(&state).what, expected, "{name}");
@@ -83,7 +83,7 @@ fn pod_decision_follows_the_pod_and_its_workload() {
 fn start_of_a_pod_takes_its_gate_and_adds_its_placement() {
     let flavor = json!({"kind": "ResourceFlavor", "metadata": {"name": "f"}, "spec": {"nodeLabels": {"pool": "a"}}});
     let found = decided(&both(pod("a"), admitted(pending())).with(flavor));
-    assert_eq!(found.body["spec"]["schedulingGates"], json!([]));
+    assert_eq!(found.body["spec"].get("schedulingGates"), Some(&Value::Null), "no gate is left");
     assert_eq!(found.body["spec"]["nodeSelector"], json!({"pool": "a"}));
     assert_eq!(
         (&found.body["metadata"]["uid"], &found.body["metadata"]["resourceVersion"]),

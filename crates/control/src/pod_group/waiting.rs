@@ -26,7 +26,7 @@ pub(super) fn waits_for_pods(
         return None;
     }
     let status = json!({"conditions": conditions});
-    Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
+    Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", status))
 }
 
 #[cfg(test)]

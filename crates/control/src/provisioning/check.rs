@@ -7,7 +7,10 @@ use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
 use berth_api::labels;
-use berth_jobs::{LimitSummary, PlacementError, Provisioning, RequestedPods, controller, version_of};
+use berth_jobs::{
+    Identity, LimitSummary, ObjectApply, ObjectPatch, PlacementError, Provisioning, RequestedPods, controller,
+    version_of,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
@@ -19,9 +22,9 @@ use crate::capacity::tier_assignments;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
-use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
+use crate::workload::status::{MESSAGE_LIMIT, cut, seconds, set_in, since};
 use crate::workload::{notice, status_write};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource, Write, key};
+use crate::write::{Body, EventType, Kind, ObjectKey, Purpose, Write, key};
 
 /// The field manager of the check's controller in Kueue; `REPORTER` is the reporter of its events.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
@@ -224,7 +227,7 @@ impl CheckCase<'_> {
             },
             (field): value,
         });
-        Draft::of_any_version(purpose, key(kind, name), Write::Create(body))
+        Draft::of_any_version(purpose, key(kind, name), Write::Create(Body::of_new(body)))
     }
 
     /// Sets state and message of the check, unless the check has them already.
@@ -321,16 +324,9 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
         "apiVersion": API_VERSION, "kind": Kind::ProvisioningRequest.name(), "name": request.name(),
         "uid": request.uid(), "controller": true, "blockOwnerDeletion": true,
     });
-    let body = json!({"metadata": {
-        "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": [owner],
-    }});
-    Decision::write(Draft {
-        purpose: Purpose::PreparePodTemplate,
-        key: key(Kind::PodTemplate, name),
-        action: Write::Merge { manager: "kueue", subresource: Subresource::None, body }.into(),
-        based_on: version_of(metadata),
-        notices: Vec::new(),
-    })
+    let patch = ObjectPatch::of(metadata).owner_references(vec![owner]);
+    let object = key(Kind::PodTemplate, name);
+    Decision::write(Draft::merge(Purpose::PreparePodTemplate, object, patch, version_of(metadata)))
 }
 
 /// Decides about the condition `Active` of an admission check.
@@ -363,21 +359,10 @@ pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> De
     let identity =
         Identity { namespace: "", name: &object.name, uid: &check.uid, resource_version: &check.resource_version };
     let ours: Vec<_> = conditions.into_iter().filter(|condition| condition.type_ == types::ACTIVE).collect();
-    Decision::write(Draft {
-        purpose: Purpose::ActivateCheck,
-        key: object.clone(),
-        action: Write::Apply {
-            manager: MANAGER,
-            subresource: Subresource::Status,
-            body: json!({
-                "apiVersion": api::API_VERSION, "kind": Kind::AdmissionCheck.name(),
-                "metadata": identity.metadata(), "status": {"conditions": ours},
-            }),
-        }
-        .into(),
-        based_on: check.resource_version.parse().unwrap_or_default(),
-        notices: Vec::new(),
-    })
+    let kind = (api::API_VERSION, Kind::AdmissionCheck.name());
+    let body = ObjectApply::of_version(kind, &identity).status(json!({"conditions": ours}));
+    let version = check.resource_version.parse().unwrap_or_default();
+    Decision::write(Draft::apply_status(Purpose::ActivateCheck, object.clone(), (MANAGER, body), version))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::now;
 use crate::decision::{Decision, Draft};
 use crate::moments::millis_between;
-use crate::write::{Notice, Request, Subresource};
+use crate::write::{Action, Notice, Subresource, Write};
 
 /// A decision, in the form in which tests compare it.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,17 +37,23 @@ pub(crate) fn written(draft: &Draft) -> Step {
         Subresource::None => "",
         Subresource::Status => " status",
     };
-    let (request, body) = match &draft.request {
-        Request::Create(body) => ("create".to_owned(), body.clone()),
-        Request::Apply { subresource, body, .. } => (format!("apply{}", part(subresource)), body.clone()),
-        Request::Merge { subresource, body, .. } => (format!("merge{}", part(subresource)), body.clone()),
-        Request::Ask(question) => ("ask".to_owned(), Value::String(format!("{question:?}"))),
-        Request::AnnotatePods { annotations, .. } => ("annotate pods".to_owned(), serde_json::json!(annotations)),
-        Request::DeleteCheckpoints { ids, .. } => ("delete checkpoints".to_owned(), serde_json::json!(ids)),
-        Request::Delete { uid, owned_first: false } => ("delete".to_owned(), Value::String(uid.clone())),
-        Request::Delete { uid, owned_first: true } => {
-            ("delete after its objects".to_owned(), Value::String(uid.clone()))
-        }
+    let (request, body) = match &draft.action {
+        Action::Query(query) => ("ask".to_owned(), Value::String(format!("{query:?}"))),
+        Action::Write(write) => match write {
+            Write::Create(body) => ("create".to_owned(), body.clone().into_value()),
+            Write::Apply { subresource, body, .. } => {
+                (format!("apply{}", part(subresource)), body.clone().into_value())
+            }
+            Write::Merge { subresource, body, .. } => {
+                (format!("merge{}", part(subresource)), body.clone().into_value())
+            }
+            Write::AnnotatePods { annotations, .. } => ("annotate pods".to_owned(), serde_json::json!(annotations)),
+            Write::DeleteCheckpoints { ids, .. } => ("delete checkpoints".to_owned(), serde_json::json!(ids)),
+            Write::Delete { uid, owned_first: false } => ("delete".to_owned(), Value::String(uid.clone())),
+            Write::Delete { uid, owned_first: true } => {
+                ("delete after its objects".to_owned(), Value::String(uid.clone()))
+            }
+        },
     };
     let what = format!("{:?}: {request} {}", draft.purpose, draft.key);
     Step { what, body, events: draft.notices.iter().map(event).collect() }

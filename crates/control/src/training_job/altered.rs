@@ -7,7 +7,6 @@ use berth_api::labels;
 use berth_jobs::JobState;
 use berth_jobs::training::WORKER;
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::{TrainingCase, status};
 use crate::cache::{JobPhase, WorkloadView};
@@ -129,8 +128,9 @@ impl<'a> TrainingCase<'a> {
     /// A new attempt for a deactivated job whose pods request something else.
     pub(super) fn tried_anew(&self, workload: &WorkloadView) -> Option<Decision> {
         let (pod_sets, size) = self.other_pod_sets(workload)?;
-        let patch = json!({"metadata": {"annotations": size}, "spec": {"active": true, "podSets": pod_sets}});
-        Some(Decision::write(object_write(workload, Purpose::Requeue, patch)))
+        Some(Decision::write(object_write(workload, Purpose::Requeue, |patch| {
+            patch.annotations(size).active(true).pod_sets(pod_sets)
+        })))
     }
 
     /// How the Job of a role differs: it is suspended, wants another number of pods than have quota, or pods that ask for more. Pods that ask for

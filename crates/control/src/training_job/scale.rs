@@ -4,8 +4,8 @@
 
 use berth_api::conditions::{event_reasons, own_reasons, types};
 use berth_engine::model::PodSetSpec;
-use berth_jobs::Priority;
 use berth_jobs::training::{Past, Rescale, RoleState, Scale, WORKER, slice_workload, training_workload};
+use berth_jobs::{ObjectApply, Priority};
 use jiff::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_
 use crate::workload::evictions::times_evicted;
 use crate::workload::names::create;
 use crate::workload::preempt::preemptor_words;
-use crate::workload::status::since;
+use crate::workload::status::{KIND, since};
 use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_finalizer, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, Query, SCHEDULER, Subresource, Write, key};
 use berth_api::labels;
@@ -257,22 +257,13 @@ impl TrainingCase<'_> {
         if run.by_restart() {
             scale.evictions = times_evicted(workload);
             let words = format!("{words}; all its pods start again with that number");
-            let draft = object_write(workload, Purpose::ScaleTraining, scale.note());
+            let draft = object_write(workload, Purpose::ScaleTraining, |patch| patch.with(|patch| scale.note(patch)));
             return Decision::write(draft.telling(self.notice(EventType::Normal, reason, words)));
         }
         let Some(job) = run.job else { return Decision::Done };
-        let mut body = scale.patch();
-        if let Some(metadata) = body.get_mut("metadata") {
-            metadata["uid"] = job.uid.clone().into();
-            metadata["resourceVersion"] = job.version.to_string().into();
-        }
-        Decision::write(Draft {
-            purpose: Purpose::ScaleTraining,
-            key: self.child_key(WORKER),
-            action: Write::Merge { manager: MANAGER, subresource: Subresource::None, body }.into(),
-            based_on: job.version,
-            notices: vec![self.notice(EventType::Normal, reason, words)],
-        })
+        let patch = scale.patch(&job.uid, job.version);
+        let draft = Draft::merge(Purpose::ScaleTraining, self.child_key(WORKER), patch, job.version);
+        Decision::write(draft.managed_by(MANAGER).telling(self.notice(EventType::Normal, reason, words)))
     }
 
     /// Asks whether more pods are left than the `most` that stay with so many workers, `None` when it is known that there are no more. The answer may
@@ -298,20 +289,14 @@ impl TrainingCase<'_> {
     /// Gives back the quota of workers that have gone; `then` is a text about the workers that stay.
     pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Draft {
         let pods = |set: &PodSetSpec| if set.name == WORKER { i64::from(workers) } else { set.count };
-        let mut metadata = workload.identity().metadata();
-        let size = self.ctx.size_of_workload(workload, pods);
-        metadata.as_object_mut().map(|fields| fields.insert("annotations".to_owned(), size.into()));
-        let body = json!({
-            "apiVersion": berth_api::API_VERSION,
-            "kind": "Workload",
-            "metadata": metadata,
-            "spec": {"podSets": [{"name": WORKER, "count": workers}]},
-        });
+        let body = ObjectApply::of_version(KIND, &workload.identity())
+            .annotations(self.ctx.size_of_workload(workload, pods))
+            .spec(json!({"podSets": [{"name": WORKER, "count": workers}]}));
         let words = format!("{workers} of {} workers are left, and their quota{then}", granted(workload));
         Draft {
             purpose: Purpose::LowerCount,
             key: workload.object_key(),
-            action: Write::Apply { manager: MANAGER, subresource: Subresource::None, body }.into(),
+            action: Write::Apply { manager: MANAGER, subresource: Subresource::None, body: body.into() }.into(),
             based_on: workload.version(),
             notices: vec![self.notice(EventType::Normal, own_reasons::SCALED_DOWN, words)],
         }

@@ -23,7 +23,7 @@ use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::pods_ready;
 use crate::workload::status::{find, seconds};
 use crate::workload::{cannot_start, evict, evict_for_seconds, status_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
+use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
 
 /// Field manager of the objects that a start applies.
 const MANAGER: &str = "berth-training";
@@ -221,10 +221,10 @@ impl TrainingCase<'_> {
         let (write, purpose) = match child.kind {
             // No other object uses these names, and the host file differs from start to start.
             ChildKind::Service | ChildKind::ConfigMap => (
-                Write::Apply { manager: MANAGER, subresource: Subresource::None, body: child.body },
+                Write::Apply { manager: MANAGER, subresource: Subresource::None, body: Body::of_new(child.body) },
                 Purpose::PrepareTraining,
             ),
-            ChildKind::Job => (Write::Create(child.body), Purpose::StartTraining),
+            ChildKind::Job => (Write::Create(Body::of_new(child.body)), Purpose::StartTraining),
         };
         let admission = workload.status.admission.as_ref();
         let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Status of a TrainingJob, computed from its Workload and its Jobs. It is written when it differs: at once for another phase, else as seldom as
 //! those of queues, so that it does not cost a write per pod.
 
+use berth_jobs::ObjectPatch;
 use std::collections::BTreeMap;
 
 use berth_api::berth::{AllocatedResources, MAX_TRAINING_EVENTS, ReplicaStatus, TrainingEvent, TrainingJobStatus};
@@ -10,7 +11,6 @@ use berth_jobs::training::RoleState;
 use berth_quantity::Amount;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use serde_json::json;
 
 use super::TrainingCase;
 pub(crate) use super::conditions::{
@@ -25,7 +25,7 @@ use crate::decision::Draft;
 use crate::deltas::quantity;
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource, Write, key};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
@@ -80,18 +80,9 @@ fn draft(case: &TrainingCase<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -
     let late = find_true(&new.conditions, SCHEDULING_TIMEOUT)
         .filter(|_| !is_true(&view.status.conditions, SCHEDULING_TIMEOUT));
     let late = late.map(|told| case.notice(EventType::Warning, SCHEDULING_TIMEOUT, told.message.clone()));
-    Some(Draft {
-        purpose: Purpose::TrainingStatus,
-        key: key(Kind::TrainingJob, case.name),
-        action: Write::Merge {
-            manager: "berth-training",
-            subresource: Subresource::Status,
-            body: json!({"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}),
-        }
-        .into(),
-        based_on: view.version(),
-        notices: late.into_iter().collect(),
-    })
+    let patch = ObjectPatch::of_version(&view.uid, view.resource_version.clone()).status(patch);
+    let draft = Draft::merge(Purpose::TrainingStatus, key(Kind::TrainingJob, case.name), patch, view.version());
+    Some(Draft { notices: late.into_iter().collect(), ..draft.managed_by("berth-training") })
 }
 
 struct Telling<'a> {

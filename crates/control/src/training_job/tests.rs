@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::objects::{
-    admitted, changed, controlled_by, deleting, evicted, finished, job, reserved, training_job, workload_of,
+    admitted, changed, condition_since, controlled_by, deleting, evicted, finished, job, reserved, training_job,
+    with_condition, workload_of,
 };
 use crate::testing::step::{Step, step};
 use crate::testing::{NAMESPACE, State, at, in_seconds, named, now, own_name};
@@ -138,7 +139,6 @@ fn training_job_decision_follows_its_workload() {
     };
     let name = berth_jobs::workload_name("TrainingJob", "berth.dev", "a", "a-uid");
     let created = format!("CreateWorkload: create Workload ns/{name}");
-    let service = format!("PrepareTraining: apply Service ns/a-{}", name.rsplit('-').next().unwrap_or_default());
     let rows: Vec<(&str, State, &str)> = vec![
         ("no Workload", State::new().with(job()), &created),
         ("an invalid spec", State::new().with(invalid), "tell"),
@@ -148,7 +148,8 @@ fn training_job_decision_follows_its_workload() {
             State::new().with(job()).with(pending()).with(workers(json!({}))),
             "StopTraining: delete Job ns/a-worker",
         ),
-        ("admitted", State::new().with(job()).with(admitted(pending())), &service),
+        // The suffix is the beginning of the SHA-1 of the job's uid, `a-uid`.
+        ("admitted", State::new().with(job()).with(admitted(pending())), "PrepareTraining: apply Service ns/a-f63a6"),
         (
             "evicted",
             State::new().with(job()).with(evicted(admitted(pending()), "Preempted")).with(workers(json!({}))),
@@ -223,17 +224,25 @@ fn suspended_training_job_deactivates_its_workload_with_a_mark() {
     assert_eq!(found.body["spec"], json!({"active": true}));
 }
 
+/// The wait begins when the Workload is made, and anew when the job has stopped running.
 #[test]
 fn waiting_training_job_ends_after_its_longest_wait() {
-    let patient = |wait: &str| changed(training_job("a"), json!({"spec": {"schedulingConfig": {"maxWaitTime": wait}}}));
-    for (wait, expected) in [("11m", "wait 60s"), ("10m", "FinishWorkload: apply status Workload ns/w")] {
-        let mut state = State::new().with(patient(wait)).with(pending());
+    let patient = |wait: &str, stopped: i64| {
+        let job = changed(training_job("a"), json!({"spec": {"schedulingConfig": {"maxWaitTime": wait}}}));
+        with_condition(job, condition_since("Running", false, "NotAdmitted", stopped))
+    };
+    let ends = "FinishWorkload: apply status Workload ns/w";
+    for (wait, stopped, expected, reason) in [
+        ("11m", -600, "wait 60s", None),
+        ("10m", -600, ends, Some("MaxWaitTimeExceeded")),
+        ("10m", -60, "wait 540s", None),
+        ("1m", -60, ends, Some("MaxWaitTimeExceeded")),
+    ] {
+        let mut state = State::new().with(patient(wait, stopped)).with(pending());
         shown(&mut state);
         let found = decided(&state);
-        assert_eq!(found.what, expected);
-        if let Some((_, reason, _)) = found.condition("Finished") {
-            assert_eq!(reason, "MaxWaitTimeExceeded");
-        }
+        assert_eq!(found.what, expected, "{wait} since {stopped}s");
+        assert_eq!(found.condition("Finished").map(|(_, reason, _)| reason), reason, "{wait} since {stopped}s");
     }
 }
 

@@ -4,15 +4,14 @@ use berth_api as api;
 use berth_api::conditions::{check_states, event_reasons, reasons, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::json;
 
 use crate::cache::admission_checks::concerning;
 use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::status::{find, seconds, since};
-use crate::workload::{REPORTER, evict, merge_write, notice, status_write};
-use crate::write::{EventType, Notice, Purpose, Subresource};
+use crate::workload::{REPORTER, evict, notice, object_write, status_write};
+use crate::write::{EventType, Notice, Purpose};
 
 /// Reason of the event by which a job learns the messages of its checks.
 const UPDATED: &str = event_reasons::UPDATED_ADMISSION_CHECK;
@@ -113,8 +112,8 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
         return None;
     }
     // The controller of a check owns its entry, too: an entry goes only where the complete list is written.
-    let patch = json!({"status": {"admissionChecks": synced(states, &wanted, now)}});
-    Some(merge_write(workload, Purpose::SyncAdmissionChecks, Subresource::Status, patch))
+    let listed = synced(states, &wanted, now);
+    Some(object_write(workload, Purpose::SyncAdmissionChecks, |patch| patch.admission_checks(&listed)))
 }
 
 /// Sends a job that waits with its quota the messages of its pending checks; `notice` makes the event.

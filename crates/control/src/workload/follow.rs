@@ -72,17 +72,13 @@ pub(crate) fn follow_and_tell(
     let fewer = gates::fewer(workload, gated_by).filter(|_| says(gated_by));
     let fewer_gates = fewer.is_some();
     annotations.extend(fewer.map(|left| (ADMISSION_GATED_BY.to_owned(), left)));
-    let mut body = Map::new();
-    if !annotations.is_empty() {
-        body.insert("metadata".into(), json!({ "annotations": annotations }));
-    }
-    if !spec.is_empty() {
-        body.insert("spec".into(), Value::Object(spec));
-    }
-    if body.is_empty() {
+    if annotations.is_empty() && spec.is_empty() {
         return None;
     }
-    let mut draft = object_write(workload, Purpose::UpdateWorkload, Value::Object(body));
+    let mut draft = object_write(workload, Purpose::UpdateWorkload, |patch| {
+        let patch = patch.spec_fields(spec);
+        if annotations.is_empty() { patch } else { patch.annotations(annotations) }
+    });
     if other_class {
         let text = format!("Updated workload priority class: {}/{}", workload.namespace, workload.name);
         draft.notices.extend(tell(text));
@@ -109,15 +105,14 @@ pub(crate) fn adopt(
     (api_version, kind): (&str, &str),
     (name, uid): (&str, &str),
 ) -> Decision {
-    let body = json!({"metadata": {
-        "labels": {(JOB_UID): uid},
-        "annotations": ctx.size_of_workload(workload, |set| set.count),
-        "ownerReferences": [{
-            "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
-            "controller": true, "blockOwnerDeletion": true,
-        }],
-    }});
-    Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
+    let owner = json!({
+        "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
+    });
+    Decision::write(object_write(workload, Purpose::AdoptWorkload, |patch| {
+        let patch = patch.label(JOB_UID, uid).owner_references(vec![owner]);
+        patch.annotations(ctx.size_of_workload(workload, |set| set.count))
+    }))
 }
 
 /// Finishes a Workload with its owner, with this message; `tell` makes the event about it.

@@ -9,7 +9,7 @@ use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::orphan::{Standing, standing};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Write, key};
+use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Write, key};
 
 /// Creates the Workload of a job that has none; `tell` makes the event about it. `asker` is the object that is decided about. A Workload that has no
 /// room for its status is not made, and none takes the place of another: the user gets an event.
@@ -37,7 +37,8 @@ pub(crate) fn create(
         }
     }
     let message = format!("Created Workload: {}/{}", name.0, name.1);
-    let draft = Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Write::Create(body));
+    let draft =
+        Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Write::Create(Body::of_new(body)));
     Decision::write(draft.telling(tell(message)))
 }
 

@@ -25,7 +25,7 @@ impl Context<'_> {
         }
         if let Decision::Write(draft) = &mut decision
             && let Action::Write(Write::Apply { body, .. }) = &mut draft.action
-            && let Some(status) = body.get_mut("status").filter(|_| draft.key.kind == Kind::Workload)
+            && let Some(status) = body.pointer_mut("/status").filter(|_| draft.key.kind == Kind::Workload)
         {
             let name = (draft.key.namespace.clone(), draft.key.name.clone());
             if let Some(ran) =

@@ -10,10 +10,11 @@ pub(crate) use berth_api::conditions::{
     MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, find_true, is_true, since, truncate as cut, whole_seconds as seconds,
 };
 use berth_api::conditions::{NewCondition, check_states, own_types, set_condition, types};
+use berth_jobs::{Identity, ObjectApply};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Field manager of the admission status, as in Kueue.
 pub(crate) const ADMISSION_MANAGER: &str = api::labels::FIELD_MANAGER_ADMISSION;
@@ -261,36 +262,11 @@ pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequ
     current.len() != wanted.len() || !current.iter().zip(wanted).all(same_set)
 }
 
-/// Identity of the object that a body addresses.
-pub(crate) struct Identity<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) uid: &'a str,
-    pub(crate) resource_version: &'a str,
-}
-
-impl Identity<'_> {
-    /// Metadata with the version that was read.
-    pub(crate) fn metadata(&self) -> Value {
-        let mut metadata = self.of_any_version();
-        if let Value::Object(map) = &mut metadata {
-            map.insert("resourceVersion".into(), self.resource_version.into());
-        }
-        metadata
-    }
-
-    /// Metadata for any version.
-    pub(crate) fn of_any_version(&self) -> Value {
-        let mut metadata = json!({"name": self.name, "uid": self.uid});
-        if let (Value::Object(map), false) = (&mut metadata, self.namespace.is_empty()) {
-            map.insert("namespace".into(), self.namespace.into());
-        }
-        metadata
-    }
-}
+/// Kind of a Workload, as in `apiVersion` and `kind`.
+pub(crate) const KIND: (&str, &str) = (api::API_VERSION, "Workload");
 
 /// The complete apply body of the admission manager.
-pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStatus) -> Value {
+pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStatus) -> ObjectApply {
     let mut fields = Map::new();
     if let Value::Object(all) = serde_json::to_value(status).unwrap_or_default() {
         for (key, value) in all {
@@ -317,10 +293,5 @@ pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStat
             }
         }
     }
-    json!({
-        "apiVersion": api::API_VERSION,
-        "kind": "Workload",
-        "metadata": identity.metadata(),
-        "status": fields,
-    })
+    ObjectApply::of_version(KIND, identity).status(fields.into())
 }

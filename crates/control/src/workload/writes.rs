@@ -3,17 +3,18 @@
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 use berth_api::conditions::{event_reasons, own_reasons};
-use berth_jobs::PlacementError;
+use berth_jobs::{ObjectApply, PlacementError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cache::workload_view::WorkloadView;
 use crate::decision::{Decision, Draft};
 use crate::moments::after_seconds;
-use crate::workload::status::{ADMISSION_MANAGER, Edit, admission_body, seconds};
+use crate::workload::status::{ADMISSION_MANAGER, Edit, KIND, admission_body, seconds};
+use crate::workload::workload_patch::WorkloadPatch;
 pub(crate) use crate::write::WORKLOADS as REPORTER;
-use crate::write::{EventType, Notice, Purpose, Subresource, Write};
+use crate::write::{EventType, Notice, Purpose};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = berth_api::labels::RESOURCE_IN_USE_FINALIZER;
@@ -52,18 +53,8 @@ pub(crate) fn status_write(
 ) -> Draft {
     let mut status = workload.status.clone();
     change(&mut Edit { status: &mut status, generation: workload.generation, now });
-    Draft {
-        purpose,
-        key: workload.object_key(),
-        action: Write::Apply {
-            manager: ADMISSION_MANAGER,
-            subresource: Subresource::Status,
-            body: admission_body(&workload.identity(), &status),
-        }
-        .into(),
-        based_on: workload.version(),
-        notices: Vec::new(),
-    }
+    let body = admission_body(&workload.identity(), &status);
+    Draft::apply_status(purpose, workload.object_key(), (ADMISSION_MANAGER, body), workload.version())
 }
 
 /// A status write of a manager of its own, which owns no more than these fields, whatever others have written meanwhile.
@@ -71,51 +62,36 @@ pub(crate) fn separate_write(
     workload: &WorkloadView,
     purpose: Purpose,
     manager: &'static str,
-    status: &Value,
+    status: Value,
 ) -> Decision {
-    let body = json!({
-        "apiVersion": api::API_VERSION, "kind": "Workload",
-        "metadata": workload.identity().of_any_version(), "status": status,
-    });
-    Decision::write(Draft {
-        purpose,
-        key: workload.object_key(),
-        action: Write::Apply { manager, subresource: Subresource::Status, body }.into(),
-        based_on: workload.version(),
-        notices: Vec::new(),
-    })
+    let body = ObjectApply::of_any_version(KIND, &workload.identity()).status(status);
+    Decision::write(Draft::apply_status(purpose, workload.object_key(), (manager, body), workload.version()))
 }
 
-/// A merge patch of the Workload itself.
-pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: Value) -> Draft {
-    merge_write(workload, purpose, Subresource::None, patch)
-}
-
-/// A merge patch for the version that was read.
-pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource: Subresource, patch: Value) -> Draft {
-    let mut body = patch;
-    if let Some(map) = body.as_object_mut() {
-        let metadata = map.entry("metadata").or_insert_with(|| json!({}));
-        if let Some(metadata) = metadata.as_object_mut() {
-            metadata.insert("uid".into(), workload.uid.clone().into());
-            metadata.insert("resourceVersion".into(), workload.resource_version.clone().into());
-        }
-    }
-    Draft {
-        purpose,
-        key: workload.object_key(),
-        action: Write::Merge { manager: "kueue", subresource, body }.into(),
-        based_on: workload.version(),
-        notices: Vec::new(),
-    }
+/// A merge patch of the Workload for the version that was read: `change` adds the fields.
+pub(crate) fn object_write(
+    workload: &WorkloadView,
+    purpose: Purpose,
+    change: impl FnOnce(WorkloadPatch) -> WorkloadPatch,
+) -> Draft {
+    let patch = change(WorkloadPatch::of(workload));
+    Draft::merge(purpose, workload.object_key(), patch.into(), workload.version())
 }
 
 /// Removes Berth's finalizer from a Workload.
 pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
+    remove_finalizer_and(workload, |patch| patch)
+}
+
+/// As [`remove_finalizer`], with another `change` in the same patch.
+pub(crate) fn remove_finalizer_and(
+    workload: &WorkloadView,
+    change: impl FnOnce(WorkloadPatch) -> WorkloadPatch,
+) -> Draft {
     let rest = workload.rare.as_ref().map_or(&[][..], |rare| &rare.finalizers);
     let idle = workload.is_finished() && !workload.deleting;
     let purpose = if idle { Purpose::LetFinishedGo } else { Purpose::RemoveFinalizer };
-    object_write(workload, purpose, json!({"metadata": {"finalizers": rest}}))
+    object_write(workload, purpose, |patch| change(patch.finalizers(rest)))
 }
 
 pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {

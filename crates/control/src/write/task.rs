@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{CheckpointPlace, ObjectKey, PodsOf, Purpose, Query, QueryAnswer, QueryFailure, Term};
+use super::{Body, CheckpointPlace, ObjectKey, PodsOf, Purpose, Query, QueryAnswer, QueryFailure, Term};
 
 /// Identity of a task, unique in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,12 +90,16 @@ pub enum Write<Body = Packed> {
     },
 }
 
-impl Write<Value> {
+impl Write<Body> {
     pub(crate) fn pack(self) -> Write {
         match self {
-            Self::Create(body) => Write::Create(body.into()),
-            Self::Apply { manager, subresource, body } => Write::Apply { manager, subresource, body: body.into() },
-            Self::Merge { manager, subresource, body } => Write::Merge { manager, subresource, body: body.into() },
+            Self::Create(body) => Write::Create(body.into_value().into()),
+            Self::Apply { manager, subresource, body } => {
+                Write::Apply { manager, subresource, body: body.into_value().into() }
+            }
+            Self::Merge { manager, subresource, body } => {
+                Write::Merge { manager, subresource, body: body.into_value().into() }
+            }
             Self::AnnotatePods { pods, annotations } => Write::AnnotatePods { pods, annotations },
             Self::DeleteCheckpoints { place, ids } => Write::DeleteCheckpoints { place, ids },
             Self::Delete { uid, owned_first } => Write::Delete { uid, owned_first },
@@ -129,7 +133,7 @@ impl<B> Action<B> {
     }
 }
 
-impl Action<Value> {
+impl Action<Body> {
     pub(crate) fn pack(self) -> Action {
         match self {
             Self::Write(write) => Action::Write(write.pack()),

@@ -377,8 +377,11 @@ fn workload_creations_under_way_are_limited_to_64() {
     let (mut under_way, mut made) = (first, 64);
     while !under_way.is_empty() {
         for id in under_way {
-            let outcome =
-                if id.0 % 2 == 0 { WriteOutcome::NotSent } else { WriteOutcome::Applied { resource_version: "1".into() } };
+            let outcome = if id.0 % 2 == 0 {
+                WriteOutcome::NotSent
+            } else {
+                WriteOutcome::Applied { resource_version: "1".into() }
+            };
             cluster.control.outcome(id, outcome, cluster.now());
         }
         under_way = creations(&mut cluster);

@@ -3,24 +3,23 @@
 use super::owning_set::OwningSet;
 use super::rules::PodDefaults;
 use super::state::{PodState, template};
+use crate::object_apply::{Identity, ObjectApply};
+use crate::object_patch::ObjectPatch;
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
 use berth_api::conditions::types;
 use berth_api::labels;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::iter;
 
 /// The body of a server-side apply to the status of a pod, given by namespace, name and uid, that adds the reason for its deletion.
 #[must_use]
-pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str), at: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"namespace": namespace, "name": name, "uid": uid},
-        "status": {"conditions": [{
-            "type": types::TERMINATION_TARGET, "status": "True", "reason": why.0, "message": why.1, "lastTransitionTime": at,
-        }]},
-    })
+pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str), at: &str) -> ObjectApply {
+    let pod = Identity { namespace, name, uid, resource_version: "" };
+    ObjectApply::of_any_version(("v1", "Pod"), &pod).status(json!({"conditions": [{
+        "type": types::TERMINATION_TARGET, "status": "True", "reason": why.0, "message": why.1, "lastTransitionTime": at,
+    }]}))
 }
 
 impl PodState {
@@ -34,7 +33,7 @@ impl PodState {
         &self,
         placements: &[Placement],
         set: Option<&OwningSet>,
-    ) -> Result<Option<Value>, PlacementError> {
+    ) -> Result<Option<ObjectPatch>, PlacementError> {
         let Some(pod) = self.whole().filter(|_| self.gated || self.placing) else { return Ok(None) };
         let named = placements.iter().find(|placement| placement.pod_set == self.role());
         let placement = named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: 1 })?;
@@ -46,15 +45,16 @@ impl PodState {
             want.annotations.extend(noted.into_iter().map(|(key, value)| (key.to_owned(), value)));
         }
         want.scheduling_gates.retain(|gate| ![labels::ADMISSION_GATE, labels::TOPOLOGY_GATE].contains(&gate.as_str()));
-        let mut patch = merge_diff(&have.to_value(), &want.to_value()).unwrap_or_else(|| json!({}));
-        if let Some(fields) = patch.as_object_mut() {
-            let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.insert("uid".to_owned(), json!(self.uid));
-                metadata.insert("resourceVersion".to_owned(), json!(self.version.to_string()));
-            }
-        }
-        Ok(Some(patch))
+        let patch = self.patch();
+        Ok(Some(match merge_diff(&have.to_value(), &want.to_value()) {
+            Some(differences) => patch.differences(differences),
+            None => patch,
+        }))
+    }
+
+    /// A patch of the pod as it was seen.
+    pub(super) fn patch(&self) -> ObjectPatch {
+        ObjectPatch::of_version(&self.uid, self.version.to_string())
     }
 
     fn is_controlled_by(&self, set: &OwningSet) -> bool {
@@ -63,53 +63,38 @@ impl PodState {
 
     /// Patch that gives a waiting pod a new resourceVersion, so that the API server refuses every start made from the current version.
     #[must_use]
-    pub fn withdrawal(&self) -> Value {
-        let version = self.version.to_string();
-        json!({"metadata": {
-            "uid": self.uid, "resourceVersion": version, "annotations": {labels::START_WITHDRAWN: version},
-        }})
+    pub fn withdrawal(&self) -> ObjectPatch {
+        self.patch().annotation(labels::START_WITHDRAWN, Some(&self.version.to_string()))
     }
 
     /// Patch that marks a pod without a review as managed. The pod gets the defaults of a review, except the gate, which only a new pod can get, and the hash
     /// of its role, which marks reviewed pods.
     #[must_use]
-    pub fn mark_patch(&self, mut defaults: PodDefaults) -> Value {
+    pub fn mark_patch(&self, mut defaults: PodDefaults) -> ObjectPatch {
         defaults.labels.insert(labels::MANAGED, "true".to_owned());
         if !self.gated {
             defaults.annotations.remove(labels::ROLE_HASH);
         }
-        let mut metadata = json!({
-            "uid": self.uid, "resourceVersion": self.version.to_string(),
-            "labels": defaults.labels, "annotations": defaults.annotations,
-        });
-        if defaults.finalizer {
-            let own = iter::once(labels::MANAGED);
-            let all: Vec<&str> = self.others.iter().map(|name| &**name).chain(own).collect();
-            if let Some(fields) = metadata.as_object_mut() {
-                fields.insert("finalizers".to_owned(), json!(all));
-            }
+        let patch = self.patch().labels(defaults.labels).annotations(defaults.annotations);
+        if !defaults.finalizer {
+            return patch;
         }
-        json!({ "metadata": metadata })
+        patch.finalizers(self.others.iter().map(|name| &**name).chain(iter::once(labels::MANAGED)))
     }
 
     /// Patch for a running pod without a review that was admitted: the pod gets the labels and annotations of a start. The node of a running pod cannot change
     /// any more.
     #[must_use]
-    pub fn admitted_patch(&self, placements: &[Placement]) -> Option<Value> {
+    pub fn admitted_patch(&self, placements: &[Placement]) -> Option<ObjectPatch> {
         let placement = placements.iter().find(|placement| placement.pod_set == self.role())?;
         let mut told = placement.labels.clone();
         told.insert(labels::POD_SET.to_owned(), self.role().to_owned());
-        Some(json!({"metadata": {
-            "uid": self.uid, "resourceVersion": self.version.to_string(),
-            "labels": told, "annotations": placement.annotations,
-        }}))
+        Some(self.patch().labels(told).annotations(placement.annotations.clone()))
     }
 
     /// Patch that removes Berth's finalizer from a pod.
     #[must_use]
-    pub fn release_patch(&self) -> Value {
-        json!({"metadata": {
-            "uid": self.uid, "resourceVersion": self.version.to_string(), "finalizers": self.others,
-        }})
+    pub fn release_patch(&self) -> ObjectPatch {
+        self.patch().finalizers(&self.others)
     }
 }

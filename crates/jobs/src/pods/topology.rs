@@ -2,8 +2,9 @@
 //! and then the topology gate, with node selectors for the assigned domain. Berth assigns no topology domains, but completes such a start.
 
 use super::state::PodState;
+use crate::object_patch::ObjectPatch;
 use berth_api::{TopologyAssignment, TopologyAssignmentSlice, TopologyAssignmentSliceLevelValues, labels};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Largest number of examined domains, which is more than a Workload can have.
@@ -63,7 +64,7 @@ impl PodState {
     /// Patch for a pod that [waits for its topology assignment](PodState::placing): the pod gets these node labels as node selectors and loses the topology
     /// gate. `None` if the pod selects other nodes itself, or does not wait.
     #[must_use]
-    pub fn place_patch(&self, place: &BTreeMap<String, String>) -> Option<Value> {
+    pub fn place_patch(&self, place: &BTreeMap<String, String>) -> Option<ObjectPatch> {
         if !self.placing {
             return None;
         }
@@ -75,14 +76,8 @@ impl PodState {
         }
         let mut gates = spec.scheduling_gates.unwrap_or_default();
         gates.retain(|gate| gate.name != labels::TOPOLOGY_GATE);
-        let mut fields = Map::new();
-        fields.insert("schedulingGates".to_owned(), if gates.is_empty() { Value::Null } else { json!(gates) });
-        if !place.is_empty() {
-            fields.insert("nodeSelector".to_owned(), json!(place));
-        }
-        Some(json!({
-            "metadata": {"uid": self.uid, "resourceVersion": self.version.to_string()},
-            "spec": fields,
-        }))
+        let gates = if gates.is_empty() { Value::Null } else { json!(gates) };
+        let patch = self.patch().spec("schedulingGates", gates);
+        Some(if place.is_empty() { patch } else { patch.spec("nodeSelector", json!(place)) })
     }
 }

@@ -6,9 +6,9 @@ use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::role::worker_bounds;
+use crate::object_patch::ObjectPatch;
 
 /// The framework whose workers find each other again after a change of their number.
 const FIND_EACH_OTHER: &str = "PyTorchJob";
@@ -134,24 +134,17 @@ impl Scale {
         serde_json::from_str(text).ok()
     }
 
-    /// The annotation with the change, for the Job of the workers or for the Workload.
-    fn noted(&self) -> Value {
-        json!({labels::LAST_SCALE: serde_json::to_string(self).unwrap_or_default()})
+    /// Adds the annotation with the change to a patch of the Job of the workers or of the Workload.
+    #[must_use]
+    pub fn note(&self, patch: ObjectPatch) -> ObjectPatch {
+        patch.annotation(labels::LAST_SCALE, Some(&serde_json::to_string(self).unwrap_or_default()))
     }
 
-    /// The merge patch that adds the annotation with the change to the Job of the workers or to the Workload.
+    /// The merge patch of the Job that runs the workers, with its uid and version: their number and the annotation with the change, in one write.
     #[must_use]
-    pub fn note(&self) -> Value {
-        json!({"metadata": {"annotations": self.noted()}})
-    }
-
-    /// The merge patch of the Job that runs the workers: the number of workers and the annotation with the change, in one write.
-    #[must_use]
-    pub fn patch(&self) -> Value {
-        json!({
-            "metadata": {"annotations": self.noted()},
-            // The API server accepts changed completions of an Indexed Job only together with an equal parallelism.
-            "spec": {"completions": self.workers, "parallelism": self.workers},
-        })
+    pub fn patch(&self, uid: &str, version: u64) -> ObjectPatch {
+        let patch = self.note(ObjectPatch::of_version(uid, version.to_string()));
+        // The API server takes a change of an Indexed Job's completions only together with its parallelism.
+        patch.spec("completions", self.workers).spec("parallelism", self.workers)
     }
 }

@@ -4,7 +4,6 @@ use berth_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use super::owner::training_owner;
@@ -13,6 +12,7 @@ use super::role_state::RoleState;
 use crate::batch_job::{end_of, finish_of};
 use crate::equivalence::requests_digest;
 use crate::finish::Finish;
+use crate::object_patch::ObjectPatch;
 
 /// State of the role that a Job runs, if a TrainingJob controls the Job.
 pub(crate) fn role_of(job: &Job) -> Option<RoleState> {
@@ -73,10 +73,10 @@ impl TrainingEnd {
         serde_json::from_str(text).ok()
     }
 
-    /// The merge patch that adds the annotation with the TrainingJob's end to the Workload.
+    /// Adds the annotation with the end to a patch of the Workload.
     #[must_use]
-    pub fn note(&self) -> Value {
-        json!({"metadata": {"annotations": {labels::TRAINING_END: serde_json::to_string(self).unwrap_or_default()}}})
+    pub fn note(&self, patch: ObjectPatch) -> ObjectPatch {
+        patch.annotation(labels::TRAINING_END, Some(&serde_json::to_string(self).unwrap_or_default()))
     }
 
     /// The end of the role.

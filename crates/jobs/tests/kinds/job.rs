@@ -1,7 +1,9 @@
 //! Answers of the kinds that can be suspended, called through `berth_jobs::KINDS` as control and the webhook call them.
 
 use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
-use berth_jobs::{JobObject, JobType, PodSetDigest, Standing, TemplateParts, lean_text, pod_sets_equivalent};
+use berth_jobs::{
+    JobObject, JobType, ObjectPatch, PodSetDigest, Standing, TemplateParts, lean_text, pod_sets_equivalent,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -13,11 +15,11 @@ pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
         "unreadable" => Found::Text(job.pod_sets().err()),
         "unsupported" => Found::Text(job.state(None).unsupported.map(String::from)),
         "state" => Found::Part(state(&*job)),
-        "start" => Found::Whole(start().unwrap_or_else(|error| json!(error.to_string()))),
-        "started" => Found::Part(merged(&case.object, &start().unwrap_or_default())),
+        "start" => Found::Whole(start().map_or_else(|error| json!(error.to_string()), ObjectPatch::into_body)),
+        "started" => Found::Part(merged(&case.object, &start().map(ObjectPatch::into_body).unwrap_or_default())),
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
-        "suspend" => Found::Whole(job.suspend_patch()),
-        "stop" => Found::Whole(job.stop_patch()),
+        "suspend" => Found::Whole(job.suspend_patch().into_body()),
+        "stop" => Found::Whole(job.stop_patch().into_body()),
         "unlock" => Found::of(job.unlock_patch()),
         "restore" => Found::of(job.restore_patch(&original(kind, case))),
         "needsRestore" => Found::of(job.state(None).needs_restore(&original(kind, case))),
@@ -103,7 +105,7 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
         );
     }
     let Some(placements) = case.placements() else { return wrong };
-    let Ok(start) = before.start_patch(&placements) else { return wrong };
+    let Ok(start) = before.start_patch(&placements).map(ObjectPatch::into_body) else { return wrong };
     let identity = |patch: &Value| {
         let metadata =
             |object: &Value| (object["metadata"]["uid"].clone(), object["metadata"]["resourceVersion"].clone());
@@ -118,12 +120,12 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let standing = Standing { admitted_counts: Some(&given), admitted: true, suspended: false };
     let same = pod_sets_equivalent(&asked(&*running), &asked(&*before), standing);
     holds(same, "what was started is what may run");
-    let stop = running.stop_patch();
+    let stop = running.stop_patch().into_body();
     holds(identity(&stop), "the stop is of the state that was read");
     let stopping = patched(&*running, &stop);
     let state = stopping.state(None);
     holds(state.suspended && !state.is_suspended(), "it is not suspended before it is restored");
-    let Some(restore) = stopping.restore_patch(&original) else {
+    let Some(restore) = stopping.restore_patch(&original).map(ObjectPatch::into_body) else {
         holds(false, "there is something to restore");
         return wrong;
     };

@@ -2,11 +2,11 @@
 
 use crate::kinds::case::{Case, Found, merged, pod_sets};
 use crate::kinds::read;
-use berth_jobs::Priority;
 use berth_jobs::pods::{
     OwningSet, Phase, PodState, may_be_let_in, pod_defaults, pod_workload, role_hash, validate_leaving_pod,
     validate_pod, validate_pod_update,
 };
+use berth_jobs::{ObjectPatch, Priority};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -22,10 +22,13 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
         "unreadable" => Found::Text(made().err()),
         "state" => Found::Part(state(&pod)),
         "start" => Found::of(start().map_err(|error| error.to_string()).unwrap_or_default()),
-        "started" => Found::Part(merged(&case.object, &start().unwrap_or_default().unwrap_or_default())),
+        "started" => Found::Part(merged(
+            &case.object,
+            &start().unwrap_or_default().map(ObjectPatch::into_body).unwrap_or_default(),
+        )),
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
-        "mark" => Found::Whole(PodState::read(&pod).mark_patch(pod_defaults(&pod, case.facts(), None))),
-        "release" => Found::Whole(PodState::read(&pod).release_patch()),
+        "mark" => Found::Whole(PodState::read(&pod).mark_patch(pod_defaults(&pod, case.facts(), None)).into_body()),
+        "release" => Found::Whole(PodState::read(&pod).release_patch().into_body()),
         "defaults" => {
             let given = pod_defaults(&pod, case.facts(), set().as_ref());
             Found::Whole(json!({"labels": given.labels, "annotations": given.annotations,
@@ -68,7 +71,7 @@ pub(crate) fn laws(case: &Case) -> Vec<String> {
     let Some(Ok(Some(start))) = placements.map(|placements| PodState::read(&pod).start_patch(&placements, None)) else {
         return Vec::new();
     };
-    let metadata = &case.object["metadata"];
+    let (metadata, start) = (&case.object["metadata"], start.into_body());
     let fits = start["metadata"]["uid"] == metadata["uid"]
         && start["metadata"]["resourceVersion"] == metadata["resourceVersion"];
     let started = PodState::read(&read(&merged(&case.object, &start)));

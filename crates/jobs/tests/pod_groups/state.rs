@@ -6,7 +6,7 @@ use crate::pod_groups::pod;
 
 #[test]
 fn condemned_pod_gets_reason_in_its_status() {
-    let told = condemnation(("n", "p", "u"), ("Why", "because"), "2026-01-01T00:00:00Z");
+    let told = condemnation(("n", "p", "u"), ("Why", "because"), "2026-01-01T00:00:00Z").into_body();
     assert_eq!(told["metadata"], json!({"namespace": "n", "name": "p", "uid": "u"}));
     let condition = &told["status"]["conditions"][0];
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("TerminationTarget"), &json!("Why")));
@@ -29,7 +29,7 @@ fn let_in_pod_gets_admission_labels_and_keeps_its_node() {
     };
     let told = state.admitted_patch(&[given("main")]).expect("its pod set");
     assert_eq!(
-        told,
+        told.into_body(),
         json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"l": "v", "kueue.x-k8s.io/podset": "main"},
             "annotations": {"kueue.x-k8s.io/workload": "w"}}})
     );

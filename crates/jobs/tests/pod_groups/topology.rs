@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::TopologyAssignment;
+use berth_jobs::ObjectPatch;
 use berth_jobs::pods::{PodState, place};
 use serde_json::{Value, json};
 
@@ -64,8 +65,8 @@ fn pod_waits_for_topology_domain_only_once_started() {
     assert!(waits.placing && waits.runs() && !waits.gated);
     let expected = json!({"metadata": {"uid": "u", "resourceVersion": "7"},
         "spec": {"nodeSelector": {"rack": "r1"}, "schedulingGates": [{"name": "other/gate"}]}});
-    assert_eq!(waits.place_patch(&rack), Some(expected));
-    let alone = with(&[topology]).place_patch(&BTreeMap::new()).unwrap();
+    assert_eq!(waits.place_patch(&rack).map(ObjectPatch::into_body), Some(expected));
+    let alone = with(&[topology]).place_patch(&BTreeMap::new()).unwrap().into_body();
     assert_eq!(alone["spec"], json!({"schedulingGates": null}));
     assert_eq!(waits.place_patch(&labels(&[("disk", "hdd")])), None, "it asks for another disk itself");
 }

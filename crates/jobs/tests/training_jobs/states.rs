@@ -1,9 +1,9 @@
 //! Tests of the end and progress of a training.
 
-use berth_jobs::requests_digest;
 use berth_jobs::training::{
     Cards, RoleState, TrainingEnd, role_state, training_end, training_finish, training_pod_sets,
 };
+use berth_jobs::{ObjectPatch, requests_digest};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn training_job_ends_by_deciding_role_and_fails_by_any() {
 fn training_end_annotation_is_read_as_written() {
     let end = training_end(&BTreeMap::from([("worker".to_owned(), state(ended("Failed")))])).unwrap();
     assert_eq!((end.role.as_str(), end.success, end.message.as_str()), ("worker", false, "words"));
-    let note = end.note();
+    let note = end.note(ObjectPatch::of_any_version(None)).into_body();
     let text = note["metadata"]["annotations"]["berth.dev/training-end"].as_str().unwrap();
     assert_eq!(TrainingEnd::parse(text).as_ref(), Some(&end));
     assert_eq!(TrainingEnd::parse("worker"), None);

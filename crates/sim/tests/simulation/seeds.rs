@@ -8,14 +8,14 @@ use berth_sim::simulation::{Profile, Report, run, run_traced};
 use crate::noted::note;
 
 /// Events from outside in a run.
-pub const EVENTS: usize = 200;
+pub(crate) const EVENTS: usize = 200;
 /// Seeds where laws are tried on few seeds, and at least where they are tried on many.
 const FEW: u64 = 20;
 const LEAST: u64 = 300;
 /// Seconds in which more seeds are tried where laws are tried on many.
 const SECONDS: u64 = 120;
 
-pub fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 

@@ -1,14 +1,13 @@
 //! Outcomes that do not belong to the task under whose identity they come back.
 
+use berth_jobs::ObjectPatch;
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::controller::Control;
 use crate::decision::Draft;
 use crate::settings::Settings;
 use crate::write::{
-    Kind, ObjectKey, Purpose, Query, QueryAnswer, QueryFailure, Subresource, TaskOutcome, Term, Write, WriteOutcome,
-    cluster_key, key,
+    Kind, ObjectKey, Purpose, Query, QueryAnswer, QueryFailure, TaskOutcome, Term, WriteOutcome, cluster_key, key,
 };
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -48,9 +47,8 @@ fn reservation_with_outcome_of_a_query_counts_as_unresolved() {
     for outcome in [TaskOutcome::from(QueryAnswer::Nodes(3)), QueryFailure::Gone.into()] {
         let mut control = leader();
         let object = key(Kind::Workload, &("team".to_owned(), "w".to_owned()));
-        let write = Write::Merge { manager: "m", subresource: Subresource::Status, body: json!({}) };
-        let mut draft = Draft::of_any_version(Purpose::ReserveQuota, object.clone(), write);
-        draft.based_on = 7;
+        let patch = ObjectPatch::of_version("u", "7");
+        let mut draft = Draft::merge(Purpose::ReserveQuota, object.clone(), patch, 7);
         let id = control.flights.start(&mut draft, object.clone());
         control.outcome(id, outcome, NOW);
         assert!(control.flights.strays.may_land(&object));

@@ -64,8 +64,11 @@ fn large_job_is_read_before_its_workload_is_made() {
     state.flights.vanished(&named(Kind::Workload, &name));
     for job in 0..64 {
         let other = named(Kind::Workload, &format!("other-{job}"));
-        let mut draft =
-            Draft::of_any_version(Purpose::CreateWorkload, other.clone(), crate::write::Request::Create(json!({})));
+        let mut draft = Draft::of_any_version(
+            Purpose::CreateWorkload,
+            other.clone(),
+            crate::write::Write::Create(crate::write::Body::of_new(json!({}))),
+        );
         state.flights.start(&mut draft, other);
     }
     assert_eq!(found(&state), "wait for creations");

@@ -70,7 +70,7 @@ fn job_that_goes_gives_back_quota_that_nothing_uses() {
 #[test]
 fn quota_of_a_job_that_goes_comes_back_for_good() {
     let found = going(&with(job("a"), reserved(workload_of(&job("a")))));
-    assert_eq!(found.condition("QuotaReserved"), Some((false, "Pending", "Job is being deleted")));
+    assert_eq!(found.condition("QuotaReserved"), Some((false, "PendingEvaluation", "Job is being deleted")));
     assert_eq!(found.condition("Requeued"), None);
     let evicted = evicted(reserved(workload_of(&job("a"))), "Preempted");
     assert_eq!(going(&with(job("a"), evicted)).condition("Requeued").map(|(is_requeued, ..)| is_requeued), Some(false));

@@ -1,9 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::objects::{
-    admitted, changed, condition_since, policy, training_job, with_condition, workload_of,
-};
+use crate::testing::objects::{admitted, changed, condition_since, policy, training_job, with_condition, workload_of};
 use crate::testing::step::step;
 use crate::testing::{State, at, in_seconds, named, now};
 use crate::write::{EventType, Kind};

@@ -37,7 +37,7 @@ fn job_set_moves_while_one_of_its_jobs_is_not_stopped() {
         ("still", part("a-main-0", json!({})), false),
         ("runs", part("a-main-0", runs.clone()), true),
         ("ended", part("a-main-0", changed(runs.clone(), ended)), false),
-        ("another's", part("a-main-0", changed(runs.clone(), foreign)), false),
+        ("another's", changed(part("a-main-0", runs.clone()), foreign), false),
         ("going, with pods", deleting(part("a-main-0", json!({"status": {"active": 1}}))), true),
         ("going, without pods", deleting(part("a-main-0", json!({}))), false),
     ] {

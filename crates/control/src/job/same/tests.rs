@@ -13,27 +13,31 @@ fn is_same(job: Value, workload: Value) -> bool {
 #[test]
 fn workload_matches_its_job_while_both_ask_for_the_same_pods() {
     let larger = || changed(job("a"), json!({"spec": {"parallelism": 3, "completions": 3}}));
-    let smaller = || changed(job("a"), json!({"spec": {"parallelism": 1, "completions": 1}}));
+    let smaller = |job: Value| changed(job, json!({"spec": {"parallelism": 1}}));
+    let partial =
+        || changed(job("a"), json!({"metadata": {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "1"}}}));
     let limited = || changed(job("a"), json!({"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "60"}}}));
     let ended = changed(
         larger(),
         json!({"status": {"conditions": [{"type": "Complete", "status": "True", "reason": "R", "message": ""}]}}),
     );
     let workload = || workload_of(&job("a"));
-    let partial = || {
-        let mut workload = admitted(workload());
+    let with_one = |job: Value| {
+        let mut workload = admitted(workload_of(&job));
         workload["status"]["admission"]["podSetAssignments"][0]["count"] = json!(1);
         workload
     };
     let rows = [
         ("alike", job("a"), workload(), true),
         ("more pods", larger(), workload(), false),
-        ("fewer pods", smaller(), workload(), false),
+        ("fewer pods", smaller(job("a")), workload(), false),
         ("another limit of time", limited(), workload(), false),
         ("the Workload has ended", larger(), finished(workload()), true),
         ("the job has ended", ended, admitted(workload()), true),
         ("runs as admitted", placed(job("a"), false), admitted(workload()), true),
-        ("runs with fewer pods, as admitted", placed(smaller(), false), partial(), true),
+        ("runs with fewer pods, as admitted", placed(smaller(partial()), false), with_one(partial()), true),
+        ("runs with more pods than were admitted", placed(partial(), false), with_one(partial()), false),
+        ("runs with fewer pods, and accepts no fewer", placed(smaller(job("a")), false), with_one(job("a")), false),
         ("runs with more pods", placed(larger(), false), admitted(workload()), false),
         ("reserved", job("a"), reserved(workload()), true),
     ];

@@ -74,18 +74,19 @@ fn released_workload_is_requeued_by_the_reason_of_its_eviction() {
         assert_eq!(found.condition("Requeued"), Some((requeued, reason, &*format!("{reason}, in words"))));
         assert_eq!(found.body["status"].get("admission"), None);
         let words = format!("{reason}, in words");
-        assert_eq!(found.condition("QuotaReserved"), Some((false, "Pending", &*words)));
+        assert_eq!(found.condition("QuotaReserved"), Some((false, "PendingEvaluation", &*words)));
     }
 }
 
+/// A merge patch takes out by name each key that the user did not write, and touches no other.
 #[test]
 fn restored_template_is_the_one_that_the_user_wrote() {
     let job = changed(stopped(&json!({})), json!({"spec": {"template": {"spec": {"nodeSelector": {"pool": "a"}}}}}));
     let found = stop(&at_rest(State::new().with(job).with(evicting(-30))));
-    let template = &found.body["spec"]["template"];
-    assert_eq!(template["spec"], json!({"nodeSelector": null}));
-    assert_eq!(template["metadata"]["labels"], json!(null));
-    assert_eq!(found.body["metadata"]["annotations"], json!(null), "no stop is under way");
+    let metadata = json!({"labels": {"kueue.x-k8s.io/podset": null}, "annotations": {"kueue.x-k8s.io/workload": null}});
+    let template = json!({"metadata": metadata, "spec": {"nodeSelector": {"pool": null}}});
+    assert_eq!(found.body["spec"], json!({ "template": template }));
+    assert_eq!(found.body["metadata"].get("annotations"), None, "no stop is under way");
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn job_without_eviction_gives_quota_back_with_the_reason_given() {
     let found =
         case_of(&state, &named(Kind::JOB, "a"), |case| step(&case.without_quota(state.workload("w"), "it has moved")));
     assert_eq!(found.what, "ReleaseQuota: apply status Workload ns/w");
-    assert_eq!(found.condition("QuotaReserved"), Some((false, "Pending", "it has moved")));
+    assert_eq!(found.condition("QuotaReserved"), Some((false, "PendingEvaluation", "it has moved")));
     assert_eq!(found.condition("Requeued"), None);
 }
 

@@ -28,14 +28,15 @@ fn marked(state: &State) -> Step {
 
 #[test]
 fn pod_that_was_let_in_is_marked_and_stopped_when_its_trial_is_over() {
-    let state = || State::new().with(let_in(false));
+    let state = || State::managing_pods().with(let_in(false));
     let marks = marked(&state());
     assert_eq!(marks.what, "MarkPod: merge Pod ns/a");
     assert_eq!(marks.body["metadata"]["labels"]["kueue.x-k8s.io/managed"], json!("true"));
     assert!(marks.events[0].starts_with("Warning NotReviewed: "), "{:?}", marks.events);
     assert_eq!(marked(&tried_since(state(), 4)).what, "MarkPod: merge Pod ns/a");
     assert_eq!(marked(&tried_since(state(), 5)).what, "CondemnPod: apply status Pod ns/a");
-    assert_eq!(marked(&State::new().with(deleting(let_in(false)))).what, "done");
+    assert_eq!(marked(&State::managing_pods().with(deleting(let_in(false)))).what, "done");
+    assert_eq!(marked(&State::new().with(let_in(false))).what, "done", "pods are not managed");
 }
 
 /// While its queue holds quota for the pod, its trial lasts a minute: an API server may be busy after an outage.
@@ -55,7 +56,7 @@ fn trial_with_quota_lasts_longer() {
 #[test]
 fn workload_is_on_trial_with_its_pod() {
     let on_trial = |pod: Value| {
-        let state = State::new().with(pod).with(pending());
+        let state = State::managing_pods().with(pod).with(pending());
         (state.context().is_on_trial(state.workload("w")), tried(&state.context()).len())
     };
     assert_eq!(on_trial(let_in(true)), (true, 1));

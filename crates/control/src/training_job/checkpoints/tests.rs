@@ -1,5 +1,3 @@
-
-
 use crate::testing::objects::admitted;
 use crate::testing::{State, in_seconds, now, own_name};
 use crate::training_job::tests::{listed, pending, saving, store};

@@ -20,7 +20,8 @@ fn pending_workload_is_not_tried_for_the_first_reason_that_holds() {
         state.view.ending.insert(NAMESPACE.to_owned());
         state
     };
-    let gated = changed(pending(), json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "g"}}}));
+    let gated =
+        changed(pending(), json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "x.io/g"}}}));
     let tiers = changed(pending(), json!({"metadata": {"annotations": {"berth.dev/capacity-tiers": "gold"}}}));
     let held = with_condition(pending(), condition("QuotaReserved", false, "OnHold"));
     let requeued = with_condition(pending(), condition("Requeued", false, "PodsReadyTimeout"));
@@ -59,7 +60,7 @@ fn pending_workload_is_not_tried_for_the_first_reason_that_holds() {
             State::new().with(suspended.clone()).with(workload_of(&suspended)),
             Some(("PendingEvaluation", "")),
         ),
-        ("gated", State::new().with(job("a")).with(gated), Some(("AdmissionGated", "Admission is gated by: g"))),
+        ("gated", State::new().with(job("a")).with(gated), Some(("AdmissionGated", "Admission is gated by: x.io/g"))),
         ("backs off", State::new().with(job("a")).with(requeued), Some(("PendingEvaluation", ""))),
         ("does not come back", State::new().with(job("a")).with(stopped), Some(("PendingEvaluation", ""))),
         ("on hold", State::new().with(job("a")).with(held), Some(("OnHold", "OnHold, in words"))),
@@ -82,7 +83,8 @@ fn blocked_workload_counts_in_its_queue_unless_it_is_gated_or_held() {
         let state = State::new().with(job).with(workload);
         counted(&state.context(), state.workload("w"))
     };
-    let gated = changed(pending(), json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "g"}}}));
+    let gated =
+        changed(pending(), json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "x.io/g"}}}));
     let held = with_condition(pending(), condition("QuotaReserved", false, "OnHold"));
     assert_eq!(counts(pending(), job("a")), None);
     assert_eq!(counts(pending(), deleting(job("a"))), Some(Blocked::InQueue));

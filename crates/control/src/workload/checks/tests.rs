@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::objects::{admitted, changed, cluster_queue, job, reserved, workload_of};
+use crate::testing::objects::{
+    admitted, changed, cluster_queue, condition, job, reserved, with_condition, workload_of,
+};
 use crate::testing::step::{Step, step};
 use crate::testing::{State, at, now};
 
@@ -31,8 +33,10 @@ fn decided(checks: &[&str], workload: Value) -> Option<Step> {
 #[test]
 fn reserved_workload_is_admitted_when_all_checks_are_ready() {
     let status = "apply status Workload ns/w";
+    let not_admitted = condition("Admitted", false, "UnsatisfiedAdmissionChecks");
     let rows = [
-        ("none", &[][..], reserved(pending()), format!("SetAdmitted: {status}")),
+        ("none is left", &[][..], with_condition(reserved(pending()), not_admitted), format!("SetAdmitted: {status}")),
+        ("none, and another controller reserved", &[][..], reserved(pending()), "none".to_owned()),
         ("not listed", &["c"][..], reserved(pending()), "SyncAdmissionChecks: merge status Workload ns/w".to_owned()),
         ("pending", &["c"][..], checked(reserved(pending()), &[("c", "Pending")]), "none".to_owned()),
         ("ready", &["c"][..], checked(reserved(pending()), &[("c", "Ready")]), format!("SetAdmitted: {status}")),

@@ -132,12 +132,14 @@ fn workload_with_owner_of_unknown_kind_keeps_its_quota() {
         decided(deleting(workload("w"))).map(|step| step.what).as_deref(),
         Some("RemoveFinalizer: merge Workload ns/w")
     );
-    for (workload, expected) in [
-        (reserved(workload("w")), "Normal OwnerKindUnknown: its owner, Thing.example.com \"t\""),
-        (deleting(reserved(workload("w"))), "Warning OwnerKindUnknown: its owner, Thing.example.com \"t\""),
+    for (workload, kind, holds) in [
+        (reserved(workload("w")), "Normal", "whoever made it starts and stops it"),
+        (deleting(reserved(workload("w"))), "Warning", "it holds its quota until nothing of it runs"),
     ] {
+        let expected =
+            format!("{kind} OwnerKindUnknown: its owner, Thing \"t\", is of a kind that Berth does not know: {holds}");
         let event = decided(workload).map(|step| step.events.concat()).unwrap_or_default();
-        assert!(event.starts_with(expected), "{event}");
+        assert!(event.starts_with(&expected), "{event}");
     }
 }
 

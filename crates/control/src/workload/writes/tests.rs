@@ -12,10 +12,10 @@ fn view(object: Value) -> State {
 #[test]
 fn patch_of_a_workload_carries_its_uid_and_version() {
     let state = view(workload("w"));
-    let draft = object_write(state.workload("w"), Purpose::UpdateWorkload, json!({"metadata": {"labels": {"a": "b"}}}));
+    let draft = object_write(state.workload("w"), Purpose::UpdateWorkload, |patch| patch.label("a", "b"));
     let body = json!({"metadata": {"labels": {"a": "b"}, "uid": "w-uid", "resourceVersion": "7"}});
     assert_eq!((written(&draft).body, draft.based_on), (body, 7));
-    let separate = separate_write(state.workload("w"), Purpose::SetReclaimable, "manager", &json!({"x": 1}));
+    let separate = separate_write(state.workload("w"), Purpose::SetReclaimable, "manager", json!({"x": 1}));
     let crate::decision::Decision::Write(draft) = separate else { panic!("no write") };
     let body = written(&draft).body;
     assert_eq!(

@@ -1,0 +1,42 @@
+//! Bodies of the writes of decisions. Only builders that know the preconditions make them.
+
+use berth_jobs::{ObjectApply, ObjectPatch};
+use serde_json::Value;
+
+/// Body of a write, before it is packed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Body(Value);
+
+impl Body {
+    /// An object that has no uid or version to name yet: one that is created, or one that is applied by a name that no other client uses.
+    pub(crate) const fn of_new(object: Value) -> Self {
+        Self(object)
+    }
+
+    /// The body as JSON.
+    pub(crate) fn into_value(self) -> Value {
+        self.0
+    }
+
+    /// A field of the body, by its path.
+    pub(crate) fn pointer(&self, path: &str) -> Option<&Value> {
+        self.0.pointer(path)
+    }
+
+    /// A field of the body to correct, by its path.
+    pub(crate) fn pointer_mut(&mut self, path: &str) -> Option<&mut Value> {
+        self.0.pointer_mut(path)
+    }
+}
+
+impl From<ObjectPatch> for Body {
+    fn from(patch: ObjectPatch) -> Self {
+        Self(patch.into_body())
+    }
+}
+
+impl From<ObjectApply> for Body {
+    fn from(apply: ObjectApply) -> Self {
+        Self(apply.into_body())
+    }
+}
