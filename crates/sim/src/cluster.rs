@@ -58,6 +58,7 @@ pub fn settings() -> Settings {
 pub type Fault = (Purpose, WriteOutcome, bool);
 
 /// The cluster: an API server, its controllers and nodes, one control that leads, and faults of the writes.
+#[expect(clippy::struct_excessive_bools, reason = "switches of a test, each on or off")]
 pub struct Cluster {
     api: ApiServer,
     /// The leader.
@@ -131,6 +132,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster with [`settings`].
+    #[expect(clippy::new_without_default, reason = "a cluster with the settings of most stories is no neutral value")]
     pub fn new() -> Self {
         Self::with(settings())
     }

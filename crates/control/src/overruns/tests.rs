@@ -9,8 +9,11 @@ fn running(pods: i64) -> Value {
     changed(job("a"), json!({"spec": {"suspend": false}, "status": {"active": pods}}))
 }
 
+/// Charge of a job: its queue and milli cpus.
+type Charged = Option<(String, i64)>;
+
 /// Pods that run and pods with quota, with the charge in milli cpus and the queue.
-fn usage(state: &State) -> Option<([i64; 2], Option<(String, i64)>)> {
+fn usage(state: &State) -> Option<([i64; 2], Charged)> {
     let found = usage_of(&state.context(), &named(Kind::JOB, "a"))?;
     let cpu = |charge: BeyondSpec| {
         let amount = charge.usage.iter().find(|(cell, _)| cell.resource == "cpu").map_or(0, |(_, amount)| amount.get());

@@ -24,7 +24,8 @@ impl Cluster {
         self.objects().get(key).map(|job| QueryAnswer::Object(job.to_string().into())).ok_or(QueryFailure::Gone)
     }
 
-    /// Gives a task back with an outcome that was made up. A query has the failure of the same name.
+    /// Gives a task back with an outcome that was made up. A query has the failure of the same name; a query cannot conflict, and is told to come
+    /// again instead.
     pub(super) fn give_back(&mut self, task: &Task, outcome: WriteOutcome) {
         let now = self.now();
         if let Action::Write(_) = task.action {
@@ -34,6 +35,7 @@ impl Cluster {
             WriteOutcome::Gone => QueryFailure::Gone,
             WriteOutcome::Refused(text) => QueryFailure::Refused(text),
             WriteOutcome::Busy(millis) => QueryFailure::Busy(millis),
+            WriteOutcome::Conflict => QueryFailure::Busy(1_000),
             WriteOutcome::Unknown(text) => QueryFailure::Lost(text),
             WriteOutcome::NotSent => QueryFailure::NotSent,
             other => panic!("no query ends with {other:?}"),

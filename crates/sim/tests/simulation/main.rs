@@ -1,11 +1,5 @@
-//! The simulation on many seeds: every invariant holds at every revision, and everything comes to rest.
-//!
-//! A failure names its seed. `BERTH_SEED=7 cargo test --locked --workspace --test simulation -- --nocapture seeds_keep` replays it, with each line of
-//! its trace. `BERTH_STORIES` sets the number of seeds, `BERTH_SHARD=2/4` takes the second of four parts of them.
+//! The simulation replays: a seed gives a run byte for byte. `cargo run --example simulate -- 1..301` judges the runs of many seeds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[path = "../../../testrun/noted.rs"]
-mod noted;
-mod planted;
 mod seeds;

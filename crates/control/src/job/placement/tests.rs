@@ -4,8 +4,11 @@ use super::*;
 use crate::testing::State;
 use crate::testing::objects::{admitted, changed, flavor, job, workload_of};
 
+/// Node selector of a placement, and its number of pods.
+type Placed = (Vec<(String, String)>, i32);
+
 /// Selectors and counts of the placements of the Workload `w`, or the error in words.
-fn placed(state: &State) -> Result<Vec<(Vec<(String, String)>, i32)>, String> {
+fn placed(state: &State) -> Result<Vec<Placed>, String> {
     let found = placements(&state.context(), state.workload("w")).map_err(|error| error.to_string())?;
     Ok(found.into_iter().map(|one| (one.node_selector.into_iter().collect(), one.count)).collect())
 }

@@ -30,7 +30,8 @@ fn pending_workload_is_not_tried_for_the_first_reason_that_holds() {
     let no_queue = changed(job("a"), json!({"metadata": {"labels": null}}));
     let suspended = changed(training_job("a"), json!({"spec": {"suspend": true}}));
     let misconfigured = "Misconfigured";
-    let rows: Vec<(&str, State, Option<(&str, &str)>)> = vec![
+    type Row = (&'static str, State, Option<(&'static str, &'static str)>);
+    let rows: Vec<Row> = vec![
         ("may be tried", State::new().with(job("a")).with(pending()), None),
         (
             "an invalid annotation",

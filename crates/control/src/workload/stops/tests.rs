@@ -26,7 +26,8 @@ fn evicted_workload_comes_back_when_the_cause_is_over() {
     let stopped = || changed(cluster_queue("cq", &[("f", 10)]), json!({"spec": {"stopPolicy": "Hold"}}));
     let younger = || changed(local_queue("lq", "cq"), json!({"metadata": {"creationTimestamp": at(-5)}}));
     let inactive = changed(not_requeued("Preempted", None), json!({"spec": {"active": false}}));
-    let rows: Vec<(&str, State, Option<Option<(Timestamp, &str, &str)>>)> = vec![
+    type Requeued = Option<(Timestamp, &'static str, &'static str)>;
+    let rows: Vec<(&str, State, Option<Requeued>)> = vec![
         ("was never evicted", State::new().with(pending()), None),
         (
             "back-off",
