@@ -1,4 +1,4 @@
-//! Notes of control about objects, beside what was seen of them: one record for each object. All notes about an object go with its record.
+//! Notes of control about objects, beside their observed state. Each object has one record, and removing the record forgets all notes about the object.
 
 pub(crate) mod job;
 mod records;
@@ -16,18 +16,20 @@ use crate::write::{Kind, ObjectKey};
 /// Records of Workloads, by uid.
 pub(crate) type WorkloadRecords = Records<WorkloadNotes>;
 
-/// Records of jobs of all sorts, by uid.
+/// Records of jobs of all kinds, by uid.
 pub(crate) type JobRecords = Records<JobNotes>;
 
-/// All notes.
+/// The notes about all Workloads and jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
+    /// Notes about Workloads, by uid.
     pub(crate) workloads: WorkloadRecords,
+    /// Notes about jobs, by uid.
     pub(crate) jobs: JobRecords,
 }
 
 impl Notes {
-    /// A Workload is seen in that state.
+    /// Takes a newer state of a Workload: forgets the notes that its eviction, its end or the loss of its quota makes void.
     pub(crate) fn note_workload(&mut self, new: &WorkloadView) {
         if let Some(owner) = new.owner.as_ref().filter(|_| new.is(types::EVICTED) || new.is_finished()) {
             self.jobs.change_known(&owner.uid, JobNotes::forget_starts);
@@ -43,7 +45,7 @@ impl Notes {
         });
     }
 
-    /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
+    /// Drops a planned admission that will not be written, so that the Workload's observed state counts again.
     pub(crate) fn drop_plan(&mut self, view: &View, object: &ObjectKey) {
         let Some(uid) = view.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
         plans::drop_admission(&mut self.workloads, &uid);

@@ -1,5 +1,5 @@
-//! State of [`crate::Control`] beside the cache, the writes in flight and the work queue, each part with its owner. An object that is gone is
-//! forgotten by one call to each owner.
+//! The state of [`crate::Control`] beside the cache, the writes under way and the work queue; each part of the state has one owner. When an object is gone,
+//! one call to each owner forgets the object.
 
 mod doubts;
 pub(crate) mod flight;
@@ -28,54 +28,63 @@ use crate::state::plans::Plans;
 use crate::workload::ration::Ration;
 use crate::write::{Notice, ObjectKey, Term};
 
-/// In what role this process decides.
+/// Role in which this process decides.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
-    /// The term in which this process leads.
+    /// The leadership term of this process; `None` if the process does not lead.
     pub(crate) term: Option<Term>,
-    /// Pods without the label of managed pods that were created before are left alone; `None`: all of them are.
+    /// Creation time from which pods without the label of managed pods are counted; older such pods are left alone, and with `None` all such pods are.
     pub(crate) pods_counted_since: Option<Timestamp>,
-    /// Leaves the lists of admission checks as they are, and admits no workload by the states of its checks: set offline, where only the decisions of
-    /// cycles are wanted.
+    /// True offline, if only the decisions of scheduling cycles are wanted: lists of admission checks stay as they are, and no Workload is admitted by the
+    /// states of its checks.
     pub(crate) schedules_only: bool,
-    /// Set offline, where no API server has the objects. Statuses and reasons are written at once, since no server has to be spared. The caller
-    /// decides about evicted jobs, since no controller would stop them.
+    /// True offline, where no API server has the objects. Statuses and reasons are then written at once, because no server has to be spared. The caller
+    /// decides about evicted jobs, because no job controller would stop them.
     pub(crate) is_offline: bool,
 }
 
-/// Quota: what the engine has given, and what runs beyond that.
+/// Quota: the quota that the engine has given, and the usage beyond quota.
 #[derive(Debug)]
 pub(crate) struct Quota {
+    /// The engine's world: quota, usage and pending Workloads.
     pub(crate) world: World,
-    /// Shapes of pod sets, each of which many Workloads may ask for.
+    /// Shapes of pod sets; many Workloads may request pods of one shape.
     pub(crate) shapes: Shapes,
-    /// State about plans as a whole: the admissions and evictions that the engine has chosen are in the records of their workloads.
+    /// State that concerns all plans; the planned admission and eviction of each Workload are in the notes about the Workload.
     pub(crate) plans: Plans,
-    /// Pods that were let in without a review, and that are tried for quota.
+    /// Trials of running pods that no webhook has reviewed: the time within which each pod can get quota.
     pub(crate) trials: Trials,
     /// Usage beyond quota, by job.
     pub(crate) overruns: Overruns,
-    /// The engine is asked for a plan with the next step.
+    /// True if the next step asks the engine for a plan.
     plan: bool,
 }
 
-/// Reports to users and operators: statuses, reasons, events and measures that are due, and what was reported last.
+/// Reports to users and operators: statuses, reasons, events and measures that are due, and the last reported values.
 #[derive(Debug)]
 pub(crate) struct Reports {
+    /// Times at which the statuses of queues are due.
     pub(crate) schedule: QueueSchedule,
+    /// Limits the rate at which reasons of pending Workloads are written.
     pub(crate) ration: Ration,
+    /// Events about jobs that are still to be sent.
     pub(crate) job_events: JobEvents,
+    /// Measures that the caller has not taken yet.
     pub(crate) measures: Vec<Measure>,
+    /// Removed objects whose metrics are to be dropped.
     pub(crate) gone: Gone,
-    /// The last event of each object, by reason.
+    /// The last event that was sent about each object, by reason.
     pub(crate) told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
+    /// Events that the next step publishes.
     pub(crate) notices: Vec<Notice>,
-    /// Parked workloads that a sweep had to wake: must stay 0.
+    /// Number of parked Workloads that a sweep had to wake; the number must stay 0.
     pub(crate) sweep_found: u64,
+    /// Number of skipped preemptions, by ClusterQueue.
     pub(crate) skipped_preemptions: BTreeMap<String, u32>,
 }
 
 impl Quota {
+    /// Quota of an empty world.
     pub(crate) fn new(settings: &Settings) -> Self {
         let world = World::new(settings.engine.clone());
         Self {
@@ -90,39 +99,42 @@ impl Quota {
 
     /// Passes a change to the engine, and asks for a plan.
     pub(crate) fn apply(&mut self, delta: engine::Delta) {
-        // A refusal means the engine does not know the object: nothing is charged for it.
+        // The engine refuses a change only if it does not know the object, and it charges nothing for an unknown object.
         let _ = self.world.apply(delta);
         self.plan = true;
     }
 
-    /// Has the workload's own state count again, not what a plan made of it. No plan is asked for.
+    /// Has the engine follow the observed state of a Workload again instead of a plan. The call asks for no plan.
     pub(crate) fn take_back(&mut self, uid: String) {
-        // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
+        // An unknown uid means that the Workload is gone, and the engine charges nothing for such a Workload.
         let _ = self.world.apply(engine::Delta::Forget(uid));
     }
 
+    /// Asks the engine for a plan with the next step.
     pub(crate) fn plan_again(&mut self) {
         self.plan = true;
     }
 
+    /// Whether the next step asks the engine for a plan.
     pub(crate) fn wants_plan(&self) -> bool {
         self.plan
     }
 
-    /// A plan was made, after which another one is wanted or not.
+    /// Notes that a plan was made; `again` says whether another plan is wanted.
     pub(crate) fn planned(&mut self, again: bool) {
         self.plan = again;
     }
 }
 
 impl Session {
-    /// Whether a write may be decided now.
+    /// Whether this process leads, so that writes may be decided.
     pub(crate) fn leads(&self) -> bool {
         self.term.is_some()
     }
 }
 
 impl Reports {
+    /// Reports of a process that has observed nothing yet.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             schedule: QueueSchedule::default(),
@@ -137,7 +149,7 @@ impl Reports {
         }
     }
 
-    /// Notes that a sweep had to wake that many parked workloads.
+    /// Notes the number of parked Workloads that a sweep had to wake.
     pub(crate) fn note_swept(&mut self, found: usize) {
         self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
     }

@@ -1,4 +1,4 @@
-//! Notes about one job of any sort.
+//! Notes about one job of any kind.
 
 use jiff::Timestamp;
 
@@ -8,56 +8,57 @@ use crate::moments::after_seconds;
 use crate::notes::records::Record;
 use crate::training_job::training_notes::{self, TrainingNotes};
 
-/// Seconds from a stop of a job to the next one, if another client starts the job again in the meantime. A stop waits no longer: a job without quota
-/// must not run, and its pods are only charged until it is stopped.
+/// Time in seconds between two stops of a job, if another client starts the job again in between. The time is short, because a job without quota must not
+/// run, and its pods are only charged until the job is stopped.
 const STOPS_APART_SECONDS: i64 = 1;
 
-/// Notes about one job.
+/// Notes about one job of any kind.
 #[derive(Debug, Default)]
 pub(crate) struct JobNotes {
-    /// The job was seen at rest since its last start.
+    /// True if the job was observed at rest since its last start.
     is_at_rest: bool,
-    /// The job is being deleted together with its pods, whatever keeps the job itself.
+    /// True if the job is being deleted together with its pods, even if a finalizer keeps the job itself.
     is_rid_of_pods: bool,
     starts: StartNotes,
-    /// Time at which Berth stopped the job last; unknown once the job has run for a while or is over.
+    /// Time at which Berth last stopped the job; `None` once the job has run for a while or has ended.
     stopped_at: Option<Timestamp>,
-    /// The started job is seen to lack pods.
+    /// Pods that the started job was observed to lack.
     lack: Option<Box<Lack>>,
     settled: Option<Box<Settled>>,
-    /// Time at which the first pods ended that its Workload does not know of yet.
+    /// Time at which the first pods ended that the job's Workload does not show as ended yet.
     ended_at: Option<Timestamp>,
-    /// Notes that only a TrainingJob has.
+    /// Notes about a TrainingJob; other jobs have none.
     training: Option<Box<TrainingNotes>>,
 }
 
-/// Marks of jobs by which their records are found.
+/// Properties of jobs by which their records are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum JobMark {
-    /// Quota was seen idle into which the job could grow.
+    /// Idle quota was observed into which the job could grow.
     HasIdleQuota,
     /// The job is to get more workers.
     WantsWorkers,
 }
 
-/// All workers of a Job were ready at once.
+/// The note that all workers of a Job were ready at once.
 #[derive(Debug)]
 struct Settled {
-    /// Time of the change of their number before that, `None` for none.
+    /// Time of the last change of the number of workers before all were ready; `None` if the number never changed.
     last_change: Option<Timestamp>,
 }
 
 impl JobNotes {
-    /// Whether the job was seen at rest since its last start.
+    /// Whether the job was observed at rest since its last start.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.is_at_rest
     }
 
+    /// Notes that the job was observed at rest.
     pub(crate) fn note_at_rest(&mut self) {
         self.is_at_rest = true;
     }
 
-    /// The job runs: nothing is known of its next rest.
+    /// Notes that the job runs, so that its next rest is not observed yet.
     pub(crate) fn note_running(&mut self) {
         self.is_at_rest = false;
     }
@@ -67,61 +68,64 @@ impl JobNotes {
         self.is_rid_of_pods
     }
 
+    /// Notes that the job is being deleted together with its pods.
     pub(crate) fn note_rid_of_pods(&mut self) {
         self.is_rid_of_pods = true;
     }
 
-    /// Starts in a row within one admission.
+    /// The starts of the job in a row within one admission.
     pub(crate) fn starts(&self) -> &StartNotes {
         &self.starts
     }
 
+    /// The starts of the job in a row within one admission, to be changed.
     pub(crate) fn starts_mut(&mut self) -> &mut StartNotes {
         &mut self.starts
     }
 
-    /// Time from which Berth may stop the job again; `None` if Berth has not stopped the job a moment ago.
+    /// Time from which Berth may stop the job again; `None` if Berth has not stopped the job recently.
     pub(crate) fn may_stop_at(&self) -> Option<Timestamp> {
         self.stopped_at.map(|at| after_seconds(at, STOPS_APART_SECONDS))
     }
 
-    /// Berth's own stop of the job was written.
+    /// Notes that Berth stopped the job.
     pub(crate) fn note_stopped(&mut self, now: Timestamp) {
         self.stopped_at = Some(now);
     }
 
-    /// The job runs: a stop is forgotten from which on it may be stopped again by now.
+    /// Forgets the last stop of a running job, if the job may be stopped again by `now`.
     pub(crate) fn forget_old_stop(&mut self, now: Timestamp) {
         if self.may_stop_at().is_some_and(|due| due <= now) {
             self.stopped_at = None;
         }
     }
 
-    /// The job is over.
+    /// Forgets the last stop of the job, because the job has ended.
     pub(crate) fn forget_stop(&mut self) {
         self.stopped_at = None;
     }
 
-    /// The job is over, or was evicted.
+    /// Forgets the starts of the job, because the job has ended or was evicted.
     pub(crate) fn forget_starts(&mut self) {
         self.starts = StartNotes::default();
     }
 
-    /// The pods that the started job is seen to lack.
+    /// The pods that the started job was observed to lack.
     pub(crate) fn lack(&self) -> Option<Lack> {
         self.lack.as_deref().copied()
     }
 
+    /// Notes the pods that the started job lacks; `None` if the job lacks none.
     pub(crate) fn note_lack(&mut self, lack: Option<Lack>) {
         self.lack = lack.map(Box::new);
     }
 
-    /// Whether all workers have been ready at once since their number changed at that time.
+    /// Whether all workers were ready at once after the change of their number at the given time.
     pub(crate) fn has_settled_since(&self, change: Timestamp) -> bool {
         self.settled.as_ref().is_some_and(|settled| settled.last_change == Some(change))
     }
 
-    /// All workers are ready after that change of their number.
+    /// Notes that all workers were ready at once after the last change of their number.
     pub(crate) fn note_settled(&mut self, last_change: Option<Timestamp>) {
         self.settled = Some(Box::new(Settled { last_change }));
     }
@@ -131,32 +135,32 @@ impl JobNotes {
         self.settled.is_some()
     }
 
-    /// Time at which the first pods ended that its Workload does not know of yet, as far as that was seen.
+    /// Time at which the first pods were observed to have ended that the job's Workload does not show as ended yet.
     pub(crate) fn ended_at(&self) -> Option<Timestamp> {
         self.ended_at
     }
 
-    /// More pods have ended.
+    /// Notes that pods of the job have ended.
     pub(crate) fn note_ended(&mut self, now: Timestamp) {
         self.ended_at.get_or_insert(now);
     }
 
-    /// The Workload knows of the ended pods, or the job itself has ended.
+    /// Forgets the end of pods, because the Workload shows these pods as ended or the job itself has ended.
     pub(crate) fn forget_ended(&mut self) {
         self.ended_at = None;
     }
 
-    /// Notes that only a TrainingJob has.
+    /// The notes about a TrainingJob; empty for any other job.
     pub(crate) fn training(&self) -> &TrainingNotes {
         self.training.as_deref().unwrap_or(&training_notes::NONE)
     }
 
-    /// The notes that only a TrainingJob has, to be changed; `None` if there are none.
+    /// The notes about a TrainingJob, to be changed; `None` if there are none.
     pub(crate) fn known_training_mut(&mut self) -> Option<&mut TrainingNotes> {
         self.training.as_deref_mut()
     }
 
-    /// The notes that only a TrainingJob has, to be added to.
+    /// The notes about a TrainingJob, to be changed; created if there are none.
     pub(crate) fn training_mut(&mut self) -> &mut TrainingNotes {
         self.training.get_or_insert_default()
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-/// Notes about one object.
+/// The notes about one object.
 pub(crate) trait Record: Debug + Default {
     /// A property by which records are found.
     type Mark: Copy + Debug + Ord + 'static;
-    /// The place of a record in the queue of records that something is due for.
+    /// The place of a record in the queue of records for which an action is due.
     type Place: Copy + Debug + Ord;
     /// All marks, at most 32.
     const MARKS: &'static [Self::Mark];
@@ -18,14 +18,14 @@ pub(crate) trait Record: Debug + Default {
     /// Whether the record has a mark now.
     fn has(&self, mark: Self::Mark) -> bool;
 
-    /// The place of the record in the queue, `None` if it is not queued.
+    /// The place of the record in the queue; `None` if the record is not queued.
     fn place(&self) -> Option<Self::Place>;
 
-    /// Whether nothing is noted: such a record is not kept.
+    /// Whether the record has no notes; such a record is not kept.
     fn is_empty(&self) -> bool;
 }
 
-/// Records of one kind. An index is kept by each change of a record, and no caller keeps one.
+/// The records of one kind of object. Each change of a record updates the indexes, so that callers need not.
 #[derive(Debug)]
 pub(crate) struct Records<R: Record> {
     all: FxHashMap<Arc<str>, R>,
@@ -33,11 +33,11 @@ pub(crate) struct Records<R: Record> {
     marked: BTreeMap<R::Mark, BTreeSet<Arc<str>>>,
     /// Uids of the queued records.
     queue: BTreeSet<(R::Place, Arc<str>)>,
-    /// The record of an object of which nothing is noted.
+    /// The empty record, for an object without notes.
     none: R,
 }
 
-/// State of a record that the indexes show: a bit for each mark, and the place in the queue.
+/// The part of a record that the indexes show: a bit for each mark, and the place in the queue.
 #[derive(Debug)]
 struct Shown<P> {
     marks: u32,
@@ -60,7 +60,7 @@ impl<R: Record> Default for Records<R> {
 }
 
 impl<R: Record> Records<R> {
-    /// The record of an object, an empty one if nothing is noted of it.
+    /// The record of an object; an empty record if the object has no notes.
     pub(crate) fn of(&self, uid: &str) -> &R {
         self.all.get(uid).unwrap_or(&self.none)
     }
@@ -87,7 +87,7 @@ impl<R: Record> Records<R> {
         result
     }
 
-    /// Changes the record of an object, if anything is noted of it.
+    /// Changes the record of an object, if the object has notes.
     pub(crate) fn change_known<T>(&mut self, uid: &str, change: impl FnOnce(&mut R) -> T) -> Option<T> {
         if self.all.contains_key(uid) { Some(self.change(uid, change)) } else { None }
     }
@@ -99,33 +99,33 @@ impl<R: Record> Records<R> {
         self.all.remove(uid)
     }
 
-    /// Records that have a mark, in the order of their uids.
+    /// The records that have a mark, in the order of their uids.
     pub(crate) fn marked(&self, mark: R::Mark) -> impl Iterator<Item = (&str, &R)> {
         let uids = self.marked.get(&mark).into_iter().flatten();
         uids.filter_map(|uid| Some((&**uid, self.all.get(uid)?)))
     }
 
-    /// Uids of the records that have a mark, in their order.
+    /// The uids of the records that have a mark, in ascending order.
     pub(crate) fn uids(&self, mark: R::Mark) -> Vec<String> {
         self.marked.get(&mark).into_iter().flatten().map(ToString::to_string).collect()
     }
 
-    /// Number of the records that have a mark.
+    /// The number of records that have a mark.
     pub(crate) fn count(&self, mark: R::Mark) -> usize {
         self.marked.get(&mark).map_or(0, BTreeSet::len)
     }
 
-    /// The first queued record: its place and its uid. Records of one place are in the order of their uids.
+    /// The place and the uid of the first queued record. Records of one place are in the order of their uids.
     pub(crate) fn first_queued(&self) -> Option<(R::Place, Arc<str>)> {
         self.queue.first().cloned()
     }
 
-    /// The first record that is queued at that place or behind it.
+    /// The first queued record at the given place or behind it.
     pub(crate) fn first_queued_from(&self, place: R::Place) -> Option<(R::Place, Arc<str>)> {
         self.queue.range((place, Arc::from(""))..).next().cloned()
     }
 
-    /// Brings the indexes from the one state of a record to the other.
+    /// Updates the indexes from the earlier state of a record to the later state.
     fn index(&mut self, uid: &str, before: &Shown<R::Place>, after: &Shown<R::Place>) {
         if before.marks == after.marks && before.place == after.place {
             return;
@@ -163,7 +163,7 @@ mod tests {
         type Place = i32;
         const MARKS: &'static [bool] = &[false, true];
 
-        /// True for a record with odd numbers, false for one with even numbers.
+        /// True for a record with odd numbers if `odd`, otherwise for a record with even numbers.
         fn has(&self, odd: bool) -> bool {
             self.0.iter().any(|number| (number % 2 == 1) == odd)
         }

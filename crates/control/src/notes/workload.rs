@@ -1,4 +1,4 @@
-//! Notes about one Workload: the parts that the domains note, and the marks by which its record is found.
+//! Notes about one Workload: the parts that the domains of control write, and the marks by which the Workload's record is found.
 
 use crate::capacity::capacity_notes::CapacityNotes;
 use crate::job::pods_notes::PodsNotes;
@@ -8,7 +8,7 @@ use crate::training_job::save_notes::SaveNotes;
 use crate::training_job::scale_notes::ScaleNotes;
 use crate::workload::reason_notes::{ReasonNotes, ReasonPlace};
 
-/// Notes about one Workload.
+/// The notes about one Workload.
 #[derive(Debug, Default)]
 pub(crate) struct WorkloadNotes {
     plan: PlanNotes,
@@ -19,29 +19,29 @@ pub(crate) struct WorkloadNotes {
     reason: ReasonNotes,
 }
 
-/// Marks of Workloads by which their records are found.
+/// Properties of Workloads by which their records are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkloadMark {
     /// An admission is planned and not acknowledged yet.
     Planned,
     /// The last write of the planned admission ended without an answer.
     Failing,
-    /// No other plan waits for the planned admission.
+    /// The planned admission is set aside, so that other plans do not wait for it.
     Aside,
     /// An eviction is still to be written.
     Evicted,
     /// The API server refused the eviction.
     EvictionRefused,
-    /// Workers are to be given up for a preemptor.
+    /// The job is to give up workers for a preemptor.
     GivesUp,
     /// The job has left pods behind.
     LeftPods,
-    /// A better tier was seen free.
+    /// A better capacity tier was observed to be free.
     BetterTier,
 }
 
 impl WorkloadNotes {
-    /// The Workload has no quota: whatever was seen of its pods, or asked of them, is over.
+    /// Forgets the notes about the Workload's pods and about requests to them, because the Workload has no quota.
     pub(crate) fn forget_run(&mut self) {
         self.scale.forget_shrunk();
         self.save.forget_requests();
@@ -54,24 +54,27 @@ impl WorkloadNotes {
         &self.plan
     }
 
+    /// The planned admission and eviction of the Workload, to be changed.
     pub(crate) fn plan_mut(&mut self) -> &mut PlanNotes {
         &mut self.plan
     }
 
-    /// The change of the number of workers of the Workload.
+    /// Notes about the change of the number of the Workload's workers.
     pub(crate) fn scale(&self) -> &ScaleNotes {
         &self.scale
     }
 
+    /// Notes about the change of the number of the Workload's workers, to be changed.
     pub(crate) fn scale_mut(&mut self) -> &mut ScaleNotes {
         &mut self.scale
     }
 
-    /// The requests to save that the job of the Workload got.
+    /// Notes about the requests to save a checkpoint that the Workload's job got.
     pub(crate) fn save(&self) -> &SaveNotes {
         &self.save
     }
 
+    /// Notes about the requests to save a checkpoint that the Workload's job got, to be changed.
     pub(crate) fn save_mut(&mut self) -> &mut SaveNotes {
         &mut self.save
     }
@@ -81,6 +84,7 @@ impl WorkloadNotes {
         &self.capacity
     }
 
+    /// Notes about the capacity of the Workload, to be changed.
     pub(crate) fn capacity_mut(&mut self) -> &mut CapacityNotes {
         &mut self.capacity
     }
@@ -90,6 +94,7 @@ impl WorkloadNotes {
         &self.pods
     }
 
+    /// Notes about the pods of the Workload after a stop, to be changed.
     pub(crate) fn pods_mut(&mut self) -> &mut PodsNotes {
         &mut self.pods
     }
@@ -99,6 +104,7 @@ impl WorkloadNotes {
         &self.reason
     }
 
+    /// The reason why the Workload waits, to be changed.
     pub(crate) fn reason_mut(&mut self) -> &mut ReasonNotes {
         &mut self.reason
     }
@@ -131,7 +137,7 @@ impl Record for WorkloadNotes {
         }
     }
 
-    /// The place of its reason among those that are still to be written.
+    /// The place of the Workload's reason in the queue of reasons that are still to be written.
     fn place(&self) -> Option<ReasonPlace> {
         self.reason.place()
     }

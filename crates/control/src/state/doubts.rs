@@ -1,4 +1,4 @@
-//! Writes that are noted as unresolved: their answers were lost, or a leader before may have sent them.
+//! Writes that are noted as unresolved: the answer was lost, or an earlier leader may have sent the write.
 
 use berth_api::conditions::types;
 use berth_jobs::JobState;
@@ -9,12 +9,12 @@ use crate::state::flight::{Flight, Flights};
 use crate::write::{Kind, ObjectKey, Purpose, key};
 
 impl Flights {
-    /// Notes a lost answer to a write, if the write uses quota.
+    /// Notes that the answer to a write was lost, if the write uses quota.
     pub(crate) fn doubt(&mut self, view: &View, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         self.strays.forget_old(now);
         if flight.purpose == Purpose::StartTraining {
             if view.uid_of(object).is_some() {
-                // The object was seen before the answer could come.
+                // The created object was observed before the answer could come.
                 return;
             }
             self.strays.doubt_creation(object.clone(), now);
@@ -23,8 +23,8 @@ impl Flights {
         }
     }
 
-    /// A leader before us may have sent starts that are still on their way. An object that looks as if it had not been started, and may be by them,
-    /// counts as doubtful until it is seen at another version.
+    /// Notes writes of an earlier leader that may still be applied: starts of jobs and pods. The start of each admitted job or pod that looks as if it had
+    /// not been started counts as unresolved until the job or pod is observed at another version.
     pub(crate) fn doubt_starts(&mut self, view: &View) {
         for workload in view.workloads.all_reserving().filter(|workload| workload.is(types::ADMITTED)) {
             let Some(whole) = workload.whole() else { continue };
@@ -41,7 +41,7 @@ impl Flights {
                     }
                 }
                 _ => {
-                    // A job is started only from such a state.
+                    // Berth starts a job only if the job is suspended and its pod templates may be changed.
                     let is_startable =
                         |job: &&JobState| JobPhase::of(job) == JobPhase::Suspended && job.may_change_template;
                     if let Some(job) = view.job_of(workload).filter(is_startable) {

@@ -1,4 +1,4 @@
-//! Writes under way: at most one per object, and the version that has to be seen before the next.
+//! Writes under way: at most one per object, and the version of the object that must be observed before the next write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,22 +14,25 @@ use crate::write::{Action, CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Qu
 /// A task that was handed to the runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
-    /// The object whose decision it was.
+    /// Key of the object whose decision led to the task.
     pub(crate) origin: ObjectKey,
+    /// The purpose of the task.
     pub(crate) purpose: Purpose,
+    /// Version of the object from which the task was derived.
     pub(crate) based_on: u64,
+    /// Events to publish once the write has succeeded.
     pub(crate) notices: Vec<Notice>,
-    /// For a write to a store of checkpoints: the place of the checkpoints.
+    /// Place of the checkpoints, if the task writes to a store of checkpoints.
     pub(crate) place: Option<Box<CheckpointPlace>>,
-    /// A deletion that takes the objects that the object owns first.
+    /// True for a deletion that first deletes the objects that are owned by the deleted object.
     pub(crate) owned_first: bool,
-    /// The object vanished meanwhile: the result of the write can never be seen.
+    /// True if the object was removed while the task was under way, so that the watch never shows the result of the write.
     pub(crate) vanished: bool,
-    /// Bytes of the Workload that is made or changed, or of the job that is read for that.
+    /// Size in bytes of the Workload that the task creates or changes, or of the job that the task reads for a Workload.
     bytes: usize,
-    /// When the task has to wait, writes to its object do not.
+    /// True if a delay of the task does not delay writes to its object.
     pub(crate) spares_its_object: bool,
-    /// Kind of the answer that is expected, if it is a query.
+    /// Kind of the expected answer, if the task is a query.
     pub(crate) query: Option<QueryKind>,
 }
 
@@ -37,7 +40,7 @@ pub(crate) struct Flight {
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
     version: u64,
-    /// `None`: the version exists and will come. Else a conflict made us expect it, until then.
+    /// `None` if the version is known to exist; otherwise the end of the wait for a version that a conflict suggests.
     until: Option<Timestamp>,
 }
 
@@ -47,91 +50,92 @@ struct Backoff {
     attempts: u32,
 }
 
-/// Writes under way, versions still to be seen, and back-offs.
+/// Writes under way, versions that must still be observed, and back-offs.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     flying: FxHashMap<ObjectKey, Flight>,
     keys: FxHashMap<TaskId, ObjectKey>,
-    /// The watch must show at least this version before the object is judged again.
+    /// For each object, the version that the watch must show before the object is decided about again.
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
     /// Writes of unknown outcome that may still be applied.
     pub(crate) strays: Strays,
-    /// Last refusal to create an object, by the TrainingJob or the Workload that the object is for.
+    /// The last refusal to create an object, by the TrainingJob or Workload for which the object was to be created.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
-    /// Workloads that the API server refused to give quota, with the time until which they preempt nobody.
+    /// Workloads whose reservation the API server refused, with the time until which each of them preempts no other Workload.
     refused_reservations: FxHashMap<ObjectKey, Timestamp>,
-    /// Workloads whose first creation is under way, or was answered and is not seen yet.
+    /// Workloads whose first creation is under way, or has succeeded without being observed yet.
     first_creations: BTreeSet<ObjectKey>,
-    /// Creations of Workloads under way.
+    /// Number of Workload creations under way.
     creations: usize,
-    /// Bytes of the responses and request bodies under way for Workloads that are created or changed.
+    /// Size in bytes of the responses and request bodies under way for Workloads that are created or changed.
     creation_bytes: usize,
-    /// Jobs without a Workload because too many others are being made, in the order in which they came.
+    /// Jobs that wait for their Workload because too many other Workloads are being created, first come, first served.
     held_back: VecDeque<ObjectKey>,
-    /// The same jobs: whatever touches one of them meanwhile does not queue it again.
+    /// The jobs of `held_back` as a set, so that a change of a waiting job does not queue the job again.
     held: BTreeSet<ObjectKey>,
     last: u64,
 }
 
-/// Workloads that are created at once: a flood of jobs stays in the view, where it costs least, and not in request bodies.
+/// Maximum number of Workloads that are created at once; further jobs wait in the view, where a job costs less memory than in a request body.
 const MOST_CREATIONS: usize = 64;
-/// Most bytes of their responses and request bodies. The client holds copies of these.
+/// Maximum size in bytes of the responses and request bodies of Workload creations under way; the client holds copies of them.
 const MOST_CREATION_BYTES: usize = 8 << 20;
-/// First delay after a failed write.
+/// Delay in milliseconds after the first failed write of an object.
 const FIRST_DELAY_MS: i64 = 200;
-/// How long a newer version is waited for after a conflict, longer than a watch mostly lags: too short costs a request. A
-/// conflict without a newer version comes from something between us and the store.
+/// Time in milliseconds for which a newer version is awaited after a conflict. The time is longer than the usual lag of a watch, because giving up too early
+/// costs a request. A conflict without a newer version comes from a component between Berth and the store.
 const CONFLICT_PATIENCE_MS: i64 = 3_000;
-/// Longest delay between two tries of a write; the object's own changes cut it short.
+/// Maximum delay in milliseconds between two tries of a write; a change of the object ends the delay early.
 const LONGEST_DELAY_MS: i64 = 60_000;
 
-/// Number of failed writes in a row for which a conflict with another writer is no explanation any more.
+/// Number of failed writes in a row from which on a conflict with another writer does not explain the failures.
 const SEVERAL: u32 = 3;
 
-/// Time in milliseconds for which a workload preempts nobody after its reservation was refused: its victims would come back, and be evicted again
-/// with each of its tries.
+/// Time in milliseconds for which a Workload preempts no other Workload after its reservation was refused. Otherwise its victims would be evicted again with
+/// each try.
 const REFUSED_MS: i64 = 3_600_000;
 
-/// Time in milliseconds after its end for which a delay counts for the length of the next one.
+/// Time in milliseconds after the end of a back-off for which the back-off counts for the length of the next one.
 const FORGOTTEN_MS: i64 = 600_000;
 
 impl Flights {
-    /// Whether the object must be left alone now: a write is under way, or its result is not seen yet.
+    /// Whether the object must be left alone now, because a write is under way or the result of a write was not observed yet.
     pub(crate) fn busy(&self, key: &ObjectKey) -> bool {
         self.flying.contains_key(key) || self.awaited.contains_key(key)
     }
 
-    /// Whether the state of the object is about to change by a write of ours: a request to its pods to save changes nothing of it.
+    /// Whether a write of Berth is about to change the state of the object. A request to the object's pods to save a checkpoint does not count.
     pub(crate) fn changing(&self, key: &ObjectKey) -> bool {
         self.busy(key) && !self.flying.get(key).is_some_and(|flight| flight.purpose.asks_to_save())
     }
 
+    /// The task under way for an object.
     pub(crate) fn flying(&self, key: &ObjectKey) -> Option<&Flight> {
         self.flying.get(key)
     }
 
-    /// End of the object's back-off, if that is yet to come.
+    /// End of the object's back-off, if the end is yet to come.
     pub(crate) fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
     }
 
-    /// As [`Self::backing_off`], for a write to the object: an answer "not yet" to a question about it holds up further questions only, and not its
-    /// writes.
+    /// End of the object's back-off for writes. The answer "not yet" to a query about an object delays further queries only, and not the object's writes.
     pub(crate) fn backing_off_from_writes(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backing_off(key, now).filter(|_| self.backoffs.get(key).is_some_and(|backoff| backoff.attempts > 0))
     }
 
-    /// Whether the object is backing off after several writes that failed one after the other.
+    /// Whether the object is backing off after several failed writes in a row.
     pub(crate) fn keeps_failing(&self, key: &ObjectKey, now: Timestamp) -> bool {
         self.backoffs.get(key).is_some_and(|backoff| backoff.until > now && backoff.attempts >= SEVERAL)
     }
 
-    /// The earliest end of a delay after a failed write.
+    /// The earliest end of a back-off of any object.
     pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.values().map(|backoff| backoff.until).filter(|until| *until > now).min()
     }
 
+    /// Notes a task as under way, and returns the task's id.
     pub(crate) fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> TaskId {
         self.last = self.last.saturating_add(1);
         let bytes = if draft.purpose == Purpose::ReadJob { MOST_BYTES } else { 0 };
@@ -165,7 +169,8 @@ impl Flights {
         id
     }
 
-    /// Counts the bytes of the body of a write that has begun. Only bodies of Workloads repeat all that a user wrote.
+    /// Adds the size of the body of a write that has begun. Only the creation and the update of a Workload are counted, because their bodies repeat
+    /// everything that a user wrote.
     pub(crate) fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
         let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
         let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
@@ -173,6 +178,7 @@ impl Flights {
         self.creation_bytes = self.creation_bytes.saturating_add(bytes);
     }
 
+    /// Removes a task that has ended, and returns its object and its record.
     pub(crate) fn land(&mut self, id: TaskId) -> Option<(ObjectKey, Flight)> {
         let key = self.keys.remove(&id)?;
         let flight = self.flying.remove(&key)?;
@@ -183,59 +189,59 @@ impl Flights {
         Some((key, flight))
     }
 
-    /// Whether Workloads are being created for the first time, none of which was waited for in vain.
+    /// Whether first creations of Workloads are under way or not observed yet.
     pub(crate) fn creates_workloads(&self) -> bool {
         !self.first_creations.is_empty()
     }
 
-    /// Waits no longer for the Workloads that are being created: one that no watch ever shows would hold up each plan.
+    /// Stops the wait for Workloads that are being created, because a Workload that no watch ever shows would delay each plan.
     pub(crate) fn forget_first_creations(&mut self) {
         self.first_creations.clear();
     }
 
-    /// Whether as many Workloads are being created as may be at once.
+    /// Whether the maximum number or size of Workload creations under way is reached.
     pub(crate) fn creations_full(&self) -> bool {
         self.creations >= MOST_CREATIONS || self.creation_bytes >= MOST_CREATION_BYTES
     }
 
-    /// Holds a job back until a creation ends.
+    /// Holds a job back until the creation of a Workload ends.
     pub(crate) fn hold_back(&mut self, job: ObjectKey) {
         if self.held.insert(job.clone()) {
             self.held_back.push_back(job);
         }
     }
 
-    /// The job whose turn it is now, if any.
+    /// The next job that was held back, if another Workload may be created now.
     pub(crate) fn next_held_back(&mut self) -> Option<ObjectKey> {
         let job = if self.creations_full() { None } else { self.held_back.pop_front() }?;
         self.held.remove(&job);
         Some(job)
     }
 
-    /// The object must be seen at `version` or later before it is judged again.
+    /// Notes that the object must be observed at `version` or later before it is decided about again.
     pub(crate) fn expect(&mut self, key: ObjectKey, version: u64) {
         self.awaited.insert(key, Awaited { version, until: None });
     }
 
-    /// Expects a version newer than `version` after a conflict; returns the time until which it is expected.
+    /// Awaits a version newer than `version` after a conflict; returns the end of the wait.
     pub(crate) fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
         let until = after(now, CONFLICT_PATIENCE_MS);
         self.awaited.insert(key, Awaited { version: version.saturating_add(1), until: Some(until) });
         until
     }
 
-    /// Whether this is the version for which a conflict made us wait.
+    /// Whether `version` is a version that was awaited because of a conflict.
     pub(crate) fn explains_conflict(&self, key: &ObjectKey, version: u64) -> bool {
         self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some() && awaited.version <= version)
     }
 
-    /// Stops to expect a version that a conflict has hinted at and that never came; `true` when there was one.
+    /// Stops the wait for a version that a conflict suggested and that did not come in time; `true` if there was such a wait.
     pub(crate) fn give_up(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
         let over = self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some_and(|until| until <= now));
         over && self.awaited.remove(key).is_some()
     }
 
-    /// The object was seen at a version; `true` when nothing is awaited any more.
+    /// Notes that the object was observed at a version; `true` if no version of the object is awaited any more.
     pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
         self.first_creations.remove(key);
         self.strays.seen(key, version);
@@ -249,7 +255,7 @@ impl Flights {
         }
     }
 
-    /// The object is gone: nothing is awaited of it.
+    /// Notes that the object is gone, so that no version of it is awaited.
     pub(crate) fn vanished(&mut self, key: &ObjectKey) {
         self.first_creations.remove(key);
         self.refusals.remove(key);
@@ -262,6 +268,7 @@ impl Flights {
         }
     }
 
+    /// Notes a write that succeeded: ends the object's back-off, and forgets a refusal to create the object.
     pub(crate) fn succeeded(&mut self, key: &ObjectKey, origin: &ObjectKey) {
         self.backoffs.remove(key);
         if self.refusal(origin).is_some_and(|(object, _)| object == key) {
@@ -269,41 +276,41 @@ impl Flights {
         }
     }
 
-    /// Notes that the API server refused to give a workload quota; returns the time until which it preempts nobody.
+    /// Notes that the API server refused the reservation of a Workload; returns the time until which the Workload preempts no other Workload.
     pub(crate) fn refused_reservation(&mut self, workload: &ObjectKey, now: Timestamp) -> Timestamp {
         *self.refused_reservations.entry(workload.clone()).or_insert_with(|| after(now, REFUSED_MS))
     }
 
-    /// Forgets that refusal: the workload got its quota, or asks for something else, so that its next reservation may be taken.
+    /// Forgets the refused reservation of a Workload, because the Workload got its quota or changed its request.
     pub(crate) fn forget_refused_reservation(&mut self, workload: &ObjectKey) {
         self.refused_reservations.remove(workload);
     }
 
-    /// Forgets a refused reservation when its time is over.
+    /// Forgets the refused reservation of a Workload when its time is over.
     pub(crate) fn forget_old_refusal(&mut self, workload: &ObjectKey, now: Timestamp) {
         if self.refused_reservations.get(workload).is_some_and(|until| *until <= now) {
             self.refused_reservations.remove(workload);
         }
     }
 
-    /// Whether victims of this workload would give up their quota for a reservation that is not written.
+    /// Whether the reservation of a Workload was refused, so that victims would give up their quota for nothing.
     pub(crate) fn was_refused_quota(&self, workload: &ObjectKey) -> bool {
         self.refused_reservations.contains_key(workload)
     }
 
-    /// Notes that the API server refused to create an object for another one. Only TrainingJobs and Workloads report that later.
+    /// Notes that the API server refused to create an object for another object. Only refusals for TrainingJobs and Workloads are reported later.
     pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
         if matches!(origin.kind, Kind::TrainingJob | Kind::Workload) {
             self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
         }
     }
 
-    /// The refused object, with the API server's message.
+    /// The object whose creation was refused, with the API server's message.
     pub(crate) fn refusal(&self, origin: &ObjectKey) -> Option<&(ObjectKey, String)> {
         self.refusals.get(origin)
     }
 
-    /// Notes a failed write: doubles the object's delay and returns its end.
+    /// Notes a failed write: doubles the object's back-off, and returns the end of the back-off.
     pub(crate) fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
         self.first_creations.remove(key);
         let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
@@ -314,27 +321,27 @@ impl Flights {
         until
     }
 
-    /// A delay that does not grow: the answer was "not yet".
+    /// Backs off after the answer "not yet"; such a back-off does not grow.
     pub(crate) fn pause(&mut self, key: &ObjectKey, now: Timestamp, millis: i64) -> Timestamp {
         let until = after(now, millis);
         self.backoffs.insert(key.clone(), Backoff { until, attempts: 0 });
         until
     }
 
-    /// Ends the object's delay by then.
+    /// Ends the object's back-off no later than at `end`.
     pub(crate) fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
         if let Some(backoff) = self.backoffs.get_mut(key) {
             backoff.until = backoff.until.min(end);
         }
     }
 
-    /// Forgets delays that ended long ago.
+    /// Forgets back-offs that ended long ago.
     pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
     }
 
-    /// Notes an object that was not there before. Unless a creation of ours is under way or was answered, a creation whose answer was lost has made
-    /// it.
+    /// Notes an object that was not observed before. Unless a creation by this process is under way or was answered, a creation whose answer was lost has
+    /// made the object.
     pub(crate) fn appeared(&mut self, key: &ObjectKey) {
         if !self.busy(key) {
             self.strays.landed(key);

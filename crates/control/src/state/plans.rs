@@ -1,5 +1,5 @@
-//! Planned admissions that are not acknowledged yet. Planning waits for the writes that are under way. A plan whose write keeps ending without an
-//! answer, while the API server answers other writes, keeps its quota and holds up no other workload.
+//! Planned admissions that are not acknowledged yet. The next plan waits until the planned admissions are written. If the writes of an admission stay
+//! unanswered while the API server answers other writes, the admission keeps its quota, and other Workloads do not wait for it.
 
 use berth_engine::Issued;
 use berth_engine::model::{Admission, Eviction, Verdict};
@@ -9,14 +9,14 @@ use crate::notes::WorkloadRecords;
 use crate::notes::workload::WorkloadMark;
 use crate::state::plan_notes::PlanNotes;
 
-/// State about plans as a whole; the record of each workload has its own ones.
+/// State that concerns all plans; the notes about each Workload have the Workload's own planned admission and eviction.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
-    /// Writes of any object that the API server has made.
+    /// Number of writes that the API server has made, for any object.
     made: u64,
-    /// Time of a plan that reached the limit of unacknowledged admissions and left workloads out.
+    /// Time of the plan that reached the limit of unacknowledged admissions and left Workloads out.
     filled_at: Option<Timestamp>,
-    /// Time since when a plan waits for Workloads that are being created.
+    /// Time since which a plan waits for Workloads that are being created.
     delayed_since: Option<Timestamp>,
 }
 
@@ -25,27 +25,28 @@ pub(crate) fn none_planned(workloads: &WorkloadRecords) -> bool {
     planned(workloads) == 0
 }
 
-/// Number of all planned admissions, also of those that are set aside.
+/// Number of all planned admissions, including the planned admissions that are set aside.
 pub(crate) fn planned(workloads: &WorkloadRecords) -> usize {
     workloads.count(WorkloadMark::Planned)
 }
 
-/// Number of planned admissions whose acknowledgement is waited for.
+/// Number of planned admissions whose acknowledgement is awaited.
 pub(crate) fn under_way(workloads: &WorkloadRecords) -> usize {
     planned(workloads).saturating_sub(workloads.count(WorkloadMark::Aside))
 }
 
+/// Plans the admission of a Workload.
 pub(crate) fn plan_admission(workloads: &mut WorkloadRecords, admission: Admission) {
     let uid = admission.uid.clone();
     workloads.change(&uid, |notes| notes.plan_mut().admit(admission));
 }
 
-/// Drops a planned admission; true if there was one.
+/// Drops the planned admission of a Workload; true if there was one.
 pub(crate) fn drop_admission(workloads: &mut WorkloadRecords, uid: &str) -> bool {
     workloads.change_known(uid, |notes| notes.plan_mut().drop_admission()).unwrap_or_default()
 }
 
-/// Drops all planned admissions and evictions, and names the workloads that were to be admitted.
+/// Drops all planned admissions and evictions, and returns the uids of the Workloads that were to be admitted.
 pub(crate) fn take_planned(workloads: &mut WorkloadRecords) -> Vec<String> {
     let planned = workloads.uids(WorkloadMark::Planned);
     for mark in [WorkloadMark::Planned, WorkloadMark::Evicted, WorkloadMark::EvictionRefused] {
@@ -56,6 +57,7 @@ pub(crate) fn take_planned(workloads: &mut WorkloadRecords) -> Vec<String> {
     planned
 }
 
+/// Plans the eviction of a Workload.
 pub(crate) fn plan_eviction(workloads: &mut WorkloadRecords, eviction: Eviction) {
     let uid = eviction.uid.clone();
     workloads.change(&uid, |notes| notes.plan_mut().evict(eviction));
@@ -65,7 +67,7 @@ fn refused_evictions(workloads: &WorkloadRecords) -> impl Iterator<Item = &Evict
     workloads.marked(WorkloadMark::EvictionRefused).filter_map(|(_, notes)| notes.plan().eviction())
 }
 
-/// The verdict on a preemptor, with a message that its evictions failed where none of its victims could be evicted: they are tried again.
+/// The engine's verdict on a preemptor. If none of its victims could be evicted, the message says that the evictions failed; the evictions are tried again.
 pub(crate) fn told_of_failures(workloads: &WorkloadRecords, mut verdict: Verdict) -> Verdict {
     let failed = refused_evictions(workloads).filter(|eviction| eviction.preemptor == *verdict.uid).count();
     let all = Issued { preempted: failed, failed: 0 };
@@ -77,7 +79,7 @@ pub(crate) fn told_of_failures(workloads: &WorkloadRecords, mut verdict: Verdict
     verdict
 }
 
-/// Drops the evictions for a preemptor, and names the victims.
+/// Drops the planned evictions for a preemptor, and returns the uids of the victims.
 pub(crate) fn spare_victims(workloads: &mut WorkloadRecords, preemptor: &str) -> Vec<String> {
     let victims = workloads.marked(WorkloadMark::Evicted);
     let victims = victims.filter(|(_, notes)| notes.plan().eviction().is_some_and(|one| one.preemptor == preemptor));
@@ -89,33 +91,34 @@ pub(crate) fn spare_victims(workloads: &mut WorkloadRecords, preemptor: &str) ->
 }
 
 impl Plans {
-    /// When a plan filled the room for unacknowledged admissions, and left somebody out.
+    /// Time of the plan that reached the limit of unacknowledged admissions and left Workloads out.
     pub(crate) fn filled_at(&self) -> Option<Timestamp> {
         self.filled_at
     }
 
-    /// Time since when the next plan is delayed: now, if it was not delayed before or the clock was set back.
+    /// Time since which the next plan is delayed: `now` if the plan was not delayed before or the clock was set back.
     pub(crate) fn delay(&mut self, now: Timestamp) -> Timestamp {
         let since = self.delayed_since.map_or(now, |since| since.min(now));
         self.delayed_since = Some(since);
         since
     }
 
-    /// The next plan is delayed no longer.
+    /// Ends the delay of the next plan.
     pub(crate) fn end_delay(&mut self) {
         self.delayed_since = None;
     }
 
+    /// Notes the time of a plan that reached the limit of unacknowledged admissions; `None` if the plan did not.
     pub(crate) fn note_filled(&mut self, at: Option<Timestamp>) {
         self.filled_at = at;
     }
 
-    /// Notes a write of a planned admission that ended without an answer; `true` when the plan is set aside for that.
+    /// Notes an unanswered write of a planned admission; `true` if the admission is set aside because of that.
     pub(crate) fn unanswered(&self, workloads: &mut WorkloadRecords, uid: &str) -> bool {
         workloads.change_known(uid, |notes| notes.plan_mut().note_unanswered(self.made)).unwrap_or_default()
     }
 
-    /// Notes a write that the API server has made; `true` when plans are set aside for it: their failing writes are no outage.
+    /// Notes a write that the API server has made; `true` if planned admissions are set aside, because their unanswered writes are then no outage.
     pub(crate) fn made(&mut self, workloads: &mut WorkloadRecords) -> bool {
         self.made = self.made.saturating_add(1);
         let mut any = false;
@@ -152,7 +155,7 @@ mod tests {
         assert!(plans.made(&mut all));
         assert!(!plans.made(&mut all) && !plans.unanswered(&mut all, "a"), "once");
         assert_eq!((under_way(&all), planned(&all)), (1, 2));
-        // Writes that were made before the first failure say nothing.
+        // Writes that the API server made before the first unanswered write of a plan do not set the plan aside.
         let mut unanswered = |uid| plans.unanswered(&mut all, uid);
         assert!(!unanswered("b") && !unanswered("b") && !unanswered("b"));
         assert_eq!(under_way(&all), 1);

@@ -1,4 +1,4 @@
-//! Dependencies of decisions: the objects that are marked when an object was seen or a write of it has come back.
+//! Dependencies between decisions: the objects that are marked for a decision when an object was observed or a write of it has ended.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, cluster_key, key};
 
 impl WorkQueue {
-    /// Marks all observed objects that are decided about.
+    /// Marks all observed objects that control decides about.
     pub(crate) fn touch_all(&mut self, view: &View) {
         let jobs = view.jobs.keys().cloned();
         let workloads = view.workloads.keys().map(|name| key(Kind::Workload, &name));
@@ -29,14 +29,14 @@ impl WorkQueue {
         }
     }
 
-    /// Marks all jobs: any of them may wait for a priority class.
+    /// Marks all jobs, because any of them may wait for a priority class.
     pub(crate) fn touch_all_jobs(&mut self, view: &View) {
         self.extend(view.jobs.keys().cloned());
         self.extend(view.pod_keys(None));
         self.extend(view.training.keys().map(|name| key(Kind::TrainingJob, name)));
     }
 
-    /// Marks the jobs of a namespace: something that they depend on has changed.
+    /// Marks the jobs of a namespace, because an object on which they depend has changed.
     pub(crate) fn touch_jobs_of(&mut self, view: &View, namespace: &str) {
         self.extend(view.jobs_in(namespace).cloned());
         self.extend(view.pod_keys(Some(namespace)));
@@ -44,13 +44,13 @@ impl WorkQueue {
         self.extend(training.map(|name| key(Kind::TrainingJob, name)));
     }
 
-    /// The owner of workloads has come, is going or has gone: those that wait may be tried, or not, by that.
+    /// Has the engine get the pending Workloads of an owner again, because the existence of the owner decides whether the engine may try them.
     pub(crate) fn mirror_waiting_of(&mut self, view: &View, owner_uid: &str) {
         let waiting = view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
         waiting.for_each(|workload| self.mirror(workload.key()));
     }
 
-    /// Has the engine get the Workloads that an owner controls.
+    /// Has the engine get all Workloads of an owner again.
     pub(crate) fn mirror_owned_by(&mut self, view: &View, owner_uid: &str) {
         view.workloads.owned_by(owner_uid).for_each(|workload| self.mirror(workload.key()));
     }
@@ -60,30 +60,31 @@ impl WorkQueue {
         self.extend(view.workloads.owned_by(uid).map(|workload| workload.object_key()));
     }
 
-    /// Marks the Jobs of a namespace that name this uid as their controller's.
+    /// Marks the Jobs of a namespace whose controller has the given uid.
     pub(crate) fn touch_jobs_below(&mut self, view: &View, namespace: &str, uid: &str) {
         self.extend(view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
     }
 
-    /// Marks the odd pods of a namespace: a Job or a Workload of it has changed.
+    /// Marks the odd pods of a namespace, because a Job or a Workload of the namespace has changed.
     pub(crate) fn touch_job_pods(&mut self, view: &View, namespace: &str) {
         if !view.odd_pods.is_empty() {
             self.extend(view.odd_pods.keys(Some(namespace)));
         }
     }
 
-    /// Marks all pods of a group.
+    /// Marks all pods of a pod group.
     pub(crate) fn touch_members(&mut self, view: &View, group: &Name) {
         self.extend(view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned()))));
     }
 
-    /// Marks the members of a LocalQueue, and the LocalQueue.
+    /// Marks the Workloads of a LocalQueue, and the LocalQueue.
     pub(crate) fn touch_local_members(&mut self, view: &View, local: &Name) {
         self.extend(view.workloads.members(local).map(|workload| workload.object_key()));
         self.touch(key(Kind::LocalQueue, local));
     }
 
-    /// Marks what a stop policy or the deletion of a ClusterQueue concerns: its workloads, and its LocalQueues for their statuses.
+    /// Marks the objects that a stop policy or the deletion of a ClusterQueue concerns: the Workloads of the queue, and its LocalQueues because of their
+    /// statuses.
     pub(crate) fn touch_queue_members(&mut self, view: &View, cluster_queue: &str) {
         for local in view.feeding(cluster_queue) {
             self.touch_local_members(view, local);
@@ -91,23 +92,24 @@ impl WorkQueue {
         self.extend(view.workloads.reserving(cluster_queue).map(|workload| workload.object_key()));
     }
 
-    /// Passes everything that depends on the policy of a ClusterQueue to the engine again, and marks it.
+    /// Has the engine get the Workloads of a ClusterQueue again, because a QueuePolicy has changed; marks the Workloads and their jobs.
     pub(crate) fn follow_policy(&mut self, view: &View, cluster_queue: &str) {
         for local in view.feeding(cluster_queue) {
             self.follow_policy_in(view, local);
         }
     }
 
-    /// Passes the workloads of one LocalQueue to the engine again, and marks their jobs.
+    /// Has the engine get the Workloads of one LocalQueue again, and marks the Workloads and their jobs.
     pub(crate) fn follow_policy_in(&mut self, view: &View, local: &Name) {
         for workload in view.workloads.members(local) {
             self.mirror(workload.key());
-            // Its job, too, follows the policy in its priority.
+            // A QueuePolicy also decides the priority of a Workload's job.
             self.touch_related(view, &workload.object_key());
         }
     }
 
-    /// Marks the checks that ask autoscalers, those with one configuration or all, and the workloads that wait for them.
+    /// Marks the admission checks that send requests to autoscalers, and the Workloads that wait for these checks. `config` selects the checks of one
+    /// configuration.
     pub(crate) fn touch_provisioning(&mut self, view: &View, config: Option<&str>) {
         let concerned = |check: &Check| {
             let named = check.parameters.as_ref().map(|parameters| parameters.name.as_str());
@@ -118,7 +120,7 @@ impl WorkQueue {
         }
     }
 
-    /// Marks a check and the workloads that wait for it.
+    /// Marks an admission check, and the Workloads that wait for the check.
     pub(crate) fn touch_check(&mut self, view: &View, check: &str) {
         self.touch(cluster_key(Kind::AdmissionCheck, check));
         let waits = |workload: &&WorkloadView| {
@@ -128,14 +130,14 @@ impl WorkQueue {
         self.extend(waiting.iter().map(|workload| key(Kind::Workload, workload)));
     }
 
-    /// Marks the requests of a workload.
+    /// Marks the ProvisioningRequests of a Workload.
     pub(crate) fn touch_requests_of(&mut self, view: &View, workload: &Name) {
         let Some(workload) = view.workloads.get(workload) else { return };
         let requests = view.provisioning.of_workload(&workload.uid);
         self.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
 
-    /// Marks an object and those whose decisions depend on it.
+    /// Marks an object, and the objects whose decisions depend on it.
     pub(crate) fn touch_related(&mut self, view: &View, object: &ObjectKey) {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
@@ -156,7 +158,7 @@ impl WorkQueue {
             kind if kind.is_job() => self.touch_related_to_job(view, object),
             _ => {}
         }
-        // An object that does not name its owner yet cannot show which objects wait for it.
+        // Blocked objects are found by the key of the awaited object, because an object without an owner yet does not show which objects wait for it.
         self.unblock(object);
         self.touch(object.clone());
     }
@@ -166,11 +168,11 @@ impl WorkQueue {
         let job = view.jobs.get(object);
         let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
         self.touch_owned_by(view, &uid);
-        // The job of which it is a part may wait for it to go.
+        // The JobSet or TrainingJob that owns a Job may wait until the Job is gone.
         let owner = job.and_then(|job| job.owner.as_ref());
         let Some((kind, owner)) = owner.and_then(|owner| Some((Kind::of_whole(&owner.kind)?, owner))) else { return };
         let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
-        // The capacity of a TrainingJob is that of its Jobs. The Workloads of a job that is gone wait for the Jobs.
+        // A TrainingJob has the capacity of its Jobs. The Workloads of a JobSet or TrainingJob that is gone wait until its Jobs are gone.
         if kind == Kind::TrainingJob || view.uid_of(&whole).is_none_or(|uid| *uid != *owner.uid) {
             self.touch_owned_by(view, &owner.uid);
         }
@@ -178,7 +180,7 @@ impl WorkQueue {
     }
 }
 
-/// Objects that a change of a request or a template concerns.
+/// Keys of the objects that a change of a ProvisioningRequest or PodTemplate concerns.
 fn concerned_by(view: &View, object: &ObjectKey) -> Vec<ObjectKey> {
     let name = (object.namespace.clone(), object.name.clone());
     let book = &view.provisioning;
@@ -191,7 +193,7 @@ fn concerned_by(view: &View, object: &ObjectKey) -> Vec<ObjectKey> {
     let request = controller(&template.metadata).filter(|owner| owner.kind == Kind::ProvisioningRequest.name());
     let request = request.map(|owner| in_place(Kind::ProvisioningRequest, &owner.name));
     let workload = template.workload().map(|name| in_place(Kind::Workload, name));
-    // The template does not belong to a request yet, but a request may wait to take it over.
+    // A PodTemplate may not belong to a ProvisioningRequest yet, but a request may wait to take the template over.
     let uid = workload.as_ref().and_then(|workload| view.uid_of(workload)).unwrap_or_default();
     let requests = book.of_workload(&uid).map(|name| key(Kind::ProvisioningRequest, name));
     request.into_iter().chain(workload).chain(requests).collect()

@@ -1,9 +1,9 @@
-//! Writes whose outcome is unknown, and which may be applied when the quota that they use has long been given to others.
+//! Writes whose outcome is unknown, and that may be applied after the quota that they use was given to other Workloads.
 //!
-//! A lost answer says nothing: the write was applied, or refused, or is still on its way, and reading the object does not distinguish the last two. A
-//! patch carries the version that it was derived from, so it is over as soon as the object is seen at another one. Until then its object takes the
-//! same write again, or one that changes the version ([`Purpose::WithdrawStart`]), and its quota stays where it is. A creation has no version to
-//! carry: its quota is kept until the server has given it up.
+//! If the answer to a write is lost, the write may have been applied, or refused, or may still be on its way; reading the object does not distinguish the
+//! last two cases. A patch names the version of the object from which the patch was derived, so that the patch cannot be applied any more once the object is
+//! observed at another version. Until then, the object gets only the same write again, or a write that changes the version (`Purpose::WithdrawStart`), and
+//! its quota is kept. A creation names no version, so that its quota is kept until the server has given the creation up.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use jiff::Timestamp;
 use crate::moments::after_seconds;
 use crate::write::ObjectKey;
 
-/// Seconds after its answer was lost for which a creation may still be applied. The server is asked to give up before we do, and does so within
+/// Time in seconds after a lost answer for which a creation may still be applied. The server is asked to give up before the client does, and gives up within
 /// seconds.
 const CREATION_SECONDS: i64 = 20;
 
-/// Writes that may still be applied.
+/// Writes whose outcome is unknown and that may still be applied.
 #[derive(Debug, Default)]
 pub(crate) struct Strays {
-    /// By object, the version at which it must still be for such a write to succeed.
+    /// For each object, the version that the object must still have for the unresolved patch to succeed.
     patches: BTreeMap<ObjectKey, u64>,
     creations: BTreeMap<ObjectKey, Creations>,
 }
@@ -42,25 +42,26 @@ impl Strays {
         self.patches.contains_key(key)
     }
 
-    /// The object was seen at a version: a patch that was derived from an older one is refused, if it was not applied.
+    /// Notes that the object was observed at a version: an unresolved patch that was derived from an older version cannot be applied any more.
     pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) {
         if self.patches.get(key).is_some_and(|derived_from| *derived_from < version) {
             self.patches.remove(key);
         }
     }
 
-    /// The object is gone: its uid does not come back.
+    /// Forgets the unresolved patch of an object that is gone: a later object of the name has another uid, so that the patch is refused.
     pub(crate) fn vanished(&mut self, key: &ObjectKey) {
         self.patches.remove(key);
     }
 
+    /// Notes that a creation of the object may still be applied.
     pub(crate) fn doubt_creation(&mut self, key: ObjectKey, now: Timestamp) {
         let until = after_seconds(now, CREATION_SECONDS);
         let open = self.creations.get(&key).map_or(0, |creations| creations.open);
         self.creations.insert(key, Creations { open: open.saturating_add(1), until });
     }
 
-    /// One of the creations of the object was applied: the object is there, and none of the other creations has made it.
+    /// Notes that the object exists: one of its unresolved creations was applied, and only one, because an object is created once.
     pub(crate) fn landed(&mut self, key: &ObjectKey) {
         let Some(creations) = self.creations.get_mut(key) else { return };
         creations.open = creations.open.saturating_sub(1);

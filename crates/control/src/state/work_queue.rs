@@ -1,4 +1,4 @@
-//! Objects to decide about, at once, at a set time or after another object, and Workloads that the engine is to get again.
+//! Objects to decide about at once, at a set time or after another object, and Workloads that the engine is to get again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +8,34 @@ use rustc_hash::FxHashMap;
 use crate::names::Name;
 use crate::write::{Kind, ObjectKey};
 
-/// Pause between two sweeps over parked workloads.
+/// Pause in milliseconds between two sweeps over parked Workloads.
 const SWEEP_MS: i64 = 30_000;
 
-/// Work for the next steps.
+/// The objects that the next steps decide about.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
     /// Objects to decide about with the next step.
     marked: BTreeSet<ObjectKey>,
-    /// Objects to decide about from a time on. A time without objects ends the pause between two steps.
+    /// Objects to decide about from a time on. A time without objects only makes a step due.
     timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
-    /// Objects whose decision was to write to a busy object, or to wait for one, by that object.
+    /// Objects that wait for a busy object, because they are to write to it or depend on it; the key is the busy object.
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Objects whose status may have to be written.
     statuses: BTreeSet<ObjectKey>,
-    /// A CheckpointStore is known: checkpoints are decided about.
+    /// True if a CheckpointStore was observed, so that checkpoints are decided about.
     has_stores: bool,
-    /// Workloads that the engine is to get as they are now, in the order in which they changed.
+    /// Workloads that the engine is to get in their present state, in the order of their changes.
     stale: Vec<Name>,
     next_sweep: Option<Timestamp>,
 }
 
 impl WorkQueue {
+    /// Marks an object for a decision with the next step.
     pub(crate) fn add(&mut self, object: ObjectKey) {
         self.marked.insert(object);
     }
 
-    /// Marks an object that was seen to change. The status of a TrainingJob may have to be written then, and its checkpoints are decided about.
+    /// Marks an object that was observed to change. For a TrainingJob, its status and its checkpoints are marked, too.
     pub(crate) fn touch(&mut self, object: ObjectKey) {
         if object.kind == Kind::TrainingJob {
             self.statuses.insert(object.clone());
@@ -45,7 +46,7 @@ impl WorkQueue {
         self.add(object);
     }
 
-    /// Takes note whether there is any CheckpointStore.
+    /// Notes whether any CheckpointStore exists.
     pub(crate) fn note_stores(&mut self, any: bool) {
         self.has_stores = any;
     }
@@ -55,33 +56,33 @@ impl WorkQueue {
         self.statuses.insert(object);
     }
 
-    /// The objects whose status may have to be written; they are marked no longer.
+    /// Takes the objects whose status may have to be written.
     pub(crate) fn take_statuses(&mut self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut self.statuses)
     }
 
-    /// Has the engine get a Workload as it is now.
+    /// Has the engine get a Workload in its present state.
     pub(crate) fn mirror(&mut self, workload: Name) {
         self.stale.push(workload);
     }
 
-    /// The Workloads that the engine is to get again, in order; they are marked no longer.
+    /// Takes the Workloads that the engine is to get again, in the order of their changes.
     pub(crate) fn take_stale(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.stale)
     }
 
-    /// Marks `waiting` again once `object` has changed, or is free.
+    /// Has `waiting` marked again once `object` has changed or is no longer busy.
     pub(crate) fn block(&mut self, object: ObjectKey, waiting: ObjectKey) {
         self.blocked.entry(object).or_default().insert(waiting);
     }
 
-    /// Marks the objects that wait for this one.
+    /// Marks the objects that wait for `object`.
     pub(crate) fn unblock(&mut self, object: &ObjectKey) {
         let waiting = self.blocked.remove(object).unwrap_or_default();
         self.extend(waiting);
     }
 
-    /// Forgets waiting objects that are not there any more.
+    /// Forgets waiting objects that no longer exist.
     pub(crate) fn forget_gone(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
         self.blocked.retain(|_, waiting| {
             waiting.retain(&is_there);
@@ -89,47 +90,49 @@ impl WorkQueue {
         });
     }
 
+    /// Marks objects for a decision with the next step.
     pub(crate) fn extend(&mut self, objects: impl IntoIterator<Item = ObjectKey>) {
         self.marked.extend(objects);
     }
 
+    /// Removes the mark of an object.
     pub(crate) fn remove(&mut self, object: &ObjectKey) {
         self.marked.remove(object);
     }
 
-    /// The first of the marked objects, which is marked no longer.
+    /// Takes the first marked object.
     pub(crate) fn pop(&mut self) -> Option<ObjectKey> {
         self.marked.pop_first()
     }
 
-    /// Forgets what a process that comes to lead marks anew: the marked objects, and the statuses of TrainingJobs. Timers stay.
+    /// Forgets the marks that a new leader sets again: the marked objects, and the statuses of TrainingJobs. Timers stay.
     pub(crate) fn clear(&mut self) {
         self.marked.clear();
         self.statuses.retain(|object| object.kind != Kind::TrainingJob);
     }
 
-    /// Marks an object at a time to come.
+    /// Marks an object at a later time.
     pub(crate) fn add_at(&mut self, object: ObjectKey, at: Timestamp) {
         self.timers.entry(at).or_default().insert(object);
     }
 
-    /// Asks for a step at a time to come.
+    /// Makes a step due at a later time.
     pub(crate) fn wake_at(&mut self, at: Timestamp) {
         self.timers.entry(at).or_default();
     }
 
-    /// When the next timer or sweep is due.
+    /// The time at which the next timer or sweep is due.
     pub(crate) fn next_time(&self) -> Option<Timestamp> {
         self.timers.keys().next().copied().into_iter().chain(self.next_sweep).min()
     }
 
-    /// The objects of the first timer that is due.
+    /// Takes the objects of the first timer that is due.
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<BTreeSet<ObjectKey>> {
         let entry = self.timers.first_entry().filter(|entry| *entry.key() <= now)?;
         Some(entry.remove())
     }
 
-    /// `None` while no sweep is due, else whether it is a sweep after the first one; the next one is due after the pause.
+    /// Begins a sweep and its pause: `None` if no sweep is due, otherwise whether an earlier sweep was made.
     pub(crate) fn begin_sweep(&mut self, now: Timestamp) -> Option<bool> {
         if self.next_sweep.is_some_and(|at| at > now) {
             return None;
@@ -186,7 +189,7 @@ mod tests {
         assert_eq!(touched(true), (BTreeSet::from([job.clone(), checkpoints]), BTreeSet::from([job.clone()])));
     }
 
-    /// A process that does not lead keeps what its successor could not find again.
+    /// A process that does not lead keeps the marks that a new leader could not find again.
     #[test]
     fn cleared_queue_keeps_queue_statuses_and_waiting_objects() {
         let queue = ObjectKey { kind: Kind::ClusterQueue, ..object("q") };

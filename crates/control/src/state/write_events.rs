@@ -1,4 +1,4 @@
-//! Events about the API server's answers to writes, and events that are sent once.
+//! Events about the API server's answers to writes, and events that are sent only once.
 
 use berth_api::conditions::own_reasons;
 
@@ -7,15 +7,16 @@ use crate::state::Reports;
 use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS, key};
 
 impl Reports {
-    /// Sends an event that the API server refuses a write, at the object that the write is for.
+    /// Sends an event about a refused write, at the object that the write is for.
     pub(crate) fn refused(&mut self, view: &View, object: &ObjectKey, creation: bool, text: &str) {
         self.tell_of_write(view, object, creation, "refused a change by Berth", text);
     }
 
+    /// Sends an event about the API server's answer to a write; `what` says in words how the API server answered.
     pub(crate) fn tell_of_write(&mut self, view: &View, object: &ObjectKey, creation: bool, what: &str, text: &str) {
         let mut object = object.clone();
         if object.kind == Kind::PodGroup {
-            // The event is sent at the first pod of the group.
+            // An event about a pod group is sent at the first pod of the group.
             let group = (object.namespace, object.name);
             let Some((pod, _)) = view.pods.members(&group).next() else { return };
             object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
@@ -31,7 +32,7 @@ impl Reports {
         });
     }
 
-    /// Sends an event at the job of a Workload about the API server's answer to a write to the Workload: users look at their job first.
+    /// Sends an event about the API server's answer to a write of a Workload, at the Workload's job, because users look at their job first.
     pub(crate) fn tell_job_of(&mut self, view: &View, object: &ObjectKey, what: &str, text: &str) {
         let name = (object.namespace.clone(), object.name.clone());
         let workload = view.workloads.get(&name).filter(|_| object.kind == Kind::Workload);
@@ -40,7 +41,7 @@ impl Reports {
         }
     }
 
-    /// Whether an event about an object is not the last one that was sent for that reason. It counts as sent from then on.
+    /// Whether an event differs from the last event with the same object and reason. If the event differs, it is noted as the last one.
     pub(crate) fn is_news(&mut self, object: &ObjectKey, notice: &Notice) -> bool {
         let told = self.told.entry(object.clone()).or_default();
         let is_news = told.get(&notice.reason) != Some(&notice.message);
