@@ -1,4 +1,4 @@
-//! The facade: observations and outcomes in, writes out. See `Control`.
+//! The facade of control: observations and outcomes of tasks come in, and tasks go out; see [`Control`].
 
 mod decide;
 mod digest;
@@ -40,7 +40,7 @@ use crate::workload::explain::{PendingReport, explain};
 use crate::workload::ration;
 use crate::write::{Action, Kind, Notice, ObjectKey, Purpose, Task, Term, Write, cluster_key};
 
-/// Result of one step.
+/// The result of one step.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Step {
@@ -50,22 +50,23 @@ pub struct Step {
     pub notices: Vec<Notice>,
     /// Changes of capacity tier, for the log.
     pub moves: Vec<TierMove>,
-    /// Call again at that time even if nothing happens.
+    /// Time of the next step, even if nothing is observed until then.
     pub wake_at: Option<Timestamp>,
-    /// True while a workload waits for quota: writes that give quota back are urgent then.
+    /// True while a Workload waits for quota, so that writes that free quota are urgent.
     pub quota_is_wanted: bool,
     /// Number of objects about which the step has decided.
     pub decided: u64,
 }
 
-/// Control: the view of the cluster, the engine's world, and the decisions about the next writes. It has no I/O and no clock: callers pass `now`.
+/// The state of control: the view of the cluster, the engine's world, and everything else that decisions about writes read. Control has no I/O and no clock:
+/// the caller passes `now`.
 #[derive(Debug)]
 pub struct Control {
     settings: Settings,
     session: Session,
-    /// Observed objects, with their indexes.
+    /// The observed objects, with their indexes.
     view: View,
-    /// The engine's world, its plans, and usage beyond quota.
+    /// The engine's world and plans, and the usage beyond quota.
     quota: Quota,
     /// Writes under way.
     flights: Flights,
@@ -96,19 +97,19 @@ impl Control {
         }
     }
 
-    /// Control without an API server. Statuses and reasons are written at once, since no server has to be spared.
+    /// Control without an API server. Statuses and reasons are written at once, because no server has to be spared.
     pub(crate) fn offline(settings: Settings) -> Self {
         let mut control = Self::new(settings);
         control.session.is_offline = true;
         control
     }
 
-    /// Leaves the lists of admission checks as they are from now on: only the decisions of cycles are wanted.
+    /// Leaves the lists of admission checks unchanged from now on, because the caller wants only the decisions of scheduling cycles.
     pub(crate) fn schedule_only(&mut self) {
         self.session.schedules_only = true;
     }
 
-    /// The events that are to be published, but for those of the next step.
+    /// Takes the events that are to be published, without the events of the next step.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.reports.notices)
     }
@@ -128,7 +129,7 @@ impl Control {
         }
     }
 
-    /// Owners of the state that a plan changes.
+    /// The owners of the state that a plan changes.
     fn planning(&mut self) -> Planning<'_> {
         Planning {
             settings: &self.settings,
@@ -142,7 +143,7 @@ impl Control {
         }
     }
 
-    /// Owners of the state that a pod changes.
+    /// The owners of the state that a pod changes.
     fn pod_change(&mut self) -> PodChange<'_> {
         PodChange {
             settings: &self.settings,
@@ -155,7 +156,7 @@ impl Control {
         }
     }
 
-    /// Owners of the state that a queue or another rule of quota changes.
+    /// The owners of the state that a queue or another rule about quota changes.
     fn quota_rules(&mut self) -> QuotaRules<'_> {
         QuotaRules {
             settings: &self.settings,
@@ -168,20 +169,20 @@ impl Control {
         }
     }
 
-    /// Takes the time since which pods are counted: pods without the label of managed pods that were created before are left alone, and all of them with
-    /// `None`. To be called before pods are observed.
+    /// Sets the creation time from which pods without the label of managed pods are counted; with `None`, no such pod is counted. The time must be set before
+    /// pods are observed.
     pub fn count_pods_since(&mut self, since: Option<Timestamp>) {
         self.session.pods_counted_since = since;
     }
 
-    /// Leadership: `Some` after a claim and a quorum list taken after it, `None` when it ends. Without it nothing is
-    /// decided, but the view stays warm.
+    /// Begins or ends leadership: `term` is `Some` once the leadership was claimed and all objects were listed after the claim, and `None` when the
+    /// leadership ends. Without leadership, control decides nothing, but the view stays up to date.
     pub fn lead(&mut self, term: Option<Term>) {
         if self.session.term == term {
             return;
         }
         self.session.term = term;
-        // Plans of an earlier term that were not written are void: the engine follows the objects again.
+        // Unwritten plans of an earlier term are void, and the engine follows the observed objects again.
         let planned = plans::take_planned(&mut self.notes.workloads);
         let asked = growth::begin_term(&mut self.notes);
         self.capacity.begin_term(&mut self.notes.workloads);
@@ -201,10 +202,10 @@ impl Control {
         }
     }
 
-    /// Takes a reading of the time of day and of a monotonic clock. A control without readings believes times of day.
+    /// Takes a reading of the time of day and of a monotonic clock. Without such readings, control trusts the time of day that the caller passes.
     pub fn tick(&mut self, now: Timestamp, steady: Duration) {
         if self.view.timeline.tick(now, steady) && self.session.leads() {
-            // Every wait ends at another time of day.
+            // After a jump of the time of day, every wait ends at another time of day.
             self.everything_dirty();
         }
     }
@@ -220,7 +221,7 @@ impl Control {
         self.step_cycles(now, u64::MAX)
     }
 
-    /// Like [`Control::step`], with that many scheduling cycles at most.
+    /// Makes a step like [`Control::step`], with at most `cycles` scheduling cycles.
     pub fn step_cycles(&mut self, now: Timestamp, cycles: u64) -> Step {
         let mut step = Step::default();
         if let Some(term) = self.session.term {
@@ -243,7 +244,7 @@ impl Control {
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
-            // A replica that comes to lead looks at everything, so nothing that is seen meanwhile has to be remembered for that.
+            // A new leader marks every object, so a replica that does not lead remembers no marks.
             self.work.clear();
             self.view.pods.take_crowded();
         }
@@ -253,7 +254,7 @@ impl Control {
         step
     }
 
-    /// Schedules status writes of objects whose figures changed.
+    /// Schedules the status writes of objects whose figures have changed.
     fn note_changed(&mut self, now: Timestamp) {
         for object in self.work.take_statuses() {
             self.reports.schedule.mark_key(&object, now);
@@ -272,7 +273,7 @@ impl Control {
             }
             step.decided = step.decided.saturating_add(1);
             let decision = self.context().timed(decide::decide(&self.context(), &object, now), now);
-            // The text of a large job was read for this decision, and no later one needs it.
+            // The complete object of a large job was read for this decision, and no later decision needs it.
             if object.kind.is_job() {
                 self.view.jobs.lighten(&object);
             }
@@ -290,7 +291,7 @@ impl Control {
                 Decision::Tell(notice) => {
                     if self.reports.is_news(&object, &notice) {
                         step.notices.push(*notice);
-                        // There may be more to report or to do.
+                        // Further events or writes may be due for the object.
                         self.work.add(object);
                     }
                 }
@@ -298,7 +299,7 @@ impl Control {
         }
     }
 
-    /// Hands a write over, unless its object is busy: the end of the write under way brings the decision back here.
+    /// Hands a write to the runtime, unless the object of the write is busy. When the write under way ends, control decides about the origin again.
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
             if draft.key != *origin {
@@ -321,7 +322,7 @@ impl Control {
             self.notes.workloads.change(&uid, |notes| notes.save_mut().note(noted));
         }
         if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
-            // The end is acted on even if another write is under way then.
+            // At the end of the grace period, control decides about the origin even if another write is under way.
             self.work.add_at(origin.clone(), end);
         }
         if draft.purpose == Purpose::ScaleTraining
@@ -381,52 +382,52 @@ impl Control {
         }
     }
 
-    /// The engine's world, for questions that change nothing in the view.
+    /// The engine's world, for queries that do not change the view.
     pub fn world(&mut self) -> &mut World {
         &mut self.quota.world
     }
 
-    /// Time of the next retry of a failed write, if one waits.
+    /// The time of the next retry of a failed write, if a retry is due.
     #[must_use]
     pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.flights.next_retry(now)
     }
 
-    /// Whether a write may be decided now.
+    /// Whether this process leads, so that writes may be decided.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.session.leads()
     }
 
     /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
-    /// accounting. Costs all objects that are known.
+    /// accounting. The cost grows with the number of all observed objects.
     #[must_use]
     pub fn recompute(&self) -> Value {
         self.context().recompute()
     }
 
-    /// Quota that queues and cohorts hold, and the number of Workloads, with the `problems` of the accounting: little of [`Self::recompute`], which
-    /// makes an object of each job, pod and Workload.
+    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. The cost is much lower than that of
+    /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
     #[must_use]
     pub fn held(&self) -> Value {
         self.context().held()
     }
 
-    /// The gauges of all queues, and the figures of control's own health. Costs the workloads.
+    /// The gauges of all queues, and the figures of control's own health. The cost grows with the number of Workloads.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.context().figures()
     }
 
-    /// The measures since the last call, behind the series that have to be forgotten. Measures under a name that has gone are dropped.
+    /// Takes the measures since the last call, after the metric series that have to be dropped. The measures of a removed object are left out.
     #[must_use]
     pub fn drain_measures(&mut self) -> Vec<Measure> {
         let (gone, happened) = (std::mem::take(&mut self.reports.gone), std::mem::take(&mut self.reports.measures));
         gone.before(&self.view, happened)
     }
 
-    /// Preempts, with the next step, the victims that the engine chooses for a workload that would use `usage` in a ClusterQueue where the cells in
-    /// `needs` lack quota. `None` when workload or queue is unknown.
+    /// Preempts, with the next step, the victims that the engine chooses for a Workload that would use `usage` in a ClusterQueue whose quota is too small in
+    /// the cells of `needs`. Returns `None` if the Workload or the ClusterQueue is unknown.
     pub fn preempt_for(
         &mut self,
         uid: &str,
@@ -441,43 +442,43 @@ impl Control {
         Some(evictions)
     }
 
-    /// Plans again with the next step, whether something was observed or not.
+    /// Makes a new plan with the next step, even if nothing was observed.
     pub fn look_again(&mut self) {
         self.quota.plan_again();
     }
 
-    /// A ClusterQueue as the engine gets it, `None` when there is none of that name.
+    /// A ClusterQueue in the form in which the engine gets it; `None` if no such ClusterQueue exists.
     #[must_use]
     pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
         self.context().told_cluster_queue(name)
     }
 
-    /// A LocalQueue as the engine gets it; without an object it has that name and nothing else.
+    /// A LocalQueue in the form in which the engine gets it; without a LocalQueue object, the form has only the name.
     #[must_use]
     pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
         self.context().told_local_queue(namespace, name)
     }
 
-    /// A Cohort as the engine gets it; without an object it has that name and nothing else.
+    /// A Cohort in the form in which the engine gets it; without a Cohort object, the form has only the name.
     #[must_use]
     pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
         self.context().told_cohort(name)
     }
 
-    /// Cohorts that exist: by an object of their own, or because one of these ClusterQueues or a Cohort names them. Cohorts below a cycle are left
-    /// out.
+    /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle are
+    /// left out.
     #[must_use]
     pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         self.context().cohorts_above(cluster_queues)
     }
 
-    /// A Workload as the engine gets it, `None` when it is unknown.
+    /// A Workload in the form in which the engine gets it; `None` if the Workload is unknown.
     #[must_use]
     pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
         self.context().told(namespace, name)
     }
 
-    /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
+    /// Names of the admission checks that apply to a Workload in a ClusterQueue; `None` if either is unknown.
     #[must_use]
     pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
         self.context().checks_of(namespace, name, cluster_queue)

@@ -1,5 +1,4 @@
-//! From the view to the next write of one object, one file per kind. A decision changes nothing. State about writes and their outcomes is noted in
-//! the file of the decision that reads it.
+//! Chooses the decision for an object by its kind. A decision reads the state of control and changes nothing in it.
 
 use crate::context::Context;
 use crate::job;
@@ -16,19 +15,19 @@ use jiff::Timestamp;
 use crate::decision::{Decision, Draft};
 use crate::write::{Kind, ObjectKey};
 
-/// The next step for an object.
+/// The next write, query or wait for an object.
 pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     job_pods::after_strays(ctx, by_kind(ctx, key, now), now)
 }
 
 fn by_kind(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
-    // Only the status of a TrainingJob is written, and that holds up nothing.
+    // Control writes only the status of a TrainingJob, and a status write under way delays no decision about the TrainingJob.
     if key.kind != Kind::TrainingJob && ctx.flights.busy(key) {
-        // The outcome, or the sight of the result, brings the decision back.
+        // Control decides about a busy object again when its write ends or the watch shows the result.
         return Decision::Done;
     }
     if ctx.is_unlisted_object(key) {
-        // The view shows such an object as it was seen last, and it may be long gone.
+        // If a resource of the API cannot be listed, the view shows its last observed objects, which may be gone.
         return Decision::Done;
     }
     let name = (key.namespace.clone(), key.name.clone());
@@ -62,7 +61,7 @@ fn by_kind(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     }
 }
 
-/// The status write of an object whose status is coalesced, `None` when nothing differs.
+/// The status write of an object whose status writes are coalesced; `None` if the status is up to date.
 pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
         Kind::TrainingJob if ctx.is_unlisted(key.kind) => None,

@@ -1,7 +1,7 @@
-//! A digest of the view, its indexes and the engine's accounting, for comparison with one made from fresh lists (R2).
+//! A digest of the view, its indexes and the engine's accounting. The digest is compared with a digest that is made from fresh lists (R2 in
+//! `docs/invariants.md`).
 //!
-//! State that follows from history and not from the objects alone is left out: parked workloads, back-offs, writes under way, and observations of
-//! capacity.
+//! State that depends on history, and not only on the objects, is left out: parked Workloads, back-offs, writes under way, and observations of capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::write::{Kind, ObjectKey};
 
-/// Objects of one kind: fields by name.
+/// The digests of the objects of one kind, by name.
 type Objects = BTreeMap<String, Value>;
 
-/// Conditions of a Workload that matter for decisions.
+/// The conditions of a Workload that matter for decisions.
 const DECIDE: [&str; 5] = [types::QUOTA_RESERVED, types::ADMITTED, types::EVICTED, types::REQUEUED, types::FINISHED];
 
-/// `namespace/name`, or the name alone.
+/// The path of an object: `namespace/name`, or the name alone for a cluster-wide object.
 fn path(name: &Name) -> String {
     if name.0.is_empty() { name.1.clone() } else { format!("{}/{}", name.0, name.1) }
 }
@@ -36,7 +36,7 @@ fn names<'a>(workloads: impl Iterator<Item = &'a WorkloadView>) -> Vec<String> {
 
 impl Context<'_> {
     /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
-    /// accounting. Costs all objects that are known.
+    /// accounting. The cost grows with the number of all observed objects.
     pub(crate) fn recompute(&self) -> Value {
         let mut objects = self.jobs_and_pods();
         objects.insert("ClusterQueue", self.cluster_queue_digests());
@@ -49,8 +49,8 @@ impl Context<'_> {
         json!({"objects": objects, "problems": berth_engine::check(&self.quota.world)})
     }
 
-    /// Quota that queues and cohorts hold, and the number of Workloads, with the `problems` of the accounting: little of [`Self::recompute`], which
-    /// makes an object of each job, pod and Workload.
+    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. The cost is much lower than that of
+    /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
     pub(crate) fn held(&self) -> Value {
         json!({
             "ClusterQueue": self.cluster_queue_digests(),
@@ -60,7 +60,7 @@ impl Context<'_> {
         })
     }
 
-    /// Usage and quota by flavor and resource; a cell without either is left out.
+    /// Usage and quota by flavor and resource; a flavor and resource with neither is left out.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
         let rows = self.quota.world.snapshot(name, is_queue).into_iter();
         let rows = rows.filter(|(_, _, used, quota)| used.get() != 0 || quota.get() != 0);
@@ -89,7 +89,7 @@ impl Context<'_> {
         queues.collect()
     }
 
-    /// Cohorts with and without an object.
+    /// The digests of the cohorts with and without an object.
     fn cohort_digests(&self) -> Objects {
         let named = self.view.cluster_queues.values().filter_map(|queue| queue.spec.cohort_name.clone());
         let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
@@ -142,7 +142,7 @@ impl Context<'_> {
             }
         };
         let conditions: Vec<&str> = DECIDE.into_iter().filter(|kind| workload.is(kind)).collect();
-        // The last readable pod sets of a Workload that cannot be read any more depend on when it was seen.
+        // The last readable pod sets of a Workload that has become unreadable depend on the time of observation, so they are left out.
         let readable = workload.shape.pod_sets.iter().filter(|_| !workload.unreadable);
         let asks = readable.map(|set| {
             let requests = set.requests.iter().map(|(resource, one)| format!("{resource}={}", one.get()));
@@ -162,7 +162,7 @@ impl Context<'_> {
         })
     }
 
-    /// Jobs of all kinds, TrainingJobs, pods and their groups.
+    /// The digests of jobs of all kinds, TrainingJobs, pods and pod groups.
     fn jobs_and_pods(&self) -> BTreeMap<&'static str, Objects> {
         let mut objects: BTreeMap<&'static str, Objects> = BTreeMap::new();
         for (key, job) in self.view.jobs.iter() {
@@ -181,7 +181,7 @@ impl Context<'_> {
             let digest = json!({"uid": job.uid, "resourceVersion": job.resource_version, "roles": job.roles});
             objects.entry(Kind::TrainingJob.name()).or_default().insert(path(name), digest);
         }
-        // The others were not marked yet, and a fresh list does not say which of them are to be.
+        // Pods without the label of managed pods are left out, because a fresh list does not show which of them Berth is to label.
         for name in self.view.pods.marked(true) {
             let Some(pod) = self.view.pods.get(name) else { continue };
             let digest = json!({
@@ -219,7 +219,7 @@ impl Context<'_> {
         json!({"members": members, "tally": tally, "set": self.view.sets.of_group(name).map(|(set, _)| set)})
     }
 
-    /// Objects beside queues that matter for workloads.
+    /// The digests of other objects that matter for Workloads: flavors, checks, LimitRanges, namespaces and priority classes.
     fn others(&self) -> BTreeMap<&'static str, Objects> {
         let view = &self.view;
         let version = |version: &Option<String>| json!({"resourceVersion": version});

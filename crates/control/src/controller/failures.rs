@@ -1,4 +1,4 @@
-//! Tasks that were not done: their effect on plans and on the next try, and what users get to know about them.
+//! Failed tasks: their effect on plans and on the next try, and the events that users get about them.
 
 use jiff::Timestamp;
 
@@ -10,22 +10,29 @@ use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports};
 use crate::write::{ObjectKey, Purpose};
 
-/// Owners of the state that a failed task changes.
+/// The owners of the state that a failed task changes.
 pub(crate) struct Failures<'a> {
+    /// The observed objects.
     pub(crate) view: &'a View,
+    /// Notes of control about objects.
     pub(crate) notes: &'a mut Notes,
+    /// Writes under way.
     pub(crate) flights: &'a mut Flights,
+    /// The objects to decide about.
     pub(crate) work: &'a mut WorkQueue,
+    /// The engine's world and plans.
     pub(crate) quota: &'a mut Quota,
+    /// Reports to users and operators.
     pub(crate) reports: &'a mut Reports,
 }
 
 impl Failures<'_> {
-    /// Another writer has changed the object meanwhile, or it is there already.
+    /// Takes a conflict: another writer has changed the object, or the object to create exists already.
     pub(crate) fn conflict(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         let until = self.flights.failed(object, now, 0);
         self.work.add_at(object.clone(), until);
-        // Our own earlier write of unknown outcome may be in the way: the quota of a reservation stays charged until the newer version is seen.
+        // An earlier write of this process whose outcome is unknown may have caused the conflict, so the quota of a reservation stays charged until the newer
+        // version is observed.
         if flight.based_on > 0 && self.view.seen_version(object) <= flight.based_on {
             let until = self.flights.suspect(object.clone(), flight.based_on, now);
             self.work.add_at(object.clone(), until);
@@ -34,14 +41,14 @@ impl Failures<'_> {
         }
     }
 
-    /// A creation found an object of that name.
+    /// Takes the outcome of a creation that found an object of the name.
     pub(crate) fn name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         self.flights.strays.landed(object);
         self.conflict(object, flight, now);
         self.note_name_taken(object, flight, now);
     }
 
-    /// The object is not there.
+    /// Takes the outcome of a task whose object does not exist.
     pub(crate) fn gone(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
         self.notes.drop_plan(self.view, &object);
@@ -49,7 +56,7 @@ impl Failures<'_> {
         self.work.add_at(object, until);
     }
 
-    /// The task is to be tried again after that many milliseconds.
+    /// Takes the outcome of a task that is to be tried again after `after` milliseconds.
     pub(crate) fn busy(&mut self, object: ObjectKey, flight: &Flight, after: u64, now: Timestamp) {
         let after = i64::try_from(after).unwrap_or(i64::MAX);
         let until = match flight.spares_its_object {
@@ -59,7 +66,7 @@ impl Failures<'_> {
         self.work.add_at(object, until);
     }
 
-    /// Nothing shows the outcome of the task.
+    /// Takes a lost answer, which leaves the outcome of the task unknown.
     pub(crate) fn lost(&mut self, object: &ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
         self.flights.doubt(self.view, object, flight, now);
         self.note_unanswered(object, flight.purpose, text);
@@ -67,14 +74,14 @@ impl Failures<'_> {
         self.work.add_at(object.clone(), until);
     }
 
-    /// The term was over, or too little of the lease was left.
+    /// Takes a task that was not sent, because the term was over or too little time of the lease was left.
     pub(crate) fn not_sent(&mut self, object: ObjectKey, now: Timestamp) {
         self.drop_settled_plan(&object);
         let until = self.flights.failed(&object, now, 500);
         self.work.add_at(object, until);
     }
 
-    /// The API server refuses the task for good: the user gets an event, and the task is tried again all the same.
+    /// Takes a final refusal by the API server: the user gets an event, and the task is tried again with a delay.
     pub(crate) fn refused(&mut self, object: ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
         self.reports.measures.push(Measure::Count {
             name: "berth_writes_refused",
@@ -85,7 +92,7 @@ impl Failures<'_> {
         if let Some(uid) = self.view.uid_of(&object).filter(|_| flight.purpose == Purpose::Evict)
             && self.notes.workloads.of(&uid).plan().eviction().is_some()
         {
-            // The next plan reports at the preemptor that the eviction of its victim was refused.
+            // The next plan reports to the preemptor that the eviction of its victim was refused.
             self.quota.plan_again();
             self.notes.workloads.change(&uid, |notes| notes.plan_mut().refuse_eviction());
         }
@@ -104,8 +111,8 @@ impl Failures<'_> {
         self.work.add_at(object, until);
     }
 
-    /// The API server says again and again that the object exists, and the watch does not show it: the object belongs to another client. The watch
-    /// would show an object of Berth, whose creation was answered late, by now.
+    /// Notes that the name of an object to create is taken by another client. The API server then answers repeatedly that the object exists, and the watch
+    /// does not show the object. An object of Berth, created by a write whose answer came late, would have been observed by now.
     fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
         if asks && self.flights.keeps_failing(object, now) {
@@ -114,8 +121,8 @@ impl Failures<'_> {
         }
     }
 
-    /// No answer shows the outcome of a write. Where that goes on with a planned admission, no other workload waits for it any longer, and its user
-    /// gets an event.
+    /// Notes an unanswered write. If the write was to reserve quota, the planned admission may be set aside: other Workloads then do not wait for it, and the
+    /// user gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.view.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
         if self.quota.plans.unanswered(&mut self.notes.workloads, &uid) {
@@ -126,7 +133,8 @@ impl Failures<'_> {
         }
     }
 
-    /// Drops a planned admission that will not be written, unless an earlier try may still be applied: its reservation stays charged until that is known.
+    /// Drops a planned admission that will not be written. If an earlier try may still be applied, the admission is kept, and its quota stays charged until
+    /// the outcome is known.
     fn drop_settled_plan(&mut self, object: &ObjectKey) {
         if !self.flights.strays.may_land(object) {
             self.notes.drop_plan(self.view, object);

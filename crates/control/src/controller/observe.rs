@@ -1,4 +1,4 @@
-//! Observations: what they change, owner by owner.
+//! The effect of observations on the state of control, owner by owner.
 
 use berth_api as api;
 use berth_api::berth::{QueuePolicy, TrainingJob};
@@ -26,7 +26,7 @@ use crate::training_job::{checkpoints, elastic, growth, saves, training_figures}
 use crate::write::{Kind, ObjectKey, cluster_key, key};
 
 impl Control {
-    /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
+    /// Takes an observation. An older state of a known uid is ignored, and the order of observations of different kinds does not matter.
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::Job(kind, change) => {
@@ -125,7 +125,7 @@ impl Control {
         };
         self.put_job(object.clone(), now, |older| {
             let mut state = job.state(older);
-            // A job that was read completely is decided about in a moment.
+            // A large job that was read completely is needed in full for the next decision, so its object is kept.
             let was_read = older.is_some_and(|older| older.is_large() && older.uid == state.uid);
             if !was_read {
                 state.lighten();
@@ -134,13 +134,13 @@ impl Control {
         });
     }
 
-    /// Takes over a pod without the label of managed pods: of these, the view keeps those that were let in without a review.
+    /// Takes a pod without the label of managed pods: the view keeps such a pod only if the pod was let in without a review.
     fn take_unmarked(&mut self, name: Name, object: Option<Box<Pod>>, by: FoundBy, now: Timestamp) {
         let let_in = object.and_then(|pod| Some((self.context().let_in_state(&pod)?, pod)));
         match let_in {
             Some((mut state, pod)) => {
                 state.marked = false;
-                // The pod comes to its group with its mark.
+                // A pod joins its group once the pod has the label of managed pods.
                 state.group = None;
                 self.pod_change().take_pod(name, state, *pod, now);
             }
@@ -149,7 +149,7 @@ impl Control {
         }
     }
 
-    /// A resource cannot be listed, or can be again.
+    /// Takes the news that a resource of the API cannot be listed, or can be listed again.
     fn put_unlisted(&mut self, unlisted: Unlisted) {
         if self.view.put_unlisted(unlisted) {
             self.view.workloads.values().for_each(|workload| self.work.mirror(workload.key()));
@@ -160,7 +160,7 @@ impl Control {
     }
 
     fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
-        // The leader keeps the stock-outs; all other replicas follow what it wrote.
+        // The leader keeps the stock-outs itself; other replicas follow the status that the leader wrote.
         let follows = !self.session.leads() || !self.view.policies.contains_key(name);
         if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
             let restored = self.capacity.stock.restore(&status.backoffs, now);
@@ -205,7 +205,7 @@ impl Control {
             self.work.touch_owned_by(&self.view, &uid);
         }
         if news.is_ruled_otherwise {
-            // After its end, Jobs that name it are jobs like any other.
+            // After the end of a TrainingJob, Jobs that name it as their controller are jobs like any other.
             self.work.touch_jobs_below(&self.view, &name.0, &uid);
         }
         if let Some(gone) = gone {
@@ -215,7 +215,7 @@ impl Control {
         self.work.touch(object_key);
     }
 
-    /// Forgets a TrainingJob; objects that it owned are looked at again.
+    /// Forgets a TrainingJob, and marks the objects that it owned.
     fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
         self.work.touch_owned_by(&self.view, uid);
         self.work.touch_jobs_below(&self.view, &object_key.namespace, uid);
@@ -254,7 +254,7 @@ impl Control {
                 self.view.pods.forget_owners(name);
                 self.work.touch_members(&self.view, name);
             } else if self.view.pods.group(name).is_some() || self.view.sets.of_group(name).is_some() {
-                // The Workload had the name that the Workload of the group needs.
+                // The removed Workload may have had the name that the Workload of the pod group needs.
                 self.work.touch(key(Kind::PodGroup, name));
             }
         }
@@ -283,7 +283,7 @@ impl Control {
             self.quota.overruns.note_held(&self.view, &name, old.as_deref());
         }
         if let Some(old) = old {
-            // The old state of a finished Workload is no longer complete, and there is nothing left to count.
+            // The stored state of a finished Workload is incomplete, and nothing is left to measure for it.
             let counts = self.leads() && !old.is_finished();
             if let Some(new) = self.view.workloads.get(&name).filter(|_| counts) {
                 let measures = workloads::measures(&self.context(), &old, new, now);
@@ -298,7 +298,7 @@ impl Control {
             workloads::mark_queues(&mut self.reports.schedule, &old, now);
         }
         if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
-            // The Workload asks for something else now, or for nothing, or another writer has changed it: the plan was made for another state.
+            // The Workload's request has changed or ended, or another writer has changed the Workload, so that the plan was made for another state.
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             plans::drop_admission(&mut self.notes.workloads, &uid);
         }
@@ -317,7 +317,8 @@ impl Control {
         self.work.touch_related(&self.view, &object_key);
     }
 
-    /// An object was read. A large job was read because a Workload is to be made of it: it is kept completely for the next decision.
+    /// Takes an object that was read for a decision. A large job is read because its Workload is to be created, and its complete object is kept until the
+    /// next decision.
     pub(super) fn note_read(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
         if object.kind == Kind::JobPod {
             self.pod_change().note_job_pod(object, text, now);
@@ -334,9 +335,9 @@ impl Control {
         self.work.touch(object.clone());
     }
 
-    /// A job is gone, whether or not another one has its name now: all that was remembered of it is removed in this one place.
+    /// Forgets a job that is gone, even if another job has its name now. This function alone removes all state about a job.
     fn forget_job(&mut self, object: &ObjectKey, now: Timestamp) {
-        // Objects that it owned are looked at before the name is forgotten.
+        // The objects that the job owned are marked before the job is removed from the view.
         self.work.touch_related(&self.view, object);
         self.flights.vanished(object);
         self.reports.told.remove(object);
@@ -373,7 +374,7 @@ impl Control {
         }
         let news = JobNews::of(&object, self.view.jobs.get(&object), &job);
         if news.changes_hands {
-            // The job that controlled this one until now is looked at as well.
+            // The job that controlled this job until now is marked, too.
             self.work.touch_related(&self.view, &object);
         }
         if news.appeared {

@@ -1,4 +1,4 @@
-//! Effects of the outcome of a task, and of looks from time to time.
+//! The effects of the outcome of a task, of timers, and of periodic looks at overruns, trials, capacity tiers and growth.
 
 use berth_api::conditions::types;
 use berth_engine::model::Delta;
@@ -27,7 +27,7 @@ use crate::write::{
     TaskOutcome, WriteOutcome, key,
 };
 
-/// Milliseconds after which the pods of a job are counted again, where too many have not ended.
+/// Time in milliseconds after which the pods of a job are counted again, if too many of them have not ended.
 const PROBE_AGAIN_MS: u64 = 500;
 
 impl Control {
@@ -37,11 +37,11 @@ impl Control {
         self.work.touch_related(&self.view, &object);
         let (origin, purpose) = (flight.origin.clone(), flight.purpose);
         if origin.kind == Kind::TrainingJob && origin != object {
-            // A TrainingJob sees only the Jobs among the objects that it creates.
+            // Among the objects that control creates for a TrainingJob, only a change of its Jobs marks the TrainingJob.
             self.work.touch(origin.clone());
         }
         if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
-            // An object that does not exist cannot name the object that it was made for.
+            // A PodTemplate or ProvisioningRequest that does not exist yet cannot name the object for which it is made.
             self.work.touch(origin.clone());
         }
         match (flight.query, outcome.into()) {
@@ -50,13 +50,13 @@ impl Control {
                 self.take_answer(object.clone(), flight, answer, now);
             }
             (Some(_), TaskOutcome::Answered(Err(failure))) => self.take_query_failure(&object, &flight, failure, now),
-            // An outcome that is not of this task says nothing about it.
+            // An outcome that does not belong to the task leaves the task's own outcome unknown.
             (_, other) => {
                 self.failures().lost(&object, &flight, &format!("not an outcome of this task: {other:?}"), now)
             }
         }
         self.mirror_stale();
-        // The request to save ends with the grace period at the latest, and so does its back-off.
+        // The request to save a checkpoint ends with the grace period at the latest, and so does the back-off of the request.
         if let Some(end) = self.context().end_of_grace(&object, purpose) {
             self.flights.not_beyond(&object, end);
         }
@@ -64,7 +64,7 @@ impl Control {
             self.work.add_at(origin, until);
         }
         if object.kind == Kind::Workload {
-            // The watch may have shown the result before the answer came.
+            // The watch may have shown the result of a write before the answer to the write came.
             self.settle(&(object.namespace, object.name));
         }
     }
@@ -89,7 +89,8 @@ impl Control {
             WriteOutcome::Gone => self.take_gone(object, &flight, now),
             WriteOutcome::Refused(text) => self.failures().refused(object, &flight, &text, now),
             WriteOutcome::Busy(after) => self.failures().busy(object, &flight, after, now),
-            // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
+            // Control makes the same decision again, and the precondition of the new write settles the unknown outcome; `strays.rs` has the cases in which it
+            // does not.
             WriteOutcome::Unknown(text) => self.failures().lost(&object, &flight, &text, now),
             WriteOutcome::NotSent => self.failures().not_sent(object, now),
         }
@@ -146,7 +147,7 @@ impl Control {
         }
     }
 
-    /// The object of a task is not there.
+    /// Takes the outcome of a task whose object does not exist.
     fn take_gone(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
         if object.kind == Kind::JobPod {
             self.flights.succeeded(&object, &flight.origin);
@@ -156,7 +157,7 @@ impl Control {
         }
     }
 
-    /// Owners of the state that a failed task changes.
+    /// The owners of the state that a failed task changes.
     fn failures(&mut self) -> Failures<'_> {
         Failures {
             view: &self.view,
@@ -168,8 +169,8 @@ impl Control {
         }
     }
 
-    /// Takes an answer about the pods of a workload. Workers that were added to a TrainingJob and get no nodes are a stock-out, although nothing is
-    /// evicted for it.
+    /// Takes an answer about the stuck pods of a Workload. Added workers of a TrainingJob that get no nodes are noted as a stock-out, although no Workload is
+    /// evicted.
     fn take_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let known = growth_without_nodes(&self.context(), &name).is_some();
@@ -185,7 +186,7 @@ impl Control {
         self.quota_rules().pass_on_stock(news, now);
     }
 
-    /// Takes over a listing of checkpoints.
+    /// Takes a listing of the checkpoints of a TrainingJob.
     fn take_listing(
         &mut self,
         object: &ObjectKey,
@@ -221,7 +222,7 @@ impl Control {
         }
     }
 
-    /// Effects of a write that was made, beside those that the watch will show.
+    /// Notes the effects of a successful task that no watch shows.
     fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.view.uid_of(object)) {
             self.notes.jobs.change(&uid, JobNotes::note_rid_of_pods);
@@ -267,8 +268,8 @@ impl Control {
         }
     }
 
-    /// Takes the plan for a workload back in the engine, so that the workload's own state counts again. A plan that has come true is replaced by the
-    /// observed state: nothing is freed, and no workload is woken.
+    /// Drops the plan for a Workload in the engine, so that the Workload's observed state counts again. If the plan has come true, the observed state
+    /// replaces the plan without freeing quota in between, so that no other Workload is woken.
     pub(super) fn unplan(&mut self, uid: &str) {
         let workload = self.view.workloads.by_uid(uid);
         let name = workload.map(WorkloadView::key);
@@ -292,7 +293,7 @@ impl Control {
         self.quota.plan_again();
     }
 
-    /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
+    /// Drops the planned admission of a Workload if a decision about the Workload did not write it, because no later event would drop it.
     pub(super) fn give_plan_up(&mut self, object: &ObjectKey) {
         if plans::none_planned(&self.notes.workloads)
             || self.flights.busy(object)
@@ -306,12 +307,12 @@ impl Control {
         }
     }
 
-    /// Lets the observed state of a workload count, when no write or plan of ours is pending on it.
+    /// Has the observed state of a Workload count in the engine, if no write or plan for the Workload is under way.
     pub(super) fn settle(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
         let uid = workload.uid.clone();
         if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
-            // The reservation was seen: the admission is no longer a plan, whatever became of the answer.
+            // The reservation was observed, so the admission is no longer a plan, even if the answer to its write is still to come.
             plans::drop_admission(&mut self.notes.workloads, &uid);
         }
         let is_planned = self.notes.workloads.of(&uid).plan().admission().is_some();
@@ -320,7 +321,7 @@ impl Control {
         }
     }
 
-    /// Passes the Workloads to the engine that are marked for that.
+    /// Passes the Workloads that are marked as changed to the engine.
     pub(super) fn mirror_stale(&mut self) {
         for name in self.work.take_stale() {
             let Some(mirrored) = self.context().mirrored(&name) else { continue };
@@ -334,13 +335,13 @@ impl Control {
         }
     }
 
-    /// Passes a Workload to the engine as it is now.
+    /// Passes the present state of a Workload to the engine.
     pub(super) fn mirror(&mut self, name: &Name) {
         self.work.mirror(name.clone());
         self.mirror_stale();
     }
 
-    /// Looks for usage beyond quota where that may have changed, and passes it to the engine.
+    /// Computes the usage beyond quota of the jobs for which it may have changed, and passes it to the engine.
     pub(super) fn look_at_overruns(&mut self, now: Timestamp) {
         for charge in self.quota.overruns.end_outlived(&self.view, &self.notes.workloads) {
             self.quota.apply(Delta::Beyond(charge));
@@ -353,7 +354,7 @@ impl Control {
                 self.quota.apply(Delta::Beyond(charge));
             }
             if change.waits_otherwise {
-                // Its Workloads may be tried, or not, by that.
+                // The engine may try the Workloads of the job, or not, depending on the usage beyond quota.
                 let uid = match object.kind {
                     Kind::PodGroup => group_uid(&object.namespace, &object.name),
                     _ => self.view.uid_of(&object).unwrap_or_default(),
@@ -366,7 +367,7 @@ impl Control {
                 self.work.touch(object);
             }
         }
-        // Pods that were made larger may stay as long as there is room.
+        // A resized pod may keep its larger requests as long as free quota covers them.
         for object in self.quota.overruns.look_for_room(&self.quota.world) {
             self.work.touch_job_pods(&self.view, &object.namespace);
             match object.kind {
@@ -376,7 +377,7 @@ impl Control {
         }
     }
 
-    /// Begins the trials of pods that were let in since.
+    /// Begins the trials of pods that were let in without a review since the last step.
     pub(super) fn begin_trials(&mut self, now: Timestamp) {
         if !self.view.pods.has_let_in() && self.quota.trials.is_empty() {
             return;
@@ -387,7 +388,7 @@ impl Control {
         }
     }
 
-    /// Looks, from time to time, for running workloads that could have a better tier.
+    /// Looks periodically for a running Workload that could move back to a better capacity tier.
     pub(super) fn climb(&mut self, now: Timestamp) {
         if !self.capacity.begin_climb(&self.notes.workloads, &self.view, now) {
             return;
@@ -407,7 +408,7 @@ impl Control {
         }
     }
 
-    /// Lets running jobs grow into idle quota, from time to time.
+    /// Looks periodically for running TrainingJobs that can grow into idle quota.
     pub(super) fn grow(&mut self, now: Timestamp) {
         if !self.training.growth.begin_look(&self.view, now) {
             return;
@@ -429,7 +430,7 @@ impl Control {
                     self.work.touch_related(&self.view, &object);
                 }
                 if object.kind == Kind::Workload {
-                    // A back-off may be over: the engine gets the workload anew.
+                    // The back-off of the Workload may be over, so the engine gets the Workload again.
                     self.flights.forget_old_refusal(&object, now);
                     let name = (object.namespace.clone(), object.name.clone());
                     self.mirror(&name);
@@ -439,7 +440,7 @@ impl Control {
         }
     }
 
-    /// When the next step is due, whatever is observed.
+    /// The time at which the next step is due, even if nothing is observed.
     pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let work = self.work.next_time();
         let looks = [self.capacity.wake_at(), self.training.growth.wake_at(&self.view)];

@@ -1,4 +1,4 @@
-//! Asking the engine for a plan, and taking it in.
+//! The request to the engine for a plan, and the effect of the plan on the state of control.
 
 use berth_api::conditions::types;
 use berth_engine::model as engine;
@@ -16,16 +16,16 @@ use crate::state::{Quota, Reports};
 use crate::training_job::growth;
 use crate::write::{Kind, key};
 
-/// Where as many admissions are unacknowledged as may be, the next plan waits for room for this part of them, ...
+/// Divisor of the limit of unacknowledged admissions: after a plan that reached the limit, the next plan waits until a quarter of the limit is free.
 const ROOM: usize = 4;
-/// ... but not for longer than this.
+/// Time in milliseconds after which a plan waits no longer for free room under the limit of unacknowledged admissions.
 const ROOM_MS: i64 = 1_000;
 
-/// Milliseconds for which a plan waits for Workloads that are being created. The API server makes them in any order, and the jobs of one moment
-/// are admitted in theirs.
+/// Time in milliseconds for which a plan waits for Workloads that are being created. The API server creates Workloads in any order, and jobs that arrive
+/// together are to be admitted in their own order.
 const CREATION_MS: i64 = 250;
 
-/// Takes a victim that the engine has chosen.
+/// Plans the eviction of a victim that the engine has chosen, and marks the victim for a decision with the next step.
 pub(crate) fn evict_with_next_step(view: &View, notes: &mut Notes, work: &mut WorkQueue, eviction: engine::Eviction) {
     if let Some(name) = view.workloads.name_of(&eviction.uid) {
         work.add(key(Kind::Workload, &name));
@@ -33,7 +33,7 @@ pub(crate) fn evict_with_next_step(view: &View, notes: &mut Notes, work: &mut Wo
     }
 }
 
-/// Spares the victims of a workload that does not ask for quota any more, where their eviction was not written yet.
+/// Spares the victims of a Workload that does not request quota any more, if their eviction is not written yet.
 pub(crate) fn spare_victims_of(quota: &mut Quota, notes: &mut Notes, preemptor: &str) {
     let mut spared = plans::spare_victims(&mut notes.workloads, preemptor);
     spared.extend(growth::spare_workers(&mut notes.workloads, preemptor));
@@ -42,7 +42,8 @@ pub(crate) fn spare_victims_of(quota: &mut Quota, notes: &mut Notes, preemptor: 
     }
 }
 
-/// Looks for parked workloads that nothing woke although they would fit; their number. Forgets writes and waiting objects that are over.
+/// Sweeps over the parked Workloads, and returns the number of those that nothing had woken although they fit. Also forgets back-offs that ended long ago and
+/// waiting objects that are gone.
 pub(crate) fn sweep(
     view: &View,
     quota: &mut Quota,
@@ -60,20 +61,28 @@ pub(crate) fn sweep(
     found
 }
 
-/// Owners of the state that a plan changes.
+/// The owners of the state that a plan changes.
 pub(crate) struct Planning<'a> {
+    /// The settings of control.
     pub(crate) settings: &'a Settings,
+    /// True if there is no API server, so that reasons are written at once.
     pub(crate) is_offline: bool,
+    /// The observed objects.
     pub(crate) view: &'a View,
+    /// Writes under way.
     pub(crate) flights: &'a mut Flights,
+    /// The engine's world and plans.
     pub(crate) quota: &'a mut Quota,
+    /// Notes of control about objects.
     pub(crate) notes: &'a mut Notes,
+    /// The objects to decide about.
     pub(crate) work: &'a mut WorkQueue,
+    /// Reports to users and operators.
     pub(crate) reports: &'a mut Reports,
 }
 
 impl Planning<'_> {
-    /// Reports at the heads of the queues what they wait for.
+    /// Reports to the head of each ClusterQueue that it waits until all admitted Workloads are ready.
     fn explain_block(&mut self, now: Timestamp) {
         let mut heads = Vec::new();
         for queue in self.view.cluster_queues.keys() {
@@ -91,15 +100,15 @@ impl Planning<'_> {
         }
     }
 
-    /// Takes a reason to wait, which is reported when it is due.
+    /// Takes the reason why a Workload waits; the reason is written when it is due.
     fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
             self.reports.ration.take(&mut self.notes.workloads, verdict, workload, now, self.is_offline);
         }
     }
 
-    /// Whether the next plan waits for room. A plan looks at the heads of all queues, however few of them may be admitted: it is better made for
-    /// many.
+    /// Whether the next plan waits until more unacknowledged admissions are allowed. A plan tries the heads of all queues, even if few of them may be
+    /// admitted, so one plan for many admissions costs less.
     fn waits_for_room(&mut self, free: usize, now: Timestamp) -> bool {
         let due = self.quota.plans.filled_at().and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
         let Some(due) = due.filter(|due| *due > now && free < self.settings.max_unacknowledged / ROOM) else {
@@ -123,7 +132,8 @@ impl Planning<'_> {
         due > now
     }
 
-    /// Asks the engine for a plan where one is wanted, and takes it in. True where the figures of queues may have changed by it.
+    /// Asks the engine for a plan if one is wanted, and notes its admissions, evictions and reasons. Returns true if the plan may have changed the figures of
+    /// queues.
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
         let free = self.settings.max_unacknowledged.saturating_sub(plans::under_way(&self.notes.workloads));
         if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) || self.waits_for_creations(now) {
@@ -132,7 +142,7 @@ impl Planning<'_> {
         self.quota.plans.end_delay();
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.unready() {
-            // The event that makes a workload ready, or ends it, asks for a new plan.
+            // The event that makes the Workload ready, or ends it, asks for a new plan.
             self.quota.planned(false);
             self.explain_block(now);
             return false;
@@ -193,7 +203,7 @@ impl Planning<'_> {
         true
     }
 
-    /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
+    /// Whether an admitted Workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads.all_reserving();
         plans::under_way(&self.notes.workloads) > 0

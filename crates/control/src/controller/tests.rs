@@ -1,4 +1,4 @@
-//! Tests that look at the owners of the state of control.
+//! Unit tests that look at the owners of the state of control.
 
 mod ending_pods;
 mod foreign_outcomes;

@@ -1,4 +1,4 @@
-//! Objects as the engine gets them, for questions from outside.
+//! Objects in the form in which the engine gets them, for queries from outside control.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::context::Context;
 use crate::deltas;
 
 impl Context<'_> {
-    /// A ClusterQueue as the engine gets it, `None` when there is none of that name.
+    /// A ClusterQueue in the form in which the engine gets it; `None` if no such ClusterQueue exists.
     pub(crate) fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
         let object = self.view.cluster_queues.get(name)?;
         Some(self.queue_spec(object))
     }
 
-    /// A LocalQueue as the engine gets it; without an object it has that name and nothing else.
+    /// A LocalQueue in the form in which the engine gets it; without a LocalQueue object, the form has only the name.
     pub(crate) fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
         let key = (namespace.to_owned(), name.to_owned());
         let named = || {
@@ -28,7 +28,7 @@ impl Context<'_> {
         known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
     }
 
-    /// A Cohort as the engine gets it; without an object it has that name and nothing else.
+    /// A Cohort in the form in which the engine gets it; without a Cohort object, the form has only the name.
     pub(crate) fn told_cohort(&self, name: &str) -> engine::CohortSpec {
         let named = || {
             let mut object = berth_api::Cohort::default();
@@ -38,8 +38,8 @@ impl Context<'_> {
         self.view.cohorts.get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
     }
 
-    /// Cohorts that exist: by an object of their own, or because one of these ClusterQueues or a Cohort names them. Cohorts below a cycle are left
-    /// out.
+    /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle are
+    /// left out.
     pub(crate) fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         let named =
             cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());
@@ -48,7 +48,7 @@ impl Context<'_> {
         all.filter(|name| !name.is_empty() && !self.quota.world.cohort_cycle(name)).collect()
     }
 
-    /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
+    /// Names of the admission checks that apply to a Workload in a ClusterQueue; `None` if either is unknown.
     pub(crate) fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
         let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
         let queue = self.view.cluster_queues.get(cluster_queue)?;

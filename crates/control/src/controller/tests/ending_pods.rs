@@ -1,4 +1,4 @@
-//! Pods that end, of Jobs that other jobs are made of.
+//! Tests of ending pods, whose Jobs are parts of a JobSet.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -22,7 +22,7 @@ fn see_job(control: &mut Control, uid: &str, gone: bool) {
     control.observe(Observation::Job(JobType::JOB, change), Timestamp::UNIX_EPOCH);
 }
 
-/// Pod `p` of Job `j-1`, which has that many seconds to end.
+/// An ending pod `p` of Job `j-1`, with a grace period of `grace` seconds.
 fn pod_in(namespace: &str, grace: i64) -> Box<JobPod> {
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "s-w-0", "uid": "j-1", "controller": true});
     let labels = json!({"kueue.x-k8s.io/podset": "w", "jobset.sigs.k8s.io/jobset-uid": OWNER,
@@ -50,7 +50,7 @@ fn leader() -> Control {
     control
 }
 
-/// Two watches show a Job and its pods: a pod may be seen before its Job has come, and after the Job has gone.
+/// A Job and its pods are shown by two watches, so that a pod may be observed before its Job is, and after its Job is gone.
 #[test]
 fn ending_pod_is_left_while_its_job_is_unseen() {
     let mut control = leader();
@@ -58,12 +58,12 @@ fn ending_pod_is_left_while_its_job_is_unseen() {
     assert_eq!(left(&control), [("w", 1)]);
     see_job(&mut control, "j-1", false);
     assert!(left(&control).is_empty(), "{:?}", control.view.ending_pods);
-    // Another Job has its name.
+    // Job `j-2` takes the name of Job `j-1`, so that no Job counts the pod.
     see_job(&mut control, "j-2", false);
     assert_eq!(left(&control), [("w", 1)]);
     see_job(&mut control, "j-2", true);
     assert_eq!(left(&control), [("w", 1)]);
-    // Only a finalizer keeps it.
+    // A pod whose grace period is 0 has ended, and only a finalizer keeps the pod.
     see(&mut control, Change::Apply(pod(0)));
     assert!(left(&control).is_empty() && control.view.ending_pods.is_empty(), "{:?}", control.view.ending_pods);
 }
@@ -82,7 +82,7 @@ fn ending_pod_that_is_gone_leaves_nothing_behind() {
     }
 }
 
-/// A process that does not lead may have seen no list of Jobs yet.
+/// A process that does not lead may not have observed a list of Jobs yet.
 #[test]
 fn ending_pod_is_left_only_once_a_process_leads() {
     let mut control = Control::new(Settings::default());

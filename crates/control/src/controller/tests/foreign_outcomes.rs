@@ -1,4 +1,4 @@
-//! Outcomes that do not belong to the task under whose identity they come back.
+//! Tests of outcomes that do not belong to the task whose id they carry.
 
 use berth_jobs::ObjectPatch;
 use jiff::Timestamp;
@@ -41,7 +41,7 @@ fn query_with_outcome_of_another_type_is_asked_again() {
     assert!(control.flights.backing_off(&node(), NOW).is_none(), "its own answer ends it");
 }
 
-/// The write may have been applied: nothing else was said about it.
+/// A write with an outcome of another type may have been applied, because the outcome says nothing about the write.
 #[test]
 fn reservation_with_outcome_of_a_query_counts_as_unresolved() {
     for outcome in [TaskOutcome::from(QueryAnswer::Nodes(3)), QueryFailure::Gone.into()] {

@@ -1,4 +1,4 @@
-//! Jobs that are gone leave no state behind.
+//! Tests that a job that is gone leaves no state behind.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +26,7 @@ fn see(control: &mut Control, uid: &str, status: &Value, gone: bool) {
     control.observe(Observation::Job(JobType::JOB, change), Timestamp::UNIX_EPOCH);
 }
 
-/// Number of entries that are remembered of jobs, by their uids and names.
+/// Number of entries about jobs in the state of control, by the jobs' uids and names.
 fn remembered(control: &Control) -> usize {
     let notes = ["one", "two", "t-1"].map(|uid| control.notes.jobs.of(uid));
     let count = |known: fn(&JobNotes) -> bool| notes.iter().filter(|notes| known(notes)).count();
@@ -37,7 +37,7 @@ fn remembered(control: &Control) -> usize {
     control.reports.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
 }
 
-/// Shows a Job in all the states that leave an entry.
+/// Shows a Job in all states that leave an entry in the state of control.
 fn lives(control: &mut Control, uid: &str) {
     let start = "2026-01-01T00:00:00Z";
     see(control, uid, &json!({"startTime": start, "active": 2, "ready": 2}), false);
@@ -52,7 +52,7 @@ fn lives(control: &mut Control, uid: &str) {
 fn replaced_or_deleted_job_leaves_no_state_in_control() {
     let mut control = Control::new(Settings::default());
     lives(&mut control, "one");
-    // Another Job has its name.
+    // Job `two` takes the name of Job `one`.
     see(&mut control, "two", &json!({}), false);
     let one = control.notes.jobs.of("one");
     assert!(!one.is_at_rest() && !one.is_rid_of_pods());

@@ -1,4 +1,4 @@
-//! Jobs of which the view keeps all, and jobs of which it keeps the flags.
+//! Tests of jobs that the view keeps completely, and of jobs of which the view keeps only the state.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +13,7 @@ fn control() -> Control {
     Control::new(Settings::default())
 }
 
-/// Shows a Job with that metadata and status, and says whether all of it was kept.
+/// Shows a Job with the given metadata and status; returns whether the view keeps the complete Job.
 fn kept(control: &mut Control, metadata: &Value, status: &Value) -> bool {
     let mut all = json!({"name": "a", "namespace": "team", "uid": "a-1", "resourceVersion": "7", "generation": 1});
     all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
@@ -37,14 +37,14 @@ fn unmanaged_job_without_managing_owner_is_not_kept_in_full() {
     let no_queue = json!({});
     assert!(!kept(&mut control(), &no_queue, &json!({})));
     assert!(!kept(&mut control(), &owned_by("batch/v1", "CronJob"), &json!({})));
-    // The owner that decides for the job may be seen later.
+    // The owner that decides for the job may be observed after the job.
     assert!(kept(&mut control(), &owned_by("jobset.x-k8s.io/v1alpha2", "JobSet"), &json!({})));
     assert!(kept(&mut control(), &owned_by("berth.dev/v1alpha1", "TrainingJob"), &json!({})));
     let settings = Settings { manage_jobs_without_queue_name: true, ..Settings::default() };
     assert!(kept(&mut Control::new(settings), &no_queue, &json!({})));
 }
 
-/// The job may hold quota, and then it is stopped when that has to go to another one.
+/// A started job without a queue may still hold quota, and is stopped if its quota goes to another Workload.
 #[test]
 fn started_job_that_leaves_its_queue_is_kept_in_full() {
     let started = |labels: &Value, version: &str| {
@@ -68,7 +68,7 @@ fn started_job_that_leaves_its_queue_is_kept_in_full() {
 fn unqueued_job_that_enters_a_queue_is_kept_in_full() {
     let mut control = control();
     assert!(!kept(&mut control, &json!({}), &json!({})));
-    // Labels leave the generation as it is.
+    // A change of labels leaves the generation of a Job as it is.
     let queued = json!({"resourceVersion": "8", "labels": {"kueue.x-k8s.io/queue-name": "lq"}});
     assert!(kept(&mut control, &queued, &json!({})));
     assert!(!kept(&mut control, &json!({"resourceVersion": "9"}), &json!({})), "it has left the queue");
