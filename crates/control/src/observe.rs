@@ -1,4 +1,4 @@
-//! Observations in: each is taken in object by object. The files of this room have what one object of a kind changes.
+//! Observations are split into single objects here. The files of this folder have the effects of one observed object of each kind.
 
 mod ending_pods;
 mod job_pods;
@@ -21,8 +21,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::event::Change;
 use crate::names::{Name, name_of};
 
-/// The objects of a change by name, in the order in which they are taken in: objects that are gone (`None`) come first. `known` are the names that the
-/// view has; those that a list does not have are gone.
+/// The objects of a change by name, in the order in which control takes them. Removed objects (`None`) come first. `known` are the names in the view; a known
+/// object that a list does not have was removed.
 pub(crate) fn objects<T: HasMeta>(change: Change<T>, known: impl Iterator<Item = Name>) -> Vec<(Name, Option<T>)> {
     let missed = |listed: &BTreeSet<Name>| {
         let mut missed: Vec<Name> = known.filter(|name| !listed.contains(name)).collect();
@@ -41,13 +41,14 @@ pub(crate) fn objects<T: HasMeta>(change: Change<T>, known: impl Iterator<Item =
     }
 }
 
-/// The names of objects without a namespace.
+/// The names of cluster-wide objects, with an empty namespace.
 pub(crate) fn cluster_wide<'a>(names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = Name> {
     names.map(|name| (String::new(), name.clone()))
 }
 
-/// Objects with metadata.
+/// An object with metadata.
 pub(crate) trait HasMeta {
+    /// The metadata of the object.
     fn meta(&self) -> &ObjectMeta;
 }
 
@@ -100,7 +101,7 @@ mod tests {
         Box::new(queue)
     }
 
-    /// Names of the objects in their order, each with whether it is there.
+    /// The names of the taken objects in their order; each with true if the object exists.
     fn taken(change: Change<Box<api::ClusterQueue>>) -> Vec<(String, bool)> {
         let known = ["c", "a", "b"].map(str::to_owned);
         let objects = objects(change, cluster_wide(known.iter()));

@@ -1,4 +1,4 @@
-//! Pods that are being deleted, of Jobs that other jobs are made of, as they are seen.
+//! Ending pods of the Jobs that are parts of other jobs, as the watch shows them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::names::Name;
 use crate::observe::pod_change::PodChange;
 
 impl PodChange<'_> {
-    /// Takes note of a pod that was seen, as [`crate::cache::View::ending_pod`] says it is to be remembered.
+    /// Takes an observed pod of a job; `ending` is its record if the pod is ending (see [`crate::cache::View::ending_pod`]).
     pub(crate) fn note_ending_pod(&mut self, name: &Name, ending: Option<EndingPod>) {
         let Some(ending) = ending else {
             self.forget_ending_pod(name);
@@ -25,7 +25,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// A pod has ended, or is none of these any more.
+    /// Forgets an ending pod that is gone or is not an ending pod any more.
     pub(crate) fn forget_ending_pod(&mut self, name: &Name) {
         if self.view.ending_pods.is_empty() {
             return;
@@ -35,7 +35,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Pods that a list does not have are gone.
+    /// Forgets the ending pods that a list does not have, because these pods are gone.
     pub(crate) fn miss_ending_pods(&mut self, listed: &BTreeSet<Name>) {
         let missed = self.view.ending_pods.names().filter(|name| !listed.contains(*name));
         for name in missed.cloned().collect::<Vec<_>>() {
@@ -43,9 +43,9 @@ impl PodChange<'_> {
         }
     }
 
-    /// A Job has come, has gone, or has another controller: it counts its pods now, or does so no more.
+    /// Computes anew which ending pods a Job counts, because the Job was observed for the first time, was removed, or has another controller.
     pub(crate) fn count_ending_pods_of(&mut self, namespace: &str, job: &str) {
-        // A process that comes to lead looks at all of them.
+        // A process that becomes the leader computes this for all ending pods.
         if self.view.ending_pods.is_empty() || !self.leads {
             return;
         }
@@ -53,7 +53,7 @@ impl PodChange<'_> {
         self.count_ending_pods(pods);
     }
 
-    /// A process that comes to lead has seen all Jobs.
+    /// Computes anew which ending pods no Job counts. A process that becomes the leader has observed all Jobs.
     pub(crate) fn count_all_ending_pods(&mut self) {
         let pods = self.view.ending_pods.names().cloned().collect();
         self.count_ending_pods(pods);

@@ -1,4 +1,4 @@
-//! Pods of jobs as they are seen: those that are odd, and those that end.
+//! Pods of jobs as the watch shows them: odd pods and ending pods.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,7 @@ use crate::observe::pod_change::PodChange;
 use crate::write::{Kind, ObjectKey, Purpose, key};
 
 impl PodChange<'_> {
+    /// Takes an observation of pods of jobs.
     pub(crate) fn observe_job_pods(&mut self, change: Change<Box<JobPod>>, now: Timestamp) {
         match change {
             Change::Apply(pod) => self.see_job_pod(*pod, now),
@@ -40,7 +41,7 @@ impl PodChange<'_> {
         let name = (pod.namespace.clone(), pod.name.clone());
         let ending = self.view.ending_pod(&pod, self.leads);
         self.put_job_pod(pod, now);
-        // A pod that is beside its Job is charged as such.
+        // An odd pod that no Job counts is charged as an odd pod, and not as an ending pod.
         let is_beside = self.view.odd_pods.get(&name).is_some_and(OddPod::is_beside);
         self.note_ending_pod(&name, ending.filter(|_| !is_beside));
     }
@@ -64,7 +65,7 @@ impl PodChange<'_> {
             }
             return;
         };
-        // A pod that names another Job later is not made that Job's pod by it.
+        // A pod that later names another Job as its controller does not become that Job's pod.
         let controlled = pod.job.as_ref().is_some_and(|job| known.jobs.contains(&job.uid));
         if controlled && !pod.is_odd() {
             self.forget_job_pod(&name);
@@ -80,7 +81,7 @@ impl PodChange<'_> {
         self.work.touch_related(self.view, &key(Kind::JobPod, &name));
     }
 
-    /// The pod is gone, or has lost the label by which it is found.
+    /// Takes the removal of a pod from the watch: the pod is gone, or has lost the label that the watch selects.
     fn drop_job_pod(&mut self, pod: JobPod, now: Timestamp) {
         let name = (pod.namespace.clone(), pod.name.clone());
         let known = self.view.odd_pods.get_mut(&name).filter(|known| known.pod.uid == pod.uid);
@@ -104,7 +105,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Odd pods that a list does not have are gone, or have lost the label while nobody looked.
+    /// Notes the odd pods that a list does not have. Such a pod is gone, or has lost its label while no watch was open.
     fn miss_job_pods(&mut self, listed: &BTreeSet<Name>, now: Timestamp) {
         self.miss_ending_pods(listed);
         for name in self.view.odd_pods.miss(listed, now) {
@@ -113,7 +114,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// A pod is gone, or a Job answers for it again.
+    /// Forgets an odd pod that is gone, or that a Job counts again.
     pub(crate) fn forget_job_pod(&mut self, name: &Name) {
         let object = key(Kind::JobPod, name);
         self.note_stray(name);
@@ -124,7 +125,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// A Workload is gone: nothing shows the end of its pods that have lost their label.
+    /// Forgets the unwatched odd pods of a Workload that is gone, because no watch shows the end of a pod that has lost its label.
     pub(crate) fn forget_job_pods_of(&mut self, namespace: &str) {
         if self.view.odd_pods.is_empty() {
             return;
@@ -136,7 +137,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Takes over the result of a look at a pod.
+    /// Takes the result of reading an odd pod.
     pub(crate) fn note_job_pod(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
         let Ok(pod) = serde_json::from_str::<Pod>(text) else { return };
         let name = (object.namespace.clone(), object.name.clone());
@@ -159,7 +160,7 @@ impl PodChange<'_> {
         self.work.touch_related(self.view, object);
     }
 
-    /// The reason was written into the status of a pod that goes, or the pod was deleted.
+    /// Notes that the reason for its deletion was written into the status of an odd pod, or that the pod was deleted.
     pub(crate) fn note_sent_job_pod(&mut self, object: &ObjectKey, purpose: Purpose, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let Some(known) = self.view.odd_pods.get_mut(&name).filter(|_| object.kind == Kind::JobPod) else { return };
@@ -173,7 +174,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// The job is looked at beside which an odd pod runs.
+    /// Has the usage beyond quota computed anew for the job of an odd pod.
     fn note_stray(&mut self, name: &Name) {
         if self.leads {
             self.overruns.note_stray(self.view, name);

@@ -1,4 +1,4 @@
-//! A new state of a job, and its effects on other objects.
+//! A new state of a job, and the effects of the new state on other objects.
 
 use berth_api::labels;
 use berth_jobs::{JobState, Part};
@@ -12,10 +12,10 @@ use crate::names::Name;
 use crate::state::work_queue::WorkQueue;
 use crate::write::ObjectKey;
 
-/// The part of a job made of Jobs on which decisions about these Jobs depend.
+/// The fields of a JobSet or TrainingJob on which decisions about its Jobs depend.
 #[derive(PartialEq, Eq)]
 struct Governing<'a> {
-    /// State of the job: ended, stopped, being deleted.
+    /// Whether the job has ended, is suspended, and is being deleted.
     stops: [bool; 3],
     has_queue: bool,
     parts: &'a [Part],
@@ -28,7 +28,7 @@ impl<'a> Governing<'a> {
     }
 }
 
-/// The uid of the job made of Jobs that this one is, or that it names as its controller.
+/// The uid of the job that consists of Jobs: the job itself, or the controller that a Job with a size names.
 pub(crate) fn attempt_of(object: &ObjectKey, job: &JobState) -> Option<String> {
     if object.kind.is_made_of_jobs() {
         return Some(job.uid.clone());
@@ -36,30 +36,30 @@ pub(crate) fn attempt_of(object: &ObjectKey, job: &JobState) -> Option<String> {
     job.size.is_some().then(|| job.owner.as_ref().map(|owner| owner.uid.to_string()))?
 }
 
-/// Effects of a new state of a job on other objects.
+/// The effects of a new state of a job on other objects.
 pub(crate) struct JobNews {
-    /// The job was not known before.
+    /// True if the job was not known before.
     pub(crate) appeared: bool,
-    /// Another job controls it than before.
+    /// True if the job has another controller than before.
     pub(crate) changes_hands: bool,
-    /// Its pods before, where it was known.
+    /// The pods of the job in its older state; `None` if the job was not known.
     pub(crate) before: Option<WantedPods>,
-    /// More of its pods have ended for good.
+    /// True if more pods of the job have ended for good.
     pub(crate) more_ended: bool,
-    /// Its own Workloads are passed to the engine: it has saved, or has a field that Berth does not act on.
+    /// True if the Workloads of the job are to be passed to the engine again: the job has saved a checkpoint, or has a field that Berth does not support.
     pub(crate) mirrors_its_own: bool,
-    /// Owners of Workloads that wait, which may be tried, or not, by its new state.
+    /// Uids of owners whose pending Workloads may be tried or not, depending on the new state of the job.
     pub(crate) moved: Vec<String>,
-    /// The TrainingJob that may, or may not, do without some workers by its figures.
+    /// Uid of the TrainingJob whose number of dispensable workers may have changed with the new figures of its Job.
     pub(crate) training: Option<String>,
-    /// Its Jobs are looked at again.
+    /// True if the Jobs of the job are to be decided about again.
     pub(crate) governs: bool,
-    /// The job made of Jobs some of whose finished pods may run again.
+    /// Uid of the job that consists of Jobs, if some of its finished pods may run again.
     pub(crate) attempt: Option<String>,
 }
 
 impl JobNews {
-    /// Compares a state of a job with the one before, `None` if the job was not known.
+    /// Compares a new state of a job with its older state; `old` is `None` if the job was not known.
     pub(crate) fn of(object: &ObjectKey, old: Option<&JobState>, job: &JobState) -> Self {
         let said = |job: &JobState| job.annotation(labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
         let saved = old.is_some_and(|old| said(old) != said(job));
@@ -86,7 +86,7 @@ impl JobNews {
     }
 }
 
-/// The Workload of a job that is made of Jobs was seen: the Jobs are looked at when it has come to another stage.
+/// Marks the Jobs of a JobSet or TrainingJob when its Workload has reached another stage.
 pub(crate) fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads.get(name).filter(|new| before != Some(new.stage())) else { return };
     if let Some(owner) = workload.owner.as_ref().map(|owner| owner.uid.clone()) {
@@ -94,7 +94,7 @@ pub(crate) fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before:
     }
 }
 
-/// A job that is made of Jobs, or one of these Jobs, has changed: some of its finished pods may run again.
+/// Passes the Workloads of a job that consists of Jobs to the engine again if finished pods of the job may run again.
 pub(crate) fn note_attempt(view: &mut View, work: &mut WorkQueue, uid: &str) {
     for name in attempts::gave_back(view, uid) {
         if attempts::note_again(view, &name) {

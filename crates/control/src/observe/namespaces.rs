@@ -1,4 +1,4 @@
-//! Namespaces as they are seen, and the effects where one comes under management or leaves it, or is being deleted: nothing starts there any more.
+//! Namespaces as the watch shows them. Jobs and pods are affected when a namespace becomes managed or unmanaged, or is being deleted.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::names::Name;
 use crate::observe::quota_rules::QuotaRules;
 use crate::write::{Kind, key};
 
-/// The namespace that every cluster has from its first moment to its last: its uid is random and belongs to one cluster.
+/// The namespace that every cluster has at all times; its uid is random and belongs to one cluster only.
 const OF_CLUSTER: &str = "kube-system";
 
 impl QuotaRules<'_> {
-    /// Takes a namespace that was seen, or is gone; true if it is managed now, or not any more, or is being deleted.
+    /// Takes a namespace that was observed or removed; true if the namespace has become managed or unmanaged, or has begun or stopped being deleted.
     pub(crate) fn put_namespace(&mut self, name: &str, object: Option<Namespace>) -> bool {
         let state = |view: &View| (view.manages(self.settings, name), view.ending.contains(name));
         let before = state(self.view);
@@ -30,7 +30,7 @@ impl QuotaRules<'_> {
             return;
         };
         if let Some(uid) = metadata.uid.filter(|uid| name == OF_CLUSTER && !uid.is_empty()) {
-            // Equal workloads of two namespaces are ordered by it, so that nobody who does not know it can choose its second.
+            // The uid of `kube-system` orders equal Workloads of two namespaces, so that a user who does not know the uid cannot choose the order.
             self.quota.apply(engine::Delta::TieSalt(uid));
         }
         let labels = metadata.labels.unwrap_or_default();
@@ -41,13 +41,13 @@ impl QuotaRules<'_> {
         }
         if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) || ends {
             self.work.touch_jobs_of(self.view, name);
-            // A ClusterQueue may take jobs of the namespace now, or none any more.
+            // A ClusterQueue may now accept jobs of the namespace, or accept them no longer.
             self.quota.overruns.charge_again();
         }
     }
 
-    /// Handles namespaces that are managed now, or not any more, or are being deleted: their workloads may be tried, or not, by that. Costs all workloads,
-    /// once for all namespaces that an observation turns.
+    /// Marks the Workloads of namespaces that have become managed or unmanaged, or are being deleted, because the engine may now try them, or may not. The
+    /// cost grows with the number of all Workloads, and arises once for all changed namespaces of an observation.
     pub(crate) fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
         if namespaces.is_empty() {
             return;

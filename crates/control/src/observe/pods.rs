@@ -1,4 +1,4 @@
-//! Pods and StatefulSets as they are seen.
+//! Pods and StatefulSets as the watch shows them.
 
 use std::sync::Arc;
 
@@ -21,24 +21,25 @@ use crate::workload::transitions;
 use crate::write::{Kind, key};
 
 impl PodChange<'_> {
-    /// Takes a pod with the label of managed pods, or the end of one.
+    /// Takes a pod with the label of managed pods, or the removal of such a pod.
     pub(crate) fn take_marked(&mut self, name: Name, object: Option<Box<Pod>>, now: Timestamp) {
         match object {
             Some(pod) => {
                 let mut state = PodState::read(&pod);
-                // The watch shows no other.
+                // This watch selects only pods with the label.
                 state.marked = true;
                 self.take_pod(name, state, *pod, now);
             }
-            // The pod has lost the label, and another watch shows it.
+            // The pod has lost the label, and another watch shows the pod now.
             None if self.view.pods.get(&name).is_some_and(|pod| !pod.marked) => {}
             None => self.drop_pod(&name),
         }
     }
 
-    /// Takes over a state of a pod.
+    /// Takes an observed state of a pod.
     pub(crate) fn take_pod(&mut self, name: Name, mut state: PodState, pod: Pod, now: Timestamp) {
-        // A pod that names a group and no queue is no member: its end would not be that of the group. A pod with quota of its own is none either.
+        // A pod that names a group but no queue is no member of the group, so that its end does not count as the group's end. A pod that has quota of its own
+        // is no member either.
         let silent = !self.settings.names_a_queue(&state) && !state.held;
         let group = state.group.as_deref().filter(|group| {
             let alone =
@@ -56,7 +57,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Needs of a pod without a gate, as its Workload would be charged for them: it was given its defaults and its overhead when it was made.
+    /// The requests of a pod without a gate, computed as for its Workload. Defaults and overhead are in the spec already, since the pod's creation.
     pub(crate) fn needs_of_running(&mut self, spec: Option<PodSpec>) -> Option<Arc<PodSetNeeds>> {
         let template = PodTemplateSpec { metadata: None, spec };
         let digest = requests_digest(&template);
@@ -68,7 +69,7 @@ impl PodChange<'_> {
         })
     }
 
-    /// Puts a pod in place of its older state; `false` when a newer one is known.
+    /// Stores a pod in place of its older state; `false` if a newer state is known.
     fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) -> bool {
         let object = key(Kind::Pod, &name);
         match self.view.pods.get(&name) {
@@ -84,11 +85,11 @@ impl PodChange<'_> {
         let ungated = gated.filter(|_| self.leads).and_then(|old| transitions::ungated(self.view, &name, old, now));
         self.reports.measures.extend(ungated);
         if self.view.pods.get(&name).is_some_and(|old| old.group != new.group) {
-            // The group that answered for the pod may not do so any more.
+            // The pod may have left the group that has quota for it.
             self.note_running_pod(&name);
         }
         let known = self.view.pods.get(&name);
-        // The trial of the pod has begun or ended, so that the decision about its Workload changes.
+        // The trial of the pod has begun or ended, which changes the decision about its Workload.
         let is_otherwise = known.is_some_and(PodState::is_let_in) != new.is_let_in();
         let uid = (is_otherwise || known.is_none_or(|old| !asks_alike(self.settings, old, &new)))
             .then(|| new.uid.to_string());
@@ -104,9 +105,10 @@ impl PodChange<'_> {
         true
     }
 
+    /// Forgets a pod that is gone.
     pub(crate) fn drop_pod(&mut self, name: &Name) {
         let object = key(Kind::Pod, name);
-        // Objects that depend on the pod are looked at before its group is forgotten.
+        // The objects that depend on the pod are marked before the pod leaves its group in the view.
         self.work.touch_related(self.view, &object);
         self.flights.vanished(&object);
         self.reports.told.remove(&object);
@@ -121,14 +123,14 @@ impl PodChange<'_> {
         if self.view.pods.group(&group).is_none() {
             self.mirror_waiting(None, Some(group.clone()));
             self.reports.told.remove(&key(Kind::PodGroup, &group));
-            // No other object waits for that Workload.
+            // No other object waits for the Workload of the removed group.
             self.work.touch(key(Kind::Workload, &group));
         } else if crowded {
             self.view.pods.crowd(group);
         }
     }
 
-    /// A pod, or the first or last one of a group, has come or gone.
+    /// Has the engine get the pending Workloads of a pod or of a pod group again.
     pub(crate) fn mirror_waiting(&mut self, uid: Option<String>, group: Option<Name>) {
         let group = group.map(|group| group_uid(&group.0, &group.1));
         for uid in uid.into_iter().chain(group) {
@@ -136,7 +138,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Takes a StatefulSet that was seen, or is gone.
+    /// Takes a StatefulSet that was observed or removed.
     pub(crate) fn put_set(&mut self, name: Name, object: Option<&StatefulSet>) {
         let new = object.and_then(SetState::read);
         let old = self.view.sets.get(&name);
@@ -166,8 +168,8 @@ impl PodChange<'_> {
     }
 }
 
-/// A Workload was seen after `old`: the owner of `old` is looked at, since only that one can take it back. A pod that has quota of its own is of
-/// no group, whichever of the two was seen first.
+/// Takes the newer state of a Workload. If the Workload has changed its owner, the older owner is marked, because only that owner can take the Workload back.
+/// A pod that owns a Workload with quota leaves its group.
 pub(crate) fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Option<&WorkloadView>) {
     let Some(new) = view.workloads.get(name) else { return };
     let before = old.filter(|old| old.owner != new.owner).and_then(WorkloadView::whole);
@@ -187,14 +189,14 @@ pub(crate) fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old
     }
 }
 
-/// Marks all pods of crowded groups, once for all that has happened to them.
+/// Marks all pods of the crowded groups, once for any number of changes.
 pub(crate) fn touch_crowded(view: &mut View, work: &mut WorkQueue) {
     for group in view.pods.take_crowded() {
         work.touch_members(view, &group);
     }
 }
 
-/// The Workload of a group was seen: its pods are looked at when it has come to another stage.
+/// Takes the newer state of a pod group's Workload: its pods are marked when the Workload has reached another stage.
 pub(crate) fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads.get(name).filter(|workload| workload.group.is_some()) else { return };
     let moved = before != Some(workload.stage());

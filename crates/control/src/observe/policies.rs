@@ -1,4 +1,4 @@
-//! QueuePolicies that come, go and change.
+//! QueuePolicies as the watch shows them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use crate::policies::NO_CLASS;
 use crate::write::{Kind, ObjectKey};
 
 impl QuotaRules<'_> {
+    /// Takes a QueuePolicy that was observed or removed.
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
         self.reports.schedule.mark(Kind::QueuePolicy, "", name, now);
         let Some(claimed) = self.view.put_policy(name, object) else { return };
-        // A job without a Workload may wait for a class that a label stands for.
+        // A job without a Workload may wait for a priority class for which a label of the policy stands.
         self.touch_those_without_class();
         for queue in claimed {
             let labels = self.view.cluster_queues.get(&queue).and_then(|object| object.metadata.labels.clone());
@@ -24,7 +25,7 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Passes stock-outs, and their ends, on to the engine. The statuses of policies show them.
+    /// Passes the beginnings and ends of stock-outs to the engine. The statuses of all QueuePolicies are marked, because they show the stock-outs.
     pub(crate) fn pass_on_stock(&mut self, news: Vec<engine::Delta>, now: Timestamp) {
         for policy in self.view.policies.keys().filter(|_| !news.is_empty()) {
             self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
@@ -34,7 +35,7 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Marks the jobs whose users were told of a priority class that does not exist.
+    /// Marks the jobs whose users got an event about a priority class that does not exist.
     fn touch_those_without_class(&mut self) {
         let told = self.reports.told.iter().filter(|(_, events)| events.contains_key(NO_CLASS));
         for object in told.map(|(object, _)| object.clone()).collect::<Vec<ObjectKey>>() {
@@ -42,7 +43,7 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Finds the rules that a ClusterQueue follows; true if they have changed.
+    /// Finds the QueuePolicy rules that a ClusterQueue follows; true if the rules have changed.
     pub(crate) fn claim(&mut self, queue: &str, labels: Option<&BTreeMap<String, String>>, now: Timestamp) -> bool {
         let Some(policies) = self.view.claim(queue, labels) else { return false };
         for policy in policies {
@@ -51,14 +52,15 @@ impl QuotaRules<'_> {
         true
     }
 
-    /// Passes a ClusterQueue to the engine again, and with it everything that depends on its policy.
+    /// Passes a ClusterQueue to the engine again, with all Workloads that depend on its QueuePolicy.
     fn tell_queue_again(&mut self, queue: &str) {
         let Some(object) = self.view.cluster_queues.get(queue) else { return };
         self.quota.apply(engine::Delta::ClusterQueue(self.view.queue_spec(self.settings, object)));
         self.work.follow_policy(self.view, queue);
     }
 
-    /// A flavor has come to another tier: a workload gets tiers for a label only where its queue offers one of them.
+    /// Takes a change of a flavor's capacity tier. A label gives a Workload capacity tiers only if its ClusterQueue offers one of them, so the affected
+    /// queues are passed to the engine again.
     pub(crate) fn offer_changed(&mut self, flavor: &str) {
         let governed = self.view.claims.iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);
         for queue in governed.filter(|queue| self.view.flavors_of(queue).any(|name| name == flavor)) {

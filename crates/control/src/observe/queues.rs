@@ -1,4 +1,4 @@
-//! Queues, cohorts, flavors and admission checks that come, go and change.
+//! Queues, Cohorts, flavors and admission checks as the watch shows them.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,7 @@ use crate::observe::quota_rules::QuotaRules;
 use crate::write::{Kind, cluster_key};
 
 impl QuotaRules<'_> {
+    /// Takes a ClusterQueue that was observed or removed.
     pub(crate) fn put_cluster_queue(&mut self, name: &str, object: Option<Box<api::ClusterQueue>>, now: Timestamp) {
         let object_key = cluster_key(Kind::ClusterQueue, name);
         let cohort = |queue: Option<&Box<api::ClusterQueue>>| queue.and_then(|queue| queue.spec.cohort_name.clone());
@@ -33,7 +34,7 @@ impl QuotaRules<'_> {
                 let by_age = deltas::equals_go_by_age(&object);
                 let stop = object.spec.stop_policy.clone();
                 let was = self.view.cluster_queues.insert(name.to_owned(), object);
-                // Workloads that a stop has evicted come back with its end.
+                // Workloads that a stop policy has evicted are tried again when the stop ends.
                 let turns =
                     was.map_or(by_age, |was| deltas::equals_go_by_age(&was) != by_age || was.spec.stop_policy != stop);
                 self.reports.schedule.mark_key(&object_key, now);
@@ -52,16 +53,16 @@ impl QuotaRules<'_> {
         self.quota.overruns.charge_again();
         self.work.touch(object_key);
         self.work.touch_queue_members(self.view, name);
-        // A flavor may go when the last queue that names it has gone.
+        // A deleted flavor may be released when no ClusterQueue names it any more.
         flavors.extend(self.view.flavors_of(name).map(str::to_owned));
         flavors.retain(|flavor| self.view.flavors.contains_key(flavor));
         self.work.extend(flavors.iter().map(|flavor| cluster_key(Kind::ResourceFlavor, flavor)));
-        // Checks that are being deleted wait for the last queue that names them.
+        // A deleted check is released when no ClusterQueue names it any more.
         let leaving = self.view.checks.iter().filter(|(_, check)| check.deleting).map(|(name, _)| name);
         self.work.extend(leaving.map(|name| cluster_key(Kind::AdmissionCheck, name)));
     }
 
-    /// A check that comes, goes or changes has an effect on the ClusterQueues that name it.
+    /// Takes an AdmissionCheck that was observed or removed; the ClusterQueues that name the check are passed to the engine again.
     pub(crate) fn put_check(&mut self, name: &str, object: Option<Box<api::AdmissionCheck>>) {
         let object_key = cluster_key(Kind::AdmissionCheck, name);
         let old = match object.map(|object| Check::of(&object)) {
@@ -91,8 +92,9 @@ impl QuotaRules<'_> {
         }
     }
 
+    /// Takes a LocalQueue that was observed or removed.
     pub(crate) fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
-        // The leader keeps the ledger of usage; all other replicas follow what it wrote.
+        // The leader keeps the record of usage for fair sharing; other replicas follow the record that the leader wrote.
         let follows = !self.leads || !self.view.local_queues.contains_key(name);
         if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
             self.quota.apply(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
@@ -119,13 +121,14 @@ impl QuotaRules<'_> {
             }
         }
         self.quota.overruns.charge_again();
-        // The rules of its ClusterQueue for them may not have been known.
+        // The rules of the ClusterQueue for these Workloads may have been unknown until now.
         if moves || !self.view.claims.is_empty() {
             self.work.follow_policy_in(self.view, name);
         }
         self.work.touch_local_members(self.view, name);
     }
 
+    /// Takes a Cohort that was observed or removed.
     pub(crate) fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>, now: Timestamp) {
         let parent = |cohort: Option<&Box<api::Cohort>>| cohort.and_then(|cohort| cohort.spec.parent_name.clone());
         let (left, joined) = (parent(self.view.cohorts.get(name)), parent(object.as_ref()));
@@ -145,6 +148,7 @@ impl QuotaRules<'_> {
         }
     }
 
+    /// Takes a ResourceFlavor that was observed or removed.
     pub(crate) fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
         let old_tier = self.view.capacity_tier_of(name);
         match object {

@@ -1,4 +1,4 @@
-//! Owners of the state that follows from the rules of quota, and the rules that are plain values: classes of priority, and what requests depend on.
+//! The owners of the state that depends on rules about quota. Priority classes, LimitRanges and RuntimeClasses, which are plain values, are taken here, too.
 
 use std::collections::BTreeSet;
 
@@ -18,20 +18,27 @@ use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports};
 use crate::write::{Kind, key};
 
-/// Owners of the state that changes when a rule of quota is seen: a queue, a Cohort, a flavor, a check, a policy, a namespace, a class or a limit.
+/// The owners of the state that changes when a rule about quota is observed: a queue, Cohort, flavor, check, policy, namespace, priority class, LimitRange or
+/// RuntimeClass.
 pub(crate) struct QuotaRules<'a> {
+    /// The settings of control.
     pub(crate) settings: &'a Settings,
-    /// True if this process leads; the leader keeps figures that only statuses have, and other replicas follow what the leader wrote.
+    /// True if this process leads; the leader keeps figures that are stored only in statuses, and other replicas follow the statuses that the leader wrote.
     pub(crate) leads: bool,
+    /// The observed objects.
     pub(crate) view: &'a mut View,
+    /// The engine's world and plans.
     pub(crate) quota: &'a mut Quota,
+    /// Writes under way.
     pub(crate) flights: &'a mut Flights,
+    /// The objects to decide about.
     pub(crate) work: &'a mut WorkQueue,
+    /// Reports to users and operators.
     pub(crate) reports: &'a mut Reports,
 }
 
 impl QuotaRules<'_> {
-    /// Takes an observation of a rule of quota, and no other. The marked Workloads are to be passed to the engine then.
+    /// Takes an observation of a rule about quota and ignores any other. After the call, the caller passes the marked Workloads to the engine.
     pub(crate) fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::ClusterQueue(change) => {
@@ -102,6 +109,7 @@ impl QuotaRules<'_> {
         }
     }
 
+    /// Takes a WorkloadPriorityClass that was observed or removed.
     pub(crate) fn put_workload_priority(&mut self, name: &str, object: Option<&api::WorkloadPriorityClass>) {
         for workload in self.view.put_workload_priority(name, object.map(|object| object.value)) {
             self.work.touch(key(Kind::Workload, &workload));
@@ -109,6 +117,7 @@ impl QuotaRules<'_> {
         self.work.touch_all_jobs(self.view);
     }
 
+    /// Takes a PriorityClass that was observed or removed.
     pub(crate) fn put_priority(&mut self, name: String, object: Option<&PriorityClass>) {
         match object {
             Some(object) => {
@@ -120,6 +129,7 @@ impl QuotaRules<'_> {
         self.work.touch_all_jobs(self.view);
     }
 
+    /// Takes a LimitRange that was observed or removed.
     pub(crate) fn put_limit_range(&mut self, name: Name, object: Option<Box<LimitRange>>) {
         let place = name.0.clone();
         match object {
@@ -130,6 +140,7 @@ impl QuotaRules<'_> {
         self.reshape(Some(&place));
     }
 
+    /// Takes a RuntimeClass that was observed or removed.
     pub(crate) fn put_runtime_class(&mut self, name: String, object: Option<Box<RuntimeClass>>) {
         match object {
             Some(object) => {
@@ -141,7 +152,7 @@ impl QuotaRules<'_> {
         self.reshape(None);
     }
 
-    /// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed.
+    /// Computes the requests of pending Workloads again after a LimitRange or RuntimeClass has changed.
     fn reshape(&mut self, namespace: Option<&str>) {
         for name in slim::reshape(self.settings, self.view, &mut self.quota.shapes, namespace) {
             self.work.touch(key(Kind::Workload, &name));
