@@ -1,6 +1,6 @@
-//! Life of a pod: it waits behind its gate until its Workload is admitted, is deleted when that is evicted, and is held by our finalizer until its
-//! end is recorded. A pod by itself has a Workload of its own, decided here. A pod of a group shares the group's (`member` for the pod, `group` for
-//! the Workload). One write per call.
+//! The life of a managed pod. The pod waits behind its scheduling gate until its Workload is admitted, is deleted when the Workload is evicted, and is held
+//! by Berth's finalizer until its end is recorded. A pod outside a group has a Workload of its own, decided about here. A pod of a group shares the Workload
+//! of the group: `member.rs` decides about the pod, and `pod_group.rs` about the Workload. Each call gives at most one write.
 
 mod case;
 pub(crate) mod job_pods;
@@ -54,7 +54,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// Why a pod does not request quota through a Workload of its own, in words for the user; `None` if it does.
+/// The reason why a pod does not request quota through a Workload of its own, in words for the user; `None` if the pod does.
 pub(crate) fn unasked(ctx: &Context<'_>, name: &Name, pod: &PodState) -> Option<String> {
     if !ctx.manages(&name.0) {
         return Some(UNMANAGED_NAMESPACE.to_owned());
@@ -68,12 +68,13 @@ pub(crate) fn unasked(ctx: &Context<'_>, name: &Name, pod: &PodState) -> Option<
     pod.group.as_ref().map(|group| format!("its pod is one of group {:?}", group.name))
 }
 
-/// Whether pods of this owner are admitted with it.
+/// Whether the pods of an owner are admitted together with the owner.
 fn is_admitted_with(owner: &JobOwner) -> bool {
     Kind::of_whole(&owner.kind).is_some_and(Kind::is_admitted_with_pods)
 }
 
 impl<'a> Wishes<'a> {
+    /// The fields that the Workload of a pod takes over from the pod.
     pub(crate) fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
         let prebuilt = pod.prebuilt_workload.is_some();
         Self {
@@ -103,7 +104,8 @@ impl PodCase<'_> {
             && !self.pod.owner.as_deref().is_some_and(is_admitted_with)
     }
 
-    /// Whether a Workload of the pod's own has to be followed, whatever the pod says now: it holds quota, or waits to be let go.
+    /// Whether the pod has a Workload of its own that needs decisions even if the pod is not managed any more: the Workload holds quota, or its finalizer is
+    /// still to be removed.
     fn has_own(&self) -> bool {
         let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
         owned.any(|workload| match workload.is_finished() {
@@ -112,7 +114,7 @@ impl PodCase<'_> {
         })
     }
 
-    /// The next step until nothing is left of the Workload that the pod had before it came to a group, `None` when there is none.
+    /// The next step to remove the Workload that the pod had before it joined a group; `None` if the pod has no such Workload.
     fn without_own(&self) -> Option<Decision> {
         let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
         let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
@@ -126,14 +128,14 @@ impl PodCase<'_> {
         })
     }
 
-    /// Whether the pod has been started, and the Workload of its group holds quota.
+    /// Whether the pod was started, and the Workload of its group holds quota.
     fn runs_with(&self, group: &str) -> bool {
         let workload = self.ctx.view.workloads.get(&(self.name.0.clone(), group.to_owned()));
         !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
     }
 
-    /// Lets a pod go that is not managed any more: it names no queue now, or its namespace or pods as such are not managed. The pod's deletion
-    /// waits for Berth's finalizer nevertheless, which no other controller removes.
+    /// Releases an ended pod that is not managed any more, because it names no queue now, or its namespace or pods as a kind are not managed. The deletion of
+    /// such a pod still waits for Berth's finalizer, which no other controller removes.
     fn unmanaged(&self) -> Decision {
         let seen = self.ctx.view.namespaces.contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
@@ -159,7 +161,7 @@ impl PodCase<'_> {
         Decision::write(Draft { notices, ..Draft::merge(purpose, self.key(), patch, self.pod.version) })
     }
 
-    /// Decides about a pod by itself.
+    /// Decides about a pod outside a group.
     fn single(&self) -> Decision {
         let owned = self.ctx.view.workloads_of(&self.pod.uid);
         let busy = |workload: &&WorkloadView| self.ctx.flights.busy(&workload.object_key());
@@ -170,18 +172,18 @@ impl PodCase<'_> {
         if self.pod.ended() {
             let leaving = owned.iter().copied().find(|workload| workload.deleting && has_finalizer(workload));
             return match (live, leaving) {
-                // A deletion of the pod in the foreground waits for the Workload.
+                // A foreground deletion of the pod waits until the Workload is gone.
                 (None, Some(workload)) if !self.pod.held => Decision::write(remove_finalizer(workload)),
                 _ => self.over(live),
             };
         }
         if self.pod.deleting() {
-            // The end of the pod brings the decision back.
+            // Control decides about the pod again when the pod has ended.
             return Decision::Done;
         }
         match (live, owned.first()) {
             (Some(workload), _) => self.with_workload(workload),
-            // Nothing has run by this Workload, and the pod is not managed here.
+            // No pod has run on quota of this Workload, and the pod is not managed.
             (None, Some(workload)) if !workload.reserved() && !self.managed() => let_go(workload, self.now),
             (None, None) if self.lost().is_some() => Decision::Done,
             (None, Some(_)) => self.stop(reasons::WORKLOAD_DELETED, "The workload is deleted"),
@@ -191,17 +193,17 @@ impl PodCase<'_> {
         }
     }
 
-    /// Nothing of the pod runs any more: its end is recorded, and then the pod is let go.
+    /// Handles a pod that has ended: its end is recorded, and then the pod is released.
     fn over(&self, live: Option<&WorkloadView>) -> Decision {
         if let Some(workload) = live.filter(|workload| !workload.is_finished()) {
             let evicted = workload.is(types::EVICTED);
-            // A pod of an evicted Workload that was not stopped yet fails by itself, and nothing comes in its place.
+            // A pod of an evicted Workload that was not stopped yet has failed by itself, and no pod is created in its place.
             let stopped = evicted && (self.pod.condemned || self.pod.deleting());
             if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !stopped) {
                 return self.finish(workload);
             }
             if workload.phase.is_evicting() {
-                // The pod cannot come back: a pod that its user or its owner makes in its place has a Workload of its own.
+                // A stopped pod cannot start again, and a pod that its user or its owner creates in its place gets a Workload of its own.
                 return release_as(workload, false, self.now);
             }
         }
@@ -229,7 +231,7 @@ impl PodCase<'_> {
         match (self.pod.gated, evicted) {
             (true, _) if workload.is_finished() => Decision::Done,
             (false, _) if workload.is_finished() => self.stop(reasons::NOT_ADMITTED, "Workload is finished"),
-            // The pod has not been started, so that it may be tried again.
+            // The pod was not started, so its Workload may be tried again.
             (true, Some(_)) if workload.reserved() => {
                 self.withdraw_start().unwrap_or_else(|| release(workload, self.now))
             }
@@ -252,7 +254,7 @@ impl PodCase<'_> {
         }
     }
 
-    /// Whether a prebuilt Workload asks for the same as its pod. Admission plugins fill in much of a pod, but not its requests.
+    /// Whether a prebuilt Workload requests the same resources as its pod. Admission plugins change much of a pod, but not its requests.
     fn is_as(&self, workload: &WorkloadView) -> bool {
         let Some(pod) = self.pod.whole() else { return true };
         match (self.needs(&pod), workload.shape.pod_sets.as_slice()) {
@@ -261,14 +263,13 @@ impl PodCase<'_> {
         }
     }
 
-    /// Needs of a pod, as its Workload would be charged for them.
+    /// The requests of a pod, computed as for its Workload.
     fn needs(&self, pod: &Pod) -> Option<PodSetNeeds> {
         let made = pod_workload(pod, Priority::default(), &BTreeSet::new()).ok()?;
         self.ctx.needs_of(&self.name.0, &made.spec.pod_sets).into_iter().next()
     }
 
-    /// The resource of which the pod asks for more than the pod set as which it was admitted. The role of a pod is set by its user, and a Workload
-    /// may have been edited.
+    /// The resource of which the pod requests more than its admitted pod set. The user sets the role of a pod, and a Workload may have been edited.
     fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
         workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?).map(|excess| excess.resource)
     }
@@ -288,14 +289,14 @@ impl PodCase<'_> {
         follow(workload, Wishes::of_pod(self.pod, wanted)).unwrap_or_else(told)
     }
 
-    /// The Workload from which the reference to the pod was removed; it comes back.
+    /// The unfinished Workload from which the owner reference to the pod was removed; the reference will be restored.
     fn lost(&self) -> Option<&WorkloadView> {
         let name = berth_jobs::workload_name(Kind::Pod.name(), "", &self.name.1, &self.pod.uid);
         let found = lost_by(self.ctx, &(self.name.0.clone(), name), &self.pod.uid)?;
         (!found.is_finished()).then_some(found)
     }
 
-    /// Gives back quota that the pod does not request any more and that nothing of it uses.
+    /// Gives back quota that the pod does not request any more and that no container of the pod uses.
     fn give_back(&self, workload: &WorkloadView) -> Decision {
         let why = unasked(self.ctx, self.name, self.pod).unwrap_or_default();
         take_back(workload, (reasons::PENDING_EVALUATION, &why), self.now)
@@ -322,7 +323,7 @@ impl PodCase<'_> {
                 Some(found) => made_for_another(self.ctx, &self.key(), found, |reason, text| {
                     self.notice(EventType::Warning, reason, text)
                 }),
-                // While that Workload names no owner, only the pod that waits for it knows of the relation.
+                // As long as the prebuilt Workload names no owner, only the waiting pod names the Workload.
                 None => Decision::WaitFor(key(Kind::Workload, &name)),
             };
         }
@@ -351,7 +352,7 @@ impl PodCase<'_> {
         adopt(self.ctx, workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
     }
 
-    /// Takes the gate away and puts the placement in, in one write.
+    /// Starts the pod: one write removes the gate and adds the placement.
     fn start(&self, workload: &WorkloadView) -> Decision {
         if let Some(resource) = self.exceeds(workload) {
             let text = format!(
@@ -380,14 +381,14 @@ impl PodCase<'_> {
         }
     }
 
-    /// The present state of the StatefulSet through which the pod is managed.
+    /// The observed state of the StatefulSet through which the pod is managed.
     fn owning_set(&self) -> Option<OwningSet> {
         let owner = self.pod.owner.as_ref().filter(|_| self.pod.is_of_set())?;
         let set = self.ctx.view.sets.get(&(self.name.0.clone(), owner.name.to_string()))?;
         set.whole().as_ref().map(OwningSet::of)
     }
 
-    /// The write after which no start with a lost answer can be applied any more, `None` when there is no such start.
+    /// The write after which no unresolved start of the pod can be applied; `None` if there is no unresolved start.
     fn withdraw_start(&self) -> Option<Decision> {
         if !self.pod.gated || !self.ctx.flights.strays.may_land(&self.key()) {
             return None;
@@ -400,7 +401,7 @@ impl PodCase<'_> {
         self.stop(&format!("WorkloadEvictedDueTo{reason}"), message)
     }
 
-    /// Stops a pod. It cannot wait again: its status gets the reason, and then it is deleted.
+    /// Stops a pod, which cannot be suspended: first the reason is written into its status, and then the pod is deleted.
     fn stop(&self, reason: &str, message: &str) -> Decision {
         if self.pod.deleting() {
             return Decision::Done;
@@ -414,7 +415,7 @@ impl PodCase<'_> {
         self.delete(reasons::STOPPED, message)
     }
 
-    /// Deletes the pod, with an event.
+    /// Deletes the pod, and sends an event.
     pub(crate) fn delete(&self, reason: &str, message: &str) -> Decision {
         let notice = self.notice(EventType::Normal, reason, message.to_owned());
         self.write(
@@ -424,7 +425,7 @@ impl PodCase<'_> {
         )
     }
 
-    /// Lets go of the pod.
+    /// Removes Berth's finalizer from the pod.
     pub(crate) fn release(&self) -> Decision {
         self.patch(Purpose::ReleasePod, self.pod.release_patch(), Vec::new())
     }

@@ -1,5 +1,5 @@
-//! A group of pods: it gets one Workload, starts as one or not at all, and its end is that of all its pods. Its figures come from a tally; its pods
-//! are walked only when one of them has to be chosen. Decisions about a single pod that do not depend on the others are in `member`.
+//! A pod group has one Workload, starts as a whole or not at all, and ends when all its pods have ended. Its figures come from a tally, and its pods are
+//! iterated only to choose one of them. Decisions about a single pod that do not depend on other pods are in `pod/member.rs`.
 
 mod compose;
 mod empty;
@@ -33,17 +33,17 @@ use crate::workload::stops::{let_go, release, take_back};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, remove_finalizer_and, separate_write};
 use crate::write::{EventType, Kind, Notice, Purpose, key};
 
-/// A pod group to decide about, with the view and the time.
+/// A pod group to decide about, with the context and the time of the decision.
 struct PodGroupCase<'a> {
     ctx: &'a Context<'a>,
     name: &'a Name,
     group: &'a Group,
-    /// The StatefulSet that the pods belong to, with its name.
+    /// The StatefulSet of the pods, with its name; `None` if the pods belong to none.
     set: Option<(&'a str, &'a SetState)>,
     now: Timestamp,
 }
 
-/// Decides about one group.
+/// Decides about one pod group.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let none = Group::default();
     let (group, set) = (ctx.view.pods.group(name), ctx.view.sets.of_group(name));
@@ -66,7 +66,7 @@ impl<'a> PodGroupCase<'a> {
         self.ctx.settings.job_kinds.contains(&Kind::Pod) && self.ctx.manages(&self.name.0)
     }
 
-    /// Whether the group's Workload has to be followed even if the group is not managed: it holds quota, or waits to be let go.
+    /// Whether the Workload of an unmanaged group still needs decisions: the Workload holds quota, or its finalizer is still to be removed.
     fn has_quota(&self) -> bool {
         let workload = self.ctx.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
         workload.is_some_and(|workload| {
@@ -83,12 +83,12 @@ impl<'a> PodGroupCase<'a> {
         self.ctx.view.pods.members(self.name)
     }
 
-    /// The pod that speaks for the group.
+    /// The first pod that counts for the group; events about the group are sent at this pod.
     fn first(&self) -> Option<(&'a str, &'a PodState)> {
         self.members().find(|(_, pod)| pod.counts())
     }
 
-    /// Whether a pod that seems to wait may run by now: a start of it is under way, not seen yet, or of unknown outcome.
+    /// Whether a gated pod may have started already, because a write to the pod is under way or a start of the pod is unresolved.
     fn may_be_starting(&self) -> bool {
         let flights = &self.ctx.flights;
         self.members().filter(|(_, pod)| pod.gated && !pod.ended()).any(|(name, _)| {
@@ -125,7 +125,7 @@ impl<'a> PodGroupCase<'a> {
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
-        // A pod that is not managed any more and does not run is stopped by no decision.
+        // No decision stops a pod that is not managed any more and does not run.
         let ours = |pod: &PodState| self.managed() && self.ctx.names_a_queue(pod);
         let stopped = |pod: &PodState| if ours(pod) { pod.ended() && pod.deleting() } else { !pod.runs() };
         let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
@@ -157,7 +157,7 @@ impl<'a> PodGroupCase<'a> {
             return decision;
         }
         if workload.phase.is_evicting() {
-            // Its pods are on their way out; the end of the last one brings us back.
+            // The pods of an evicted group are being stopped; control decides again when the last pod has ended.
             return match self.tally().running > 0 || self.may_be_starting() {
                 false => release(workload, self.now),
                 true => Decision::Done,
@@ -166,7 +166,7 @@ impl<'a> PodGroupCase<'a> {
         if self.managed() { self.follow(workload) } else { self.kept(workload) }
     }
 
-    /// Pods in a namespace that is not managed any more run on, and quota that nothing uses goes back.
+    /// Decides about a group in a namespace that is not managed any more: running pods run on, and quota that no pod uses is given back.
     fn kept(&self, workload: &WorkloadView) -> Decision {
         if self.tally().running == 0 && !self.may_be_starting() {
             return take_back(workload, (reasons::PENDING_EVALUATION, UNMANAGED_NAMESPACE), self.now);
@@ -189,28 +189,28 @@ impl<'a> PodGroupCase<'a> {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
         if workload.phase != WorkloadPhase::Admitted {
-            // One pod of the group gets the event for all of them.
+            // One pod of the group gets the event for all pods.
             return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
         let ready = self.tally().is_ready(workload.sizes());
         pods_ready::follow(self.ctx, workload, ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
-    /// Values for the group's Workload: those of its StatefulSet, else of its first pod. Pods of a StatefulSet have the values that it had when they
-    /// were made, and are not followed, whether the StatefulSet has been seen or not.
+    /// The fields that the Workload of the group takes over from its StatefulSet or else from its first pod. Pods of a StatefulSet have the fields that the
+    /// StatefulSet had at their creation, so the Workload never takes fields over from them, even if the StatefulSet was not observed.
     fn wishes(&self, workload: &WorkloadView, first: Option<(&'a str, &'a PodState)>) -> Option<Wishes<'a>> {
         if let Some((_, set)) = self.set {
             return Some(self.wishes_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
         let wishes = Wishes::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)));
-        // A group that serves outlives its pods, so that the queue of one of them is not followed, as in Kueue.
+        // The Workload of a serving group outlives its pods, so it does not take over the queue of one of them, as in Kueue.
         let queue = wishes.queue.filter(|_| self.tally().serving == 0);
         Some(Wishes { queue, ..wishes })
     }
 
-    /// Adds owners to the Workload. Pods that came later own it too, so that it outlives the pods that they replace. Controllers that make pods again
-    /// own it, so that it outlives a moment without any pod. The Workload of a StatefulSet outlives all pods.
+    /// Adds owner references to the Workload. Later pods become owners, so that the Workload outlives the pods that they replace. Controllers that create
+    /// pods again become owners, so that the Workload outlives a time without pods. The Workload of a StatefulSet outlives all pods.
     fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
         let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, self.pod(name)?)));
         let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
@@ -218,7 +218,7 @@ impl<'a> PodGroupCase<'a> {
         if new.is_empty() || self.set.is_some() {
             return None;
         }
-        // A merge patch replaces the list, so that other owners have to be named again.
+        // A merge patch replaces the list of owner references, so the patch repeats the other owners.
         let mut others = workload.rare.as_ref().map_or_else(Vec::new, |rare| rare.owners.clone());
         let before = others.len();
         for maker in new.iter().filter_map(|(_, pod)| made_by(pod)) {
@@ -239,7 +239,7 @@ impl<'a> PodGroupCase<'a> {
         Some(Decision::write(draft))
     }
 
-    /// The owner references of a Workload: `others`, the pods that own it and are there, and the `new` pods.
+    /// The owner references of a Workload: `others`, the existing pods that own the Workload, and the `new` pods.
     fn references(&self, workload: &WorkloadView, others: Vec<Value>, new: &[(&str, &PodState)]) -> Vec<Value> {
         let known = workload.group.iter().flatten();
         let known = known.filter(|member| self.pod(&member.name).is_some_and(|pod| pod.uid == member.uid));
@@ -250,8 +250,8 @@ impl<'a> PodGroupCase<'a> {
         others.into_iter().chain(known.chain(new).map(reference)).collect()
     }
 
-    /// Lets a finished Workload go with its pods, and not with the controllers that made them: pods that a controller makes from then on under the
-    /// name of the group are another run.
+    /// Removes the finalizer of a finished Workload, and its owner references to the controllers that created the pods. Pods that a controller creates later
+    /// under the name of the group are another run.
     fn let_finished_go(&self, workload: &WorkloadView) -> Draft {
         let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
         let makes = |owner: &Value| {
@@ -268,7 +268,7 @@ impl<'a> PodGroupCase<'a> {
         remove_finalizer_and(workload, |patch| patch.owner_references(self.references(workload, stay, &[])))
     }
 
-    /// Lets a pod go that was needed for the sake of others and is not any more.
+    /// Releases a pod that was kept because of other pods of the group and is not needed any more.
     fn let_go(&self, workload: &WorkloadView) -> Option<Decision> {
         let tally = self.tally();
         if tally.kept == 0 || (tally.staying > 0 && tally.kept_failed == 0) {
@@ -282,13 +282,13 @@ impl<'a> PodGroupCase<'a> {
         Some(self.member(&free)?.release())
     }
 
-    /// Deletes pods beyond the size of their role, and lets failed pods go whose place is taken.
+    /// Deletes excess pods of a role, and releases failed pods that have been replaced.
     fn surplus(&self, workload: &WorkloadView) -> Option<Decision> {
         workload.sizes().find_map(|(role, size)| {
             let tally = self.tally().role(role);
             let of_role = || self.members().filter(|(_, pod)| pod.role() == role);
-            // A pod that ends does not make its successor one too many. A pod that a controller would make again at once waits until there is a place
-            // for it.
+            // A pod that is being deleted does not make its successor an excess pod. A pod that a controller would at once create again waits until a pod of
+            // its role may start.
             let excess = tally.counting.saturating_sub(tally.leaving) > size && self.set.is_none();
             if let Some(decision) = excess.then(|| self.delete_excess(of_role())).flatten() {
                 return Some(decision);
@@ -299,13 +299,13 @@ impl<'a> PodGroupCase<'a> {
         })
     }
 
-    /// Deletes the one of these pods that is the first to go.
+    /// Deletes the first of the excess pods of a role.
     fn delete_excess(&self, pods: impl Iterator<Item = (&'a str, &'a PodState)>) -> Option<Decision> {
         let name = self.pod_name(excess(pods)?);
         Some(self.member(&name)?.delete(event_reasons::EXCESS_POD_DELETED, "Excess pod deleted"))
     }
 
-    /// A pod of the group with all that a decision about it alone needs.
+    /// The case of a decision about one pod of the group.
     fn member<'b>(&self, name: &'b Name) -> Option<crate::pod::PodCase<'b>>
     where
         'a: 'b,
@@ -314,7 +314,7 @@ impl<'a> PodGroupCase<'a> {
         Some(crate::pod::PodCase { ctx: self.ctx, name, pod, now: self.now })
     }
 
-    /// Writes the condition that some pods are to be replaced. While it is true the Workload is not admitted again.
+    /// Writes the condition `WaitingForReplacementPods`; while the condition is true, the Workload is not admitted again.
     fn waiting(&self, workload: &WorkloadView) -> Option<Decision> {
         let of_set = |(_, pod): (&str, &PodState)| pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK);
         if self.set.is_some() || self.first().is_some_and(of_set) {
@@ -323,7 +323,7 @@ impl<'a> PodGroupCase<'a> {
         let old = find(&workload.status.conditions, WAITING);
         let was = old.is_some_and(|condition| condition.status == "True");
         let absent = self.tally().absent(workload.sizes()) > 0;
-        // Pods of a prebuilt Workload may just not have come yet.
+        // The pods of a prebuilt Workload may not have been created yet.
         let made_of_them = || self.members().next().is_some_and(|(_, pod)| pod.prebuilt_workload.is_none());
         let waits = absent && (was || self.tally().has_inactive() || made_of_them() || self.has_lost_one(workload));
         if !waits && !was {
@@ -340,7 +340,7 @@ impl<'a> PodGroupCase<'a> {
         waits_for_pods(workload, (waits, &reason, &message), old, self.now)
     }
 
-    /// Whether a pod that owned the Workload is not there any more.
+    /// Whether a pod that owned the Workload is gone.
     fn has_lost_one(&self, workload: &WorkloadView) -> bool {
         workload.group.iter().flatten().any(|member| self.pod(&member.name).is_none_or(|pod| pod.uid != member.uid))
     }
@@ -357,7 +357,7 @@ impl<'a> PodGroupCase<'a> {
     }
 }
 
-/// Owner reference to the controller that makes a pod again.
+/// The owner reference to the controller that creates a pod again.
 fn made_by(pod: &PodState) -> Option<Value> {
     serde_json::to_value(pod.maker_reference()?).ok()
 }

@@ -1,4 +1,4 @@
-//! A pod to decide about, and events about it.
+//! The case of a decision about a pod, and events about the pod.
 
 use berth_jobs::pods::{POD_REPORTER, PodState};
 use jiff::Timestamp;
@@ -7,12 +7,16 @@ use crate::cache::Name;
 use crate::context::Context;
 use crate::write::{EventType, Notice, ObjectKey};
 
-/// A pod to decide about, with the view and the time.
+/// A pod to decide about, with the context and the time of the decision.
 #[derive(Clone, Copy)]
 pub(crate) struct PodCase<'a> {
+    /// The state that decisions read.
     pub(crate) ctx: &'a Context<'a>,
+    /// The namespace and the name of the pod.
     pub(crate) name: &'a Name,
+    /// The observed state of the pod.
     pub(crate) pod: &'a PodState,
+    /// The time of the decision.
     pub(crate) now: Timestamp,
 }
 

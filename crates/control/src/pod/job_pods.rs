@@ -1,6 +1,6 @@
-//! Decisions about odd pods: pods of a job for which no Job answers, and pods that ask for more than they were made with. The Job has replaced a pod
-//! of the first sort: that pod gets the reason in its status and is deleted, and until it is gone no quota of its Workload goes back. For a pod of
-//! the second sort the Workload is evicted like a victim where its queue has no room.
+//! Decisions about odd pods: pods of a job that no Job counts, and pods that request more than at their creation. The Job has replaced a pod of the first
+//! kind: the pod gets the reason in its status and is deleted, and no quota of its Workload is given back until the pod is gone. For a pod of the second
+//! kind, the Workload is evicted like a victim if its queue has no room for the excess.
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_jobs::pods::{POD_REPORTER, condemnation};
@@ -18,14 +18,14 @@ use crate::workload::orphan::{Standing, probe_pods, standing};
 use crate::workload::status::seconds;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Query, Subresource, Write, key};
 
-/// Time for a Job to adopt a pod again that has lost its reference to it, in milliseconds.
+/// Time in milliseconds in which a Job can adopt a pod again that has lost its owner reference to the Job.
 const ADOPTION_MS: i64 = 2_000;
-/// Pause between two looks at a pod that goes and that no watch shows, in milliseconds.
+/// Pause in milliseconds between two reads of a pod that is being deleted and that no watch shows.
 const CHASE_MS: i64 = 5_000;
-/// Pause between two looks at a pod whose end the watch shows, in milliseconds: it may have ended before, and be kept.
+/// Pause in milliseconds between two reads of a deleted pod that the watch shows; the pod may have ended, and be kept by a finalizer.
 const WATCHED_MS: i64 = 30_000;
 
-/// An odd pod to decide about, with the view and the time.
+/// An odd pod to decide about, with the context and the time of the decision.
 struct JobPodCase<'a> {
     ctx: &'a Context<'a>,
     name: &'a Name,
@@ -41,7 +41,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         return Decision::Done;
     };
     if ctx.unlisted_owner(workload).is_some() {
-        // The view cannot show whether a job answers for the pod.
+        // Jobs of the owner's kind cannot be listed, so the view does not show whether a Job counts the pod.
         return Decision::Done;
     }
     match odd.is_beside() {
@@ -51,7 +51,8 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// The decision, or a wait in place of one that gives quota of a workload back while pods run for which no Job answers.
+/// Replaces a decision that gives back quota of a Workload by a wait, as long as pods of the Workload run that no Job counts. Other decisions are returned
+/// unchanged.
 pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
     if ctx.view.odd_pods.is_empty() && ctx.view.ending_pods.is_empty() {
         return decision;
@@ -67,12 +68,12 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     if let Some((stray, _)) = strays_of(ctx, workload).next() {
         return Decision::WaitFor(key(Kind::JobPod, stray));
     }
-    // A finalizer may keep a job whose pods were let go: its status knows nothing of them, and the job may even end.
+    // A finalizer may keep a job whose pods were orphaned: the status of the job does not count these pods, and the job may even end.
     let mut let_go = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
     if let_go.next().is_some() && !ctx.notes_of(workload).pods().are_gone() {
         return left::of_leaving(ctx, workload, now);
     }
-    // A job at rest does not know of pods whose Job was deleted before them. Where another slice has taken over, that one waits for them.
+    // A job at rest does not count pods whose Job was deleted before them. If another workload slice has taken over, that slice waits for these pods.
     let has_left = ctx.view.ending_pods.has_left(workload) && !ctx.notes_of(workload).pods().are_gone();
     let owner = workload.owner.as_ref().filter(|_| has_left);
     if owner.is_some_and(|owner| ctx.view.slice_of(&owner.uid).is_none_or(|slice| slice.uid == workload.uid)) {
@@ -81,7 +82,7 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     decision
 }
 
-/// Pods of a workload that run beside the pods for which its Jobs answer.
+/// The odd pods of a Workload that run beside the pods that its Jobs count, and that are to be deleted.
 pub(crate) fn strays_of<'a>(
     ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
@@ -90,21 +91,21 @@ pub(crate) fn strays_of<'a>(
     odd.filter(move |(_, odd)| is_stray(ctx, odd, workload))
 }
 
-/// Whether a pod for which no Job answers is to go. A pod whose job was deleted without it runs on and is found by its labels (see `left`). A pod of
-/// a finished Workload that was left behind before this process began is ignored.
+/// Whether a pod that no Job counts is to be deleted. A pod whose job was deleted without its pods runs on and is found by its labels (see `left.rs`). A pod
+/// of a finished Workload that lost its Job before this process began is ignored.
 fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
     let owner = workload.owner.as_ref().map(|owner| owner.uid.as_str());
     let job = [owner, workload.job_uid.as_deref()];
     let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
     let is_ours = match workload.whole() {
         Some(whole) => whole.kind.is_admitted_with_pods(),
-        // The Workload is of another kind, or has no owner any more: its job was deleted without its pods.
+        // The Workload is of another kind or has no owner any more, because its job was deleted without its pods.
         None => owner.is_none() && (odd.witnessed || workload.job_uid.is_some()),
     };
     if !is_ours || !odd.witnessed && workload.is_finished() {
         return false;
     }
-    // A Job that goes alone is made again by the job of which it is a part, and its pods with it.
+    // If a Job is deleted alone, the JobSet or TrainingJob that controls the Job creates it and its pods again.
     let is_left = || owner.is_none() || standing(ctx, workload) != Standing::There;
     let goes = || ctx.job_of_odd(&workload.namespace, odd).is_none_or(|(_, job)| job.deleting);
     !(odd.watched && is_named && is_left() && goes())
@@ -119,7 +120,7 @@ impl JobPodCase<'_> {
         Decision::write(Draft::ask(Purpose::ReadPod, self.key(), Query::ReadObject))
     }
 
-    /// Decides about a pod for which its Job answers. The pod may have been resized: one look for each change of its spec shows that.
+    /// Decides about a pod that its Job counts. The pod may have been resized, so the pod is read once for each change of its spec.
     fn changed(&self, workload: &WorkloadView) -> Decision {
         let runs = workload.phase == WorkloadPhase::Admitted && !workload.deleting && !workload.unreadable;
         if !self.odd.pod.is_changed() || !runs {
@@ -137,7 +138,7 @@ impl JobPodCase<'_> {
         })
     }
 
-    /// The next step that makes the pod go, and until then a look from time to time, where no watch shows its end.
+    /// The next step to delete the pod. If no watch shows the end of the pod, the pod is read again after a pause.
     fn stop(&self, workload: &WorkloadView) -> Decision {
         let due = after(self.odd.since, ADOPTION_MS);
         if self.odd.watched && due > self.now {
@@ -169,7 +170,7 @@ impl JobPodCase<'_> {
         format!("{lost}, and Workload {:?} has no quota for it beside the pods of its job", workload.name)
     }
 
-    /// Adds an event about the pod, and one about its Job, at which users look first.
+    /// Adds an event about the pod, and an event about its Job, at which users look first.
     fn tell(&self, draft: Draft, workload: &WorkloadView) -> Draft {
         let why = self.why(workload);
         let own = Notice {

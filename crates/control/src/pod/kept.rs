@@ -1,5 +1,5 @@
-//! How long our finalizer holds a pod of a group that is being deleted and has ended: until its end is recorded. The finalizer waits for no
-//! replacement, which may need the pod's name or its namespace, and may never come.
+//! The time for which Berth's finalizer holds an ended and deleted pod of a group: until the end of the pod is recorded. The finalizer does not wait for a
+//! replacement pod, because the replacement may need the pod's name or namespace, or may never be created.
 
 use berth_api::conditions::types;
 use berth_jobs::pods::PodState;
@@ -7,7 +7,7 @@ use berth_jobs::pods::PodState;
 use super::PodCase;
 use crate::cache::WorkloadView;
 
-/// Whether a group still needs a pod that is being deleted and has ended.
+/// Whether a group still needs a pod that has ended and is being deleted.
 pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let (ctx, pod, name) = (case.ctx, case.pod, workload.key());
     let Some(group) = ctx.view.pods.group(&name).filter(|_| !ctx.is_ending(&name.0)) else { return false };
@@ -18,14 +18,14 @@ pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     };
     let newcomers = i32::try_from(group.newcomers.len()).unwrap_or(i32::MAX);
     if staying > 0 && staying <= newcomers && group.newcomers.iter().any(|other| comes(other)) {
-        // The pods that stay do not own the Workload yet: the garbage collector takes it with the last of its owners.
+        // The pods that stay do not own the Workload yet, and the garbage collector would delete the Workload with the last pod that owns it.
         return true;
     }
     let evicted = workload.is(types::EVICTED);
     if counts_for_the_end(pod) {
         return staying > 0 || evicted;
     }
-    // The Workload of an evicted group waits with its place in the queue. Where no controller owns it, one pod must.
+    // The Workload of an evicted group waits with its place in the queue. If no controller owns the Workload, one pod must own it.
     let several = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) > 1;
     let keeps = |pod: &PodState| {
         pod.held && pod.condemned && pod.owner.is_none() && !counts_for_the_end(pod) && workload.is_owned_by(&pod.uid)
@@ -34,7 +34,7 @@ pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     evicted && several && staying == 0 && keeps(pod) && first() == Some(case.name.1.as_str())
 }
 
-/// Whether the success of this pod is part of the end of its group. A pod that was stopped and has a controller is made again, maybe under its name.
+/// Whether the success of a pod is part of the end of its group. A stopped pod with a controller is created again, possibly under the same name.
 fn counts_for_the_end(pod: &PodState) -> bool {
     let serves = pod.group.as_ref().is_some_and(|group| group.serving);
     let stopped = pod.condemned && pod.owner.is_some();

@@ -1,5 +1,5 @@
-//! Decisions about a pod that runs and that no review has gone over: the pod is marked as managed, tried, and told when it is admitted. A gate can only be
-//! given to a new pod.
+//! Decisions about a pod that was let in, that is, a running pod that no webhook of Berth has reviewed. The pod is marked as managed and gets a trial, and
+//! its admission is written into it. No gate can be added, because only a new pod can get a gate.
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_jobs::Facts;
@@ -15,11 +15,11 @@ use crate::job::placement::placements;
 use crate::pod::PodCase;
 use crate::write::{EventType, Kind, Purpose, key};
 
-/// Message to a pod that got no quota in time.
+/// Message about a pod that got no quota within its trial.
 const NO_ROOM: &str = "The pod was created while Berth did not answer, and its queue had no quota for it";
 
 impl PodCase<'_> {
-    /// Whether the pod runs without a review, and may get quota still.
+    /// Whether the pod was let in and may still get quota within its trial.
     pub(super) fn is_tried(&self) -> bool {
         self.pod.is_let_in() && !self.ctx.trial_is_over(self.name, self.pod, self.now)
     }
@@ -30,14 +30,14 @@ impl PodCase<'_> {
         self.stop(reasons::NOT_ADMITTED, if self.pod.reviewed { usual } else { NO_ROOM })
     }
 
-    /// The mark of a pod that is not marked: what a review would have given it, but for the gate.
+    /// The write that marks a pod as managed: the pod gets all fields that a review would have set, except the gate.
     pub(super) fn mark(&self) -> Decision {
         let goes = self.pod.ended() || self.pod.deleting() || self.ctx.is_ending(&self.name.0);
         if goes || !self.managed() {
             return Decision::Done;
         }
         if self.pod.condemned || self.ctx.trial_is_over(self.name, self.pod, self.now) {
-            // The mark may be refused: the pod goes all the same.
+            // The write of the mark may be refused again and again, so a pod whose trial is over is stopped without it.
             return self.not_admitted();
         }
         let settings = &self.ctx.settings;
@@ -50,7 +50,7 @@ impl PodCase<'_> {
             stateful_sets: has(Kind::StatefulSet),
             ..Facts::default()
         };
-        // A StatefulSet says itself what its Workload is to say.
+        // A StatefulSet itself names the fields of its Workload, so the pod gets no defaults from its StatefulSet.
         let defaults = self.pod.whole().map(|pod| pod_defaults(&pod, facts, None)).unwrap_or_default();
         let patch = self.pod.mark_patch(defaults);
         let text = "The pod was created while Berth did not answer: it runs without quota, and is stopped unless its queue has room for it";
@@ -58,7 +58,7 @@ impl PodCase<'_> {
         self.patch(Purpose::MarkPod, patch, vec![notice])
     }
 
-    /// Tells a pod that was let in by which admission it runs; `None` if nothing is to be told.
+    /// Writes the admission by which a let-in pod runs into the pod, with an event; `None` if the pod was not let in or needs no write.
     pub(super) fn tell_admission(&self, workload: &WorkloadView) -> Option<Decision> {
         if !self.pod.is_let_in() {
             return None;
@@ -71,7 +71,7 @@ impl PodCase<'_> {
     }
 }
 
-/// Pods that are to be tried, with their uids. Costs the pods that are tried: nearly always none.
+/// The pods that were let in and request quota, with their uids. The cost grows with the number of such pods, and there are nearly always none.
 pub(crate) fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
     let asks = |name: &Name, pod: &PodState| {
         let managed = ctx.settings.job_kinds.contains(&Kind::Pod) && ctx.manages(&name.0);
@@ -82,7 +82,7 @@ pub(crate) fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
 }
 
 impl Context<'_> {
-    /// The state of a pod without the label of managed pods, if the pod counts all the same. Most pods without the label do not, and are not read.
+    /// The state of a pod without the label of managed pods, if the pod was let in. Most pods without the label were not, and are not decoded.
     pub(crate) fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
         let since = self.session.pods_counted_since.filter(|_| may_be_let_in(pod))?;
         let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
@@ -90,13 +90,13 @@ impl Context<'_> {
         (!state.ended()).then_some(state)
     }
 
-    /// Whether the time is over in which a pod is tried.
+    /// Whether the trial of a pod is over.
     pub(crate) fn trial_is_over(&self, name: &Name, pod: &PodState, now: Timestamp) -> bool {
         let trials = &self.quota.trials;
         trials.is_over(pod, now, true) || (trials.is_over(pod, now, false) && !self.has_room_for_pod(name, pod))
     }
 
-    /// Whether a queue has room for all that a pod, or the group of the pod, uses: it holds that quota, or is charged with it.
+    /// Whether the queue has room for all that a pod, or the pod's group, uses: it holds the quota for the usage, or the queue is charged with the usage.
     fn has_room_for_pod(&self, name: &Name, pod: &PodState) -> bool {
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
@@ -106,7 +106,7 @@ impl Context<'_> {
         })
     }
 
-    /// Whether a workload is tried although pods of it run: no review has gone over any of them, and it asks for the place that they have.
+    /// Whether a Workload is on trial: no webhook has reviewed any of its running pods, and the Workload requests quota for them.
     pub(crate) fn is_on_trial(&self, workload: &WorkloadView) -> bool {
         let Some(whole) = workload.whole().filter(|_| self.view.pods.has_let_in()) else { return false };
         let (kind, name) = (whole.kind, (whole.namespace, whole.name));

@@ -1,4 +1,4 @@
-//! A pod of a group: the effects of the group's Workload on it.
+//! A pod of a group: the effects of the group's Workload on the pod.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_api::labels::ROLE_HASH;
@@ -12,17 +12,18 @@ use crate::decision::Decision;
 use crate::workload::status::find_true;
 use crate::write::EventType;
 
-/// Decides about one pod of a group. Decisions that take a look at the other pods are the group's.
+/// Decides about one pod of a group. Decisions that depend on other pods of the group are in `pod_group.rs`.
 pub(super) fn decide(case: &PodCase<'_>, group: &str) -> Decision {
     let pod = case.pod;
     let leaves = pod.ended() || pod.deleting();
     if pod.held && leaves && pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
-        // Its StatefulSet waits for the name, and running pods are seen without our finalizer.
+        // A StatefulSet creates its next pod under the same name, so the name must become free; running pods of a StatefulSet are observed without Berth's
+        // finalizer.
         return case.release();
     }
     let name = (case.name.0.clone(), group.to_owned());
     let Some(workload) = case.ctx.view.workloads.get(&name).filter(|workload| workload.group.is_some()) else {
-        // A pod that has ended says nothing to a Workload that is gone, or not there yet.
+        // The end of a pod matters to no Workload if the Workload is gone or not created yet.
         return match pod.held && pod.ended() {
             true => case.release(),
             false if case.is_tried() => Decision::Done,
@@ -39,7 +40,8 @@ pub(super) fn decide(case: &PodCase<'_>, group: &str) -> Decision {
     }
     if workload.is_finished() {
         return match (pod.runs(), pod.deleting()) {
-            // Its quota is free: a group that ended before all its pods did (a start that failed, say) keeps none of them.
+            // The quota of a finished Workload is free, so a group that ended before all its pods did (after a failed start, for example) keeps none of them
+            // running.
             (true, false) => case.stop(reasons::NOT_ADMITTED, "Workload is finished"),
             (false, _) if pod.held => case.release(),
             _ => Decision::Done,
@@ -69,7 +71,7 @@ pub(super) fn decide(case: &PodCase<'_>, group: &str) -> Decision {
     }
 }
 
-/// The event about a pod that waits for good, because a Workload gets no other pod sets. Kueue sends none.
+/// The event about a pod that can never start, because the Workload of the group gets no further pod sets. Kueue sends no such event.
 fn unknown_role(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let text = format!(
         "{}: it does not start; make it anew with the annotation {ROLE_HASH} of one of these, or delete the Workload and make all pods of the \
@@ -79,13 +81,13 @@ fn unknown_role(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     Decision::tell(case.notice(EventType::Warning, own_reasons::ROLE_NOT_FOUND, text))
 }
 
-/// The event about a pod of a group that is one too many. Such a pod is deleted, unless a controller would make it again: then it waits as long as
-/// others run.
+/// The event about an excess pod of a group. An excess pod is deleted, unless a controller would create it again; such a pod waits while other pods of the
+/// group run.
 fn without_place(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let Some(group) = case.ctx.view.pods.group(&workload.key()) else { return Decision::Done };
     let role = group.tally.role(case.pod.role());
     let (of_set, size) = (case.pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK), workload.size(case.pod.role()));
-    // The pod takes the place of one that ends.
+    // The pod replaces another pod that is being deleted.
     let succeeds = role.counting.saturating_sub(role.leaving) <= size && !of_set;
     if group.tally.running == 0 || succeeds || !(of_set || case.pod.owner.is_some()) {
         return Decision::Done;
@@ -102,26 +104,27 @@ fn without_place(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     Decision::tell(case.notice(EventType::Warning, own_reasons::EXCESS_POD, text))
 }
 
-/// The Workload goes, and with it the pods that it was made of; pods of the next group of that name wait.
+/// Decides about a pod whose group's Workload is being deleted: pods that own the Workload are stopped or deleted, and pods of the next group of the name
+/// wait.
 fn leaving(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let owned = workload.is_owned_by(&case.pod.uid);
     if case.pod.ended() {
         return match (owned, case.pod.deleting()) {
-            // A pod that has run to its end goes with the others: it would be one of the next group of that name.
+            // A pod that has ended is deleted with the other pods, because it would otherwise count for the next group of the name.
             (true, false) => case.delete(reasons::STOPPED, "The workload is deleted"),
             (true, true) if case.pod.held => case.release(),
             _ => Decision::Done,
         };
     }
-    // A pod that runs has run on the quota of this Workload, also where a StatefulSet owns the Workload.
+    // A running pod has used the quota of this Workload, even if a StatefulSet and not the pod owns the Workload.
     if !owned && !case.pod.runs() {
         return case.withdraw_start().unwrap_or(Decision::Done);
     }
     case.stop(reasons::WORKLOAD_DELETED, "The workload is deleted")
 }
 
-/// Whether the pod is one of the admitted ones, and fewer pods run than were admitted: a pod that runs in another role has the quota of this one
-/// until it has ended.
+/// Whether the pod is among the admitted pods, and fewer pods run than were admitted. A pod that runs in another role uses the quota of this role until it
+/// has ended.
 fn may_start(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
     let running = case.ctx.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
@@ -129,7 +132,7 @@ fn may_start(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
 }
 
 impl PodCase<'_> {
-    /// Whether the pod is one of the pods of its role that were admitted, and not one too many.
+    /// Whether the pod is one of the admitted pods of its role, and not an excess pod.
     pub(super) fn is_admitted(&self, workload: &WorkloadView) -> bool {
         let (name, role) = (workload.key(), self.pod.role());
         let (pods, size) = (&self.ctx.view.pods, workload.size(role));

@@ -1,4 +1,4 @@
-//! A pod that Kueue has started without its place in a topology: the place is added, or its Workload is evicted.
+//! A pod that Kueue has started without its topology assignment: Berth adds the assignment, or evicts the Workload.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -14,17 +14,17 @@ use crate::decision::Decision;
 use crate::workload;
 use crate::write::Purpose;
 
-/// Reason of the eviction of a workload that has no place for its pod: Kueue's reason where it finds no other node.
+/// Reason of the eviction of a Workload that has no topology domain for its pod; Kueue uses this reason if it finds no other node.
 const NO_PLACE: &str = reasons::NODE_FAILURES;
 
 impl PodCase<'_> {
-    /// Ends the start that Kueue had begun.
+    /// Completes a start of the pod that Kueue had begun.
     pub(super) fn place(&self, workload: &WorkloadView) -> Decision {
         let role = self.pod.role();
         let set = workload.given().find(|set| set.effective_name() == role);
         let place = match set.and_then(|set| set.topology_assignment.as_ref()) {
             Some(assignment) => self.place_in(assignment),
-            // Kueue takes the gate away, too, where an admission names no place.
+            // Kueue also removes the gate if an admission has no topology assignment.
             None => Some(BTreeMap::new()),
         };
         let failed = |node: &String| workload.status.unhealthy_nodes.iter().any(|failed| failed.name == *node);
@@ -40,7 +40,7 @@ impl PodCase<'_> {
         Decision::write(workload::evict(workload, self.now, (NO_PLACE, ""), &message))
     }
 
-    /// The place of this pod among those of its role.
+    /// The topology domain of this pod among the pods of its role.
     fn place_in(&self, assignment: &TopologyAssignment) -> Option<BTreeMap<String, String>> {
         let Some(group) = &self.pod.group else { return place(assignment, iter::empty(), 0) };
         let name = (self.name.0.clone(), group.name.to_string());

@@ -1,5 +1,5 @@
-//! Right of a running pod to its place: an admission gives a number of pods in each role, and the requests of each of them. A pod has no place whose
-//! gate was taken away, whose scale was raised beside the webhook, or that was resized.
+//! The right of a running pod to run: an admission gives each role a number of pods, and the requests of each pod. A pod has no such right if its gate was
+//! removed by another client, if the scale was raised past the webhook, or if the pod was resized.
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_engine::model::Amount;
@@ -14,8 +14,8 @@ use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
 
 impl PodCase<'_> {
-    /// Stops a pod of a group that runs without a place, or asks for more than its place gives; `None` if it runs as it was admitted. Its place
-    /// waits for another pod.
+    /// Stops a pod of a group that runs without being admitted, or that requests more than the admission gives it; `None` if the pod runs as admitted.
+    /// Another pod can then start in its place.
     pub(super) fn without_right(&self, workload: &WorkloadView) -> Option<Decision> {
         let role = self.pod.role();
         if workload.sizes().all(|(known, _)| known != role) {
@@ -27,20 +27,20 @@ impl PodCase<'_> {
         self.outgrown(workload).map(|text| self.stop(reasons::OUT_OF_SYNC, &text))
     }
 
-    /// Evicts the Workload of a pod by itself that asks for more than the Workload has quota for.
+    /// Evicts the Workload of a pod outside a group if the pod requests more than the Workload has quota for.
     pub(super) fn too_large(&self, workload: &WorkloadView) -> Option<Decision> {
         let text = self.outgrown(workload)?;
         Some(evict_and_pause(self.ctx, workload, self.now, (own_reasons::POD_RESIZED, &text)))
     }
 
-    /// Text that says by how much a running pod has outgrown its place.
+    /// Text about the amount by which a running pod exceeds its admitted requests; `None` if it does not, or its queue has room for the excess.
     fn outgrown(&self, workload: &WorkloadView) -> Option<String> {
         let asked = self.ctx.view.pods.asked(self.name)?;
         outgrown(self.ctx, workload, (self.pod.role(), asked), &self.name.1)
     }
 }
 
-/// Text that says by how much a running pod in this role has outgrown its place; `None` if its queue has room for the excess.
+/// Text about the amount by which a running pod of a role exceeds its admitted requests; `None` if it does not, or its queue has room for the excess.
 pub(crate) fn outgrown(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -60,8 +60,8 @@ pub(crate) fn outgrown(
     ))
 }
 
-/// The resource of which a pod asks for more than its pod set has. LimitRanges, overheads and the configuration may have changed since the admission:
-/// the pod has too much only if it exceeds both the requests of the pod set today and the amount that was given.
+/// The resource of which a pod requests more than its pod set gives. LimitRanges, overheads and the configuration may have changed since the admission, so a
+/// pod exceeds its pod set only if it requests more than the present requests of the pod set and more than the admitted amount.
 pub(crate) fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -> Option<Excess> {
     let asks = workload.shape.pod_sets.iter().find(|set| set.name == role)?;
     let given = workload.given().find(|set| set.effective_name() == role);
@@ -78,7 +78,7 @@ pub(crate) fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -
     })
 }
 
-/// Text that says that a Workload has no pod set for a pod.
+/// Text that says that a Workload has no pod set for the role of a pod.
 pub(super) fn of_no_role(pod: &PodState, workload: &WorkloadView) -> String {
     let known: Vec<&str> = workload.sizes().map(|(role, _)| role).collect();
     format!(
@@ -89,7 +89,7 @@ pub(super) fn of_no_role(pod: &PodState, workload: &WorkloadView) -> String {
     )
 }
 
-/// Text that says that a pod is one more than its role was admitted for.
+/// Text that says that a pod is one more than the number of admitted pods of its role.
 pub(super) fn one_too_many(pod: &PodState, workload: &WorkloadView) -> String {
     let (role, size) = (pod.role(), workload.size(pod.role()));
     format!("Workload {:?} was admitted for {size} pods of role {role:?}, and this is one more", workload.name)

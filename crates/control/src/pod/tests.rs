@@ -1,4 +1,4 @@
-//! Decisions about a pod, without a controller.
+//! Unit tests of decisions about a pod.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::testing::objects::{
 use crate::testing::step::{Step, step};
 use crate::testing::{State, named, now, own_name};
 
-/// Lets `ask` look at a pod of the state.
+/// Calls `ask` with the case of a pod of the state.
 pub(super) fn case_of<R>(state: &State, name: &str, ask: impl FnOnce(PodCase<'_>) -> R) -> R {
     let ctx = state.context();
     let name = own_name(name);
@@ -17,12 +17,12 @@ pub(super) fn case_of<R>(state: &State, name: &str, ask: impl FnOnce(PodCase<'_>
     ask(PodCase { ctx: &ctx, name: &name, pod, now: now() })
 }
 
-/// The next step for pod `a`.
+/// The decision about pod `a`.
 pub(super) fn decided(state: &State) -> Step {
     step(&decide(&state.context(), &own_name("a"), now()))
 }
 
-/// The Workload of pod `a`, pending.
+/// The pending Workload of pod `a`.
 pub(super) fn pending() -> Value {
     workload_of_pod(&pod("a"))
 }
@@ -92,7 +92,7 @@ fn start_of_a_pod_takes_its_gate_and_adds_its_placement() {
     assert_eq!(found.events, ["Normal Started: Admitted by clusterQueue cq"]);
 }
 
-/// A start with a lost answer may still be applied: it is made impossible before the quota goes back.
+/// A start with a lost answer may still be applied, so the start is withdrawn before the quota is given back.
 #[test]
 fn start_of_unknown_outcome_is_withdrawn_before_quota_goes_back() {
     let mut state = both(pod("a"), evicted(admitted(pending()), "Preempted"));

@@ -1,5 +1,5 @@
-//! Pods that run and that no review has gone over, since they were created while Berth did not answer. Each is marked as managed, charged to its queue
-//! at once, and tried for a short time; a pod that gets no quota meanwhile is stopped (`docs/departures/0064-pods-let-in-without-a-review.md`).
+//! Trials of let-in pods, which run without a review because Berth did not answer when they were created. Each such pod is marked as managed, is charged to
+//! its queue at once, and gets a short trial. A pod that gets no quota within its trial is stopped (`docs/departures/0064-pods-let-in-without-a-review.md`).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,37 +10,39 @@ use jiff::Timestamp;
 use crate::moments::after;
 use crate::names::Name;
 
-/// Time in which such a pod gets quota, in milliseconds, from when a leader sees it first. The writes before that (the mark, the Workload, the
-/// reservation) take a round trip each, and a plan some milliseconds. After ten seconds no more may run than there is quota for: the other half of
-/// that time is for the end of the pod.
+/// Duration of a trial in milliseconds, from the first observation of the pod by a leader. The writes before an admission (the mark, the Workload, the
+/// reservation) take one round trip each, and a plan takes some milliseconds. Usage beyond quota may last ten seconds in all, and the other half of that time
+/// is for the end of the pod.
 const TRIAL_MS: i64 = 5_000;
-/// The same while the queue has room for all that it is charged with, in milliseconds: nothing runs beyond its quota, and after an outage many writes
-/// may be waiting for a busy API server.
+/// Duration in milliseconds of a trial while the queue has room for everything that it is charged with. No pod then runs beyond quota, and after an outage
+/// many writes may wait for a busy API server.
 const TRIAL_WITH_ROOM_MS: i64 = 60_000;
-/// Time for which the begin of a trial is remembered of a pod that is not seen any more, in milliseconds: a pod that comes out of sight by its labels is
-/// not tried again.
+/// Time in milliseconds for which the beginning of a trial is remembered after the pod was last observed, so that a pod that disappears by a change of its
+/// labels gets no second trial.
 const KEPT_MS: i64 = 120_000;
 
-/// Begins of trials, by the uid of the pod. Nothing of it is stored: a process that comes to lead tries each pod anew.
+/// The beginnings of trials, by the uid of the pod. Beginnings are not stored, so a new leader begins each trial anew.
 #[derive(Debug, Default)]
 pub(crate) struct Trials(BTreeMap<Box<str>, Timestamp>);
 
 impl Trials {
+    /// Forgets all trials.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether the trial of a pod is over where its queue has room, and where the queue has none.
+    /// Whether the trial of a pod is over; `has_room` selects the longer duration, for a queue with room.
     pub(super) fn is_over(&self, pod: &PodState, now: Timestamp, has_room: bool) -> bool {
         let time = if has_room { TRIAL_WITH_ROOM_MS } else { TRIAL_MS };
         self.0.get(&pod.uid).is_some_and(|began| after(*began, time) <= now)
     }
 
+    /// Whether no trial is remembered.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Begins the trials of pods that were seen since, and forgets those of pods that are gone. Gives the times at which the new trials end.
+    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. Returns the times at which the new trials end.
     pub(crate) fn begin(&mut self, tried: Vec<(Name, Box<str>)>, now: Timestamp) -> Vec<(Name, Timestamp)> {
         let there: BTreeSet<&str> = tried.iter().map(|(_, uid)| &**uid).collect();
         self.0.retain(|uid, began| there.contains(&**uid) || after(*began, KEPT_MS) > now);

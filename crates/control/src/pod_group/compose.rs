@@ -1,4 +1,4 @@
-//! The Workload of a group that has none: made once all pods are there, or of the first one where that is asked for.
+//! Creates the Workload of a pod group that has none: once all pods exist, or from the first pod if the group asks for fast admission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +18,19 @@ use crate::write::{EventType, Kind, key};
 impl PodGroupCase<'_> {
     pub(super) fn without_workload(&self) -> Decision {
         if self.ctx.is_ending(&self.name.0) {
-            // Nothing starts in a namespace that is being deleted.
+            // No pod starts in a namespace that is being deleted.
             return Decision::Done;
         }
         if let Some(set) = self.set {
             return self.compose_set(set);
         }
         if self.tally().running > 0 && self.members().any(|(_, pod)| pod.runs() && !pod.is_let_in()) {
-            // Pods that run without admission are stopped first, but for those that were let in: these may get one.
+            // Pods that run without an admission are stopped first, except let-in pods, which may still be admitted.
             return Decision::Done;
         }
         let Some((name, first)) = self.first() else { return Decision::Done };
         if first.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
-            // The Workload is made of the StatefulSet, which may not have been seen yet.
+            // The Workload is made from the StatefulSet, which may not have been observed yet.
             return self.refuse(format!("pod {name}: its StatefulSet is not there, or names no queue"));
         }
         if first.prebuilt_workload.is_some() {
@@ -61,7 +61,7 @@ impl PodGroupCase<'_> {
         self.tell(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
     }
 
-    /// Why the pods cannot form one group; `None` if they can.
+    /// The reason why the pods cannot form one group; `None` if they can.
     fn disagreement(&self, name: &str, first: &PodState, size: i32) -> Option<String> {
         let roles = self.tally().counting_roles().count();
         if roles > MOST_ROLES {
@@ -84,11 +84,11 @@ impl PodGroupCase<'_> {
         })
     }
 
-    /// Labels that the Workload takes over: any of its pods may have them, and no two pods may have different values.
+    /// The labels that the Workload takes over from its pods. Any pod may have such a label, and no two pods may have different values of it.
     fn copied_labels(&self) -> Result<BTreeMap<String, String>, String> {
         let keys = &self.ctx.settings.label_keys_to_copy;
         let mut said: BTreeMap<String, (&str, String)> = BTreeMap::new();
-        // Without labels to copy, the pods of a large group need not be read.
+        // If no labels are to be copied, the pods of a large group need not be decoded.
         for (name, pod) in self.members().filter(|(_, pod)| !keys.is_empty() && pod.counts()) {
             let labels = pod.whole().and_then(|pod| pod.metadata.labels).unwrap_or_default();
             for (key, value) in labels.into_iter().filter(|(key, _)| keys.contains(key)) {
@@ -108,7 +108,7 @@ impl PodGroupCase<'_> {
     }
 
     fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
-        // Pods beyond the size are made again by their controllers whenever they go: they wait.
+        // Pods beyond the size of the group are not members yet, because their controllers would create them again after a deletion.
         let members = placed(self.members(), size);
         let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
         for (_, pod) in &members {
@@ -119,16 +119,16 @@ impl PodGroupCase<'_> {
         let mut roles: Vec<(String, &str, Pod, i32)> = Vec::new();
         for (role, count) in counts {
             let of_role = self.members().filter(|(_, pod)| pod.counts() && pod.role() == role);
-            // All pods of a role are alike. A pod that has run to its end under an earlier Workload cannot be read any more.
+            // All pods of a role are alike. The object of a pod that has ended under an earlier Workload is not kept.
             let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::whole) else { return Decision::Done };
             let shape = pod.spec.as_ref().map(role_hash).unwrap_or_default();
             roles.push((shape, role, pod, count));
             if partial {
-                // Pods that are still to come are taken for pods like the first.
+                // Pods that are not created yet are assumed to be like the first pod.
                 break;
             }
         }
-        // The role that is tried first gets the better flavor. The order depends on the pods of a role, and not on its name.
+        // The role that is tried first gets the better flavor, so the order of the roles depends on their pods and not on their names.
         roles.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
         let named = roles.into_iter().map(|(_, role, pod, count)| (role, pod, if partial { size } else { count }));
         let roles: Vec<(&str, Pod, i32)> = named.collect();

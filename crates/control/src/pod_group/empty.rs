@@ -1,5 +1,5 @@
-//! A group without a pod, whose Workload the controllers of its pods keep: they may make pods again, and the Workload has its place in the queue
-//! then. Quota that nothing uses goes back.
+//! Decisions about a pod group without pods, whose Workload is owned by the controllers of its pods. The controllers may create pods again, and the Workload
+//! then has its place in the queue. Quota that no pod uses is given back.
 
 use berth_api::conditions::reasons;
 use jiff::Timestamp;
@@ -11,18 +11,17 @@ use crate::moments::after_seconds;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{release, take_back};
 
-/// Seconds for which a group without pods keeps its quota, so that its controller can make the pods again without
-/// another admission.
+/// Time in seconds for which a group without pods keeps its quota, so that its controller can create the pods again without another admission.
 const MADE_AGAIN_SECONDS: i64 = 10;
 
-/// Decides about the Workload of such a group; `None` if the lack of pods asks for nothing.
+/// Decides about the Workload of a group without pods; `None` if the lack of pods requires no write.
 pub(crate) fn without_pods(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if workload.unreadable || workload.rare.as_ref().is_none_or(|rare| rare.owners.is_empty()) {
-        // The Workload goes with its last pod.
+        // A Workload without a controller among its owners is deleted with its last pod.
         return Some(Decision::Done);
     }
     if !workload.holds_quota() {
-        // The pods of a prebuilt Workload have yet to be made.
+        // The pods of a prebuilt Workload are still to be created.
         return None;
     }
     let conditions = &workload.status.conditions;

@@ -1,5 +1,5 @@
-//! The group of a StatefulSet's pods: its Workload is made of the StatefulSet and stays through its updates. At zero replicas
-//! it holds no quota and waits.
+//! The pod group of a StatefulSet: its Workload is made from the StatefulSet and stays when the StatefulSet is updated. At zero replicas the Workload holds
+//! no quota and waits.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ impl PodGroupCase<'_> {
         asks && !set.deleting && set.replicas > 0
     }
 
-    /// Another object's Workload has the name that the StatefulSet's is to have.
+    /// Decides about a StatefulSet if a Workload of another object has the name that the StatefulSet's Workload is to have.
     pub(super) fn set_name_taken(&self, set: (&str, &SetState), other: &WorkloadView) -> Decision {
         if !self.wants_workload(set.1) {
             return Decision::Done;
@@ -81,19 +81,19 @@ impl PodGroupCase<'_> {
         }
     }
 
-    /// Tells the StatefulSet what is wrong with its priority, once. Its pods keep the classes that it had when they were made, and are not asked.
+    /// An event at the StatefulSet about a fault of its priority, sent once. Its pods keep the priority classes of their creation, and are not consulted.
     pub(super) fn tell_set(&self, workload: &WorkloadView, set: (&str, &SetState)) -> Option<Decision> {
         let untold = self.ctx.untold(&key(Kind::PodGroup, self.name), workload, classes_of_set(set.1));
         untold.map(|(reason, text)| Decision::tell(self.notice_at_set(set, EventType::Warning, reason, text)))
     }
 
-    /// The pod sets for its replicas.
+    /// The pod sets of the StatefulSet for its present number of replicas.
     fn pod_sets(&self, set: &SetState) -> Option<(Value, Annotations)> {
         let made = stateful_set_workload(&set.whole()?, set.replicas, Priority::default(), &BTreeSet::new());
         self.ctx.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
     }
 
-    /// Values for the Workload of a StatefulSet; the Workload gets other pod sets only while there are replicas.
+    /// The fields that a Workload takes over from its StatefulSet; the pod sets change only if there are replicas.
     pub(super) fn wishes_of_set<'s>(&self, workload: &WorkloadView, set: &'s SetState) -> Wishes<'s> {
         let resized = !workload.reserved() && set.replicas > 0 && is_rescaled(workload, set);
         Wishes {
@@ -108,8 +108,7 @@ impl PodGroupCase<'_> {
         }
     }
 
-    /// The changes that a Workload without quota takes over from its StatefulSet, and the effect of the number of replicas on it; `None` when the
-    /// Workload is as it should be.
+    /// The write by which a Workload follows the number of replicas of its StatefulSet; `None` if the Workload agrees with the StatefulSet.
     pub(super) fn scaled(&self, workload: &WorkloadView, (_, set): (&str, &SetState)) -> Option<Decision> {
         let condition = find(&workload.status.conditions, types::QUOTA_RESERVED).filter(|c| c.status == "False");
         let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
@@ -119,7 +118,7 @@ impl PodGroupCase<'_> {
                 return Some(Decision::Done);
             }
             if !workload.active {
-                // The Workload is evicted, which gives its quota back.
+                // The Workload is to be evicted, and the eviction gives its quota back.
                 return None;
             }
             let message = "StatefulSet scaled to zero; workload on hold";
@@ -130,7 +129,7 @@ impl PodGroupCase<'_> {
         let rescaled = is_rescaled(workload, set);
         let runs = || self.tally().running > 0 || self.may_be_starting();
         if rescaled && workload.phase.keeps_quota() && !runs() {
-            // The StatefulSet was at zero, and is back before its quota was given to others.
+            // The StatefulSet was scaled to zero and back before its quota was given to other Workloads.
             let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
             return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
                 edit.take_back(reasons::PENDING_EVALUATION, &message);
@@ -140,7 +139,7 @@ impl PodGroupCase<'_> {
         if let Some(decision) = followed.and_then(|workload| follow(workload, self.wishes_of_set(workload, set))) {
             return Some(decision);
         }
-        // A Workload that is still of another size could not be made anew: it must not be admitted for that size.
+        // A Workload that still has another size could not be changed, and must not be admitted with the old size.
         (on_hold && !rescaled).then(|| {
             let message = "Workload no longer on hold; waiting for quota reservation";
             Decision::write(status_write(workload, Purpose::Requeue, self.now, |edit| {
@@ -155,7 +154,7 @@ fn classes_of_set(set: &SetState) -> NamedClasses<'_> {
     (set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref())
 }
 
-/// Whether its Workload is for another number of replicas.
+/// Whether the Workload of a StatefulSet is for another number of replicas.
 fn is_rescaled(workload: &WorkloadView, set: &SetState) -> bool {
     workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas
 }

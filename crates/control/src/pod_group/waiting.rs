@@ -1,4 +1,4 @@
-//! The condition of a group that waits for pods in place of those that have failed.
+//! The condition of a pod group that waits for replacements of its failed pods.
 
 use berth_api::conditions::types;
 use jiff::Timestamp;
@@ -11,10 +11,10 @@ use crate::workload::separate_write;
 use crate::workload::status::set_in;
 use crate::write::Purpose;
 
-/// Condition of a Workload of which some pods have failed or were evicted, and are not replaced yet.
+/// The condition of a Workload whose pods have partly failed or been evicted, and are not replaced yet.
 pub(super) const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
 
-/// The write of the condition that pods are to be replaced, `None` if the condition is as it should be.
+/// The write of the condition `WaitingForReplacementPods`; `None` if the condition is up to date.
 pub(super) fn waits_for_pods(
     workload: &WorkloadView,
     (waits, reason, message): (bool, &str, &str),

@@ -17,7 +17,7 @@ fn decision_that_gives_no_quota_back_does_not_wait_for_strays() {
     assert_eq!(step(&decide(&ctx, &own_name("p"), now())).what, "done", "it is not known");
 }
 
-/// A pod that its Job has let go runs beside the pods for which the Workload has quota.
+/// A pod that its Job does not count any more runs beside the pods for which the Workload has quota.
 #[test]
 fn stray_pod_is_looked_at_and_stopped_before_quota_goes_back() {
     let labels = json!({"kueue.x-k8s.io/podset": "main", "batch.kubernetes.io/controller-uid": "a-uid"});

@@ -6,7 +6,7 @@ use crate::testing::objects::{admitted, changed, deleting, pod, reserved, starte
 use crate::testing::step::{Step, step};
 use crate::testing::{State, in_seconds, own_name};
 
-/// A running pod that no webhook has reviewed, marked or not.
+/// A running pod that no webhook has reviewed, with the label of managed pods if `marked`.
 fn let_in(marked: bool) -> Value {
     let labels = if marked {
         json!({"kueue.x-k8s.io/podset": null})
@@ -39,7 +39,7 @@ fn pod_that_was_let_in_is_marked_and_stopped_when_its_trial_is_over() {
     assert_eq!(marked(&State::new().with(let_in(false))).what, "done", "pods are not managed");
 }
 
-/// While its queue holds quota for the pod, its trial lasts a minute: an API server may be busy after an outage.
+/// If the queue holds quota for a pod, the trial of the pod lasts a minute, because an API server may be busy after an outage.
 #[test]
 fn trial_with_quota_lasts_longer() {
     let over = |workload: Option<Value>, seconds: i64| {

@@ -6,7 +6,7 @@ use crate::testing::State;
 use crate::testing::objects::{admitted, changed, pod, started};
 use crate::testing::step::step;
 
-/// A running pod that requests so many cpus, in place of the one that its Workload was admitted for.
+/// A running pod that requests `cpus` cpus, while its Workload was admitted for one cpu.
 fn resized(cpus: &str) -> State {
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpus}}});
     let runs = changed(started(pod("a")), json!({"spec": {"containers": [container]}}));
@@ -28,7 +28,7 @@ fn resized_pod_costs_its_workload_the_quota() {
     assert_eq!(message, expected);
 }
 
-/// LimitRanges may have changed since the admission: what was given counts where it is more than the pod set asks for today.
+/// LimitRanges may have changed since the admission, so the admitted amount counts if it is more than the present requests of the pod set.
 #[test]
 fn amount_beyond_a_place_is_counted_from_the_larger_of_request_and_quota() {
     let given = |usage: &str| {

@@ -5,7 +5,7 @@ use crate::testing::objects::{admitted, changed, condition_since, evicted, with_
 use crate::testing::step::step;
 use crate::testing::{State, now};
 
-/// The Workload of a group that a controller owns beside its pods.
+/// The Workload of a group that has a controller among its owners.
 fn kept(workload: Value) -> Value {
     let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r-uid"});
     let group = json!({"annotations": {"kueue.x-k8s.io/is-group-workload": "true"}, "ownerReferences": [owner]});
