@@ -1,8 +1,8 @@
-//! Life of a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the Workload's end. One write per call;
-//! the order of the steps is Kueue's.
+//! The life of a job. The job gets one Workload, runs while the Workload is admitted, stops when the Workload is evicted, and ends together with the
+//! Workload. Each call gives at most one write, and the steps have the order of Kueue.
 //!
-//! `stop` has the stop of a job, `parts` the Jobs that a JobSet is made of, `going` a job that is being deleted, `moved` a job that somebody else
-//! suspends, `kept` a job that does not request quota through its Workload any more, and `owners` a job that another object owns.
+//! `stop.rs` has the stop of a job, `parts.rs` the Jobs of a JobSet, `going.rs` a job that is being deleted, `moved.rs` a job that another client suspends,
+//! `kept.rs` a job that does not request quota through its Workload any more, and `owners.rs` a job that another object controls.
 
 pub(crate) mod altered;
 pub(crate) mod attempts;
@@ -54,7 +54,7 @@ use overgrown::overgrown;
 use owners::RunsWith;
 pub(crate) use owners::{is_started_by, unlisted_above};
 
-/// Seconds in which the ends of more pods are awaited before the first is written.
+/// Time in seconds for which the ends of further pods are awaited before the first ended pods are written.
 const RECLAIM_SECONDS: i64 = 5;
 /// Message of the suspension of a job that runs without a Workload.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
@@ -65,11 +65,11 @@ pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Deci
     let case = JobCase { ctx, key, job, now };
     let owned = ctx.view.workloads_of(&job.uid);
     if owned.iter().any(|workload| ctx.flights.changing(&workload.object_key())) {
-        // A decision on a state that is about to change would be made twice.
+        // A write that is under way is about to change the Workload, and control decides about the job after the write.
         return Decision::Done;
     }
     if owned.iter().any(|workload| workload.unreadable) {
-        // The Workload does not show whether the job may run: the job goes on as it is.
+        // An unreadable Workload does not show whether the job may run, so the job is left unchanged.
         return Decision::Done;
     }
     let asks = case.asks();
@@ -111,8 +111,8 @@ impl JobCase<'_> {
         Decision::write(Draft { notices, ..Draft::merge(purpose, self.key.clone(), patch, self.job.version) })
     }
 
-    /// The wait before a stop of a job that was stopped a moment ago and that another client has started again: two clients that disagree do not write
-    /// against each other without a pause.
+    /// The wait before another stop of a job that Berth stopped recently and that another client has started again. Because of this wait, two clients that
+    /// disagree do not write against each other without a pause.
     fn stopped_just_now(&self) -> Option<Decision> {
         self.ctx.notes.jobs.of(&self.job.uid).may_stop_at().filter(|due| *due > self.now).map(Decision::Wait)
     }
@@ -125,7 +125,7 @@ impl JobCase<'_> {
         let patch = match self.job.whole() {
             Some(job) if self.job.placed => job.stop_patch(),
             Some(job) => job.suspend_patch(),
-            // Nothing was put into its template.
+            // Berth has added no placement to the template of such a job.
             None if !self.job.placed => self.job.suspend_patch(),
             None => return Decision::Done,
         };
@@ -134,7 +134,7 @@ impl JobCase<'_> {
 
     fn prebuilt(&self, name: &str, owned: &[&WorkloadView]) -> Decision {
         let name = (self.key.namespace.clone(), name.to_owned());
-        // While the prebuilt Workload names no owner, only the job that waits for it knows of the relation.
+        // As long as the prebuilt Workload names no owner, only the waiting job names the Workload.
         let later = Decision::WaitFor(key(Kind::Workload, &name));
         let Some(workload) = self.ctx.view.workloads.get(&name) else {
             return if self.job.suspended { later } else { self.suspend(MISSING) };
@@ -160,7 +160,7 @@ impl JobCase<'_> {
         adopt(self.ctx, workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
     }
 
-    /// The prebuilt Workload asks for something else than the job: nothing of the job may run on its quota.
+    /// Handles a prebuilt Workload that requests other resources than its job: no pod of the job may run on the quota of the Workload.
     fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
         if !self.job.suspended {
             return self.suspend(OUT_OF_SYNC);
@@ -202,9 +202,9 @@ impl JobCase<'_> {
         }
         let fresh = match self.build() {
             Ok(fresh) => fresh,
-            // A deactivated Workload is not admitted, and a new one would be active.
+            // A deactivated Workload stays, because a new Workload would be active.
             Err(problem @ Unbuilt::Invalid(_)) if !other.active => return Decision::tell(self.complaint(&problem)),
-            // The event about a job that gets no Workload is sent when it has none.
+            // The event about a job of which no Workload can be made is sent once the job has no Workload.
             Err(Unbuilt::Invalid(_)) => return self.delete(other),
             Err(Unbuilt::NoClass(_)) => return Decision::Done,
             Err(Unbuilt::Lean) => return self.read(),
@@ -221,15 +221,15 @@ impl JobCase<'_> {
         Decision::write(draft)
     }
 
-    /// A Workload with quota for something else than its suspended job asks for. While the job stops, its Workload stays, and takes over the change when
-    /// the quota is back: a new Workload would have neither `spec.active` nor the back-off nor the place in the queue
+    /// Decides about a suspended job whose Workload holds quota for another request. The Workload stays while the job stops, and takes over the change when
+    /// the quota was given back. A new Workload would lose `spec.active`, the back-off and the place in the queue
     /// (`docs/departures/0065-edits-of-a-job-that-stops.md`).
     fn with_other_quota(&self, other: &WorkloadView) -> Decision {
         if other.is(types::EVICTED) {
             return self.stop(other);
         }
         let deactivated = !other.active || other.is(types::DEACTIVATION_TARGET);
-        // The eviction of a deactivated Workload is its next write.
+        // A deactivated Workload is to be evicted next.
         if deactivated { Decision::Done } else { self.delete(other) }
     }
 
@@ -249,14 +249,14 @@ impl JobCase<'_> {
         if self.ctx.is_ending(&self.key.namespace) {
             return Decision::Done;
         }
-        // A large job that was read must not wait: it would be kept with all that its user wrote.
+        // A large job that was read must not wait here, because its complete object would stay in memory.
         if self.ctx.flights.creations_full() && !self.job.is_large() {
             return Decision::WaitForCreations;
         }
         let workload = match self.build() {
             Ok(workload) => workload,
             Err(Unbuilt::Lean) => return self.read(),
-            // The class, the namespace's limits or the job itself must change first; that brings us back.
+            // Control decides about the job again when its priority class, the limits of its namespace or the job itself changes.
             Err(problem) => return Decision::tell(self.complaint(&problem)),
         };
         create(self.ctx, self.key, &workload, |message| {
@@ -264,7 +264,7 @@ impl JobCase<'_> {
         })
     }
 
-    /// The Workload is being deleted: the job stops, then the Workload may go.
+    /// Decides about a job whose Workload is being deleted: the job stops, and then the finalizer of the Workload is removed.
     fn leaving(&self, workload: &WorkloadView) -> Decision {
         let finished = self.job.finished.is_some();
         if !self.job.suspended && !finished {
@@ -291,7 +291,7 @@ impl JobCase<'_> {
         }
         if let Some(end) = &self.job.finished {
             if self.has_moving_parts() {
-                // A JobSet is over as soon as one of its Jobs decides that; the other Jobs are stopped afterwards.
+                // A JobSet ends as soon as one of its Jobs decides that, and its other Jobs are stopped afterwards.
                 return Decision::Done;
             }
             return self.finish(workload, end.success, &end.message);
@@ -311,8 +311,8 @@ impl JobCase<'_> {
         finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
-    /// Pods of the Workload's pod sets that need not run again: those that are not left. The job counts them by its own number of pods,
-    /// which is smaller where it runs with fewer than it asked for; while more pods are left than that, all of them are needed.
+    /// The pods of the Workload's pod sets that will not run again. The job counts them relative to its own number of pods, which may be smaller than the
+    /// number in the Workload. All pods are needed as long as more pods are left than that number.
     fn over(&self, workload: &WorkloadView) -> Vec<api::ReclaimablePod> {
         let runs = self.job.asked();
         let of = |pods: &api::ReclaimablePod| {
@@ -324,8 +324,8 @@ impl JobCase<'_> {
         attempts::over_of(self.ctx.view, self.key, self.job).iter().map(of).collect()
     }
 
-    /// Writes which pods are over. While the job runs, their quota goes back, and their number only grows. While it waits without quota, the Workload
-    /// asks for the pods that are left.
+    /// Writes the pods that will not run again. While the job runs, the quota of these pods is given back, and their number only grows. While the job waits
+    /// without quota, its Workload requests quota only for the remaining pods.
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
         let waits = !workload.reserved() && self.job.is_suspended() && !self.job.placed;
         let runs = workload.reserved() && !self.job.suspended;
@@ -335,7 +335,7 @@ impl JobCase<'_> {
         let mut wanted = self.over(workload);
         let old = &workload.status.reclaimable_pods;
         if waits {
-            // A count of a pod set stays until another one is written, so a pod set that is not counted any more is set to 0.
+            // The count of a pod set stays until another count is written, so the count of a pod set that is not counted any more is set to 0.
             let silent = old.iter().filter(|old| wanted.iter().all(|pods| pods.name != old.name));
             let none: Vec<_> = silent.map(|old| api::ReclaimablePod { name: old.name.clone(), count: 0 }).collect();
             wanted.extend(none);
@@ -354,8 +354,8 @@ impl JobCase<'_> {
         if waits {
             return Some(write(&wanted));
         }
-        // Pods of a job mostly end together. While no workload waits for their quota, the counts are written once for all of them, or never when the
-        // job ends with them.
+        // Pods of a job often end together. If no other Workload waits for their quota, their counts are written once, or never if the job ends with these
+        // pods.
         let ended = self.ctx.notes.jobs.of(&self.job.uid).ended_at().filter(|_| !self.ctx.session.is_offline);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
@@ -366,7 +366,7 @@ impl JobCase<'_> {
         Some(write(&wanted))
     }
 
-    /// Starts the suspended job of a workload that is not evicted, when it is admitted.
+    /// Starts the suspended job of an admitted Workload; without an admission, the Workload follows changes of the job.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
         if !workload.may_run() {
             return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
@@ -378,7 +378,7 @@ impl JobCase<'_> {
             return decision;
         }
         if !self.job.is_suspended() {
-            // A stop is under way: it is brought to its end first.
+            // A stop of the job is under way, and must be completed before the job starts.
             return self.restore(workload).unwrap_or(Decision::Done);
         }
         if !self.job.may_change_template {
@@ -414,8 +414,8 @@ impl JobCase<'_> {
         }
     }
 
-    /// A pending Workload follows its job to another queue, other capacity tiers and fewer gates; any Workload follows its job to another
-    /// priority class.
+    /// Has the Workload follow its job. A pending Workload follows to another queue, other capacity tiers and fewer admission gates; a Workload with quota
+    /// follows only to another priority class and fewer gates.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.job.prebuilt_workload.is_some();
         let wanted = self.ctx.wanted_priority(workload, self.classes());

@@ -1,5 +1,5 @@
-//! Jobs that differ from the part of a JobSet or TrainingJob for which quota was admitted. The run of the JobSet or TrainingJob ends, because the
-//! controller that made such a Job would start it again.
+//! Jobs that differ from the part of a JobSet or TrainingJob for which quota was admitted. Such a Job ends the run of the JobSet or TrainingJob, because the
+//! controller of the Job would start the Job again.
 
 use berth_api::conditions::{own_reasons, types};
 use berth_jobs::JobState;
@@ -13,28 +13,29 @@ use crate::workload::pods_ready;
 use crate::workload::{evict_for_seconds, status_write};
 use crate::write::{Notice, Purpose};
 
-/// Runs in a row that may end with such a Job before the Workload is deactivated: each run may preempt other workloads for nothing.
+/// Number of runs in a row that may end because of an altered Job; then the Workload is deactivated, because each run may preempt other Workloads for
+/// nothing.
 const MOST_TRIES: i32 = 5;
-/// Delay in seconds after the first failed run, where the configuration has none; it doubles with each.
+/// Delay in seconds after the first failed run, if the configuration sets none; the delay doubles with each failed run.
 const BACKOFF_BASE_SECONDS: i64 = 60;
-/// Longest delay in seconds, where the configuration has none.
+/// Maximum delay in seconds between two runs, if the configuration sets none.
 const BACKOFF_MAX_SECONDS: i64 = 3_600;
 
-/// Whether a workload that was evicted for this reason runs beyond the quota that it holds: it gets no grace period.
+/// Whether a Workload that was evicted for the given reason runs beyond its quota; such a Workload gets no grace period.
 pub(crate) fn runs_beyond_quota(reason: &str) -> bool {
     reason.ends_with(own_reasons::JOB_ALTERED)
 }
 
-/// Time of the next run.
+/// The time of the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// After this many seconds.
+    /// The next run starts after the given number of seconds.
     After(i64),
-    /// Never after this many tries, until a user activates the Workload.
+    /// No further run starts after the given number of tries, until a user activates the Workload.
     Never(i32),
 }
 
-/// Number of failed tries in a row, including this one, and the seconds before the next one.
+/// The number of failed tries in a row, including the present try, and the delay in seconds before the next try.
 pub(crate) fn next_pause(ctx: &Context<'_>, workload: &WorkloadView) -> (i32, i64) {
     let state = workload.status.requeue_state.as_ref();
     let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
@@ -45,7 +46,7 @@ pub(crate) fn next_pause(ctx: &Context<'_>, workload: &WorkloadView) -> (i32, i6
     (count, pods_ready::backoff_seconds(base, most, count))
 }
 
-/// Evicts a workload for a cause that may recur as soon as it runs: the pause before the next try grows with each.
+/// Evicts a Workload for a cause that may recur as soon as the Workload runs; the delay before the next try grows with each eviction.
 pub(crate) fn evict_and_pause(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -55,7 +56,7 @@ pub(crate) fn evict_and_pause(
     Decision::write(evict_for_seconds(workload, now, (reason, ""), message, next_pause(ctx, workload)))
 }
 
-/// Ends the run of a workload because of one of its Jobs. `tell` makes the event at the controlling job, and the eviction has the same message.
+/// Ends the run of a Workload because of an altered Job. `tell` makes the event at the controlling job, and the eviction has the message of the event.
 pub(crate) fn end_run(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -67,7 +68,7 @@ pub(crate) fn end_run(
         return Decision::Done;
     }
     let (count, delay) = next_pause(ctx, workload);
-    // Other time-outs add to the count, which makes the pause longer, but they never deactivate the Workload.
+    // Evictions for other time-outs add to the count, which makes the delay longer, but they never deactivate the Workload.
     let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
     let gives_up = tries >= MOST_TRIES;
     let notice = tell(if gives_up { Next::Never(tries) } else { Next::After(delay) });
@@ -81,9 +82,9 @@ pub(crate) fn end_run(
     Decision::write(draft.telling(notice))
 }
 
-/// Text about a resource of which the pods of a Job ask for more than their pod set was admitted with; `None` if there is none. Only resources
-/// count for which the queue has quota. Pods that ask for less are left alone, as those of groups are. A Job that cannot be read was not made as it
-/// was to be, and may ask for anything. `asks` is the digest of the Job's requests, where that is known.
+/// Text about a resource of which the pods of a Job request more than their admitted pod set; `None` if there is no such resource. Only resources for which
+/// the queue has quota count. Pods that request less are left alone, as are pods of groups. An unreadable Job differs from the Job that was to be created,
+/// and may request any amount. `asks` is the digest of the Job's requests, if the digest is known.
 pub(crate) fn excess(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -91,7 +92,7 @@ pub(crate) fn excess(
     (job, asks): (&JobState, Option<&[u8; 16]>),
 ) -> Option<String> {
     if asks.is_some_and(|asks| workload.shape.is_asked_by(pod_set, asks)) {
-        // In nearly every case nothing has to be decoded.
+        // The digests are nearly always equal, so the Job need not be decoded.
         return None;
     }
     let whole = job.whole()?;

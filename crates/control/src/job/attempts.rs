@@ -1,5 +1,5 @@
-//! Pods that are over for good, of a job that is made of Jobs. The status of such a job counts Jobs that a restart runs again, and the restart may
-//! come after the quota of their pods went back. Pods that run again are charged again.
+//! Pods of a JobSet that will not run again. The status of a JobSet also counts Jobs that a restart runs again, and the restart may come after the quota of
+//! their pods was given back. Pods that run again are charged again.
 
 use berth_api::ReclaimablePod;
 use berth_jobs::JobState;
@@ -7,7 +7,7 @@ use berth_jobs::JobState;
 use crate::cache::{Name, Rare, View, WorkloadView};
 use crate::write::ObjectKey;
 
-/// Stores which pods of a workload run again; true if they have changed.
+/// Stores the pods of a Workload that run again after their quota was given back; true if these pods have changed.
 pub(crate) fn note_again(view: &mut View, name: &Name) -> bool {
     let Some(workload) = view.workloads.get(name) else { return false };
     let again = again_of(view, workload);
@@ -22,15 +22,14 @@ pub(crate) fn note_again(view: &mut View, name: &Name) -> bool {
     true
 }
 
-/// Workloads of a job that have given back quota of pods that are over. The job is made of Jobs, and has changed, or one of its Jobs has: some of the
-/// pods may run again.
+/// The Workloads of a JobSet that have given back quota of ended pods. The JobSet or one of its Jobs has changed, so some of these pods may run again.
 pub(crate) fn gave_back(view: &View, uid: &str) -> Vec<Name> {
     let gave_back = |workload: &&WorkloadView| !workload.status.reclaimable_pods.is_empty();
     view.workloads.owned_by(uid).filter(gave_back).map(WorkloadView::key).collect()
 }
 
-/// Pods of a job that will not run again, by pod set: as its status counts them, and for a job made of Jobs at most as many as its Jobs of the
-/// present attempt show.
+/// The pods of a job that will not run again, by pod set. The number is that of the job's status; for a JobSet, the number is at most that of the ended Jobs
+/// of the present attempt.
 pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<ReclaimablePod> {
     let mut told = job.reclaimable.clone();
     if told.is_empty() || !key.kind.is_made_of_jobs() {
@@ -38,7 +37,7 @@ pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<Recla
     }
     let named = || view.jobs.controlled_by(&key.namespace, &job.uid);
     if job.attempt == Some(0) && named().next().is_none() {
-        // Only the JobSet's status counts its ended Jobs: no controller creates Jobs here, or all Jobs were cleaned up.
+        // The JobSet's status alone counts its ended Jobs if no controller creates Jobs here, or if all Jobs were cleaned up.
         return told;
     }
     for pods in &mut told {
@@ -55,7 +54,7 @@ pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<Recla
     told
 }
 
-/// Pods whose quota went back and that run again, by pod set.
+/// The pods whose quota was given back and that run again, by pod set.
 fn again_of(view: &View, workload: &WorkloadView) -> Vec<ReclaimablePod> {
     let given_back = &workload.status.reclaimable_pods;
     if given_back.is_empty() || workload.is_finished() {

@@ -1,5 +1,5 @@
-//! The Workload of a job, made of all that its user wrote. Berth keeps only a part of a large job in memory, and reads the job
-//! again to build its Workload.
+//! Builds the Workload of a job from the job's complete object. Berth keeps only a part of a large job in memory, and reads the job again to build its
+//! Workload.
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;
@@ -10,24 +10,24 @@ use crate::decision::{Decision, Draft};
 use crate::policies::no_class;
 use crate::write::{EventType, Kind, Notice, Purpose, Query, key};
 
-/// Why no Workload can be made of a job.
+/// The reason why no Workload can be built from a job.
 pub(super) enum Unbuilt {
-    /// A priority class that does not exist.
+    /// The job names a priority class that does not exist.
     NoClass(String),
-    /// The job contradicts itself.
+    /// The job is invalid; the text names the fault.
     Invalid(String),
-    /// The job is large, and not all of it is known.
+    /// The job is large, and its complete object is not in memory.
     Lean,
 }
 
 impl JobCase<'_> {
-    /// Asks for the complete job, to make a Workload of it; only a few such reads are under way at a time.
+    /// Queries the complete object of a job to build its Workload; only a few such reads are under way at a time.
     pub(super) fn read(&self) -> Decision {
         let info = self.job.kind.info();
         let name = workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
         let workload = key(Kind::Workload, &(self.key.namespace.clone(), name));
         if self.ctx.flights.busy(&workload) {
-            // The job was read for the write that is under way.
+            // The job was already read for the creation of the Workload that is under way.
             return Decision::WaitFor(workload);
         }
         if let Some(until) = self.ctx.flights.backing_off_from_writes(&workload, self.now) {
@@ -39,17 +39,18 @@ impl JobCase<'_> {
         Decision::write(Draft::ask(Purpose::ReadJob, self.key.clone(), Query::ReadObject))
     }
 
-    /// The event about a job of which no Workload can be made.
+    /// The event about a job from which no Workload can be built.
     pub(super) fn complaint(&self, problem: &Unbuilt) -> Notice {
         let (reason, text) = match problem {
             Unbuilt::NoClass(class) => no_class(class, "the job"),
             Unbuilt::Invalid(text) => (event_reasons::ERR_WORKLOAD_COMPOSE, text.clone()),
-            // Such a job is read, and gets no event.
+            // A large job is read again, and gets no such event.
             Unbuilt::Lean => (event_reasons::ERR_WORKLOAD_COMPOSE, "the job is not known yet".to_owned()),
         };
         self.notice(EventType::Warning, reason, text)
     }
 
+    /// Builds the Workload of the job from the job's complete object.
     pub(super) fn build(&self) -> Result<api::Workload, Unbuilt> {
         let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
         let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;

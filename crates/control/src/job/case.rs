@@ -1,4 +1,4 @@
-//! A job to decide about.
+//! The case of a decision about a job.
 
 use berth_jobs::JobState;
 use jiff::Timestamp;
@@ -6,11 +6,15 @@ use jiff::Timestamp;
 use crate::context::Context;
 use crate::write::ObjectKey;
 
-/// A job to decide about, with the view and the time.
+/// A job to decide about, with the context and the time of the decision.
 #[derive(Clone, Copy)]
 pub(super) struct JobCase<'a> {
+    /// The state that decisions read.
     pub(super) ctx: &'a Context<'a>,
+    /// The key of the job.
     pub(super) key: &'a ObjectKey,
+    /// The observed state of the job.
     pub(super) job: &'a JobState,
+    /// The time of the decision.
     pub(super) now: Timestamp,
 }

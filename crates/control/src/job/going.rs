@@ -1,5 +1,5 @@
-//! A job that is being deleted. Mostly it is gone at once. A finalizer may keep it for any time, and neither its controller nor any other stops its
-//! pods then.
+//! A job that is being deleted. Such a job is usually gone at once. If a finalizer keeps the job, neither the job controller nor any other controller stops
+//! its pods.
 
 use berth_api::conditions::{reasons, types};
 
@@ -13,21 +13,21 @@ use crate::workload::stops::release_for_good;
 use crate::write::{EventType, Kind, Purpose};
 
 impl JobCase<'_> {
-    /// Whether the job goes because its namespace does: it has quota, or its pods run. The end of a finished job is handled as usual.
+    /// Whether the job ends because its namespace is being deleted: the job holds quota or its pods run, and the job has not finished.
     pub(super) fn ends_with_namespace(&self, owned: &[&WorkloadView]) -> bool {
         let holds = |workload: &&WorkloadView| workload.holds_quota();
         self.job.finished.is_none() && (self.job.active || owned.iter().any(holds))
     }
 
-    /// The namespace controller deletes pods first, and their controllers only when no pod is left. A Job that keeps a failed pod until its
-    /// replacement comes would wait for ever: it is deleted, as it would be next.
+    /// Deletes a job whose namespace is being deleted. The namespace controller deletes pods first, and their controllers only when no pod is left. A Job
+    /// that keeps a failed pod until its replacement is created would never go, so Berth deletes the Job early.
     pub(super) fn go_with_namespace(&self) -> Decision {
         let notice = self.notice(EventType::Normal, reasons::STOPPED, "Its namespace is being deleted".to_owned());
         Decision::write(Draft::delete(Purpose::DeleteJob, self.key.clone(), &self.job.uid).telling(notice))
     }
 
-    /// Gives back quota that nothing of the job uses, and makes an evicted job leave: workloads that wait for that quota could wait for ever
-    /// otherwise.
+    /// Gives back quota that no pod of the deleted job uses, and stops an evicted job, because Workloads that wait for this quota might otherwise wait for
+    /// ever.
     pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
         let holds = |workload: &&&WorkloadView| workload.holds_quota();
         let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
@@ -53,8 +53,8 @@ impl JobCase<'_> {
         release_for_good(workload, &message, self.now)
     }
 
-    /// The job's Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where a finalizer keeps the job, no
-    /// other controller stops these pods.
+    /// Decides about a job that is deleted together with its Workload; the Workload's finalizer is removed once no pod of the job is left (see
+    /// `workload/orphan.rs`). If a finalizer keeps the job, no other controller stops these pods.
     fn going_with(&self, workload: &WorkloadView) -> Decision {
         if self.job.finished.is_some() || self.ctx.notes.jobs.of(&self.job.uid).is_rid_of_pods() {
             return Decision::Done;
@@ -73,8 +73,8 @@ impl JobCase<'_> {
         self.suspend(&message.unwrap_or_default())
     }
 
-    /// The next step that makes the job's pods go, `None` when all was done for it. Suspension does not stop them, because the controller does not
-    /// act on a job that is being deleted. But the job is on its way out already, and its pods may go before it.
+    /// The next step to delete the pods of the job; `None` if nothing is left to do. A suspension does not stop these pods, because the job controller does
+    /// not act on a job that is being deleted. Since the job is being deleted already, its pods may be deleted before it.
     fn drive_out(&self) -> Option<Decision> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
@@ -86,12 +86,12 @@ impl JobCase<'_> {
         Some(Decision::write(draft))
     }
 
-    /// The next wait or probe until nothing of the job runs, `None` when nothing does. The controller does not write the end of a stop of such a job,
-    /// so its pods are probed.
+    /// The next wait or probe until no pod of the job runs; `None` if none runs. The job controller does not write the end of a stop of a deleted job, so the
+    /// pods of the job are probed.
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
         let gone = self.ctx.notes_of(workload).pods().are_gone();
         if self.job.leaves_pods && workload.is(types::ADMITTED) {
-            // The garbage collector lets the pods go before the job, whose status does not count them any more.
+            // The garbage collector orphans the pods before it deletes the job, and the status of the job does not count these pods any more.
             return (!gone).then(|| left::of_leaving(self.ctx, workload, self.now));
         }
         let known = gone || self.ctx.notes.jobs.of(&self.job.uid).is_at_rest();

@@ -1,5 +1,5 @@
-//! Grace periods: before a running job is stopped, or its number of workers changes, it is asked to save its work. Its pods get an annotation, and
-//! their signal only when they have saved or the grace period is over.
+//! Grace periods. Before a running job is stopped, or its number of workers changes, the job is asked to save a checkpoint. Its pods get an annotation, and
+//! are stopped only when the job has saved or the grace period is over.
 
 use std::collections::BTreeMap;
 
@@ -18,41 +18,43 @@ use crate::training_job::saves::{is_shown, last_save};
 use crate::workload::status::{cut, find_true, seconds};
 use crate::write::{Action, Notice, ObjectKey, Purpose, Write};
 
-/// Grace period of a TrainingJob where no policy sets one, in milliseconds.
+/// Grace period in milliseconds of a TrainingJob, if no QueuePolicy sets one.
 const GRACE_MS: i64 = 30_000;
-/// A job that returns to a better tier or loses workers is asked for no other checkpoint within this many seconds after its last one: another would
-/// delay the job longer than the work that it loses took.
+/// Time in seconds after the last checkpoint of a job in which the job is not asked for another one before it moves back to a better tier or loses workers.
+/// Another checkpoint would delay the job longer than repeating the lost work.
 const FRESH_SECONDS: i64 = 60;
-/// Seconds after the end of a request to save before workers go in which the request still stands for the same loss of workers.
+/// Time in seconds after the end of a request to save before a loss of workers, for which the request still counts for this loss.
 const REMEMBERED_SECONDS: i64 = 60;
-/// Reason of a request to save before workers go, and of the event of their going.
+/// Reason of a request to save before a loss of workers, and of the event about the loss.
 pub(crate) const SCALING_DOWN: &str = own_reasons::SCALING_DOWN;
-/// Longest text of a request to save, in bytes.
+/// Maximum length in bytes of the text of a request to save.
 const REASON_LIMIT: usize = 512;
 
-/// Grace period of a job that saves its work and is to stop, or to lose workers.
+/// The grace period of a job that saves checkpoints and is to stop or to lose workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
-    /// Why the job is to save.
+    /// The reason why the job is to save, as the conditions of its Workload name it.
     pub(crate) reason: String,
+    /// The message of the request to save, in words for the user.
     pub(crate) message: String,
+    /// The end of the grace period.
     pub(crate) until: Timestamp,
-    /// The job has saved since it was asked to, or, where it does not stop for good, shortly before.
+    /// True if the job has saved since the request, or shortly before a request that does not stop the job for good.
     pub(crate) saved: bool,
 }
 
 impl Grace {
-    /// Whether the job may go on for now.
+    /// Whether the job may still run on to save.
     pub(crate) fn lasts(&self, now: Timestamp) -> bool {
         !self.saved && now < self.until
     }
 
-    /// Message of the request for the user of the job.
+    /// The message of the request to save, for the user of the job.
     pub(crate) fn request(&self) -> String {
         cut(&format!("asked to save a checkpoint before {}: {}", seconds(self.until), self.message), REASON_LIMIT)
     }
 
-    /// The next step during the grace period: the job's pods are notified once, then waited for.
+    /// The next step during the grace period: the pods of the job are notified once, and then the end is awaited.
     pub(crate) fn wait(&self, ctx: &Context<'_>, workload: &WorkloadView, notice: Notice) -> Decision {
         if ctx.notes_of(workload).save().notified().is_some_and(|told| told.pods) {
             return Decision::Wait(self.until);
@@ -61,7 +63,7 @@ impl Grace {
         self.tell(ctx, workload, (Purpose::NotifyPods, names), notice)
     }
 
-    /// Notifies the pods until when and why they are to save, by annotations of these names.
+    /// Annotates the pods with the end of the grace period and the reason to save; `until` and `why` are the names of the annotations.
     pub(crate) fn tell(
         &self,
         ctx: &Context<'_>,
@@ -79,7 +81,7 @@ impl Grace {
     }
 }
 
-/// Memory of a write that asks a job to save, or evicts it, with the uid of its Workload.
+/// The note about a write that asks a job to save or evicts it, with the uid of the Workload; `None` for any other write.
 pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<(String, Noted)> {
     if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
         return None;
@@ -103,7 +105,7 @@ pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<
 }
 
 impl<'a> Context<'a> {
-    /// End of the grace period to which a write of that purpose belongs.
+    /// The end of the grace period to which a write with the given purpose belongs; `None` if the write asks no job to save.
     pub(crate) fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
         if !purpose.asks_to_save() {
             return None;
@@ -115,31 +117,31 @@ impl<'a> Context<'a> {
         Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
     }
 
-    /// End of the grace period that a request gives.
+    /// The end of the grace period of a request to save.
     fn end_of(&self, asked: &SaveRequest) -> Timestamp {
         self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
     }
 
-    /// The request that still stands.
+    /// The request to save that still counts at `now`; `None` if there is none.
     fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&'a SaveRequest> {
         let asked = self.notes_of(workload).save().asked()?;
         (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
     }
 
-    /// Grace period of the TrainingJob of a workload before workers go, and whether its pods know; `None` when it is not asked.
+    /// The grace period of a Workload's TrainingJob before a loss of workers, and whether its pods were notified; `None` if no request to save counts.
     pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<(Grace, bool)> {
         let told = self.asked(workload, now)?.told.pods;
         Some((self.last_request(workload)?.0, told))
     }
 
-    /// Grace period of the last request to save, also if it is over.
+    /// The grace period of the last request to save, even if the grace period is over.
     pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &'a SaveRequest)> {
         let asked = self.notes_of(workload).save().asked()?;
         let (reason, why) = &asked.why;
         Some((self.grace_to_scale(workload, (asked.at, self.end_of(asked)), (reason.as_str(), why.as_str())), asked))
     }
 
-    /// Grace period that the job would get now; `None` if it does not save, has just done so, or gets no time.
+    /// The grace period that a job would get now; `None` if the job saves no checkpoints, has saved recently, or gets no time.
     pub(crate) fn time_to_save(&self, workload: &WorkloadView, now: Timestamp, why: (&str, &str)) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
@@ -156,29 +158,29 @@ impl<'a> Context<'a> {
         Grace { reason: reason.to_owned(), message: why.to_owned(), until, saved }
     }
 
-    /// Grace period that the policy of a workload's queue sets, in milliseconds.
+    /// The grace period in milliseconds that the QueuePolicy of a Workload's queue sets.
     pub(crate) fn grace_ms(&self, workload: &WorkloadView) -> Option<i64> {
         self.rules_for(workload).and_then(|rules| rules.grace_ms)
     }
 
-    /// Grace period of the TrainingJob of an evicted workload, if the job saves its work.
+    /// The grace period of the TrainingJob of an evicted Workload, if the TrainingJob saves checkpoints.
     pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
-        // Such a run uses quota that it was not given.
+        // Such a run uses quota that was not given to the Workload, so the run gets no grace period.
         if runs_beyond_quota(&evicted.reason) {
             return None;
         }
         self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))
     }
 
-    /// Grace period of an evicted workload, `None` of one that is not evicted. A save that was known when the eviction was written does not answer
-    /// it: conditions have whole seconds, as some stores do, and the order within a second is not seen.
+    /// The grace period of an evicted Workload; `None` if the Workload is not evicted. A save that was known at the eviction does not end the grace period:
+    /// the times of conditions, and of some stores, are whole seconds, so the order within a second is unknown.
     pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
         let asked = evicted.last_transition_time.0;
         let answers = |save: LastSave| match self.notes_of(workload).save().before() {
-            // A job returns to a better tier because it has saved.
+            // A job moves back to a better tier because it has saved recently.
             _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
             Some(before) => before.precedes(save, asked),
             None => save.0 >= asked,
@@ -191,7 +193,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Time of the last save of a workload's job, as far as it is known.
+    /// The time of the last known save of a Workload's job.
     pub(crate) fn saved_at(&self, workload: &WorkloadView) -> Option<Timestamp> {
         self.last_save(workload).map(|(at, _)| at)
     }

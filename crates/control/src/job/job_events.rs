@@ -1,5 +1,5 @@
-//! Events at a job about why it waits: one for its first reason, and one for another reason, but at most one in five minutes. They go with writes
-//! that are made anyway. The event about a reason that came too early follows alone once the five minutes are over.
+//! Events at a job about the reason why its Workload waits: one event for the first reason, and one for each other reason, but at most one in five minutes.
+//! The events are published with writes that are made anyway. An event about a reason that came too early is published alone when the five minutes are over.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::decision::Draft;
 use crate::workload::status::find;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
-/// Least time between two events about one workload.
+/// Minimum time between two events about the reason of one Workload.
 const PAUSE: SignedDuration = SignedDuration::from_secs(300);
-/// Number of remembered workloads from which on workloads whose pause is over are forgotten.
+/// Number of remembered Workloads from which on Workloads whose pause is over are forgotten.
 const FEW: usize = 1024;
 
-/// The last event of a job.
+/// The last event that was sent at a job.
 #[derive(Debug)]
 struct SentEvent {
     reason: Box<str>,
@@ -31,25 +31,25 @@ impl SentEvent {
     }
 }
 
-/// Last events of jobs, by the uid of their Workload.
+/// The last events of jobs, by the uid of their Workload.
 #[derive(Debug, Default)]
 pub(crate) struct JobEvents {
     told: FxHashMap<Box<str>, SentEvent>,
-    /// Workloads whose reason is another one by now, with the time from which an event may be sent.
+    /// Workloads whose reason has changed since the last event, with the time from which the next event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
-    /// Number of workloads that were left when others were forgotten last.
+    /// Number of Workloads that were left after Workloads were last forgotten.
     left: usize,
-    /// Time of the first reason that this process reports: earlier ones were reported by a leader before it.
+    /// Time of the first reason that this process reports; an earlier leader has reported earlier reasons.
     since: Option<Timestamp>,
 }
 
 impl JobEvents {
-    /// Whether the job of a workload gets an event about a reason now. An event about another reason that comes too early is sent later.
+    /// Whether the job of a Workload gets an event about a reason now. An event about a changed reason that comes too early is sent later.
     fn may_tell(&mut self, uid: &str, reason: &str, now: Timestamp) -> bool {
         if let Some(told) = self.told.get(uid) {
             let due = told.due();
             if *told.reason == *reason {
-                // The reason changed for a while, and back.
+                // The reason has changed for a while, and has changed back.
                 self.later.remove(&(due, uid.into()));
                 return false;
             }
@@ -70,14 +70,14 @@ impl JobEvents {
         self.told.insert(uid.into(), SentEvent { reason: reason.into(), at });
     }
 
-    /// A workload whose job may get an event now, if its reason is another one still.
+    /// Takes a Workload whose job may get an event now, if the reason still differs from the last event.
     fn next_due(&mut self, now: Timestamp) -> Option<Box<str>> {
         let first = self.later.first().filter(|(due, _)| *due <= now)?.clone();
         self.later.remove(&first);
         Some(first.1)
     }
 
-    /// Time of the next look.
+    /// The time at which the next event may be sent.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.later.first().map(|(due, _)| *due)
     }
@@ -96,7 +96,7 @@ impl JobEvents {
         if !self.told.contains_key(uid)
             && let Some((reason, _)) = reason_of(workload).filter(|_| was_told_before(workload, since))
         {
-            // The leader before has sent the event about this reason, at a time that this process does not know.
+            // An earlier leader has sent the event about this reason, at a time that this process does not know.
             self.note(uid, reason, since);
         }
         if let Some(job) = event_target(workload, &view.sets)
@@ -107,7 +107,7 @@ impl JobEvents {
         }
     }
 
-    /// The events that are due at jobs whose reason changed too early for one.
+    /// The events that are due at jobs whose reason had changed too early for an event.
     pub(crate) fn due(&mut self, view: &View, now: Timestamp) -> Vec<Notice> {
         let mut notices = Vec::new();
         while let Some(uid) = self.next_due(now) {
@@ -125,27 +125,28 @@ impl JobEvents {
     }
 }
 
-/// Why a workload waits, as its status says; `None` when it does not wait or has no reason.
+/// The reason and the message why a Workload waits, from its status; `None` if the Workload does not wait or has no reason.
 fn reason_of(workload: &WorkloadView) -> Option<(&str, &str)> {
     let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
     let waits = told.status == "False" && workload.active && !workload.deleting && !workload.is_finished();
     waits.then_some((told.reason.as_str(), told.message.as_str()))
 }
 
-/// Whether the reason for which a workload waits was written before a time.
+/// Whether the reason for which a Workload waits was written before the given time.
 fn was_told_before(workload: &WorkloadView, time: Timestamp) -> bool {
     let told = find(&workload.status.conditions, types::QUOTA_RESERVED);
     told.is_some_and(|told| told.last_transition_time.0 < time)
 }
 
-/// Key and uid of the object that gets the events about a workload: its job, the StatefulSet of a group, or the first pod of any other group by name.
+/// The key and the uid of the object that gets the events about a Workload: its job, the StatefulSet of a pod group, or the first pod by name of any other
+/// group.
 fn event_target(workload: &WorkloadView, sets: &SetBook) -> Option<(ObjectKey, String)> {
     let owner = workload.whole()?;
     if owner.kind != Kind::PodGroup {
         let uid = workload.owner.as_ref()?.uid.clone();
         return Some((owner, uid));
     }
-    // Pods of a StatefulSet do not own its Workload.
+    // The pods of a StatefulSet do not own its Workload.
     if let Some((name, set)) = sets.of_group(&(owner.namespace.clone(), owner.name.clone())) {
         let object = ObjectKey { kind: Kind::StatefulSet, namespace: owner.namespace, name: name.to_owned() };
         return Some((object, set.uid.to_string()));
@@ -155,7 +156,7 @@ fn event_target(workload: &WorkloadView, sets: &SetBook) -> Option<(ObjectKey, S
     Some((object, first.uid.to_string()))
 }
 
-/// The event at such an object.
+/// The event about a reason at the given object.
 fn event((key, uid): (ObjectKey, String), reason: &str, message: &str) -> Notice {
     Notice {
         key,

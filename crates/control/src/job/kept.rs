@@ -1,6 +1,6 @@
-//! A Workload that holds quota for a job which does not request quota through it any more: the job names no queue now, its kind or its namespace is
-//! not managed, it is a part of another job, or it names another Workload. The Workload is followed all the same: the job's end is the Workload's
-//! end, a job that is evicted stops, and quota that nothing uses goes back. Nothing is started or admitted again.
+//! A Workload that holds quota for a job that does not request quota through it any more: the job names no queue now, its kind or its namespace is not
+//! managed, it is a part of another job, or it names another Workload. Control still decides about such a Workload. The Workload ends with its job, an
+//! evicted job stops, and unused quota is given back. Such a job is neither started nor admitted again.
 
 use berth_api::conditions::types;
 use berth_jobs::JobState;
@@ -18,14 +18,14 @@ use crate::workload::stops::let_go;
 use crate::workload::{has_finalizer, remove_finalizer};
 use crate::write::{EventType, ObjectKey};
 
-/// Why no job requests quota in a namespace that is not managed.
+/// The reason why no job requests quota in a namespace that is not managed, in words for the user.
 pub(crate) const UNMANAGED_NAMESPACE: &str = "its namespace is not managed (managedJobsNamespaceSelector)";
 
 /// The Workload through which a job requests quota.
 pub(super) enum Asks<'a> {
-    /// A Workload of its own: the one that it names, where it names one.
+    /// The job requests quota through a Workload of its own: the prebuilt Workload that the job names, or else the Workload that Berth creates.
     Own,
-    /// The Workload of the job of which it is a part.
+    /// The job requests quota through the Workload of its controlling job.
     Above(RunsWith<'a>),
     /// The job requests no quota, because it names no queue.
     NoQueue,
@@ -34,6 +34,7 @@ pub(super) enum Asks<'a> {
 }
 
 impl<'a> JobCase<'a> {
+    /// The Workload through which the job requests quota.
     pub(super) fn asks(&self) -> Asks<'a> {
         if !self.ctx.settings.job_kinds.contains(&self.key.kind) {
             return Asks::Unmanaged("its job is of a kind that is not managed (integrations.frameworks)");
@@ -48,11 +49,11 @@ impl<'a> JobCase<'a> {
         }
     }
 
-    /// Why the job does not request quota through a Workload that it controls, in words for the user; `None` if it does.
+    /// The reason why the job does not request quota through the given Workload of its own, in words for the user; `None` if the job does.
     fn unasked(&self, workload: &WorkloadView, asks: &Asks<'_>) -> Option<String> {
         match (asks, &self.job.prebuilt_workload) {
             (Asks::Unmanaged(why), _) => Some((*why).to_owned()),
-            // Objects of the controlling kind cannot be listed, so the answer is unknown.
+            // Objects of the controlling kind cannot be listed, so it is unknown whether the job requests quota.
             (Asks::Above(RunsWith::Unlisted), _) => None,
             (Asks::NoQueue, _) => Some("its job names no queue".to_owned()),
             (Asks::Above(_), _) => {
@@ -66,7 +67,7 @@ impl<'a> JobCase<'a> {
         }
     }
 
-    /// The Workload that has to be followed although the job does not request quota through it, if there is one.
+    /// The Workload that still needs decisions although the job does not request quota through it; `None` if there is none.
     pub(super) fn kept<'w>(&self, owned: &[&'w WorkloadView], asks: &Asks<'_>) -> Option<&'w WorkloadView> {
         let ended = self.job.finished.is_some();
         let stays = |workload: &WorkloadView| {
@@ -84,6 +85,7 @@ impl<'a> JobCase<'a> {
         owned.iter().copied().find(|workload| other(workload) && stays(workload))
     }
 
+    /// Decides about a Workload through which its job does not request quota any more.
     pub(super) fn decide_kept(&self, workload: &WorkloadView, asks: &Asks<'_>) -> Decision {
         if self.job.deleting {
             return self.going(&[workload]);
@@ -108,7 +110,7 @@ impl<'a> JobCase<'a> {
             return decision;
         }
         if workload.deleting {
-            // Without quota nothing of the job has run by this Workload, and the job itself is not managed here.
+            // No pod of the job has run on a Workload without quota, and the job itself is not managed.
             return if workload.reserved() { self.leaving(workload) } else { let_go(workload, self.now) };
         }
         if workload.is(types::EVICTED) {
@@ -122,14 +124,14 @@ impl<'a> JobCase<'a> {
         self.without_quota(workload, &why)
     }
 
-    /// A running job is not stopped for that: its Workload goes on to show how far the job is.
+    /// Lets a running job run on; its Workload still shows the progress of the job.
     fn runs_on(&self, workload: &WorkloadView) -> Decision {
         Decision::first_or_earliest(self.reclaimable(workload), || {
             pods_ready::follow_job(self.ctx, workload, self.job, self.now)
         })
     }
 
-    /// Decision about a Workload that has the name of the job's own, and that the job does not control; `None` if there is none.
+    /// The decision about a Workload that has the name of the job's own Workload and that the job does not control; `None` if there is none.
     pub(super) fn namesake(&self) -> Option<Decision> {
         let info = self.job.kind.info();
         let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
@@ -138,7 +140,7 @@ impl<'a> JobCase<'a> {
             return Some(Decision::Done);
         }
         if lost_by(self.ctx, &found.key(), &self.job.uid).is_some() {
-            // The owner reference was removed. A Workload that has ended because it seemed left behind makes room.
+            // The owner reference to the job was removed. A finished Workload that seemed left behind is deleted, so that its name becomes free.
             return Some(match (found.is_finished(), found.deleting) {
                 (true, false) => self.delete(found),
                 _ => Decision::Done,
@@ -152,13 +154,13 @@ impl<'a> JobCase<'a> {
     }
 }
 
-/// A Workload that holds nothing any more, of a job that names another one in its place.
+/// A Workload of a job that names another Workload now, if the Workload is neither finished nor being deleted.
 pub(super) fn displaced<'w>(owned: &[&'w WorkloadView], named: &WorkloadView) -> Option<&'w WorkloadView> {
     let mut idle = owned.iter().filter(|workload| !workload.deleting && !workload.is_finished());
     idle.find(|workload| workload.uid != named.uid).copied()
 }
 
-/// Why a job does not request quota through a Workload that it controls, in words for the user; `None` if it does.
+/// The reason why a job does not request quota through the given Workload, in words for the user; `None` if the job does.
 pub(crate) fn unasked(ctx: &Context<'_>, key: &ObjectKey, job: &JobState, workload: &WorkloadView) -> Option<String> {
     let case = JobCase { ctx, key, job, now: Timestamp::UNIX_EPOCH };
     case.unasked(workload, &case.asks())

@@ -1,6 +1,6 @@
-//! Pods of a job that was deleted without them (`--cascade=orphan`). They hold its quota until they have ended, and are stopped when the quota has to
-//! go back. They are found by the labels in which pods name the uid of their job. Anybody may write these labels, so a pod for which another job
-//! answers does not count as left behind.
+//! Pods of a job that was deleted without its pods (`--cascade=orphan`). These left pods hold the quota of the job until they have ended, and are stopped
+//! when the quota has to be given back. Left pods are found by the labels with the uid of their job. Any client may write these labels, so a pod that another
+//! job counts is not a left pod.
 
 use berth_api::conditions::{reasons, types};
 use berth_jobs::pods::uid_labels;
@@ -14,15 +14,15 @@ use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
 use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Query, key};
 
-/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: before its end the absence of
-/// pods proves nothing.
+/// Time in milliseconds after an admission in which a job controller that has not observed the deletion of its job may still create pods. A query that finds
+/// no pods before the end of this time proves nothing.
 pub(crate) const PODS_COME_MS: i64 = 3_000;
-/// Pause between two looks for such pods while they may run on, in milliseconds.
+/// Pause in milliseconds between two queries for left pods, while the left pods may run on.
 const LOOK_MS: i64 = 10_000;
-/// Pause between two looks while such pods are stopped, in milliseconds.
+/// Pause in milliseconds between two queries for left pods, while the left pods are being stopped.
 const CHASE_MS: i64 = 1_000;
 
-/// Looks whether pods of a workload whose job is gone are left: the workload goes on as long as they do.
+/// Watches for left pods of a Workload whose job is gone; the Workload holds its quota as long as left pods run.
 pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let ours = workload.owner.is_none() && workload.job_uid.is_some() && workload.is(types::ADMITTED);
     if !ours || workload.is(types::EVICTED) || workload.deleting {
@@ -39,13 +39,13 @@ pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) 
     look_again(ctx, workload, now)
 }
 
-/// Asks from time to time whether pods are left.
+/// Queries left pods again after a pause.
 fn look_again(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let left = ctx.notes_of(workload).pods().left();
     ask_after(workload, left.map(|left| after(left.at, LOOK_MS)), now)
 }
 
-/// The wait until no pod runs, as in [`watch`], for a workload whose job is being deleted and lets its pods go before it.
+/// The wait until no pod runs, as in [`watch`], for a Workload whose job is being deleted and orphans its pods.
 pub(crate) fn of_leaving(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     if workload.deleting || workload.is(types::EVICTED) {
         return stop(ctx, workload, now);
@@ -53,14 +53,14 @@ pub(crate) fn of_leaving(ctx: &Context<'_>, workload: &WorkloadView, now: Timest
     look_again(ctx, workload, now)
 }
 
-/// The next step for a workload that has to give its quota back: its remaining pods are stopped.
+/// The next step for a Workload that has to give its quota back: its left pods are stopped.
 pub(crate) fn stop(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let known = ctx.notes_of(workload).pods().left();
     let next = known.and_then(|left| left.pods.iter().find_map(|pod| send_off(ctx, &workload.namespace, pod)));
     next.unwrap_or_else(|| ask_after(workload, known.map(|left| after(left.at, CHASE_MS)), now))
 }
 
-/// The write that makes a pod go: the deletion of its Job, where that would make the pod again.
+/// The write that deletes a left pod, or its Job if the Job would create the pod again.
 fn send_off(ctx: &Context<'_>, namespace: &str, pod: &LeftPod) -> Option<Decision> {
     let object = |kind: Kind, name: &str| key(kind, &(namespace.to_owned(), name.to_owned()));
     let draft = match &pod.job {
@@ -72,7 +72,7 @@ fn send_off(ctx: &Context<'_>, namespace: &str, pod: &LeftPod) -> Option<Decisio
     Some(Decision::write(draft))
 }
 
-/// Looks at the time `due`, or as soon as all pods of the last start must have come.
+/// Queries left pods at the time `due`, or else when all pods of the last start must have been created.
 fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) -> Decision {
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     let due = due.or_else(|| admitted.map(|at| after(at, PODS_COME_MS)));
@@ -85,7 +85,7 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
     Decision::write(Draft::ask(Purpose::FindLeftPods, workload.object_key(), query))
 }
 
-/// The pods among the found ones for which no job answers any more.
+/// The pods among the found ones that no job counts any more.
 pub(crate) fn without_job(ctx: &Context<'_>, object: &ObjectKey, mut pods: Vec<LeftPod>) -> Vec<LeftPod> {
     let workload = ctx.view.workloads.get(&(object.namespace.clone(), object.name.clone()));
     let gone = workload.and_then(|workload| workload.job_uid.as_deref()).unwrap_or_default();
@@ -93,7 +93,7 @@ pub(crate) fn without_job(ctx: &Context<'_>, object: &ObjectKey, mut pods: Vec<L
     pods
 }
 
-/// Whether no job answers for a pod any more, nor for the Job that makes it; the job with the uid `gone` is on its way out itctx.
+/// Whether no job counts a pod any more, nor the Job that created the pod; `gone` is the uid of the job that is being deleted.
 fn is_left(ctx: &Context<'_>, workload: &ObjectKey, pod: &LeftPod, gone: &str) -> bool {
     let name = |name: &str| (workload.namespace.clone(), name.to_owned());
     let Some((job, uid)) = &pod.job else {
@@ -105,7 +105,7 @@ fn is_left(ctx: &Context<'_>, workload: &ObjectKey, pod: &LeftPod, gone: &str) -
     }
     let job = ctx.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
     job.is_none_or(|job| match &job.owner {
-        // The job is being deleted, and has not let go of this Job yet.
+        // The controlling job is being deleted, and has not orphaned this Job yet.
         Some(owner) => *owner.uid == *gone,
         None => ctx.view.workloads.owned_by(&job.uid).next().is_none() && !ctx.manages_job(Kind::JOB, job),
     })

@@ -1,5 +1,5 @@
-//! A job that is admitted and that another client has suspended. The webhook keeps `spec.suspend` as Berth set it. This file is for changes that
-//! the webhook does not see, and for the one change that it lets by: suspended and in another queue.
+//! An admitted job that another client has suspended. The webhook keeps `spec.suspend` as Berth set it. This file handles changes that the webhook does not
+//! review, and the one change that the webhook allows: a suspension together with another queue.
 
 use berth_api::conditions::own_reasons;
 
@@ -9,15 +9,15 @@ use crate::decision::Decision;
 use crate::write::{EventType, Notice};
 
 impl JobCase<'_> {
-    /// A suspended job that names another queue than its Workload gives its quota back, and follows to that queue. `None` if it names the
-    /// same one.
+    /// Gives back the quota of a suspended job that names another queue than its Workload; the Workload then follows to this queue. `None` if the job and its
+    /// Workload name one queue.
     pub(super) fn moved(&self, workload: &WorkloadView) -> Option<Decision> {
         let queue = self.job.queue_name.as_deref().filter(|queue| workload.queue != **queue)?;
         Some(self.without_quota(workload, &format!("The job was moved to LocalQueue {queue}")))
     }
 
-    /// The event about a job that starts again although it was not evicted: its template still has its placement. The template of a JobSet may have
-    /// one from before its start.
+    /// The event about a job that starts again without having been evicted, because its template still has a placement. A JobSet gets no such event, because
+    /// its template may have a placement before its start.
     pub(super) fn suspension_undone(&self, workload: &WorkloadView) -> Option<Notice> {
         let undone = self.job.placed && !self.key.kind.is_made_of_jobs();
         let message = format!(

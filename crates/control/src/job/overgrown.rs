@@ -1,4 +1,4 @@
-//! Jobs whose pods are replaced while they end, again and again: their growth has an end.
+//! Jobs whose pods are repeatedly replaced while they end, so that ever more pods run; such a job is evicted.
 
 use berth_api::conditions::own_reasons;
 use jiff::Timestamp;
@@ -10,13 +10,12 @@ use crate::job::altered::evict_and_pause;
 use crate::moments::after_seconds;
 use crate::write::ObjectKey;
 
-/// How long more than twice the pods may run for which quota is held: longer than the grace period that pods have by default, so that two drains one
-/// after the other pass.
+/// Time in seconds for which more than twice as many pods may run as quota is held for. The time is longer than the default grace period of pods, so that a
+/// job survives two drains one after the other.
 const OVERGROWN_SECONDS: i64 = 60;
 
-/// Evicts a job when more than twice the pods for which it holds quota have run for a while. Two generations of pods run beside each other when they are
-/// replaced at a drain. A third one comes from pods, or Jobs of the job, that are deleted while their predecessors still end. Nothing of the job starts
-/// again before all of them are gone.
+/// Evicts a job when more than twice as many pods as it holds quota for have run for a while. Two generations of pods run together when pods are replaced in
+/// a drain. A third generation is created if pods or Jobs are deleted while the earlier pods still end. The job starts again only when all its pods are gone.
 pub(crate) fn overgrown(
     ctx: &Context<'_>,
     object: &ObjectKey,

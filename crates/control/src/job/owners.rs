@@ -1,5 +1,5 @@
-//! Jobs that another object controls. A Job runs with a JobSet or a TrainingJob where it is a true part of it, as that was admitted. Nothing else
-//! decides for it, and the controller of its controller plays no part. (Kueue follows up to ten controllers of any kind.)
+//! Jobs that another object controls. A Job runs with a JobSet or TrainingJob if the Job is a part of the admitted JobSet or TrainingJob. No other owner
+//! decides about the Job, and controllers of the controller do not count. (Kueue follows up to ten controllers of any kind.)
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::{JobState, Part};
@@ -15,30 +15,30 @@ use crate::workload::status::since;
 use crate::workload::{has_finalizer, remove_finalizer};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 
-/// Time for the controller of a JobSet that stops or has ended to stop the Jobs that it is made of.
+/// Time in seconds for the controller of a JobSet that is stopped or has ended to stop the Jobs of the JobSet.
 const STOP_SECONDS: i64 = 5;
-/// Advice about Jobs that differ from their JobSet.
+/// Advice for users about Jobs that differ from their JobSet.
 const ADVICE: &str = "Say in the JobSet what its Jobs are to be";
 
-/// A job with its name.
+/// A job with its key.
 pub(super) type Named<'a> = (&'a ObjectKey, &'a JobState);
 
-/// The object with which a job runs.
+/// The object under whose quota a job runs.
 pub(super) enum RunsWith<'a> {
-    /// No owner's quota: the job is admitted by itself, or not managed.
+    /// The job runs under the quota of no owner: it is admitted by itself, or is not managed.
     Itself,
-    /// A TrainingJob, which starts and stops its Jobs in its own decision.
+    /// A TrainingJob, whose decision starts and stops its Jobs.
     TrainingJob,
     /// The managed JobSet that controls the job.
     JobSet(Named<'a>),
-    /// A JobSet that is not managed, and whose controller starts the job whatever is decided here: the job is a part of it, or names a part.
+    /// A JobSet that is not managed, and whose controller starts the job in any case; the job is a part of the JobSet, or names a part in a label.
     FreeJobSet(Named<'a>),
-    /// Unknown, because the kind of the job's controller cannot be listed. The job goes on as it is.
+    /// Unknown, because the kind of the job's controller cannot be listed; the job is left unchanged.
     Unlisted,
 }
 
 impl<'a> JobCase<'a> {
-    /// The object with which the job runs. Costs one look at its controller, as the view has it.
+    /// The object under whose quota the job runs. The cost is one look-up of the job's controller in the view.
     pub(super) fn runs_with(&self) -> RunsWith<'a> {
         let view = &self.ctx.view;
         if unlisted_above(self.ctx, self.key, self.job).is_some() {
@@ -65,7 +65,7 @@ impl<'a> JobCase<'a> {
         if starts_it { RunsWith::FreeJobSet((name, set)) } else { RunsWith::Itself }
     }
 
-    /// Decides about a Job of a JobSet: the Job runs only while the JobSet does, and only as the JobSet was admitted.
+    /// Decides about a Job of a JobSet: the Job runs only while the JobSet runs, and only in its admitted form.
     pub(super) fn below(&self, (name, set): Named<'_>) -> Decision {
         if JobPhase::of(self.job) != JobPhase::Running {
             return Decision::Done;
@@ -82,8 +82,8 @@ impl<'a> JobCase<'a> {
         }
         let ends = is_over || set.suspended && !set.still;
         if (!set.suspended && !set.deleting && !is_over) || (ends && self.is_recent(set, newest)) {
-            // The controller of a running JobSet would start this Job again at once, and each of these writes would make one of the controller's
-            // writes come too late. The JobSet is suspended first, and its controller stops its Jobs.
+            // The controller of a running JobSet would start this Job again at once, and each suspension would make a write of the controller fail. Therefore
+            // the JobSet is suspended first, and its controller stops its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
         if let Some(wait) = self.stopped_just_now() {
@@ -94,8 +94,8 @@ impl<'a> JobCase<'a> {
         self.write(Purpose::SuspendJob, job.suspend_patch(), vec![notice])
     }
 
-    /// Decides about a Job that runs under the quota of its JobSet. The JobSet is evicted if the Job is no true part of it: its controller would
-    /// start this Job again if the Job alone were stopped.
+    /// Decides about a Job that runs under the quota of its JobSet. If the Job is no part of the admitted JobSet, the JobSet is evicted, because the
+    /// controller of the JobSet would start the Job again if only the Job were stopped.
     fn as_admitted(&self, (name, set): Named<'_>, workload: &WorkloadView) -> Decision {
         if workload.phase != WorkloadPhase::Admitted {
             return Decision::Done;
@@ -104,8 +104,8 @@ impl<'a> JobCase<'a> {
         words.map_or(Decision::Done, |words| self.evict_whole((name, set), workload, &words))
     }
 
-    /// The eviction of a running JobSet whose controller starts this Job each time that it is stopped; `None` if no JobSet does. The Job is to stop
-    /// because it has lost the quota that it holds alone.
+    /// The eviction of a running JobSet whose controller starts this Job each time that the Job is stopped; `None` if no JobSet does. The Job is to stop
+    /// because its own Workload has lost its quota.
     pub(super) fn evict_starter(&self, above: &RunsWith<'_>) -> Option<Decision> {
         let RunsWith::JobSet((name, set)) = *above else { return None };
         if set.suspended || set.finished.is_some() || !is_started_by((name, set), (self.key, self.job)) {
@@ -131,7 +131,7 @@ impl<'a> JobCase<'a> {
         })
     }
 
-    /// Whether the JobSet was to stop, or has ended, only a short time ago.
+    /// Whether the JobSet has ended, or had to stop, only a short time ago.
     fn is_recent(&self, set: &JobState, workload: Option<&WorkloadView>) -> bool {
         let ended = set.finished.as_ref().and_then(|end| Timestamp::from_second(end.at?).ok());
         let evicted = || match workload {
@@ -141,7 +141,7 @@ impl<'a> JobCase<'a> {
         after_seconds(ended.unwrap_or_else(evicted), STOP_SECONDS) > self.now
     }
 
-    /// A part of a JobSet that is not managed is not stopped, and uses no quota: a Workload that it got before holds none for it any more.
+    /// Handles a part of an unmanaged JobSet: the part is not stopped and uses no quota, so an earlier Workload of the part is deleted.
     pub(super) fn left_alone(&self, (name, set): Named<'_>, owned: &[&WorkloadView]) -> Decision {
         let left = owned.iter().find(|workload| has_finalizer(workload) || !workload.is_finished());
         match left {
@@ -152,7 +152,7 @@ impl<'a> JobCase<'a> {
             _ => {}
         }
         let is_managed = self.ctx.settings.job_kinds.contains(&name.kind);
-        // The event of a JobSet whose templates name a queue is about all of its Jobs.
+        // The event of a JobSet whose templates name a queue concerns all Jobs of the JobSet.
         let is_known = is_managed && set.misplaced.is_some() && part_of(set, &name.name, &self.key.name).is_some();
         if self.job.queue_name.is_none() || is_known {
             return Decision::Done;
@@ -174,7 +174,7 @@ impl<'a> JobCase<'a> {
         Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 
-    /// Sends an event about a job that is not managed, where it, or the template of its Jobs, names a queue without effect.
+    /// Sends an event about an unmanaged job that names a queue in a place without effect, such as the template of its Jobs.
     pub(super) fn tell_misplaced(&self) -> Decision {
         let Some(misplaced) = self.job.misplaced.as_ref().filter(|_| self.job.finished.is_none()) else {
             return Decision::Done;
@@ -190,24 +190,25 @@ impl<'a> JobCase<'a> {
     }
 }
 
-/// The kind of the controller of a Job, where that is made of Jobs and cannot be listed.
+/// The kind of a Job's controller, if the kind consists of Jobs and cannot be listed.
 pub(crate) fn unlisted_above(ctx: &Context<'_>, key: &ObjectKey, job: &JobState) -> Option<Kind> {
     let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
     Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs() && ctx.is_unlisted(*kind))
 }
 
-/// The part of a job to which the Job of that name belongs, `None` for a Job of no part.
+/// The part of a JobSet to which the Job of the given name belongs; `None` if the Job belongs to no part.
 pub(super) fn part_of<'a>(set: &'a JobState, own: &str, name: &str) -> Option<&'a Part> {
     set.part_called(own, name).filter(|(part, index)| *index < part.replicas).map(|(part, _)| part)
 }
 
-/// Whether the controller of a JobSet starts a Job that names the JobSet as its controller: it goes by a label, and Berth by the name as well.
+/// Whether the controller of a JobSet starts a Job that names the JobSet as its controller. The controller checks a label of the Job, and Berth also checks
+/// the name of the Job.
 pub(crate) fn is_started_by((name, set): Named<'_>, (key, job): Named<'_>) -> bool {
     let named = || set.parts.iter().any(|part| job.named_part.as_ref() == Some(&part.name));
     part_of(set, &name.name, &key.name).is_some() || named()
 }
 
-/// Difference between a Job that names a JobSet as its controller and the JobSet as admitted, in words; `None` for a true part of it.
+/// The difference between a Job and the admitted JobSet that controls the Job, in words; `None` if the Job is a part of the JobSet.
 pub(super) fn alteration(
     ctx: &Context<'_>,
     (name, set): Named<'_>,

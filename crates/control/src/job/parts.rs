@@ -1,5 +1,5 @@
-//! The Jobs that a JobSet is made of. Its controller only adds to the templates of existing Jobs. Fields that have to go from a template go with its
-//! Job, and the controller makes the Job again from the JobSet's template.
+//! The Jobs of a JobSet. The JobSet controller only adds fields to the templates of existing Jobs. To remove fields from the template of a Job, the Job is
+//! deleted, and the controller creates the Job again from the JobSet's template.
 
 use berth_api::conditions::types;
 use berth_jobs::{JobState, ObjectPatch, Placement};
@@ -12,29 +12,30 @@ use crate::moments::after_seconds;
 use crate::workload::status::since;
 use crate::write::Purpose;
 
-/// Seconds within which the watch shows all Jobs of a JobSet, if the JobSet has as many Jobs as its status says.
+/// Time in seconds within which the watch shows all Jobs of a JobSet, if the JobSet has as many Jobs as its status says.
 const UNSEEN_PARTS_SECONDS: i64 = 3;
 
 impl JobCase<'_> {
-    /// Jobs that name this job as their controller, where it is made of Jobs: true parts, and Jobs that only claim to be parts.
+    /// The Jobs that name this job as their controller: parts of the job, and Jobs that only claim to be parts; none if the job's kind does not consist of
+    /// Jobs.
     fn parts(&self) -> impl Iterator<Item = Named<'_>> {
         let made = self.key.kind.is_made_of_jobs();
         let jobs = &self.ctx.view.jobs;
         made.then(|| jobs.controlled_by(&self.key.namespace, &self.job.uid)).into_iter().flatten()
     }
 
-    /// Jobs among them that have the names of parts.
+    /// The Jobs of the job that have the names of parts.
     fn own_parts(&self) -> impl Iterator<Item = Named<'_>> {
         self.parts().filter(|(key, _)| self.job.part_called(&self.key.name, &key.name).is_some())
     }
 
-    /// Whether a Job of the JobSet may have pods: one that its controller has not stopped yet, whatever the status of the JobSet says.
+    /// Whether a Job of the JobSet may have pods, because its controller has not stopped the Job yet; the status of the JobSet does not count.
     pub(super) fn has_moving_parts(&self) -> bool {
         let moves = |part: &JobState| part.finished.is_none() && if part.deleting { part.active } else { !part.still };
         self.parts().any(|(_, part)| moves(part))
     }
 
-    /// A Job that is being deleted and that a finalizer keeps is stopped by no controller: its pods are made to go before it.
+    /// Deletes the pods of a Job that is being deleted and that a finalizer keeps, because no controller stops such a Job.
     pub(super) fn drive_out_part(&self) -> Option<Decision> {
         let stays = |part: &JobState| part.deleting && part.active && part.finished.is_none();
         let rid = |part: &JobState| self.ctx.notes.jobs.of(&part.uid).is_rid_of_pods();
@@ -42,8 +43,8 @@ impl JobCase<'_> {
         Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
-    /// The wait before a start, `None` when no Job runs. A JobSet reports that it is suspended when its controller has suspended the Jobs that it
-    /// knew. A Job that was made a moment before runs on with the user's template, and would be taken for started.
+    /// The wait before a start of the JobSet; `None` if no Job of it runs. A JobSet reports that it is suspended when its controller has suspended the known
+    /// Jobs. A Job that was created just before runs on with the user's template, and would count as started.
     pub(super) fn parts_unrest(&self, workload: &WorkloadView) -> Option<Decision> {
         if self.has_moving_parts() {
             return Some(Decision::Done);
@@ -53,16 +54,16 @@ impl JobCase<'_> {
         (due > self.now && seen() < self.job.part_count()).then_some(Decision::Wait(due))
     }
 
-    /// Deletes, one by one, the parts for which `which` is true and that are not over. A Job without the name of a part belongs to another
-    /// owner, and stays.
+    /// Deletes, one by one, the parts for which `which` returns true and that have not finished. A Job without the name of a part belongs to another owner,
+    /// and stays.
     pub(super) fn take_parts(&self, which: impl Fn(Named<'_>) -> bool) -> Option<Decision> {
         let goes = |part: &Named<'_>| !part.1.deleting && part.1.finished.is_none() && which(*part);
         let (key, part) = self.own_parts().find(goes)?;
         Some(Decision::write(Draft::delete(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
-    /// The next step before a start that takes selectors out of the job's template, `None` when no part has them any more. The template is written
-    /// while the job is suspended. Then the parts go that were made from the user's template.
+    /// The next step before a start that removes selectors from the template of the JobSet; `None` if no part has these selectors any more. The template is
+    /// written while the JobSet is suspended. Then the parts with the user's template are deleted.
     pub(super) fn remake_parts(
         &self,
         workload: &WorkloadView,

@@ -1,4 +1,4 @@
-//! Placement of the pods of an admitted Workload, for jobs of any kind.
+//! The placement of the pods of an admitted Workload, for jobs of all kinds.
 
 use berth_jobs::{AdmittedAs, Placement, PlacementError};
 
@@ -8,7 +8,7 @@ use crate::context::Context;
 /// The placement of each pod set of an admission.
 ///
 /// # Errors
-/// [`PlacementError`]: the Workload can never start as it was admitted.
+/// [`PlacementError`] if the Workload can never start with its admission.
 pub(crate) fn placements(ctx: &Context<'_>, workload: &WorkloadView) -> Result<Vec<Placement>, PlacementError> {
     let Some(admission) = &workload.status.admission else { return Ok(Vec::new()) };
     let queue = admission.cluster_queue.as_deref().unwrap_or_default();
@@ -19,7 +19,7 @@ pub(crate) fn placements(ctx: &Context<'_>, workload: &WorkloadView) -> Result<V
         let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
         let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();
         let placement = Placement::of(set, count, about, &workload.status.admission_checks, flavor);
-        // The count of an elastic job may have gone down since.
+        // The number of pods of an elastic job may have decreased since the admission.
         let fewer = |placement: &Placement| placement.count.min(count);
         placement.map(|placement| Placement { overrides, count: fewer(&placement), ..placement })
     };

@@ -4,17 +4,17 @@ use jiff::Timestamp;
 
 use crate::write::LeftPod;
 
-/// Result of the last look for pods that a deleted job has left behind.
+/// The result of the last query for pods that a deleted job has left behind.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Time of the look.
+    /// The time of the query.
     pub(super) at: Timestamp,
-    /// Pods about which something is to be done.
+    /// The left pods that are still to be deleted or awaited.
     pub(super) pods: Vec<LeftPod>,
 }
 
 impl Left {
-    /// Number of these pods.
+    /// The number of left pods.
     pub(crate) fn count(&self) -> usize {
         self.pods.len()
     }
@@ -23,31 +23,33 @@ impl Left {
 /// Notes about the pods of one Workload.
 #[derive(Debug, Default)]
 pub(crate) struct PodsNotes {
-    /// The pods were seen gone.
+    /// True if the pods were observed to be gone.
     are_gone: bool,
     left: Option<Box<Left>>,
 }
 
 impl PodsNotes {
+    /// Whether there are no notes about the pods.
     pub(crate) fn is_empty(&self) -> bool {
         !self.are_gone && self.left.is_none()
     }
 
-    /// Whether the pods were seen gone.
+    /// Whether the pods were observed to be gone.
     pub(crate) fn are_gone(&self) -> bool {
         self.are_gone
     }
 
+    /// Notes that the pods were observed to be gone.
     pub(crate) fn note_gone(&mut self) {
         self.are_gone = true;
     }
 
-    /// The pods that the deleted job has left behind, as they were seen last.
+    /// The pods that the deleted job has left behind, from the last query.
     pub(crate) fn left(&self) -> Option<&Left> {
         self.left.as_deref()
     }
 
-    /// Notes the pods that the job has left behind.
+    /// Notes the pods that the deleted job has left behind; without any, the pods are noted as gone.
     pub(crate) fn note_left(&mut self, pods: Vec<LeftPod>, now: Timestamp) {
         if pods.is_empty() {
             self.left = None;
@@ -57,7 +59,7 @@ impl PodsNotes {
         }
     }
 
-    /// Drops the pods that a decision about another object deletes.
+    /// Drops the left pods that a decision about another object deletes.
     pub(crate) fn drop_left(&mut self, is_sent_off: impl Fn(&LeftPod) -> bool) {
         if let Some(left) = &mut self.left {
             left.pods.retain(|pod| !is_sent_off(pod));

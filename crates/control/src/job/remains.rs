@@ -1,4 +1,4 @@
-//! Stopped jobs that have left pods behind. No object of such a job shows this.
+//! Notes about stopped jobs whose pods may remain; no field of such a job shows its remaining pods.
 
 use berth_jobs::JobState;
 use jiff::Timestamp;
@@ -9,8 +9,8 @@ use crate::notes::workload::WorkloadMark;
 use crate::notes::{JobRecords, WorkloadRecords};
 use crate::write::{Kind, LeftPod, ObjectKey};
 
-/// A job was seen in that state, which `appeared` if it was not known before. Gives the kind of the job that was started again within one admission,
-/// if one was.
+/// Takes a newer state of a job; `appeared` is true if the job was not known before. Returns the kind of the job that was started again within one admission,
+/// if any was.
 pub(crate) fn note_job(
     jobs: &mut JobRecords,
     view: &View,
@@ -28,7 +28,7 @@ pub(crate) fn note_job(
             JobPhase::Finished => notes.forget_stop(),
         }
         if job.deleting && job.pods_go_first {
-            // The garbage collector takes that mark off again when the pods have gone.
+            // The garbage collector removes the finalizer `foregroundDeletion` when the pods are gone, so the note keeps the fact.
             notes.note_rid_of_pods();
         }
         if !job.suspended {
@@ -40,7 +40,7 @@ pub(crate) fn note_job(
     training.then_some(Kind::TrainingJob).or_else(|| own.then_some(object.kind))
 }
 
-/// Notes that a decision about another object deletes pods that jobs have left behind, or the Jobs of such pods; false where no job has left any.
+/// Notes that a decision about another object deletes left pods or the Jobs of left pods; false if no job has left pods.
 pub(crate) fn note_sent_off(
     workloads: &mut WorkloadRecords,
     view: &View,

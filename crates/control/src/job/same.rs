@@ -1,4 +1,4 @@
-//! Comparison of a job with the Workload that was made for it.
+//! The comparison of a job with its Workload.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use super::{JobCase, Unbuilt};
 use crate::cache::WorkloadView;
 
 impl JobCase<'_> {
-    /// Whether a Workload still says what the job asks for.
+    /// Whether a Workload still requests the quota that its job needs.
     pub(super) fn same(&self, workload: &WorkloadView) -> bool {
-        // A job that is over can no longer change, and the view may have let its template go (`View::shed_job`).
+        // A finished job cannot change any more, and the view may have dropped its template (`View::shed_job`).
         if workload.is_finished() || self.job.finished.is_some() {
             return true;
         }
         if workload.max_execution_seconds != self.job.max_execution_seconds {
             return false;
         }
-        // Berth has put nothing into the template of such a job yet.
+        // Berth has added no placement to the template of such a job.
         let own = self.job.prebuilt_workload.is_none();
         let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
-        // A job that cannot be read now keeps the Workload it has, but does not start as it was before.
+        // A job that cannot be read now keeps its Workload, but does not start in its earlier form.
         let Some(digests) = self.job.asked() else {
             return match untouched {
                 true => !matches!(self.build(), Err(Unbuilt::Invalid(_))),
@@ -29,7 +29,7 @@ impl JobCase<'_> {
             };
         };
         if untouched && !workload.reserved() {
-            // Only the user can have made a difference here.
+            // Only the user can have caused a difference between such a job and its Workload.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
         let counts = admitted_counts(workload);
@@ -41,7 +41,7 @@ impl JobCase<'_> {
         berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
     }
 
-    /// Whether a job whose pod sets cannot be read any more wants no more pods than were admitted, and no others.
+    /// Whether an unreadable job wants no more pods than were admitted, and no larger or other pods.
     fn is_no_larger(&self, workload: &WorkloadView) -> bool {
         let Some(size) = &self.job.size else { return true };
         let admitted = admitted_counts(workload).unwrap_or_default();
@@ -51,7 +51,7 @@ impl JobCase<'_> {
     }
 }
 
-/// The pods that a Workload was admitted with, by pod set. A pod set of which the admission names no count is left out: its count is that of the spec.
+/// The number of admitted pods of a Workload, by pod set. A pod set without a count in the admission is left out, because its count is that of the spec.
 fn admitted_counts(workload: &WorkloadView) -> Option<BTreeMap<String, i32>> {
     let sets = workload.status.admission.as_ref()?.pod_set_assignments.iter();
     Some(sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect())

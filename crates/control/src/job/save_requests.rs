@@ -1,53 +1,54 @@
-//! Requests to running jobs to save their work, and the recipients that know of them.
+//! Requests to running jobs to save a checkpoint, and the recipients that know of a request.
 
 use jiff::Timestamp;
 
 use crate::workload::status::seconds;
 
-/// Recipients that know of a request to save. The request stands from the first try on: pods may know of it, whatever became of that try.
+/// The recipients that know of a request to save. A request counts from the first try to send it, because pods may know of it even if the try failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recipients {
-    /// The pods know, or cannot be notified.
+    /// True if the pods know of the request, or cannot be notified.
     pub(crate) pods: bool,
-    /// The status of the job has said so.
+    /// True if the status of the job has shown the request.
     pub(crate) user: bool,
 }
 
-/// A request to a running job to save its work before some of its workers go.
+/// A request to a running job to save a checkpoint before a loss of workers.
 #[derive(Clone, Debug)]
 pub(crate) struct SaveRequest {
     pub(super) at: Timestamp,
     pub(super) until: Timestamp,
-    /// Reason and message of the request, as the pods get them.
+    /// The reason and the message of the request, as the pods get them.
     pub(super) why: (String, String),
+    /// The recipients that know of the request.
     pub(crate) told: Recipients,
-    /// The workers have gone.
+    /// True if the workers are gone.
     pub(crate) over: bool,
 }
 
 impl SaveRequest {
-    /// Ends the request when the workers go: the next loss of workers gets a request of its own.
+    /// Ends the request when the workers are gone, so that the next loss of workers gets a request of its own.
     pub(crate) fn end(&mut self, now: Timestamp) {
         self.until = self.until.min(now);
         self.over = true;
     }
 }
 
-/// Time of a job's last save, and the step where it is known: of two saves within a second the greater step is the later one.
+/// The time of a job's last save, with the step if it is known. Of two saves within a second, the save with the greater step is the later one.
 pub(crate) type LastSave = (Timestamp, Option<i64>);
 
-/// State of a job's saves when it was evicted.
+/// The saves of a job at the time of its eviction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
-    /// Time of the eviction write: the condition has whole seconds only.
+    /// The time of the eviction write, which is finer than the time of the condition in whole seconds.
     pub(super) at: Timestamp,
-    /// Last save of the job at that time.
+    /// The last save of the job at that time.
     pub(crate) save: Option<LastSave>,
 }
 
 impl Before {
-    /// Whether a save is newer than the eviction whose condition has the time `evicted`. Where both fall into one second and the save has no finer
-    /// time, only a save that is later than the known one counts as newer.
+    /// Whether a save is newer than the eviction whose condition has the time `evicted`. If save and eviction fall into one second and the save has no finer
+    /// time, only a save that is later than the known save counts as newer.
     pub(super) fn precedes(&self, save: LastSave, evicted: Timestamp) -> bool {
         let finer = save.0.subsec_nanosecond() != 0 && seconds(self.at) == evicted;
         let since = if finer { self.at } else { evicted };
@@ -55,12 +56,13 @@ impl Before {
     }
 }
 
-/// Memory of a write that asks a job to save, or evicts it. The grace period begins with the first try: a repeated request does not extend it.
+/// The note about a write that asks a job to save or evicts it. The grace period begins with the first try, and a repeated request does not extend it.
 #[derive(Clone, Debug)]
 pub(crate) enum Noted {
+    /// The job was evicted, with its saves at the time of the eviction.
     Evicted(Before),
-    /// The pods are notified that they are to stop.
+    /// The pods were notified that they are to stop.
     Notified(Recipients),
-    /// The pods are asked to save before some of them go.
+    /// The pods were asked to save before a loss of workers.
     Asked(SaveRequest),
 }

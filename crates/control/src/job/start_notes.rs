@@ -1,4 +1,4 @@
-//! Starts in a row of one job, within one admission.
+//! Notes about the repeated starts of one job within one admission.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,38 @@ use jiff::Timestamp;
 
 use crate::moments::{after_seconds, seconds_between};
 
-/// The longest pause before a start.
+/// Maximum pause in seconds before a start.
 const LONGEST_SECONDS: i64 = 300;
-/// A run of so many seconds ends such a row.
+/// Duration in seconds of a run that ends a row of repeated starts.
 const FORGETS_SECONDS: i64 = 600;
 
-/// Starts in a row of the object that holds quota, by the Job's name for kinds whose Jobs are started one by one.
+/// The rows of starts of the object that holds quota; the key is the name of the Job for kinds whose Jobs are started one by one, otherwise empty.
 #[derive(Debug, Default)]
 pub(crate) struct StartNotes(BTreeMap<Box<str>, StartRow>);
 
-/// Starts in a row.
+/// A row of repeated starts.
 #[derive(Clone, Copy, Debug)]
 struct StartRow {
-    /// Digest of the requests: a job that asks for something else is started at once.
+    /// The digest of the requests; a job whose requests have changed is started at once.
     shape: u64,
     starts: u32,
     began: Option<Timestamp>,
     stopped: Timestamp,
 }
 
-/// A start that is not the first one of its admission.
+/// A start that is not the first start of its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    /// Number of the start in its row.
+    /// The number of the start in its row.
     pub(crate) number: u32,
-    /// Time at which the run before was stopped.
+    /// The time at which the earlier run was stopped.
     pub(crate) stopped: Timestamp,
-    /// Time from which it may come.
+    /// The time from which the start may happen.
     pub(crate) due: Timestamp,
 }
 
 impl Again {
-    /// Text of the event about it.
+    /// The text of the event about the repeated start.
     pub(crate) fn words(&self, now: Timestamp) -> String {
         format!(
             "start {} within one admission: it was stopped {}s ago, and neither evicted nor changed; the next one waits {}s",
@@ -48,17 +48,18 @@ impl Again {
     }
 }
 
-/// Seconds before the start after so many.
+/// The pause in seconds before the next start, after the given number of starts.
 fn pause(starts: u32) -> i64 {
     2_i64.saturating_pow(starts.saturating_sub(1)).min(LONGEST_SECONDS)
 }
 
 impl StartNotes {
+    /// Whether no repeated starts are noted.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Notes that the Job of that name, or a job that has no such Jobs, was seen stopped under a workload that was admitted then.
+    /// Notes that a Job, or a job without such Jobs, was observed as stopped while its Workload was admitted.
     pub(crate) fn stopped(&mut self, job: &str, (shape, admitted): (u64, Timestamp), now: Timestamp) {
         let row = self.0.entry(job.into()).or_insert(StartRow { shape, starts: 0, began: None, stopped: now });
         let ran = seconds_between(row.began.unwrap_or(admitted), now);
@@ -68,12 +69,12 @@ impl StartNotes {
         *row = StartRow { shape, starts: row.starts.saturating_add(1), began: None, stopped: now };
     }
 
-    /// Notes that it was seen to run; true if it did before, in the same admission.
+    /// Notes that a Job was observed to run; true if the start is a repeated start within one admission.
     pub(crate) fn began(&mut self, job: &str, now: Timestamp) -> bool {
         self.0.get_mut(job).is_some_and(|row| row.began.replace(now).is_none())
     }
 
-    /// The next start of it for requests of that digest, where that is not the first of its admission.
+    /// The next start of a Job for requests with the given digest, if the start is not the first of its admission.
     pub(crate) fn again(&self, job: &str, shape: u64) -> Option<Again> {
         let row = self.0.get(job).filter(|row| row.shape == shape)?;
         let due = after_seconds(row.stopped, pause(row.starts));

@@ -1,8 +1,8 @@
-//! Starts of a job after the first one of its admission. Something that is no eviction stops such a job, and nothing here shows what. Each further
-//! start comes later than the one before, so that two controllers that want different things do not make writes and pods without end. A stop never
-//! waits.
+//! Repeated starts of a job: starts after the first start of an admission. Something other than an eviction has stopped such a job, and its objects do not
+//! show the cause. Each repeated start waits longer than the one before, so that two controllers that disagree do not make writes and pods without end. A
+//! stop never waits.
 //!
-//! A start counts when it is seen, whoever wrote it: a standby counts on. A new process knows of none.
+//! A start counts when it is observed, even if another process wrote it, so a standby replica counts on. A new process knows of no earlier starts.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,10 +21,10 @@ use crate::training_job::restarts::{goes_for_restart, scaled};
 use crate::workload::status::since;
 use crate::write::{Kind, ObjectKey};
 
-/// The counter of such starts.
+/// Name of the counter of repeated starts.
 const METRIC: &str = "berth_repeated_starts";
 
-/// Digest of the requests of a workload, and of the number of workers of a restart that was noted.
+/// The digest of the requests of a Workload, including the number of workers of a noted restart.
 fn shape_of(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();
     for set in &workload.shape.digests {
@@ -34,13 +34,13 @@ fn shape_of(workload: &WorkloadView) -> u64 {
     hasher.finish()
 }
 
-/// The next start under a workload of the Job of that name, or of a job that has no such Jobs, where that is not the first of its admission.
+/// The next start of a Job, or of a job without such Jobs, under a Workload, if the start is not the first of its admission.
 pub(crate) fn again(jobs: &JobRecords, uid: &str, job: &str, workload: &WorkloadView) -> Option<Again> {
     let starts = jobs.of(uid).starts();
     if starts.is_empty() { None } else { starts.again(job, shape_of(workload)) }
 }
 
-/// Notes a new state of a job; true if it shows another start within one admission.
+/// Takes a newer state of a job; true if it shows a repeated start within one admission.
 pub(crate) fn note_stop(
     jobs: &mut JobRecords,
     view: &View,
@@ -60,13 +60,13 @@ pub(crate) fn note_stop(
     old.suspended && !job.suspended && note_began(jobs, &job.uid, "", now)
 }
 
-/// A Job appears. Where it runs the role of a TrainingJob that had another Job for it, that is another start of the TrainingJob: true then.
+/// Takes a new Job; true if the Job replaces an earlier Job of a TrainingJob's role, which is a repeated start of the TrainingJob.
 pub(crate) fn note_made(jobs: &mut JobRecords, object: &ObjectKey, job: &JobState, now: Timestamp) -> bool {
     let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
     owner.is_some_and(|owner| note_began(jobs, &owner.uid, &object.name, now))
 }
 
-/// A Job is gone. Where that was no step of a restart, the TrainingJob that it ran was stopped.
+/// Takes the removal of a Job of a TrainingJob. Unless a restart has deleted the Job, the TrainingJob counts as stopped.
 pub(crate) fn note_lost(jobs: &mut JobRecords, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
     let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
     if job.finished.is_some() || role_of_child(&owner.name, &object.name).is_none() {
@@ -87,14 +87,14 @@ fn note_stopped(jobs: &mut JobRecords, uid: &str, job: &str, run: Option<&Worklo
     }
 }
 
-/// The workload under which a job runs, or has run a moment before, unless it was evicted.
+/// The Workload under which a job runs, or has run until just now, unless the Workload was evicted.
 fn admitted_run<'a>(view: &'a View, uid: &str) -> Option<&'a WorkloadView> {
     let owned = view.workloads_of(uid);
     let newest = owned.into_iter().rev().find(|workload| !workload.is_finished())?;
     (!newest.is(types::EVICTED)).then_some(newest)
 }
 
-/// The measure of a start that is not the first one of its admission.
+/// The measure of a repeated start.
 pub(crate) fn measure(kind: Kind) -> Measure {
     Measure::Count { name: METRIC, labels: vec![("kind", kind.name().to_owned())], by: 1 }
 }

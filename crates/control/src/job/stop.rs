@@ -1,4 +1,4 @@
-//! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
+//! The stop of a job: the job is suspended, comes to rest, and gets the user's template back; then its quota is given back.
 
 use berth_api::conditions::{reasons, training_types, types};
 
@@ -13,13 +13,14 @@ use crate::workload::status::{find, since};
 use crate::workload::stops::{release, take_back};
 use crate::write::{EventType, Purpose};
 
-/// Time in which the job controller takes note of a start, or never will because the stop overtook it.
+/// Time in seconds in which the job controller observes a start. Later, the controller never observes the start, because the stop has overtaken it.
 const UNSEEN_START_SECONDS: i64 = 3;
-/// Time in seconds for the controller of a job that is made of Jobs to report that it has stopped. A Job in its way may keep it from any report.
+/// Time in seconds for the controller of a JobSet to report that the JobSet has stopped. A Job of another owner with the name of a part may keep the
+/// controller from any report.
 const SILENT_SECONDS: i64 = 5;
 
 impl JobCase<'_> {
-    /// Stops an evicted job: suspends it, gives the user's template back, and releases the quota when the pods are gone.
+    /// Stops an evicted job: suspends the job, restores the user's template, and gives the quota back when the pods are gone.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         if !self.job.suspended {
             if let Some(decision) = self.time_to_save(workload) {
@@ -34,7 +35,7 @@ impl JobCase<'_> {
         if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        // Placed Jobs would go on where they were placed, and a foreign Job with the name of a part would be started in its place.
+        // Jobs with a placement would run on their old nodes, and a foreign Job with the name of a part would be started in place of the part.
         let is_other = |part: Named<'_>| {
             part_of(self.job, &self.key.name, &part.0.name).is_some()
                 && alteration(self.ctx, (self.key, self.job), part, workload).is_some()
@@ -45,20 +46,21 @@ impl JobCase<'_> {
         release(workload, self.now)
     }
 
-    /// The next step for a job that was not evicted and is not to run by its quota: the quota goes back for that reason once nothing of the job runs.
+    /// The next step for a job that was not evicted and is not to run on its quota: the quota is given back with the reason `why` once no pod of the job
+    /// runs.
     pub(super) fn without_quota(&self, workload: &WorkloadView, why: &str) -> Decision {
         let next = self.unrest(workload).or_else(|| self.restore(workload));
-        // Placed Jobs would go on where they were placed.
+        // Jobs with a placement would run on their old nodes.
         next.or_else(|| self.take_parts(|(_, part)| part.placed))
             .unwrap_or_else(|| take_back(workload, (reasons::PENDING_EVALUATION, why), self.now))
     }
 
-    /// The wait for a job to save its work: the policy of its queue gives time for that, and the job reports its saves and has all its pods.
+    /// The wait for a job to save a checkpoint: the QueuePolicy of its queue sets a grace period, and the job has reported saves and has all its pods.
     pub(super) fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
         if find(&workload.status.conditions, types::EVICTED).is_some_and(|evicted| runs_beyond_quota(&evicted.reason)) {
             return None;
         }
-        // A job that has never reported a save is not waited for.
+        // A job that has never reported a save gets no time to save.
         self.ctx.saved_at(workload)?;
         let grace = self.ctx.grace_within(workload, self.ctx.grace_ms(workload)?)?;
         let notice = self.notice(EventType::Normal, training_types::CHECKPOINT_REQUESTED, grace.request());
@@ -66,9 +68,9 @@ impl JobCase<'_> {
         waits.then(|| grace.wait(self.ctx, workload, notice))
     }
 
-    /// The next wait or probe before a suspended job counts as stopped, `None` when nothing of it can run any more. A job that is stopped right after
-    /// its start may have pods of which its status does not know yet (invariant L4). Unless its controller was seen to take note of both, its pods
-    /// are probed after a while.
+    /// The next wait or probe before a suspended job counts as stopped; `None` if no pod of the job can run any more. A job that is stopped right after its
+    /// start may have pods that its status does not count yet (invariant L4). If the job controller was not observed to act on both the start and the stop,
+    /// the pods are probed after a while.
     pub(super) fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.withdraw_start().or_else(|| self.drive_out_part()) {
             return Some(decision);
@@ -81,11 +83,11 @@ impl JobCase<'_> {
             return None;
         }
         if !self.job.placed {
-            // Jobs that may run have run since before the first suspension.
+            // Jobs of the JobSet that may run have run since before the first suspension.
             return self.has_moving_parts().then_some(Decision::Done);
         }
         if self.job.seen_start {
-            // The controller writes the end of the stop into the job's status, which brings the decision back.
+            // The job controller writes the end of the stop into the status of the job, and control decides about the job again then.
             return (!self.job.at_rest).then_some(Decision::Done);
         }
         let conditions = &workload.status.conditions;
@@ -97,8 +99,8 @@ impl JobCase<'_> {
         Some(probe_pods(self.ctx, workload))
     }
 
-    /// The next step where the job's status says that it runs; `None` when nothing of it does all the same: the Jobs of a job that is made of Jobs
-    /// have stopped for a while, and no pod of them is left.
+    /// The next step for a job whose status says that it runs; `None` if no pod of the job runs, because its Jobs stopped a while ago and no pod of them is
+    /// left.
     fn silence(&self, workload: &WorkloadView) -> Option<Decision> {
         let evicted = since(&workload.status.conditions, types::EVICTED, "True");
         let Some(evicted) = evicted.filter(|_| self.key.kind.is_made_of_jobs() && !self.has_moving_parts()) else {
@@ -111,25 +113,25 @@ impl JobCase<'_> {
         (!self.ctx.notes_of(workload).pods().are_gone()).then(|| probe_pods(self.ctx, workload))
     }
 
-    /// The write after which no start with a lost answer can be applied any more, `None` when there is no such start. A job that looks as if it had
-    /// never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
+    /// The write after which no unresolved start of the job can be applied; `None` if there is no unresolved start. A job that looks as if it had never been
+    /// started is stopped all the same (see `state/strays.rs`). The restore of the template removes the marker of the stop.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
         let feared = self.ctx.flights.strays.may_land(self.key) && self.job.is_suspended();
         let patch = self.job.whole().filter(|_| feared)?.stop_patch();
         Some(self.write(Purpose::WithdrawStart, patch, Vec::new()))
     }
 
-    /// The next step towards the user's template, `None` when it is as the user wrote it.
+    /// The next step to restore the user's template; `None` if the template is the user's.
     pub(super) fn restore(&self, workload: &WorkloadView) -> Option<Decision> {
         if !self.job.needs_restore(&workload.shape.originals) {
             return None;
         }
-        // The template may change only when no pod is left; the job's own change brings the decision back.
+        // The template may change only when no pod is left, and control decides about the job again when the job changes.
         let silence = if self.job.active { self.silence(workload) } else { None };
         if silence.is_some() {
             return silence;
         }
-        // A silent controller does not take note of the stop either: the placement goes with the Jobs that carry it.
+        // A controller that does not report a stop does not act on it either, so the placement goes with the Jobs that have it.
         if !self.job.may_change_template && !self.job.active {
             return Some(self.unlock());
         }
@@ -137,7 +139,7 @@ impl JobCase<'_> {
         Some(self.write(Purpose::RestoreTemplate, patch, Vec::new()))
     }
 
-    /// Makes the template changeable; without such a step the job's own change is waited for.
+    /// Makes the template of the job changeable; if no write can, control waits for a change of the job.
     pub(super) fn unlock(&self) -> Decision {
         match self.job.whole().and_then(|job| job.unlock_patch()) {
             Some(patch) => self.write(Purpose::ClearStartTime, patch, Vec::new()),

@@ -1,4 +1,4 @@
-//! Decisions about a job, without a controller.
+//! Unit tests of decisions about a job.
 
 use berth_engine::model::{Requirement, Selector, SelectorOp};
 use serde_json::{Value, json};
@@ -9,36 +9,36 @@ use crate::testing::objects::{admitted, changed, deleting, evicted, finished, jo
 use crate::testing::step::{Step, step};
 use crate::testing::{NAMESPACE, State, named, now};
 
-/// Lets `ask` look at a job of the state.
+/// Calls `ask` with the case of a job of the state.
 pub(super) fn case_of<R>(state: &State, object: &ObjectKey, ask: impl FnOnce(JobCase<'_>) -> R) -> R {
     let ctx = state.context();
     let job = ctx.view.jobs.get(object).unwrap_or_else(|| panic!("no {object}"));
     ask(JobCase { ctx: &ctx, key: object, job, now: now() })
 }
 
-/// A job whose template carries the placement of a start by Workload `w`, running or not.
+/// A job whose template has the placement of a start by Workload `w`; the job is suspended if `suspended`.
 pub(super) fn placed(job: Value, suspended: bool) -> Value {
     let metadata =
         json!({"labels": {"kueue.x-k8s.io/podset": "main"}, "annotations": {"kueue.x-k8s.io/workload": "w"}});
     changed(job, json!({"spec": {"suspend": suspended, "template": {"metadata": metadata}}}))
 }
 
-/// Job `a`, running with its placement.
+/// Running job `a` with a placement.
 pub(super) fn running() -> Value {
     placed(job("a"), false)
 }
 
-/// The Workload of Job `a`, pending.
+/// The pending Workload of Job `a`.
 pub(super) fn pending() -> Value {
     workload_of(&job("a"))
 }
 
-/// The next step for Job `a`.
+/// The decision about Job `a`.
 pub(super) fn decided(state: &State) -> Step {
     step(&decide(&state.context(), &named(Kind::JOB, "a"), now()))
 }
 
-/// Job `a` of that form with its Workload of that form.
+/// A state with Job `a` and its Workload.
 fn both(job: Value, workload: Value) -> State {
     State::new().with(job).with(workload)
 }
@@ -111,7 +111,7 @@ fn job_decision_follows_job_and_its_workload() {
     }
 }
 
-/// The body of a start unsuspends the job and places its pods; nothing else of the job changes.
+/// The body of a start unsuspends the job and places its pods, and changes no other field of the job.
 #[test]
 fn start_of_admitted_job_unsuspends_and_places_it() {
     let flavor = json!({"kind": "ResourceFlavor", "metadata": {"name": "f"}, "spec": {"nodeLabels": {"pool": "a"}}});
@@ -141,7 +141,7 @@ fn suspension_says_why_the_job_must_not_run() {
     }
 }
 
-/// A pod that has succeeded gives its quota back: at once if another workload waits, and with the other ends of the next five seconds else.
+/// A pod that has succeeded gives its quota back: at once if another Workload waits, otherwise together with the pods that end in the next five seconds.
 #[test]
 fn ended_pods_give_quota_back_together_unless_others_wait() {
     let succeeded = || {
@@ -156,7 +156,7 @@ fn ended_pods_give_quota_back_together_unless_others_wait() {
     let mut noted = succeeded();
     noted.notes.jobs.change("a-uid", |notes| notes.note_ended(crate::testing::in_seconds(-2)));
     assert_eq!(decided(&noted).what, "wait 3s");
-    // Ten cpus are there: the other workload asks for twelve and waits.
+    // The ClusterQueue has ten cpus, so the other Workload, which requests twelve, waits.
     let waits = changed(
         crate::testing::objects::workload("other"),
         json!({"spec": {"podSets": [

@@ -16,6 +16,7 @@ use crate::workload::names::create;
 use crate::write::{EventType, Kind, key};
 
 impl PodGroupCase<'_> {
+    /// Decides about a pod group without a Workload.
     pub(super) fn without_workload(&self) -> Decision {
         if self.ctx.is_ending(&self.name.0) {
             // No pod starts in a namespace that is being deleted.

@@ -20,6 +20,7 @@ use crate::workload::{ON_HOLD, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, key};
 
 impl PodGroupCase<'_> {
+    /// Creates the Workload of a StatefulSet that has none, if the StatefulSet is to get one.
     pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {
         if !self.wants_workload(set) {
             return Decision::Done;

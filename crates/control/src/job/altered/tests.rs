@@ -7,14 +7,14 @@ use crate::testing::step::{Step, step};
 use crate::testing::{State, at, named, now};
 use crate::write::{EventType, Kind};
 
-/// The Workload of job `a`, admitted, that was evicted so many times before for an altered Job.
+/// The admitted Workload of job `a`, evicted `times` times before because of an altered Job.
 fn tried(times: i32) -> Value {
     let evictions = json!([{"reason": "JobAltered", "underlyingCause": "", "count": times}]);
     let status = json!({"requeueState": {"count": times}, "schedulingStats": {"evictions": evictions}});
     changed(admitted(workload_of(&job("a"))), json!({ "status": status }))
 }
 
-/// The end of the run of that Workload.
+/// The decision that ends the run of the Workload.
 fn ended(workload: Value) -> Step {
     let state = State::new().with(job("a")).with(workload);
     let tell = |next| Notice {
@@ -41,7 +41,7 @@ fn run_with_an_altered_job_ends_and_is_given_up_after_five_tries() {
     assert_eq!(last.condition("DeactivationTarget"), Some((true, "JobAltered", "Never(5)")));
 }
 
-/// Time-outs of another cause make the pause longer, and deactivate nothing here.
+/// Evictions for other time-outs make the delay longer, and do not deactivate the Workload.
 #[test]
 fn other_time_outs_count_for_the_pause_and_not_as_tries() {
     let workload = changed(admitted(workload_of(&job("a"))), json!({"status": {"requeueState": {"count": 9}}}));

@@ -5,14 +5,14 @@ use crate::testing::objects::{admitted, changed, controlled_by, job, job_set, wo
 use crate::testing::{State, named, own_name};
 use crate::write::Kind;
 
-/// JobSet `a` of three Jobs of one pod, of which its status says that so many have succeeded.
+/// JobSet `a` of three Jobs with one pod each; the JobSet's status says that `succeeded` Jobs have succeeded.
 fn set(succeeded: i32) -> Value {
     let status = json!({"restarts": 1, "replicatedJobsStatus": [
         {"name": "main", "active": 0, "ready": 0, "succeeded": succeeded, "failed": 0, "suspended": 0}]});
     changed(job_set("a", 3), json!({"spec": {"suspend": false}, "status": status}))
 }
 
-/// A Job of it that has succeeded in that attempt.
+/// A Job of JobSet `a` that has succeeded in the given attempt.
 fn part(index: i32, attempt: i32) -> Value {
     let end = json!([{"type": "Complete", "status": "True", "reason": "R", "message": ""}]);
     let labels = json!({"kueue.x-k8s.io/queue-name": null, "jobset.sigs.k8s.io/restart-attempt": attempt.to_string()});
@@ -25,7 +25,7 @@ fn over(state: &State) -> i32 {
     over_of(&state.view, &object, &state.view.jobs[&object]).iter().map(|pods| pods.count).sum()
 }
 
-/// The status of a JobSet still counts the Jobs of the attempt before, which run again.
+/// The status of a JobSet still counts the Jobs of the earlier attempt, which run again.
 #[test]
 fn pods_are_over_as_far_as_jobs_of_this_attempt_show() {
     let state = |parts: &[Value]| parts.iter().cloned().fold(State::new().with(set(2)), State::with);

@@ -6,7 +6,7 @@ use crate::testing::objects::{changed, job};
 use crate::testing::step::{event, step};
 use crate::testing::{State, named};
 
-/// The Workload that is made of a job, or the event about the fault.
+/// The Workload that is built from a job, or the event about the job's fault.
 fn built(job: Value) -> Result<Value, String> {
     let state = State::new().with(job);
     case_of(&state, &named(Kind::JOB, "a"), |case| match case.build() {
@@ -40,7 +40,7 @@ fn job_of_which_no_workload_can_be_made_gets_an_event_with_the_fault() {
     }
 }
 
-/// Of a large job only a part is kept, so that it is read again, and only a few are read at a time.
+/// Only a part of a large job is kept in memory, so the job is read again before its Workload is built, and only a few jobs are read at a time.
 #[test]
 fn large_job_is_read_before_its_workload_is_made() {
     let large = changed(

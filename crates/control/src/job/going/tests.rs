@@ -6,7 +6,7 @@ use crate::testing::step::{Step, step};
 use crate::testing::{State, named};
 use crate::write::Kind;
 
-/// The next step for job `a`, which is being deleted, and its Workload.
+/// The decision about job `a`, which is being deleted, with its Workload.
 fn going(state: &State) -> Step {
     case_of(state, &named(Kind::JOB, "a"), |case| step(&case.going(&[state.workload("w")])))
 }
@@ -66,7 +66,7 @@ fn job_that_goes_gives_back_quota_that_nothing_uses() {
     }
 }
 
-/// A workload that was not evicted is not requeued: it goes with its job.
+/// A Workload that was not evicted is not requeued, because it ends with its job.
 #[test]
 fn quota_of_a_job_that_goes_comes_back_for_good() {
     let found = going(&with(job("a"), reserved(workload_of(&job("a")))));

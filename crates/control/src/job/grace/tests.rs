@@ -6,7 +6,7 @@ use crate::testing::step::step;
 use crate::testing::{State, at, in_seconds, named, now};
 use crate::write::{EventType, Kind};
 
-/// TrainingJob `a`, which saves its work and did so last at that second.
+/// TrainingJob `a`, which saves checkpoints and saved last at second `last`.
 fn saving(last: Option<i64>) -> Value {
     let checkpoint = json!({"spec": {"checkpoint": {"enabled": true}}});
     let job = changed(training_job("a"), checkpoint);
@@ -16,7 +16,7 @@ fn saving(last: Option<i64>) -> Value {
     }
 }
 
-/// Its Workload, admitted, and evicted that many seconds ago.
+/// The admitted Workload of TrainingJob `a`, evicted `ago` seconds ago.
 fn evicting(reason: &str, ago: i64) -> Value {
     with_condition(admitted(workload_of(&training_job("a"))), condition_since("Evicted", true, reason, -ago))
 }
@@ -62,7 +62,7 @@ fn grace_lasts_while_the_job_has_not_saved_and_time_is_left() {
     assert_eq!(grace(1, false).request(), words);
 }
 
-/// The pods are asked once: a repeated request would not prolong the grace period.
+/// Pods are asked to save only once, and a repeated request would not extend the grace period.
 #[test]
 fn pods_are_asked_once_and_then_waited_for() {
     let mut state = state(saving(None), evicting("Preempted", 10), None);

@@ -67,7 +67,7 @@ fn user_is_told_why_a_job_does_not_ask_for_quota() {
     }
 }
 
-/// A suspended job waits for a Workload in its way; one that runs is suspended first.
+/// A suspended job waits for a Workload that has taken its name; a running job is suspended first.
 #[test]
 fn name_of_the_workload_that_another_object_has_is_waited_for() {
     let name = berth_jobs::workload_name("Job", "batch", "a", "a-uid");

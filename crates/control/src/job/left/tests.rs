@@ -5,7 +5,7 @@ use crate::testing::objects::{admitted, changed, condition_since, evicted, job, 
 use crate::testing::step::{Step, step};
 use crate::testing::{State, in_seconds, named, now};
 
-/// The Workload of a job that was deleted without its pods, admitted that many seconds ago.
+/// The Workload of a job that was deleted without its pods, admitted `admitted_ago` seconds ago.
 fn orphan(admitted_ago: i64) -> Value {
     let workload = changed(admitted(workload_of(&job("a"))), json!({"metadata": {"ownerReferences": null}}));
     with_condition(workload, condition_since("Admitted", true, "Admitted", -admitted_ago))
@@ -16,7 +16,7 @@ fn pod(name: &str, job: Option<&str>) -> LeftPod {
     LeftPod { name: name.to_owned(), uid: format!("{name}-uid"), deleting: false, job }
 }
 
-/// A state in which these pods were found so many seconds ago.
+/// A state in which the left pods were found `ago` seconds ago.
 fn with_left(workload: Value, pods: Vec<LeftPod>, ago: i64) -> State {
     let mut state = State::new().with(workload);
     state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_left(pods, in_seconds(-ago)));
@@ -66,7 +66,7 @@ fn left_pods_are_stopped_when_their_quota_has_to_go_back() {
     assert_eq!(stopped(going(), 1).what, "FindLeftPods: ask Workload ns/w");
 }
 
-/// Anybody may write the label by which a pod names a job: a pod for which another job answers is left alone.
+/// Any client may write the label with the uid of a job, so a pod that another job counts is left alone.
 #[test]
 fn pods_of_other_jobs_are_not_left_behind() {
     let other = changed(job("other"), json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}));

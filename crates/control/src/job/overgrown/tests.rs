@@ -7,7 +7,7 @@ use crate::testing::step::step;
 use crate::testing::{State, at, in_seconds, named, now};
 use crate::write::Kind;
 
-/// The next step for job `a` whose pods were seen that many seconds ago, as many as run and as many as have quota.
+/// The decision about job `a`, whose `pods` (running pods, and pods with quota) were observed `seconds` seconds ago.
 fn found(pods: [i64; 2], seconds: i64) -> Option<crate::testing::step::Step> {
     let workload = admitted(changed(workload_of(&job("a")), json!({"status": {"requeueState": {"count": 1}}})));
     let mut state = State::new().with(job("a")).with(workload);

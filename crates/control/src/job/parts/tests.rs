@@ -9,7 +9,7 @@ use crate::testing::step::step;
 use crate::testing::{State, named};
 use crate::write::Kind;
 
-/// A Job of JobSet `a`, suspended and still.
+/// A suspended Job of JobSet `a` whose controller has reported the suspension.
 fn part(name: &str, patch: Value) -> Value {
     let job = changed(
         job(name),
@@ -45,7 +45,7 @@ fn job_set_moves_while_one_of_its_jobs_is_not_stopped() {
     }
 }
 
-/// The watch may show the Jobs of a JobSet later than the JobSet itself: for three seconds after an admission, missing ones are waited for.
+/// The watch may show the Jobs of a JobSet later than the JobSet itself, so missing Jobs are awaited for three seconds after an admission.
 #[test]
 fn start_of_job_set_waits_for_its_jobs_to_be_seen() {
     let all = [part("a-main-0", json!({})), part("a-main-1", json!({}))];

@@ -46,7 +46,7 @@ fn workload_matches_its_job_while_both_ask_for_the_same_pods() {
     }
 }
 
-/// An annotation that nobody can read makes a job unreadable: its size decides then.
+/// An annotation with an invalid value makes a job unreadable, and then the size of the job decides.
 #[test]
 fn unreadable_running_job_keeps_its_workload_unless_it_grows() {
     let unreadable = |pods: i32| {

@@ -8,18 +8,18 @@ use crate::testing::step::{Step, step};
 use crate::testing::{State, in_seconds, named, now};
 use crate::write::Kind;
 
-/// Job `a`, suspended, with the placement of a start, and a status.
+/// Suspended job `a` with the placement of a start and the given status.
 fn stopped(status: &Value) -> Value {
     changed(placed(job("a"), true), json!({ "status": status }))
 }
 
-/// The Workload of job `a`, admitted a minute ago and evicted that many seconds ago.
+/// The Workload of job `a`, admitted a minute ago and evicted `-since` seconds ago.
 fn evicting(since: i64) -> Value {
     let workload = admitted(workload_of(&job("a")));
     with_condition(workload, condition_since("Evicted", true, "Preempted", since))
 }
 
-/// The next step of the stop of job `a`.
+/// The decision about the stop of job `a`.
 fn stop(state: &State) -> Step {
     case_of(state, &named(Kind::JOB, "a"), |case| step(&case.stop(state.workload("w"))))
 }
@@ -65,7 +65,7 @@ fn evicted_job_releases_its_quota_when_nothing_of_it_runs() {
     }
 }
 
-/// A preempted workload may be tried again at once, and one whose pods were not ready only after its pause.
+/// A preempted Workload may be tried again at once, and a Workload whose pods were not ready only after its back-off.
 #[test]
 fn released_workload_is_requeued_by_the_reason_of_its_eviction() {
     for (reason, requeued) in [("Preempted", true), ("ClusterQueueStopped", false), ("PodsReadyTimeout", false)] {
@@ -78,7 +78,7 @@ fn released_workload_is_requeued_by_the_reason_of_its_eviction() {
     }
 }
 
-/// A merge patch takes out by name each key that the user did not write, and touches no other.
+/// A merge patch removes by name each key that the user did not write, and leaves all other keys unchanged.
 #[test]
 fn restored_template_is_the_one_that_the_user_wrote() {
     let job = changed(stopped(&json!({})), json!({"spec": {"template": {"spec": {"nodeSelector": {"pool": "a"}}}}}));
@@ -99,7 +99,7 @@ fn job_without_eviction_gives_quota_back_with_the_reason_given() {
     assert_eq!(found.condition("Requeued"), None);
 }
 
-/// The status of a JobSet that its controller does not stop is not believed for long: after five seconds its pods are asked for.
+/// A JobSet whose controller does not report the stop has its status ignored after five seconds, and its pods are probed.
 #[test]
 fn silent_job_set_is_probed_after_a_while() {
     let set = changed(
