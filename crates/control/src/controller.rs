@@ -97,7 +97,7 @@ impl Control {
         }
     }
 
-    /// Control without an API server. Statuses and reasons are written at once, because no server has to be spared.
+    /// Control without an API server. Such a control writes statuses and reasons at once, because no server has to be spared.
     pub(crate) fn offline(settings: Settings) -> Self {
         let mut control = Self::new(settings);
         control.session.is_offline = true;
@@ -169,8 +169,8 @@ impl Control {
         }
     }
 
-    /// Sets the creation time from which pods without the label of managed pods are counted; with `None`, no such pod is counted. The time must be set before
-    /// pods are observed.
+    /// Sets the creation time from which pods without the label of managed pods are counted; with `None`, no such pod is counted. This creation time must be
+    /// set before pods are observed.
     pub fn count_pods_since(&mut self, since: Option<Timestamp>) {
         self.session.pods_counted_since = since;
     }
@@ -202,7 +202,8 @@ impl Control {
         }
     }
 
-    /// Takes a reading of the time of day and of a monotonic clock. Without such readings, control trusts the time of day that the caller passes.
+    /// Takes a reading of the time of day and of a monotonic clock. Without readings of a monotonic clock, control trusts the time of day that the caller
+    /// passes.
     pub fn tick(&mut self, now: Timestamp, steady: Duration) {
         if self.view.timeline.tick(now, steady) && self.session.leads() {
             // After a jump of the time of day, every wait ends at another time of day.
@@ -299,7 +300,8 @@ impl Control {
         }
     }
 
-    /// Hands a write to the runtime, unless the object of the write is busy. When the write under way ends, control decides about the origin again.
+    /// Hands a write to the runtime, unless the object of the write is busy. If the object is busy, control decides about the origin again when the write
+    /// under way ends.
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
             if draft.key != *origin {
@@ -400,20 +402,20 @@ impl Control {
     }
 
     /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
-    /// accounting. The cost grows with the number of all observed objects.
+    /// accounting. The cost of the digest grows with the number of all observed objects.
     #[must_use]
     pub fn recompute(&self) -> Value {
         self.context().recompute()
     }
 
-    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. The cost is much lower than that of
+    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. This digest costs much less than
     /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
     #[must_use]
     pub fn held(&self) -> Value {
         self.context().held()
     }
 
-    /// The gauges of all queues, and the figures of control's own health. The cost grows with the number of Workloads.
+    /// The gauges of all queues, and the figures of control's own health. The cost of the gauges grows with the number of Workloads.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.context().figures()
@@ -427,7 +429,7 @@ impl Control {
     }
 
     /// Preempts, with the next step, the victims that the engine chooses for a Workload that would use `usage` in a ClusterQueue whose quota is too small in
-    /// the cells of `needs`. Returns `None` if the Workload or the ClusterQueue is unknown.
+    /// the cells of `needs`. The victims are `None` if the Workload or the ClusterQueue is unknown.
     pub fn preempt_for(
         &mut self,
         uid: &str,
@@ -465,8 +467,8 @@ impl Control {
         self.context().told_cohort(name)
     }
 
-    /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle are
-    /// left out.
+    /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle of
+    /// Cohorts are left out.
     #[must_use]
     pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         self.context().cohorts_above(cluster_queues)

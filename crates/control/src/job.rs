@@ -1,5 +1,5 @@
 //! The life of a job. The job gets one Workload, runs while the Workload is admitted, stops when the Workload is evicted, and ends together with the
-//! Workload. Each call gives at most one write, and the steps have the order of Kueue.
+//! Workload. Each decision about a job gives at most one write, and its steps have the order of Kueue.
 //!
 //! `stop.rs` has the stop of a job, `parts.rs` the Jobs of a JobSet, `going.rs` a job that is being deleted, `moved.rs` a job that another client suspends,
 //! `kept.rs` a job that does not request quota through its Workload any more, and `owners.rs` a job that another object controls.
@@ -111,8 +111,8 @@ impl JobCase<'_> {
         Decision::write(Draft { notices, ..Draft::merge(purpose, self.key.clone(), patch, self.job.version) })
     }
 
-    /// The wait before another stop of a job that Berth stopped recently and that another client has started again. Because of this wait, two clients that
-    /// disagree do not write against each other without a pause.
+    /// The wait before another stop of a job that Berth stopped recently and that another client has started again. The wait before another stop keeps two
+    /// clients that disagree about the job from writing against each other without a pause.
     fn stopped_just_now(&self) -> Option<Decision> {
         self.ctx.notes.jobs.of(&self.job.uid).may_stop_at().filter(|due| *due > self.now).map(Decision::Wait)
     }
@@ -125,7 +125,7 @@ impl JobCase<'_> {
         let patch = match self.job.whole() {
             Some(job) if self.job.placed => job.stop_patch(),
             Some(job) => job.suspend_patch(),
-            // Berth has added no placement to the template of such a job.
+            // A job without a complete object can be suspended only if Berth has added no placement to its template.
             None if !self.job.placed => self.job.suspend_patch(),
             None => return Decision::Done,
         };
@@ -221,8 +221,8 @@ impl JobCase<'_> {
         Decision::write(draft)
     }
 
-    /// Decides about a suspended job whose Workload holds quota for another request. The Workload stays while the job stops, and takes over the change when
-    /// the quota was given back. A new Workload would lose `spec.active`, the back-off and the place in the queue
+    /// Decides about a suspended job whose Workload holds quota for another request. The Workload stays while the job stops, and takes over the job's new
+    /// request when the quota was given back. A new Workload in its place would lose `spec.active`, the back-off and the place in the queue
     /// (`docs/departures/0065-edits-of-a-job-that-stops.md`).
     fn with_other_quota(&self, other: &WorkloadView) -> Decision {
         if other.is(types::EVICTED) {
@@ -311,8 +311,8 @@ impl JobCase<'_> {
         finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
-    /// The pods of the Workload's pod sets that will not run again. The job counts them relative to its own number of pods, which may be smaller than the
-    /// number in the Workload. All pods are needed as long as more pods are left than that number.
+    /// The pods of the Workload's pod sets that will not run again. The job counts its ended pods relative to its own number of pods, which may be smaller
+    /// than the number in the Workload. As long as more pods are left than the job's own number of pods, all pods are needed.
     fn over(&self, workload: &WorkloadView) -> Vec<api::ReclaimablePod> {
         let runs = self.job.asked();
         let of = |pods: &api::ReclaimablePod| {
@@ -324,8 +324,9 @@ impl JobCase<'_> {
         attempts::over_of(self.ctx.view, self.key, self.job).iter().map(of).collect()
     }
 
-    /// Writes the pods that will not run again. While the job runs, the quota of these pods is given back, and their number only grows. While the job waits
-    /// without quota, its Workload requests quota only for the remaining pods.
+    /// Writes the number of pods that will not run again into the Workload's status (`status.reclaimablePods`). While the job runs, the quota of its
+    /// reclaimable pods is given back, and their number only grows. While the job waits without quota, its Workload requests quota only for the remaining
+    /// pods.
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
         let waits = !workload.reserved() && self.job.is_suspended() && !self.job.placed;
         let runs = workload.reserved() && !self.job.suspended;
@@ -354,8 +355,8 @@ impl JobCase<'_> {
         if waits {
             return Some(write(&wanted));
         }
-        // Pods of a job often end together. If no other Workload waits for their quota, their counts are written once, or never if the job ends with these
-        // pods.
+        // Pods of a job often end together. If no other Workload waits for the quota of ended pods, the counts of several ended pods are written once, or
+        // never if the job ends with these pods.
         let ended = self.ctx.notes.jobs.of(&self.job.uid).ended_at().filter(|_| !self.ctx.session.is_offline);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
@@ -414,8 +415,8 @@ impl JobCase<'_> {
         }
     }
 
-    /// Has the Workload follow its job. A pending Workload follows to another queue, other capacity tiers and fewer admission gates; a Workload with quota
-    /// follows only to another priority class and fewer gates.
+    /// Has the Workload follow its job. A pending Workload follows its job to another queue, other capacity tiers and fewer admission gates; a Workload with
+    /// quota follows its job only to another priority class and fewer gates.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.job.prebuilt_workload.is_some();
         let wanted = self.ctx.wanted_priority(workload, self.classes());

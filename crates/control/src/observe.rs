@@ -1,4 +1,4 @@
-//! Observations are split into single objects here. The files of this folder have the effects of one observed object of each kind.
+//! Observations are split into single observed objects. The files of the folder `observe` have the effects of one observed object of each kind.
 
 mod ending_pods;
 mod job_pods;
@@ -21,8 +21,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::event::Change;
 use crate::names::{Name, name_of};
 
-/// The objects of a change by name, in the order in which control takes them. Removed objects (`None`) come first. `known` are the names in the view; a known
-/// object that a list does not have was removed.
+/// The objects of a change, with their names, in the order in which control takes the objects. Removed objects (`None`) come before the other objects of the
+/// change. The argument `known` has the names in the view, and a known object that a list does not have was removed.
 pub(crate) fn objects<T: HasMeta>(change: Change<T>, known: impl Iterator<Item = Name>) -> Vec<(Name, Option<T>)> {
     let missed = |listed: &BTreeSet<Name>| {
         let mut missed: Vec<Name> = known.filter(|name| !listed.contains(name)).collect();

@@ -1,6 +1,6 @@
 //! The life of a managed pod. The pod waits behind its scheduling gate until its Workload is admitted, is deleted when the Workload is evicted, and is held
 //! by Berth's finalizer until its end is recorded. A pod outside a group has a Workload of its own, decided about here. A pod of a group shares the Workload
-//! of the group: `member.rs` decides about the pod, and `pod_group.rs` about the Workload. Each call gives at most one write.
+//! of the group: `member.rs` decides about the pod, and `pod_group.rs` about the Workload. Each decision about a pod gives at most one write.
 
 mod case;
 pub(crate) mod job_pods;
@@ -135,7 +135,7 @@ impl PodCase<'_> {
     }
 
     /// Releases an ended pod that is not managed any more, because it names no queue now, or its namespace or pods as a kind are not managed. The deletion of
-    /// such a pod still waits for Berth's finalizer, which no other controller removes.
+    /// an unmanaged pod still waits for Berth's finalizer, which no other controller removes.
     fn unmanaged(&self) -> Decision {
         let seen = self.ctx.view.namespaces.contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
@@ -183,7 +183,7 @@ impl PodCase<'_> {
         }
         match (live, owned.first()) {
             (Some(workload), _) => self.with_workload(workload),
-            // No pod has run on quota of this Workload, and the pod is not managed.
+            // The pod is not managed, and has not run on quota of the Workload, so the Workload is released.
             (None, Some(workload)) if !workload.reserved() && !self.managed() => let_go(workload, self.now),
             (None, None) if self.lost().is_some() => Decision::Done,
             (None, Some(_)) => self.stop(reasons::WORKLOAD_DELETED, "The workload is deleted"),
@@ -197,7 +197,7 @@ impl PodCase<'_> {
     fn over(&self, live: Option<&WorkloadView>) -> Decision {
         if let Some(workload) = live.filter(|workload| !workload.is_finished()) {
             let evicted = workload.is(types::EVICTED);
-            // A pod of an evicted Workload that was not stopped yet has failed by itself, and no pod is created in its place.
+            // A failed pod of an evicted Workload that Berth has not stopped has failed by itself, and no pod is created in its place.
             let stopped = evicted && (self.pod.condemned || self.pod.deleting());
             if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !stopped) {
                 return self.finish(workload);
@@ -269,7 +269,8 @@ impl PodCase<'_> {
         self.ctx.needs_of(&self.name.0, &made.spec.pod_sets).into_iter().next()
     }
 
-    /// The resource of which the pod requests more than its admitted pod set. The user sets the role of a pod, and a Workload may have been edited.
+    /// The resource of which the pod requests more than its admitted pod set. A pod may exceed its pod set, because the user sets the role of a pod, and
+    /// because a Workload may be edited.
     fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
         workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?).map(|excess| excess.resource)
     }
@@ -352,7 +353,7 @@ impl PodCase<'_> {
         adopt(self.ctx, workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
     }
 
-    /// Starts the pod: one write removes the gate and adds the placement.
+    /// Starts the pod: one write removes the scheduling gate and adds the placement.
     fn start(&self, workload: &WorkloadView) -> Decision {
         if let Some(resource) = self.exceeds(workload) {
             let text = format!(
@@ -401,7 +402,7 @@ impl PodCase<'_> {
         self.stop(&format!("WorkloadEvictedDueTo{reason}"), message)
     }
 
-    /// Stops a pod, which cannot be suspended: first the reason is written into its status, and then the pod is deleted.
+    /// Stops the pod by two writes, because a pod cannot be suspended: the reason is written into its status, and then the pod is deleted.
     fn stop(&self, reason: &str, message: &str) -> Decision {
         if self.pod.deleting() {
             return Decision::Done;

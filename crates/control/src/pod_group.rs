@@ -1,5 +1,5 @@
-//! A pod group has one Workload, starts as a whole or not at all, and ends when all its pods have ended. Its figures come from a tally, and its pods are
-//! iterated only to choose one of them. Decisions about a single pod that do not depend on other pods are in `pod/member.rs`.
+//! A pod group has one Workload, starts as a whole or not at all, and ends when all its pods have ended. The figures of a pod group come from a tally, and
+//! its pods are iterated only to choose one pod. Decisions about a single pod that do not depend on other pods are in `pod/member.rs`.
 
 mod compose;
 mod empty;
@@ -38,7 +38,7 @@ struct PodGroupCase<'a> {
     ctx: &'a Context<'a>,
     name: &'a Name,
     group: &'a Group,
-    /// The StatefulSet of the pods, with its name; `None` if the pods belong to none.
+    /// The StatefulSet of the group's pods, with its name; `None` if the pods belong to no StatefulSet.
     set: Option<(&'a str, &'a SetState)>,
     now: Timestamp,
 }
@@ -196,21 +196,21 @@ impl<'a> PodGroupCase<'a> {
         pods_ready::follow(self.ctx, workload, ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
-    /// The fields that the Workload of the group takes over from its StatefulSet or else from its first pod. Pods of a StatefulSet have the fields that the
-    /// StatefulSet had at their creation, so the Workload never takes fields over from them, even if the StatefulSet was not observed.
+    /// The fields that the Workload of the group takes over from its StatefulSet or else from its first pod. The Workload never takes fields over from the
+    /// pods of a StatefulSet, because such a pod has the fields that the StatefulSet had at the pod's creation.
     fn wishes(&self, workload: &WorkloadView, first: Option<(&'a str, &'a PodState)>) -> Option<Wishes<'a>> {
         if let Some((_, set)) = self.set {
             return Some(self.wishes_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
         let wishes = Wishes::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)));
-        // The Workload of a serving group outlives its pods, so it does not take over the queue of one of them, as in Kueue.
+        // The Workload of a serving group outlives its pods, so the Workload does not take over the queue of a pod, as in Kueue.
         let queue = wishes.queue.filter(|_| self.tally().serving == 0);
         Some(Wishes { queue, ..wishes })
     }
 
-    /// Adds owner references to the Workload. Later pods become owners, so that the Workload outlives the pods that they replace. Controllers that create
-    /// pods again become owners, so that the Workload outlives a time without pods. The Workload of a StatefulSet outlives all pods.
+    /// Adds owner references to the Workload. Later pods become owners of the Workload, so that the Workload outlives the replaced pods. Controllers that
+    /// create pods again become owners of the Workload, so that the Workload outlives a time without pods. The Workload of a StatefulSet outlives all pods.
     fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
         let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, self.pod(name)?)));
         let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
@@ -250,8 +250,8 @@ impl<'a> PodGroupCase<'a> {
         others.into_iter().chain(known.chain(new).map(reference)).collect()
     }
 
-    /// Removes the finalizer of a finished Workload, and its owner references to the controllers that created the pods. Pods that a controller creates later
-    /// under the name of the group are another run.
+    /// Removes the finalizer of a finished Workload, and its owner references to the controllers that created the pods. Pods that a controller creates under
+    /// the name of a finished group are another run.
     fn let_finished_go(&self, workload: &WorkloadView) -> Draft {
         let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
         let makes = |owner: &Value| {
@@ -287,8 +287,8 @@ impl<'a> PodGroupCase<'a> {
         workload.sizes().find_map(|(role, size)| {
             let tally = self.tally().role(role);
             let of_role = || self.members().filter(|(_, pod)| pod.role() == role);
-            // A pod that is being deleted does not make its successor an excess pod. A pod that a controller would at once create again waits until a pod of
-            // its role may start.
+            // A pod that is being deleted does not make its successor an excess pod. An excess pod that a controller would at once create again waits until
+            // another pod of its role may start.
             let excess = tally.counting.saturating_sub(tally.leaving) > size && self.set.is_none();
             if let Some(decision) = excess.then(|| self.delete_excess(of_role())).flatten() {
                 return Some(decision);

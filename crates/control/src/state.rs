@@ -28,7 +28,7 @@ use crate::state::plans::Plans;
 use crate::workload::ration::Ration;
 use crate::write::{Notice, ObjectKey, Term};
 
-/// Role in which this process decides.
+/// The role of this process as a leader or a standby, and its modes.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// The leadership term of this process; `None` if the process does not lead.
@@ -38,8 +38,8 @@ pub(crate) struct Session {
     /// True offline, if only the decisions of scheduling cycles are wanted: lists of admission checks stay as they are, and no Workload is admitted by the
     /// states of its checks.
     pub(crate) schedules_only: bool,
-    /// True offline, where no API server has the objects. Statuses and reasons are then written at once, because no server has to be spared. The caller
-    /// decides about evicted jobs, because no job controller would stop them.
+    /// True offline, where no API server has the objects. Offline, statuses and reasons are written at once, because no server has to be spared. Offline, the
+    /// caller decides about evicted jobs, because no job controller would stop them.
     pub(crate) is_offline: bool,
 }
 
@@ -99,12 +99,12 @@ impl Quota {
 
     /// Passes a change to the engine, and asks for a plan.
     pub(crate) fn apply(&mut self, delta: engine::Delta) {
-        // The engine refuses a change only if it does not know the object, and it charges nothing for an unknown object.
+        // The engine refuses a change only if the engine does not know the object, and nothing is charged for an unknown object.
         let _ = self.world.apply(delta);
         self.plan = true;
     }
 
-    /// Has the engine follow the observed state of a Workload again instead of a plan. The call asks for no plan.
+    /// Has the engine follow the observed state of a Workload again instead of a plan, without asking for a new plan.
     pub(crate) fn take_back(&mut self, uid: String) {
         // An unknown uid means that the Workload is gone, and the engine charges nothing for such a Workload.
         let _ = self.world.apply(engine::Delta::Forget(uid));

@@ -1,7 +1,8 @@
-//! A digest of the view, its indexes and the engine's accounting. The digest is compared with a digest that is made from fresh lists (R2 in
+//! A digest of the view, its indexes and the engine's accounting. The digest of the kept state is compared with a digest that is made from fresh lists (R2 in
 //! `docs/invariants.md`).
 //!
-//! State that depends on history, and not only on the objects, is left out: parked Workloads, back-offs, writes under way, and observations of capacity.
+//! The digest leaves out state that depends on history, and not only on the objects: parked Workloads, back-offs, writes under way, and observations of
+//! capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +37,7 @@ fn names<'a>(workloads: impl Iterator<Item = &'a WorkloadView>) -> Vec<String> {
 
 impl Context<'_> {
     /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
-    /// accounting. The cost grows with the number of all observed objects.
+    /// accounting. The cost of the digest grows with the number of all observed objects.
     pub(crate) fn recompute(&self) -> Value {
         let mut objects = self.jobs_and_pods();
         objects.insert("ClusterQueue", self.cluster_queue_digests());
@@ -49,7 +50,7 @@ impl Context<'_> {
         json!({"objects": objects, "problems": berth_engine::check(&self.quota.world)})
     }
 
-    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. The cost is much lower than that of
+    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. This digest costs much less than
     /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
     pub(crate) fn held(&self) -> Value {
         json!({
@@ -142,7 +143,7 @@ impl Context<'_> {
             }
         };
         let conditions: Vec<&str> = DECIDE.into_iter().filter(|kind| workload.is(kind)).collect();
-        // The last readable pod sets of a Workload that has become unreadable depend on the time of observation, so they are left out.
+        // The digest leaves out the pod sets of an unreadable Workload, because its last readable pod sets depend on the time of observation.
         let readable = workload.shape.pod_sets.iter().filter(|_| !workload.unreadable);
         let asks = readable.map(|set| {
             let requests = set.requests.iter().map(|(resource, one)| format!("{resource}={}", one.get()));
@@ -181,7 +182,7 @@ impl Context<'_> {
             let digest = json!({"uid": job.uid, "resourceVersion": job.resource_version, "roles": job.roles});
             objects.entry(Kind::TrainingJob.name()).or_default().insert(path(name), digest);
         }
-        // Pods without the label of managed pods are left out, because a fresh list does not show which of them Berth is to label.
+        // The digest leaves out pods without the label of managed pods, because a fresh list does not show which of these pods Berth is to label.
         for name in self.view.pods.marked(true) {
             let Some(pod) = self.view.pods.get(name) else { continue };
             let digest = json!({

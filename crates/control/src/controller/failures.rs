@@ -111,8 +111,8 @@ impl Failures<'_> {
         self.work.add_at(object, until);
     }
 
-    /// Notes that the name of an object to create is taken by another client. The API server then answers repeatedly that the object exists, and the watch
-    /// does not show the object. An object of Berth, created by a write whose answer came late, would have been observed by now.
+    /// Notes that the name of an object to create is taken by another client. If another client owns the name, the API server answers repeatedly that the
+    /// object exists, and the watch does not show the object. An object of Berth, created by a write whose answer came late, would have been observed by now.
     fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
         if asks && self.flights.keeps_failing(object, now) {
@@ -121,8 +121,8 @@ impl Failures<'_> {
         }
     }
 
-    /// Notes an unanswered write. If the write was to reserve quota, the planned admission may be set aside: other Workloads then do not wait for it, and the
-    /// user gets an event.
+    /// Notes an unanswered write. If an unanswered write was to reserve quota, the planned admission may be set aside: other Workloads then do not wait for
+    /// the admission, and the user gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.view.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
         if self.quota.plans.unanswered(&mut self.notes.workloads, &uid) {
@@ -133,8 +133,8 @@ impl Failures<'_> {
         }
     }
 
-    /// Drops a planned admission that will not be written. If an earlier try may still be applied, the admission is kept, and its quota stays charged until
-    /// the outcome is known.
+    /// Drops a planned admission that will not be written. If an earlier try to write the admission may still be applied, the planned admission is kept, and
+    /// its quota stays charged until the outcome is known.
     fn drop_settled_plan(&mut self, object: &ObjectKey) {
         if !self.flights.strays.may_land(object) {
             self.notes.drop_plan(self.view, object);

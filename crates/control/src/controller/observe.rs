@@ -160,7 +160,7 @@ impl Control {
     }
 
     fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
-        // The leader keeps the stock-outs itself; other replicas follow the status that the leader wrote.
+        // The leader keeps the stock-outs itself; other replicas take the stock-outs from the QueuePolicy status that the leader wrote.
         let follows = !self.session.leads() || !self.view.policies.contains_key(name);
         if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
             let restored = self.capacity.stock.restore(&status.backoffs, now);
@@ -205,7 +205,7 @@ impl Control {
             self.work.touch_owned_by(&self.view, &uid);
         }
         if news.is_ruled_otherwise {
-            // After the end of a TrainingJob, Jobs that name it as their controller are jobs like any other.
+            // After the end of a TrainingJob, Jobs that name the TrainingJob as their controller are jobs like any other.
             self.work.touch_jobs_below(&self.view, &name.0, &uid);
         }
         if let Some(gone) = gone {
@@ -283,7 +283,7 @@ impl Control {
             self.quota.overruns.note_held(&self.view, &name, old.as_deref());
         }
         if let Some(old) = old {
-            // The stored state of a finished Workload is incomplete, and nothing is left to measure for it.
+            // The stored state of a finished Workload is incomplete, so changes of a finished Workload are not measured.
             let counts = self.leads() && !old.is_finished();
             if let Some(new) = self.view.workloads.get(&name).filter(|_| counts) {
                 let measures = workloads::measures(&self.context(), &old, new, now);
@@ -335,7 +335,7 @@ impl Control {
         self.work.touch(object.clone());
     }
 
-    /// Forgets a job that is gone, even if another job has its name now. This function alone removes all state about a job.
+    /// Forgets a job that is gone, even if another job has its name now. All state about a removed job is removed here, and in no other function.
     fn forget_job(&mut self, object: &ObjectKey, now: Timestamp) {
         // The objects that the job owned are marked before the job is removed from the view.
         self.work.touch_related(&self.view, object);
@@ -374,7 +374,7 @@ impl Control {
         }
         let news = JobNews::of(&object, self.view.jobs.get(&object), &job);
         if news.changes_hands {
-            // The job that controlled this job until now is marked, too.
+            // If the job has another controller now, the earlier controlling job is marked, too.
             self.work.touch_related(&self.view, &object);
         }
         if news.appeared {

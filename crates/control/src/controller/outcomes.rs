@@ -37,11 +37,12 @@ impl Control {
         self.work.touch_related(&self.view, &object);
         let (origin, purpose) = (flight.origin.clone(), flight.purpose);
         if origin.kind == Kind::TrainingJob && origin != object {
-            // Among the objects that control creates for a TrainingJob, only a change of its Jobs marks the TrainingJob.
+            // Among the objects that control creates for a TrainingJob, only Jobs mark the TrainingJob, so the end of a task for another object marks the
+            // TrainingJob here.
             self.work.touch(origin.clone());
         }
         if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
-            // A PodTemplate or ProvisioningRequest that does not exist yet cannot name the object for which it is made.
+            // A PodTemplate or ProvisioningRequest that does not exist yet cannot name the object for which it is made, so that object is marked here.
             self.work.touch(origin.clone());
         }
         match (flight.query, outcome.into()) {
@@ -89,8 +90,8 @@ impl Control {
             WriteOutcome::Gone => self.take_gone(object, &flight, now),
             WriteOutcome::Refused(text) => self.failures().refused(object, &flight, &text, now),
             WriteOutcome::Busy(after) => self.failures().busy(object, &flight, after, now),
-            // Control makes the same decision again, and the precondition of the new write settles the unknown outcome; `strays.rs` has the cases in which it
-            // does not.
+            // After an unknown outcome, control makes the same decision again, and the precondition of the new write settles the outcome; `state/strays.rs`
+            // has the other cases.
             WriteOutcome::Unknown(text) => self.failures().lost(&object, &flight, &text, now),
             WriteOutcome::NotSent => self.failures().not_sent(object, now),
         }
@@ -268,8 +269,8 @@ impl Control {
         }
     }
 
-    /// Drops the plan for a Workload in the engine, so that the Workload's observed state counts again. If the plan has come true, the observed state
-    /// replaces the plan without freeing quota in between, so that no other Workload is woken.
+    /// Drops the plan for a Workload in the engine, so that the Workload's observed state counts again. If the observed Workload shows the planned state, the
+    /// observed state replaces the plan without freeing quota in between, so that no other Workload is woken.
     pub(super) fn unplan(&mut self, uid: &str) {
         let workload = self.view.workloads.by_uid(uid);
         let name = workload.map(WorkloadView::key);
@@ -293,7 +294,7 @@ impl Control {
         self.quota.plan_again();
     }
 
-    /// Drops the planned admission of a Workload if a decision about the Workload did not write it, because no later event would drop it.
+    /// Drops the planned admission of a Workload if a decision about the Workload did not write the admission, because no later event would drop the plan.
     pub(super) fn give_plan_up(&mut self, object: &ObjectKey) {
         if plans::none_planned(&self.notes.workloads)
             || self.flights.busy(object)
@@ -341,7 +342,7 @@ impl Control {
         self.mirror_stale();
     }
 
-    /// Computes the usage beyond quota of the jobs for which it may have changed, and passes it to the engine.
+    /// Computes the usage beyond quota of all jobs whose usage may have changed, and passes the usage to the engine.
     pub(super) fn look_at_overruns(&mut self, now: Timestamp) {
         for charge in self.quota.overruns.end_outlived(&self.view, &self.notes.workloads) {
             self.quota.apply(Delta::Beyond(charge));

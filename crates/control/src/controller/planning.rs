@@ -42,8 +42,8 @@ pub(crate) fn spare_victims_of(quota: &mut Quota, notes: &mut Notes, preemptor: 
     }
 }
 
-/// Sweeps over the parked Workloads, and returns the number of those that nothing had woken although they fit. Also forgets back-offs that ended long ago and
-/// waiting objects that are gone.
+/// Sweeps over the parked Workloads, and returns the number of Workloads that fit and that no event had woken. The sweep also forgets back-offs that ended
+/// long ago and waiting objects that are gone.
 pub(crate) fn sweep(
     view: &View,
     quota: &mut Quota,
@@ -132,8 +132,8 @@ impl Planning<'_> {
         due > now
     }
 
-    /// Asks the engine for a plan if one is wanted, and notes its admissions, evictions and reasons. Returns true if the plan may have changed the figures of
-    /// queues.
+    /// Asks the engine for a plan if one is wanted, and notes its admissions, evictions and reasons. The result is true if the plan may have changed the
+    /// figures of queues.
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
         let free = self.settings.max_unacknowledged.saturating_sub(plans::under_way(&self.notes.workloads));
         if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) || self.waits_for_creations(now) {

@@ -38,8 +38,8 @@ impl Context<'_> {
         self.view.cohorts.get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
     }
 
-    /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle are
-    /// left out.
+    /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle of
+    /// Cohorts are left out.
     pub(crate) fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         let named =
             cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());

@@ -1,5 +1,5 @@
-//! Jobs that differ from the part of a JobSet or TrainingJob for which quota was admitted. Such a Job ends the run of the JobSet or TrainingJob, because the
-//! controller of the Job would start the Job again.
+//! Jobs that differ from the part of a JobSet or TrainingJob for which quota was admitted. An altered Job ends the run of the JobSet or TrainingJob, because
+//! the controller of the Job would start the Job again.
 
 use berth_api::conditions::{own_reasons, types};
 use berth_jobs::JobState;
@@ -64,11 +64,11 @@ pub(crate) fn end_run(
     tell: impl FnOnce(Next) -> Notice,
 ) -> Decision {
     if !workload.active || workload.is(types::DEACTIVATION_TARGET) || workload.is(types::EVICTED) {
-        // The run ends already.
+        // An evicted or deactivated Workload ends its run already.
         return Decision::Done;
     }
     let (count, delay) = next_pause(ctx, workload);
-    // Evictions for other time-outs add to the count, which makes the delay longer, but they never deactivate the Workload.
+    // Evictions for other time-outs add to the count of tries, which makes the delay longer, but such evictions never deactivate the Workload.
     let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
     let gives_up = tries >= MOST_TRIES;
     let notice = tell(if gives_up { Next::Never(tries) } else { Next::After(delay) });
@@ -82,9 +82,9 @@ pub(crate) fn end_run(
     Decision::write(draft.telling(notice))
 }
 
-/// Text about a resource of which the pods of a Job request more than their admitted pod set; `None` if there is no such resource. Only resources for which
-/// the queue has quota count. Pods that request less are left alone, as are pods of groups. An unreadable Job differs from the Job that was to be created,
-/// and may request any amount. `asks` is the digest of the Job's requests, if the digest is known.
+/// Text about a resource of which the pods of a Job request more than their admitted pod set; `None` if there is no such resource. The comparison covers only
+/// resources for which the queue has quota. Pods that request less than their pod set are left alone, as in pod groups. An unreadable Job differs from the
+/// Job that was to be created, and may request any amount. The argument `asks` is the digest of the Job's requests, if the digest is known.
 pub(crate) fn excess(
     ctx: &Context<'_>,
     workload: &WorkloadView,

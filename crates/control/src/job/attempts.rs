@@ -1,5 +1,5 @@
 //! Pods of a JobSet that will not run again. The status of a JobSet also counts Jobs that a restart runs again, and the restart may come after the quota of
-//! their pods was given back. Pods that run again are charged again.
+//! their pods was given back. Pods of a JobSet that run again after a restart are charged again.
 
 use berth_api::ReclaimablePod;
 use berth_jobs::JobState;
@@ -22,14 +22,15 @@ pub(crate) fn note_again(view: &mut View, name: &Name) -> bool {
     true
 }
 
-/// The Workloads of a JobSet that have given back quota of ended pods. The JobSet or one of its Jobs has changed, so some of these pods may run again.
+/// The Workloads of a JobSet that have given back quota of ended pods. Some of the ended pods may run again, because the JobSet or one of its Jobs has
+/// changed.
 pub(crate) fn gave_back(view: &View, uid: &str) -> Vec<Name> {
     let gave_back = |workload: &&WorkloadView| !workload.status.reclaimable_pods.is_empty();
     view.workloads.owned_by(uid).filter(gave_back).map(WorkloadView::key).collect()
 }
 
-/// The pods of a job that will not run again, by pod set. The number is that of the job's status; for a JobSet, the number is at most that of the ended Jobs
-/// of the present attempt.
+/// The pods of a job that will not run again, by pod set. The job's status counts these pods; for a JobSet, the count is limited to the pods of ended Jobs of
+/// the present attempt.
 pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<ReclaimablePod> {
     let mut told = job.reclaimable.clone();
     if told.is_empty() || !key.kind.is_made_of_jobs() {

@@ -1,4 +1,4 @@
-//! Builds the Workload of a job from the job's complete object. Berth keeps only a part of a large job in memory, and reads the job again to build its
+//! Builds the Workload of a job from the job's complete object. Berth keeps only a part of a large job in memory, and reads a large job again to build its
 //! Workload.
 
 use berth_api as api;
@@ -44,7 +44,7 @@ impl JobCase<'_> {
         let (reason, text) = match problem {
             Unbuilt::NoClass(class) => no_class(class, "the job"),
             Unbuilt::Invalid(text) => (event_reasons::ERR_WORKLOAD_COMPOSE, text.clone()),
-            // A large job is read again, and gets no such event.
+            // A large job is read again, and gets no event about a failed build.
             Unbuilt::Lean => (event_reasons::ERR_WORKLOAD_COMPOSE, "the job is not known yet".to_owned()),
         };
         self.notice(EventType::Warning, reason, text)

@@ -9,7 +9,7 @@ use crate::write::ObjectKey;
 /// A job to decide about, with the context and the time of the decision.
 #[derive(Clone, Copy)]
 pub(super) struct JobCase<'a> {
-    /// The state that decisions read.
+    /// The state that the decision reads.
     pub(super) ctx: &'a Context<'a>,
     /// The key of the job.
     pub(super) key: &'a ObjectKey,

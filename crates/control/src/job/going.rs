@@ -1,5 +1,5 @@
-//! A job that is being deleted. Such a job is usually gone at once. If a finalizer keeps the job, neither the job controller nor any other controller stops
-//! its pods.
+//! A job that is being deleted. A job that is being deleted is usually gone at once. If a finalizer keeps a job that is being deleted, no controller stops
+//! the pods of the job.
 
 use berth_api::conditions::{reasons, types};
 
@@ -54,7 +54,7 @@ impl JobCase<'_> {
     }
 
     /// Decides about a job that is deleted together with its Workload; the Workload's finalizer is removed once no pod of the job is left (see
-    /// `workload/orphan.rs`). If a finalizer keeps the job, no other controller stops these pods.
+    /// `workload/orphan.rs`). If a finalizer keeps a job that is being deleted, only Berth stops the pods of the job.
     fn going_with(&self, workload: &WorkloadView) -> Decision {
         if self.job.finished.is_some() || self.ctx.notes.jobs.of(&self.job.uid).is_rid_of_pods() {
             return Decision::Done;
@@ -73,8 +73,8 @@ impl JobCase<'_> {
         self.suspend(&message.unwrap_or_default())
     }
 
-    /// The next step to delete the pods of the job; `None` if nothing is left to do. A suspension does not stop these pods, because the job controller does
-    /// not act on a job that is being deleted. Since the job is being deleted already, its pods may be deleted before it.
+    /// The next step to delete the pods of the job; `None` if nothing is left to do. A suspension does not stop the pods of the job, because the job
+    /// controller does not act on a job that is being deleted. Since the job is being deleted already, its pods may be deleted before it.
     fn drive_out(&self) -> Option<Decision> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
@@ -91,7 +91,7 @@ impl JobCase<'_> {
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
         let gone = self.ctx.notes_of(workload).pods().are_gone();
         if self.job.leaves_pods && workload.is(types::ADMITTED) {
-            // The garbage collector orphans the pods before it deletes the job, and the status of the job does not count these pods any more.
+            // The garbage collector orphans the pods before the deletion of the job, and the status of the job does not count orphaned pods.
             return (!gone).then(|| left::of_leaving(self.ctx, workload, self.now));
         }
         let known = gone || self.ctx.notes.jobs.of(&self.job.uid).is_at_rest();

@@ -1,5 +1,5 @@
-//! Grace periods. Before a running job is stopped, or its number of workers changes, the job is asked to save a checkpoint. Its pods get an annotation, and
-//! are stopped only when the job has saved or the grace period is over.
+//! Grace periods of jobs that save checkpoints. Before a running job is stopped, or its number of workers changes, the job is asked to save a checkpoint.
+//! During the grace period, the pods of the job have an annotation, and are stopped only when the job has saved or the period is over.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::write::{Action, Notice, ObjectKey, Purpose, Write};
 /// Grace period in milliseconds of a TrainingJob, if no QueuePolicy sets one.
 const GRACE_MS: i64 = 30_000;
 /// Time in seconds after the last checkpoint of a job in which the job is not asked for another one before it moves back to a better tier or loses workers.
-/// Another checkpoint would delay the job longer than repeating the lost work.
+/// Another checkpoint within this time would delay the job longer than repeating the lost work.
 const FRESH_SECONDS: i64 = 60;
 /// Time in seconds after the end of a request to save before a loss of workers, for which the request still counts for this loss.
 const REMEMBERED_SECONDS: i64 = 60;
@@ -37,7 +37,7 @@ pub(crate) struct Grace {
     pub(crate) reason: String,
     /// The message of the request to save, in words for the user.
     pub(crate) message: String,
-    /// The end of the grace period.
+    /// The end of the job's grace period.
     pub(crate) until: Timestamp,
     /// True if the job has saved since the request, or shortly before a request that does not stop the job for good.
     pub(crate) saved: bool,
@@ -122,7 +122,7 @@ impl<'a> Context<'a> {
         self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
     }
 
-    /// The request to save that still counts at `now`; `None` if there is none.
+    /// The request to save that still counts at `now` for a Workload; `None` if there is none.
     fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&'a SaveRequest> {
         let asked = self.notes_of(workload).save().asked()?;
         (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
@@ -167,7 +167,7 @@ impl<'a> Context<'a> {
     pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
-        // Such a run uses quota that was not given to the Workload, so the run gets no grace period.
+        // A run beyond quota uses quota that was not given to the Workload, so the run gets no grace period.
         if runs_beyond_quota(&evicted.reason) {
             return None;
         }

@@ -1,5 +1,6 @@
 //! Events at a job about the reason why its Workload waits: one event for the first reason, and one for each other reason, but at most one in five minutes.
-//! The events are published with writes that are made anyway. An event about a reason that came too early is published alone when the five minutes are over.
+//! Events about the reason of a Workload are published with writes that are made anyway. An event about a reason that came within five minutes after the last
+//! event is published alone when the five minutes are over.
 
 use std::collections::BTreeSet;
 
@@ -37,19 +38,20 @@ pub(crate) struct JobEvents {
     told: FxHashMap<Box<str>, SentEvent>,
     /// Workloads whose reason has changed since the last event, with the time from which the next event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
-    /// Number of Workloads that were left after Workloads were last forgotten.
+    /// Number of Workloads that were still remembered after Workloads were last forgotten.
     left: usize,
     /// Time of the first reason that this process reports; an earlier leader has reported earlier reasons.
     since: Option<Timestamp>,
 }
 
 impl JobEvents {
-    /// Whether the job of a Workload gets an event about a reason now. An event about a changed reason that comes too early is sent later.
+    /// Whether the job of a Workload gets an event about a reason now. An event about a changed reason is sent later if the last event is less than five
+    /// minutes old.
     fn may_tell(&mut self, uid: &str, reason: &str, now: Timestamp) -> bool {
         if let Some(told) = self.told.get(uid) {
             let due = told.due();
             if *told.reason == *reason {
-                // The reason has changed for a while, and has changed back.
+                // The reason of the Workload has changed for a while, and has changed back.
                 self.later.remove(&(due, uid.into()));
                 return false;
             }
@@ -77,7 +79,7 @@ impl JobEvents {
         Some(first.1)
     }
 
-    /// The time at which the next event may be sent.
+    /// The time at which the next delayed event is due.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.later.first().map(|(due, _)| *due)
     }

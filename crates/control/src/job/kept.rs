@@ -1,6 +1,6 @@
 //! A Workload that holds quota for a job that does not request quota through it any more: the job names no queue now, its kind or its namespace is not
-//! managed, it is a part of another job, or it names another Workload. Control still decides about such a Workload. The Workload ends with its job, an
-//! evicted job stops, and unused quota is given back. Such a job is neither started nor admitted again.
+//! managed, it is a part of another job, or it names another Workload. Control still decides about such a kept Workload, which holds quota. A kept Workload
+//! ends with its job, an evicted job stops, and unused quota is given back. A job with a kept Workload is neither started nor admitted again.
 
 use berth_api::conditions::types;
 use berth_jobs::JobState;
@@ -140,7 +140,8 @@ impl<'a> JobCase<'a> {
             return Some(Decision::Done);
         }
         if lost_by(self.ctx, &found.key(), &self.job.uid).is_some() {
-            // The owner reference to the job was removed. A finished Workload that seemed left behind is deleted, so that its name becomes free.
+            // The Workload has lost its owner reference to the job, because another client removed the reference. A finished Workload that seemed left behind
+            // is deleted, so that its name becomes free.
             return Some(match (found.is_finished(), found.deleting) {
                 (true, false) => self.delete(found),
                 _ => Decision::Done,

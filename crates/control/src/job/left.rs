@@ -1,6 +1,6 @@
 //! Pods of a job that was deleted without its pods (`--cascade=orphan`). These left pods hold the quota of the job until they have ended, and are stopped
-//! when the quota has to be given back. Left pods are found by the labels with the uid of their job. Any client may write these labels, so a pod that another
-//! job counts is not a left pod.
+//! when the quota has to be given back. Left pods are found by the labels with the uid of their job. Any client may write the labels of a pod, so a pod that
+//! another job counts is not a left pod.
 
 use berth_api::conditions::{reasons, types};
 use berth_jobs::pods::uid_labels;
@@ -14,8 +14,8 @@ use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
 use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Query, key};
 
-/// Time in milliseconds after an admission in which a job controller that has not observed the deletion of its job may still create pods. A query that finds
-/// no pods before the end of this time proves nothing.
+/// Time in milliseconds after an admission in which a job controller that has not observed the deletion of its job may still create pods. A query for left
+/// pods that finds no pods before the end of this time proves nothing.
 pub(crate) const PODS_COME_MS: i64 = 3_000;
 /// Pause in milliseconds between two queries for left pods, while the left pods may run on.
 const LOOK_MS: i64 = 10_000;
@@ -85,7 +85,7 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
     Decision::write(Draft::ask(Purpose::FindLeftPods, workload.object_key(), query))
 }
 
-/// The pods among the found ones that no job counts any more.
+/// The found pods that no job counts any more.
 pub(crate) fn without_job(ctx: &Context<'_>, object: &ObjectKey, mut pods: Vec<LeftPod>) -> Vec<LeftPod> {
     let workload = ctx.view.workloads.get(&(object.namespace.clone(), object.name.clone()));
     let gone = workload.and_then(|workload| workload.job_uid.as_deref()).unwrap_or_default();

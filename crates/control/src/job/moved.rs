@@ -1,5 +1,5 @@
-//! An admitted job that another client has suspended. The webhook keeps `spec.suspend` as Berth set it. This file handles changes that the webhook does not
-//! review, and the one change that the webhook allows: a suspension together with another queue.
+//! An admitted job that another client has suspended. The webhook keeps the value of `spec.suspend` that Berth has set. Suspensions by other clients are
+//! handled here if the webhook did not review them, or if it allowed them because the job moves to another queue.
 
 use berth_api::conditions::own_reasons;
 
@@ -9,15 +9,15 @@ use crate::decision::Decision;
 use crate::write::{EventType, Notice};
 
 impl JobCase<'_> {
-    /// Gives back the quota of a suspended job that names another queue than its Workload; the Workload then follows to this queue. `None` if the job and its
-    /// Workload name one queue.
+    /// Gives back the quota of a suspended job that names another queue than its Workload; the Workload then follows to this queue. The decision is `None` if
+    /// the job and its Workload name one queue.
     pub(super) fn moved(&self, workload: &WorkloadView) -> Option<Decision> {
         let queue = self.job.queue_name.as_deref().filter(|queue| workload.queue != **queue)?;
         Some(self.without_quota(workload, &format!("The job was moved to LocalQueue {queue}")))
     }
 
-    /// The event about a job that starts again without having been evicted, because its template still has a placement. A JobSet gets no such event, because
-    /// its template may have a placement before its start.
+    /// The event about a job that starts again without having been evicted, because its template still has a placement. A JobSet gets no event about an
+    /// undone suspension, because its template may have a placement before its start.
     pub(super) fn suspension_undone(&self, workload: &WorkloadView) -> Option<Notice> {
         let undone = self.job.placed && !self.key.kind.is_made_of_jobs();
         let message = format!(

@@ -10,12 +10,13 @@ use crate::job::altered::evict_and_pause;
 use crate::moments::after_seconds;
 use crate::write::ObjectKey;
 
-/// Time in seconds for which more than twice as many pods may run as quota is held for. The time is longer than the default grace period of pods, so that a
+/// Time in seconds for which more than twice as many pods may run as quota is held for. This time is longer than the default grace period of pods, so that a
 /// job survives two drains one after the other.
 const OVERGROWN_SECONDS: i64 = 60;
 
-/// Evicts a job when more than twice as many pods as it holds quota for have run for a while. Two generations of pods run together when pods are replaced in
-/// a drain. A third generation is created if pods or Jobs are deleted while the earlier pods still end. The job starts again only when all its pods are gone.
+/// Evicts a job when more than twice as many pods as it holds quota for have run for a while. Two generations of pods of a job run together when its pods are
+/// replaced in a drain. A third generation is created if pods or Jobs are deleted while the earlier pods still end. An evicted job starts again only when all
+/// its pods are gone.
 pub(crate) fn overgrown(
     ctx: &Context<'_>,
     object: &ObjectKey,

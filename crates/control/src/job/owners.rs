@@ -1,5 +1,5 @@
-//! Jobs that another object controls. A Job runs with a JobSet or TrainingJob if the Job is a part of the admitted JobSet or TrainingJob. No other owner
-//! decides about the Job, and controllers of the controller do not count. (Kueue follows up to ten controllers of any kind.)
+//! Jobs that another object controls. A Job runs with a JobSet or TrainingJob if the Job is a part of the admitted JobSet or TrainingJob. An owner of any
+//! other kind does not decide about the Job, and controllers of the controller do not count. Kueue, by contrast, follows up to ten controllers of any kind.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::{JobState, Part};
@@ -38,7 +38,7 @@ pub(super) enum RunsWith<'a> {
 }
 
 impl<'a> JobCase<'a> {
-    /// The object under whose quota the job runs. The cost is one look-up of the job's controller in the view.
+    /// The object under whose quota the job runs. To find this object costs one look-up of the job's controller in the view.
     pub(super) fn runs_with(&self) -> RunsWith<'a> {
         let view = &self.ctx.view;
         if unlisted_above(self.ctx, self.key, self.job).is_some() {
@@ -83,7 +83,7 @@ impl<'a> JobCase<'a> {
         let ends = is_over || set.suspended && !set.still;
         if (!set.suspended && !set.deleting && !is_over) || (ends && self.is_recent(set, newest)) {
             // The controller of a running JobSet would start this Job again at once, and each suspension would make a write of the controller fail. Therefore
-            // the JobSet is suspended first, and its controller stops its Jobs.
+            // Berth waits until the JobSet is suspended and its controller has stopped its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
         if let Some(wait) = self.stopped_just_now() {
@@ -201,8 +201,8 @@ pub(super) fn part_of<'a>(set: &'a JobState, own: &str, name: &str) -> Option<&'
     set.part_called(own, name).filter(|(part, index)| *index < part.replicas).map(|(part, _)| part)
 }
 
-/// Whether the controller of a JobSet starts a Job that names the JobSet as its controller. The controller checks a label of the Job, and Berth also checks
-/// the name of the Job.
+/// Whether the controller of a JobSet starts a Job that names the JobSet as its controller. The JobSet controller checks only a label of the Job, and Berth
+/// also checks the name of the Job.
 pub(crate) fn is_started_by((name, set): Named<'_>, (key, job): Named<'_>) -> bool {
     let named = || set.parts.iter().any(|part| job.named_part.as_ref() == Some(&part.name));
     part_of(set, &name.name, &key.name).is_some() || named()

@@ -1,5 +1,5 @@
-//! The Jobs of a JobSet. The JobSet controller only adds fields to the templates of existing Jobs. To remove fields from the template of a Job, the Job is
-//! deleted, and the controller creates the Job again from the JobSet's template.
+//! The Jobs of a JobSet. The JobSet controller only adds fields to the templates of existing Jobs. To remove fields from the template of an existing Job,
+//! Berth deletes the Job, and the JobSet controller creates the Job again from the JobSet's template.
 
 use berth_api::conditions::types;
 use berth_jobs::{JobState, ObjectPatch, Placement};
@@ -44,7 +44,7 @@ impl JobCase<'_> {
     }
 
     /// The wait before a start of the JobSet; `None` if no Job of it runs. A JobSet reports that it is suspended when its controller has suspended the known
-    /// Jobs. A Job that was created just before runs on with the user's template, and would count as started.
+    /// Jobs. A Job that was created just before the suspension of its JobSet runs on with the user's template, and would count as started.
     pub(super) fn parts_unrest(&self, workload: &WorkloadView) -> Option<Decision> {
         if self.has_moving_parts() {
             return Some(Decision::Done);
@@ -62,8 +62,8 @@ impl JobCase<'_> {
         Some(Decision::write(Draft::delete(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
-    /// The next step before a start that removes selectors from the template of the JobSet; `None` if no part has these selectors any more. The template is
-    /// written while the JobSet is suspended. Then the parts with the user's template are deleted.
+    /// The next step before a start that removes selectors from the template of the JobSet; `None` if no part has these selectors any more. The template of
+    /// the JobSet is written first, while the JobSet is suspended. After the template, the parts that were created from the user's template are deleted.
     pub(super) fn remake_parts(
         &self,
         workload: &WorkloadView,

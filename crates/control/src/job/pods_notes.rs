@@ -7,7 +7,7 @@ use crate::write::LeftPod;
 /// The result of the last query for pods that a deleted job has left behind.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// The time of the query.
+    /// The time of the query for left pods.
     pub(super) at: Timestamp,
     /// The left pods that are still to be deleted or awaited.
     pub(super) pods: Vec<LeftPod>,
@@ -49,7 +49,7 @@ impl PodsNotes {
         self.left.as_deref()
     }
 
-    /// Notes the pods that the deleted job has left behind; without any, the pods are noted as gone.
+    /// Notes the pods that the deleted job has left behind; if there are none, the pods of the job are noted as gone.
     pub(crate) fn note_left(&mut self, pods: Vec<LeftPod>, now: Timestamp) {
         if pods.is_empty() {
             self.left = None;

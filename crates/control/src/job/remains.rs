@@ -9,8 +9,8 @@ use crate::notes::workload::WorkloadMark;
 use crate::notes::{JobRecords, WorkloadRecords};
 use crate::write::{Kind, LeftPod, ObjectKey};
 
-/// Takes a newer state of a job; `appeared` is true if the job was not known before. Returns the kind of the job that was started again within one admission,
-/// if any was.
+/// Takes a newer state of a job; `appeared` is true if the job was not known before. The result is the kind of the job if it was started again within one
+/// admission.
 pub(crate) fn note_job(
     jobs: &mut JobRecords,
     view: &View,
@@ -28,7 +28,8 @@ pub(crate) fn note_job(
             JobPhase::Finished => notes.forget_stop(),
         }
         if job.deleting && job.pods_go_first {
-            // The garbage collector removes the finalizer `foregroundDeletion` when the pods are gone, so the note keeps the fact.
+            // The garbage collector removes the finalizer `foregroundDeletion` when the pods are gone, so a note keeps the fact that the pods go with the
+            // job.
             notes.note_rid_of_pods();
         }
         if !job.suspended {

@@ -18,7 +18,7 @@ impl JobCase<'_> {
         if workload.max_execution_seconds != self.job.max_execution_seconds {
             return false;
         }
-        // Berth has added no placement to the template of such a job.
+        // The template of a suspended job is as its user wrote it, unless it has a placement or a stop is under way.
         let own = self.job.prebuilt_workload.is_none();
         let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
         // A job that cannot be read now keeps its Workload, but does not start in its earlier form.
@@ -29,7 +29,7 @@ impl JobCase<'_> {
             };
         };
         if untouched && !workload.reserved() {
-            // Only the user can have caused a difference between such a job and its Workload.
+            // Only the user can have caused a difference between a suspended job without a placement and its pending Workload.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
         let counts = admitted_counts(workload);

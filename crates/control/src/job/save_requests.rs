@@ -4,25 +4,28 @@ use jiff::Timestamp;
 
 use crate::workload::status::seconds;
 
-/// The recipients that know of a request to save. A request counts from the first try to send it, because pods may know of it even if the try failed.
+/// The recipients that know of a request to save. A request to save counts from the first try to send the request, because pods may know of the request even
+/// if the try failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recipients {
-    /// True if the pods know of the request, or cannot be notified.
+    /// True if the pods know of the request to save, or cannot be notified.
     pub(crate) pods: bool,
-    /// True if the status of the job has shown the request.
+    /// True if the status of the job has shown the request to save to the user.
     pub(crate) user: bool,
 }
 
 /// A request to a running job to save a checkpoint before a loss of workers.
 #[derive(Clone, Debug)]
 pub(crate) struct SaveRequest {
+    /// The time of the request to save.
     pub(super) at: Timestamp,
+    /// The end of the grace period that the request to save gives.
     pub(super) until: Timestamp,
-    /// The reason and the message of the request, as the pods get them.
+    /// The reason and the message of the request to save, in the form for the pods.
     pub(super) why: (String, String),
-    /// The recipients that know of the request.
+    /// The recipients that know of this request to save.
     pub(crate) told: Recipients,
-    /// True if the workers are gone.
+    /// True if the workers that were to be lost are gone.
     pub(crate) over: bool,
 }
 
@@ -34,7 +37,7 @@ impl SaveRequest {
     }
 }
 
-/// The time of a job's last save, with the step if it is known. Of two saves within a second, the save with the greater step is the later one.
+/// The time of a job's last save, with the step if it is known. If two saves fall into one second, the save with the greater step is the later one.
 pub(crate) type LastSave = (Timestamp, Option<i64>);
 
 /// The saves of a job at the time of its eviction.
@@ -42,7 +45,7 @@ pub(crate) type LastSave = (Timestamp, Option<i64>);
 pub(crate) struct Before {
     /// The time of the eviction write, which is finer than the time of the condition in whole seconds.
     pub(super) at: Timestamp,
-    /// The last save of the job at that time.
+    /// The last save of the job that was known at the eviction.
     pub(crate) save: Option<LastSave>,
 }
 

@@ -28,11 +28,11 @@ struct StartRow {
 /// A start that is not the first start of its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    /// The number of the start in its row.
+    /// The number of the repeated start in its row.
     pub(crate) number: u32,
     /// The time at which the earlier run was stopped.
     pub(crate) stopped: Timestamp,
-    /// The time from which the start may happen.
+    /// The time from which the repeated start may happen.
     pub(crate) due: Timestamp,
 }
 

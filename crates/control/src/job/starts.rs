@@ -1,8 +1,9 @@
-//! Repeated starts of a job: starts after the first start of an admission. Something other than an eviction has stopped such a job, and its objects do not
-//! show the cause. Each repeated start waits longer than the one before, so that two controllers that disagree do not make writes and pods without end. A
-//! stop never waits.
+//! Repeated starts of a job: starts after the first start of an admission. A repeatedly started job was stopped for a cause other than an eviction, and its
+//! objects do not show the cause. Each repeated start waits longer than the one before, so that two controllers that disagree do not make writes and pods
+//! without end. Unlike a repeated start, a stop of a job never waits.
 //!
-//! A start counts when it is observed, even if another process wrote it, so a standby replica counts on. A new process knows of no earlier starts.
+//! A start counts as soon as the watch shows the start, even if another process wrote it, so a standby replica counts starts, too. A new process knows of no
+//! starts before its own beginning.
 
 use std::hash::{Hash, Hasher};
 

@@ -13,7 +13,7 @@ use crate::workload::status::{find, since};
 use crate::workload::stops::{release, take_back};
 use crate::write::{EventType, Purpose};
 
-/// Time in seconds in which the job controller observes a start. Later, the controller never observes the start, because the stop has overtaken it.
+/// Time in seconds in which the job controller observes a start; a start that was not observed by then never is, because the stop has overtaken the start.
 const UNSEEN_START_SECONDS: i64 = 3;
 /// Time in seconds for the controller of a JobSet to report that the JobSet has stopped. A Job of another owner with the name of a part may keep the
 /// controller from any report.
@@ -83,7 +83,7 @@ impl JobCase<'_> {
             return None;
         }
         if !self.job.placed {
-            // Jobs of the JobSet that may run have run since before the first suspension.
+            // Jobs of a JobSet without a placement that still run have run since before the first suspension of the JobSet.
             return self.has_moving_parts().then_some(Decision::Done);
         }
         if self.job.seen_start {
@@ -99,8 +99,7 @@ impl JobCase<'_> {
         Some(probe_pods(self.ctx, workload))
     }
 
-    /// The next step for a job whose status says that it runs; `None` if no pod of the job runs, because its Jobs stopped a while ago and no pod of them is
-    /// left.
+    /// The next step for a job whose status says that the job runs; `None` if the Jobs of a JobSet stopped a while ago and no pod of the JobSet is left.
     fn silence(&self, workload: &WorkloadView) -> Option<Decision> {
         let evicted = since(&workload.status.conditions, types::EVICTED, "True");
         let Some(evicted) = evicted.filter(|_| self.key.kind.is_made_of_jobs() && !self.has_moving_parts()) else {
@@ -114,7 +113,7 @@ impl JobCase<'_> {
     }
 
     /// The write after which no unresolved start of the job can be applied; `None` if there is no unresolved start. A job that looks as if it had never been
-    /// started is stopped all the same (see `state/strays.rs`). The restore of the template removes the marker of the stop.
+    /// started is stopped all the same (see `state/strays.rs`). The later restore of the user's template removes the marker of the stop from the job.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
         let feared = self.ctx.flights.strays.may_land(self.key) && self.job.is_suspended();
         let patch = self.job.whole().filter(|_| feared)?.stop_patch();
@@ -126,12 +125,13 @@ impl JobCase<'_> {
         if !self.job.needs_restore(&workload.shape.originals) {
             return None;
         }
-        // The template may change only when no pod is left, and control decides about the job again when the job changes.
+        // The template of a job may change only when no pod is left, and control decides about the job again when the job changes.
         let silence = if self.job.active { self.silence(workload) } else { None };
         if silence.is_some() {
             return silence;
         }
-        // A controller that does not report a stop does not act on it either, so the placement goes with the Jobs that have it.
+        // A JobSet controller that does not report a stop does not act on the stop either, so the placement is removed by deleting the Jobs that have a
+        // placement.
         if !self.job.may_change_template && !self.job.active {
             return Some(self.unlock());
         }

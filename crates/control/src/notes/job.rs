@@ -8,8 +8,8 @@ use crate::moments::after_seconds;
 use crate::notes::records::Record;
 use crate::training_job::training_notes::{self, TrainingNotes};
 
-/// Time in seconds between two stops of a job, if another client starts the job again in between. The time is short, because a job without quota must not
-/// run, and its pods are only charged until the job is stopped.
+/// Time in seconds between two stops of a job, if another client starts the job again in between. This time between stops is short, because a job without
+/// quota must not run, and its pods are only charged until the job is stopped.
 const STOPS_APART_SECONDS: i64 = 1;
 
 /// Notes about one job of any kind.
@@ -27,7 +27,7 @@ pub(crate) struct JobNotes {
     settled: Option<Box<Settled>>,
     /// Time at which the first pods ended that the job's Workload does not show as ended yet.
     ended_at: Option<Timestamp>,
-    /// Notes about a TrainingJob; other jobs have none.
+    /// Notes that only a TrainingJob has.
     training: Option<Box<TrainingNotes>>,
 }
 

@@ -12,13 +12,13 @@ pub(crate) trait Record: Debug + Default {
     type Mark: Copy + Debug + Ord + 'static;
     /// The place of a record in the queue of records for which an action is due.
     type Place: Copy + Debug + Ord;
-    /// All marks, at most 32.
+    /// All marks that a record may have, at most 32.
     const MARKS: &'static [Self::Mark];
 
     /// Whether the record has a mark now.
     fn has(&self, mark: Self::Mark) -> bool;
 
-    /// The place of the record in the queue; `None` if the record is not queued.
+    /// The place of the record in the queue of due records; `None` if the record is not queued.
     fn place(&self) -> Option<Self::Place>;
 
     /// Whether the record has no notes; such a record is not kept.

@@ -41,7 +41,7 @@ pub(crate) enum WorkloadMark {
 }
 
 impl WorkloadNotes {
-    /// Forgets the notes about the Workload's pods and about requests to them, because the Workload has no quota.
+    /// Forgets the notes about the Workload's pods and about requests to the pods, because the Workload has no quota.
     pub(crate) fn forget_run(&mut self) {
         self.scale.forget_shrunk();
         self.save.forget_requests();

@@ -45,7 +45,7 @@ impl PodChange<'_> {
 
     /// Computes anew which ending pods a Job counts, because the Job was observed for the first time, was removed, or has another controller.
     pub(crate) fn count_ending_pods_of(&mut self, namespace: &str, job: &str) {
-        // A process that becomes the leader computes this for all ending pods.
+        // A process that becomes the leader computes for all ending pods whether a Job counts them, so other processes skip the computation.
         if self.view.ending_pods.is_empty() || !self.leads {
             return;
         }

@@ -105,7 +105,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Notes the odd pods that a list does not have. Such a pod is gone, or has lost its label while no watch was open.
+    /// Notes the odd pods that a list does not have. A missing odd pod is gone, or has lost its label while no watch was open.
     fn miss_job_pods(&mut self, listed: &BTreeSet<Name>, now: Timestamp) {
         self.miss_ending_pods(listed);
         for name in self.view.odd_pods.miss(listed, now) {

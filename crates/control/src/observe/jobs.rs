@@ -15,7 +15,7 @@ use crate::write::ObjectKey;
 /// The fields of a JobSet or TrainingJob on which decisions about its Jobs depend.
 #[derive(PartialEq, Eq)]
 struct Governing<'a> {
-    /// Whether the job has ended, is suspended, and is being deleted.
+    /// The state of the job in three flags: ended, suspended, being deleted.
     stops: [bool; 3],
     has_queue: bool,
     parts: &'a [Part],

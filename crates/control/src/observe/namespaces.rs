@@ -46,8 +46,8 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Marks the Workloads of namespaces that have become managed or unmanaged, or are being deleted, because the engine may now try them, or may not. The
-    /// cost grows with the number of all Workloads, and arises once for all changed namespaces of an observation.
+    /// Marks the Workloads of namespaces that have become managed or unmanaged, or are being deleted, because the engine may now try them, or may not. This
+    /// costs one pass over all Workloads for all changed namespaces of an observation.
     pub(crate) fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
         if namespaces.is_empty() {
             return;

@@ -26,11 +26,11 @@ impl PodChange<'_> {
         match object {
             Some(pod) => {
                 let mut state = PodState::read(&pod);
-                // This watch selects only pods with the label.
+                // The watch of managed pods selects only pods with the label of managed pods.
                 state.marked = true;
                 self.take_pod(name, state, *pod, now);
             }
-            // The pod has lost the label, and another watch shows the pod now.
+            // The pod has lost the label of managed pods, and another watch shows the pod now.
             None if self.view.pods.get(&name).is_some_and(|pod| !pod.marked) => {}
             None => self.drop_pod(&name),
         }
@@ -39,7 +39,7 @@ impl PodChange<'_> {
     /// Takes an observed state of a pod.
     pub(crate) fn take_pod(&mut self, name: Name, mut state: PodState, pod: Pod, now: Timestamp) {
         // A pod that names a group but no queue is no member of the group, so that its end does not count as the group's end. A pod that has quota of its own
-        // is no member either.
+        // is no member of the group that it names, either.
         let silent = !self.settings.names_a_queue(&state) && !state.held;
         let group = state.group.as_deref().filter(|group| {
             let alone =
@@ -57,7 +57,8 @@ impl PodChange<'_> {
         }
     }
 
-    /// The requests of a pod without a gate, computed as for its Workload. Defaults and overhead are in the spec already, since the pod's creation.
+    /// The requests of a pod without a gate, computed as for its Workload. Defaults and overhead are in the spec of a pod since its creation, and are not
+    /// added again.
     pub(crate) fn needs_of_running(&mut self, spec: Option<PodSpec>) -> Option<Arc<PodSetNeeds>> {
         let template = PodTemplateSpec { metadata: None, spec };
         let digest = requests_digest(&template);

@@ -15,7 +15,7 @@ impl QuotaRules<'_> {
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
         self.reports.schedule.mark(Kind::QueuePolicy, "", name, now);
         let Some(claimed) = self.view.put_policy(name, object) else { return };
-        // A job without a Workload may wait for a priority class for which a label of the policy stands.
+        // A job without a Workload may wait for a priority class that the QueuePolicy gives by a label.
         self.touch_those_without_class();
         for queue in claimed {
             let labels = self.view.cluster_queues.get(&queue).and_then(|object| object.metadata.labels.clone());
@@ -59,8 +59,8 @@ impl QuotaRules<'_> {
         self.work.follow_policy(self.view, queue);
     }
 
-    /// Takes a change of a flavor's capacity tier. A label gives a Workload capacity tiers only if its ClusterQueue offers one of them, so the affected
-    /// queues are passed to the engine again.
+    /// Takes a change of a flavor's capacity tier. A label gives a Workload capacity tiers only if its ClusterQueue offers one of these tiers, so the
+    /// Workloads of the affected queues are passed to the engine again.
     pub(crate) fn offer_changed(&mut self, flavor: &str) {
         let governed = self.view.claims.iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);
         for queue in governed.filter(|queue| self.view.flavors_of(queue).any(|name| name == flavor)) {

@@ -121,7 +121,7 @@ impl QuotaRules<'_> {
             }
         }
         self.quota.overruns.charge_again();
-        // The rules of the ClusterQueue for these Workloads may have been unknown until now.
+        // The QueuePolicy rules for the Workloads of the LocalQueue may have been unknown until now.
         if moves || !self.view.claims.is_empty() {
             self.work.follow_policy_in(self.view, name);
         }

@@ -1,4 +1,5 @@
-//! The owners of the state that depends on rules about quota. Priority classes, LimitRanges and RuntimeClasses, which are plain values, are taken here, too.
+//! The owners of the state that depends on rules about quota. The functions that take priority classes, LimitRanges and RuntimeClasses are in this file,
+//! because these objects are plain values.
 
 use std::collections::BTreeSet;
 

@@ -10,7 +10,7 @@ use crate::write::{EventType, Notice, ObjectKey};
 /// A pod to decide about, with the context and the time of the decision.
 #[derive(Clone, Copy)]
 pub(crate) struct PodCase<'a> {
-    /// The state that decisions read.
+    /// The state that the decision reads.
     pub(crate) ctx: &'a Context<'a>,
     /// The namespace and the name of the pod.
     pub(crate) name: &'a Name,

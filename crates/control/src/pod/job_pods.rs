@@ -51,8 +51,8 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// Replaces a decision that gives back quota of a Workload by a wait, as long as pods of the Workload run that no Job counts. Other decisions are returned
-/// unchanged.
+/// Replaces a decision that gives back quota of a Workload by a wait, as long as pods of the Workload run that no Job counts. A decision that gives back no
+/// quota is returned unchanged.
 pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
     if ctx.view.odd_pods.is_empty() && ctx.view.ending_pods.is_empty() {
         return decision;
@@ -73,7 +73,8 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     if let_go.next().is_some() && !ctx.notes_of(workload).pods().are_gone() {
         return left::of_leaving(ctx, workload, now);
     }
-    // A job at rest does not count pods whose Job was deleted before them. If another workload slice has taken over, that slice waits for these pods.
+    // The status of a job at rest does not count pods whose Job was deleted before the pods. If another workload slice has taken over, that slice waits until
+    // the pods of the deleted Job are gone.
     let has_left = ctx.view.ending_pods.has_left(workload) && !ctx.notes_of(workload).pods().are_gone();
     let owner = workload.owner.as_ref().filter(|_| has_left);
     if owner.is_some_and(|owner| ctx.view.slice_of(&owner.uid).is_none_or(|slice| slice.uid == workload.uid)) {
@@ -91,21 +92,21 @@ pub(crate) fn strays_of<'a>(
     odd.filter(move |(_, odd)| is_stray(ctx, odd, workload))
 }
 
-/// Whether a pod that no Job counts is to be deleted. A pod whose job was deleted without its pods runs on and is found by its labels (see `left.rs`). A pod
-/// of a finished Workload that lost its Job before this process began is ignored.
+/// Whether a pod that no Job counts is to be deleted. A pod whose job was deleted without its pods runs on and is found by its labels (see `job/left.rs`). A
+/// pod of a finished Workload that lost its Job before this process began is ignored.
 fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
     let owner = workload.owner.as_ref().map(|owner| owner.uid.as_str());
     let job = [owner, workload.job_uid.as_deref()];
     let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
     let is_ours = match workload.whole() {
         Some(whole) => whole.kind.is_admitted_with_pods(),
-        // The Workload is of another kind or has no owner any more, because its job was deleted without its pods.
+        // A Workload that has no owner any more had a job that was deleted without its pods; a Workload of any other kind is ignored.
         None => owner.is_none() && (odd.witnessed || workload.job_uid.is_some()),
     };
     if !is_ours || !odd.witnessed && workload.is_finished() {
         return false;
     }
-    // If a Job is deleted alone, the JobSet or TrainingJob that controls the Job creates it and its pods again.
+    // If only a Job is deleted, the JobSet or TrainingJob that controls the Job creates the Job and its pods again.
     let is_left = || owner.is_none() || standing(ctx, workload) != Standing::There;
     let goes = || ctx.job_of_odd(&workload.namespace, odd).is_none_or(|(_, job)| job.deleting);
     !(odd.watched && is_named && is_left() && goes())
@@ -120,7 +121,7 @@ impl JobPodCase<'_> {
         Decision::write(Draft::ask(Purpose::ReadPod, self.key(), Query::ReadObject))
     }
 
-    /// Decides about a pod that its Job counts. The pod may have been resized, so the pod is read once for each change of its spec.
+    /// Decides about a pod that its Job counts. A pod that a Job counts may have been resized, so the pod is read once for each change of its spec.
     fn changed(&self, workload: &WorkloadView) -> Decision {
         let runs = workload.phase == WorkloadPhase::Admitted && !workload.deleting && !workload.unreadable;
         if !self.odd.pod.is_changed() || !runs {

@@ -25,7 +25,8 @@ pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     if counts_for_the_end(pod) {
         return staying > 0 || evicted;
     }
-    // The Workload of an evicted group waits with its place in the queue. If no controller owns the Workload, one pod must own it.
+    // The Workload of an evicted group waits with its place in the queue. If no controller owns the Workload of an evicted group, one pod must stay as its
+    // owner.
     let several = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) > 1;
     let keeps = |pod: &PodState| {
         pod.held && pod.condemned && pod.owner.is_none() && !counts_for_the_end(pod) && workload.is_owned_by(&pod.uid)

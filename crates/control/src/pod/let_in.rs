@@ -1,5 +1,5 @@
-//! Decisions about a pod that was let in, that is, a running pod that no webhook of Berth has reviewed. The pod is marked as managed and gets a trial, and
-//! its admission is written into it. No gate can be added, because only a new pod can get a gate.
+//! Decisions about a pod that was let in, that is, a running pod that no webhook of Berth has reviewed. A let-in pod is marked as managed and gets a trial,
+//! and its admission is written into the pod. Berth adds no scheduling gate to a let-in pod, because only a new pod can get a gate.
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_jobs::Facts;
@@ -37,7 +37,7 @@ impl PodCase<'_> {
             return Decision::Done;
         }
         if self.pod.condemned || self.ctx.trial_is_over(self.name, self.pod, self.now) {
-            // The write of the mark may be refused again and again, so a pod whose trial is over is stopped without it.
+            // The write that marks the pod may be refused again and again, so a pod whose trial is over is stopped without the mark.
             return self.not_admitted();
         }
         let settings = &self.ctx.settings;
@@ -71,7 +71,7 @@ impl PodCase<'_> {
     }
 }
 
-/// The pods that were let in and request quota, with their uids. The cost grows with the number of such pods, and there are nearly always none.
+/// The pods that were let in and request quota, with their uids. The cost grows with the number of let-in pods, and there are nearly always none.
 pub(crate) fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
     let asks = |name: &Name, pod: &PodState| {
         let managed = ctx.settings.job_kinds.contains(&Kind::Pod) && ctx.manages(&name.0);
@@ -82,7 +82,8 @@ pub(crate) fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
 }
 
 impl Context<'_> {
-    /// The state of a pod without the label of managed pods, if the pod was let in. Most pods without the label were not, and are not decoded.
+    /// The state of a pod without the label of managed pods, if the pod was let in. Most pods without the label of managed pods were not let in, and are not
+    /// decoded.
     pub(crate) fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
         let since = self.session.pods_counted_since.filter(|_| may_be_let_in(pod))?;
         let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
@@ -96,7 +97,8 @@ impl Context<'_> {
         trials.is_over(pod, now, true) || (trials.is_over(pod, now, false) && !self.has_room_for_pod(name, pod))
     }
 
-    /// Whether the queue has room for all that a pod, or the pod's group, uses: it holds the quota for the usage, or the queue is charged with the usage.
+    /// Whether the queue has room for the usage of a pod or of the pod's group: the Workload holds quota for the usage, or the queue is charged with the
+    /// usage and is not overdrawn.
     fn has_room_for_pod(&self, name: &Name, pod: &PodState) -> bool {
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
@@ -106,7 +108,7 @@ impl Context<'_> {
         })
     }
 
-    /// Whether a Workload is on trial: no webhook has reviewed any of its running pods, and the Workload requests quota for them.
+    /// Whether a Workload is on trial: it requests quota for running pods, and no webhook has reviewed any of these pods.
     pub(crate) fn is_on_trial(&self, workload: &WorkloadView) -> bool {
         let Some(whole) = workload.whole().filter(|_| self.view.pods.has_let_in()) else { return false };
         let (kind, name) = (whole.kind, (whole.namespace, whole.name));

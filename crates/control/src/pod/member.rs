@@ -71,7 +71,8 @@ pub(super) fn decide(case: &PodCase<'_>, group: &str) -> Decision {
     }
 }
 
-/// The event about a pod that can never start, because the Workload of the group gets no further pod sets. Kueue sends no such event.
+/// The event about a pod that can never start, because the Workload of the group gets no further pod sets. Kueue sends no event about a pod of an unknown
+/// role.
 fn unknown_role(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let text = format!(
         "{}: it does not start; make it anew with the annotation {ROLE_HASH} of one of these, or delete the Workload and make all pods of the \
@@ -110,7 +111,7 @@ fn leaving(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let owned = workload.is_owned_by(&case.pod.uid);
     if case.pod.ended() {
         return match (owned, case.pod.deleting()) {
-            // A pod that has ended is deleted with the other pods, because it would otherwise count for the next group of the name.
+            // An ended pod is deleted with the other pods of its group, because the pod would otherwise count for the next group of the name.
             (true, false) => case.delete(reasons::STOPPED, "The workload is deleted"),
             (true, true) if case.pod.held => case.release(),
             _ => Decision::Done,
@@ -123,8 +124,8 @@ fn leaving(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     case.stop(reasons::WORKLOAD_DELETED, "The workload is deleted")
 }
 
-/// Whether the pod is among the admitted pods, and fewer pods run than were admitted. A pod that runs in another role uses the quota of this role until it
-/// has ended.
+/// Whether the pod is among the admitted pods, and fewer pods run than were admitted. The running pods of all roles are counted, because a pod of another
+/// role uses quota of the Workload until the pod has ended.
 fn may_start(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
     let running = case.ctx.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);

@@ -1,5 +1,5 @@
-//! The right of a running pod to run: an admission gives each role a number of pods, and the requests of each pod. A pod has no such right if its gate was
-//! removed by another client, if the scale was raised past the webhook, or if the pod was resized.
+//! The right of a running pod to run: an admission gives each role a number of pods, and the requests of each pod. A pod has no right to run if another
+//! client removed its gate, if the scale was raised past the webhook, or if the pod was resized.
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_engine::model::Amount;
@@ -14,8 +14,8 @@ use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
 
 impl PodCase<'_> {
-    /// Stops a pod of a group that runs without being admitted, or that requests more than the admission gives it; `None` if the pod runs as admitted.
-    /// Another pod can then start in its place.
+    /// Stops a pod of a group that runs without being admitted, or that requests more than the admission gives it; `None` if the pod runs as admitted. After
+    /// the stop of such a pod, another pod can start in its place.
     pub(super) fn without_right(&self, workload: &WorkloadView) -> Option<Decision> {
         let role = self.pod.role();
         if workload.sizes().all(|(known, _)| known != role) {

@@ -1,4 +1,4 @@
-//! Trials of let-in pods, which run without a review because Berth did not answer when they were created. Each such pod is marked as managed, is charged to
+//! Trials of let-in pods, which run without a review because Berth did not answer when they were created. A let-in pod is marked as managed, is charged to
 //! its queue at once, and gets a short trial. A pod that gets no quota within its trial is stopped (`docs/departures/0064-pods-let-in-without-a-review.md`).
 
 use std::collections::btree_map::Entry;
@@ -11,17 +11,17 @@ use crate::moments::after;
 use crate::names::Name;
 
 /// Duration of a trial in milliseconds, from the first observation of the pod by a leader. The writes before an admission (the mark, the Workload, the
-/// reservation) take one round trip each, and a plan takes some milliseconds. Usage beyond quota may last ten seconds in all, and the other half of that time
-/// is for the end of the pod.
+/// reservation) take one round trip each, and a plan takes some milliseconds. Usage beyond quota may last ten seconds: five seconds of trial, and five
+/// seconds for the end of the pod.
 const TRIAL_MS: i64 = 5_000;
-/// Duration in milliseconds of a trial while the queue has room for everything that it is charged with. No pod then runs beyond quota, and after an outage
-/// many writes may wait for a busy API server.
+/// Duration in milliseconds of a trial while the queue has room for everything that it is charged with. The longer trial does no harm, because no pod runs
+/// beyond quota, and after an outage many writes may wait for a busy API server.
 const TRIAL_WITH_ROOM_MS: i64 = 60_000;
 /// Time in milliseconds for which the beginning of a trial is remembered after the pod was last observed, so that a pod that disappears by a change of its
 /// labels gets no second trial.
 const KEPT_MS: i64 = 120_000;
 
-/// The beginnings of trials, by the uid of the pod. Beginnings are not stored, so a new leader begins each trial anew.
+/// The beginnings of trials, by the uid of the pod. The beginnings of trials are kept only in memory, so a new leader begins each trial anew.
 #[derive(Debug, Default)]
 pub(crate) struct Trials(BTreeMap<Box<str>, Timestamp>);
 
@@ -42,7 +42,7 @@ impl Trials {
         self.0.is_empty()
     }
 
-    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. Returns the times at which the new trials end.
+    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. The result has the times at which the new trials end.
     pub(crate) fn begin(&mut self, tried: Vec<(Name, Box<str>)>, now: Timestamp) -> Vec<(Name, Timestamp)> {
         let there: BTreeSet<&str> = tried.iter().map(|(_, uid)| &**uid).collect();
         self.0.retain(|uid, began| there.contains(&**uid) || after(*began, KEPT_MS) > now);

@@ -31,7 +31,7 @@ impl PodGroupCase<'_> {
         }
         let Some((name, first)) = self.first() else { return Decision::Done };
         if first.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
-            // The Workload is made from the StatefulSet, which may not have been observed yet.
+            // The Workload of a StatefulSet's pods is made from the StatefulSet, which may not have been observed yet.
             return self.refuse(format!("pod {name}: its StatefulSet is not there, or names no queue"));
         }
         if first.prebuilt_workload.is_some() {
@@ -85,7 +85,8 @@ impl PodGroupCase<'_> {
         })
     }
 
-    /// The labels that the Workload takes over from its pods. Any pod may have such a label, and no two pods may have different values of it.
+    /// The labels that the Workload takes over from its pods. Any pod of the group may have a label that is copied, and all pods with the label must have one
+    /// value of the label.
     fn copied_labels(&self) -> Result<BTreeMap<String, String>, String> {
         let keys = &self.ctx.settings.label_keys_to_copy;
         let mut said: BTreeMap<String, (&str, String)> = BTreeMap::new();
@@ -109,7 +110,7 @@ impl PodGroupCase<'_> {
     }
 
     fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
-        // Pods beyond the size of the group are not members yet, because their controllers would create them again after a deletion.
+        // Pods beyond the size of the group wait, because their controllers would create them again after a deletion.
         let members = placed(self.members(), size);
         let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
         for (_, pod) in &members {
@@ -120,7 +121,7 @@ impl PodGroupCase<'_> {
         let mut roles: Vec<(String, &str, Pod, i32)> = Vec::new();
         for (role, count) in counts {
             let of_role = self.members().filter(|(_, pod)| pod.counts() && pod.role() == role);
-            // All pods of a role are alike. The object of a pod that has ended under an earlier Workload is not kept.
+            // All pods of one role of a group are alike. The object of a pod that has ended under an earlier Workload is not kept.
             let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::whole) else { return Decision::Done };
             let shape = pod.spec.as_ref().map(role_hash).unwrap_or_default();
             roles.push((shape, role, pod, count));
@@ -129,7 +130,7 @@ impl PodGroupCase<'_> {
                 break;
             }
         }
-        // The role that is tried first gets the better flavor, so the order of the roles depends on their pods and not on their names.
+        // The role that is tried first gets the better flavor, so the roles are ordered by their pods and not by their names.
         roles.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
         let named = roles.into_iter().map(|(_, role, pod, count)| (role, pod, if partial { size } else { count }));
         let roles: Vec<(&str, Pod, i32)> = named.collect();

@@ -1,5 +1,5 @@
-//! Decisions about a pod group without pods, whose Workload is owned by the controllers of its pods. The controllers may create pods again, and the Workload
-//! then has its place in the queue. Quota that no pod uses is given back.
+//! Decisions about a pod group without pods, whose Workload is owned by the controllers of its pods. The controllers of the pods may create pods again, and
+//! the Workload then still has its place in the queue. The quota of a pod group without pods is given back.
 
 use berth_api::conditions::reasons;
 use jiff::Timestamp;

@@ -1,5 +1,5 @@
-//! The pod group of a StatefulSet: its Workload is made from the StatefulSet and stays when the StatefulSet is updated. At zero replicas the Workload holds
-//! no quota and waits.
+//! The pod group of a StatefulSet: its Workload is made from the StatefulSet and stays when the StatefulSet is updated. If the StatefulSet has zero replicas,
+//! the Workload holds no quota and waits.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,8 @@ impl PodGroupCase<'_> {
         }
     }
 
-    /// An event at the StatefulSet about a fault of its priority, sent once. Its pods keep the priority classes of their creation, and are not consulted.
+    /// An event at the StatefulSet about a fault of its priority, sent once. The pods of a StatefulSet keep the priority classes of their creation, so only
+    /// the classes of the StatefulSet count.
     pub(super) fn tell_set(&self, workload: &WorkloadView, set: (&str, &SetState)) -> Option<Decision> {
         let untold = self.ctx.untold(&key(Kind::PodGroup, self.name), workload, classes_of_set(set.1));
         untold.map(|(reason, text)| Decision::tell(self.notice_at_set(set, EventType::Warning, reason, text)))
@@ -119,7 +120,7 @@ impl PodGroupCase<'_> {
                 return Some(Decision::Done);
             }
             if !workload.active {
-                // The Workload is to be evicted, and the eviction gives its quota back.
+                // An inactive Workload is evicted, and the eviction gives its quota back.
                 return None;
             }
             let message = "StatefulSet scaled to zero; workload on hold";
@@ -140,7 +141,7 @@ impl PodGroupCase<'_> {
         if let Some(decision) = followed.and_then(|workload| follow(workload, self.wishes_of_set(workload, set))) {
             return Some(decision);
         }
-        // A Workload that still has another size could not be changed, and must not be admitted with the old size.
+        // A Workload whose size still differs from the StatefulSet could not be changed, and must not be admitted with the old size.
         (on_hold && !rescaled).then(|| {
             let message = "Workload no longer on hold; waiting for quota reservation";
             Decision::write(status_write(workload, Purpose::Requeue, self.now, |edit| {

@@ -58,7 +58,7 @@ pub(crate) struct Flights {
     /// For each object, the version that the watch must show before the object is decided about again.
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
-    /// Writes of unknown outcome that may still be applied.
+    /// Unresolved writes: their outcome is unknown, and they may still be applied.
     pub(crate) strays: Strays,
     /// The last refusal to create an object, by the TrainingJob or Workload for which the object was to be created.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
@@ -83,8 +83,8 @@ const MOST_CREATIONS: usize = 64;
 const MOST_CREATION_BYTES: usize = 8 << 20;
 /// Delay in milliseconds after the first failed write of an object.
 const FIRST_DELAY_MS: i64 = 200;
-/// Time in milliseconds for which a newer version is awaited after a conflict. The time is longer than the usual lag of a watch, because giving up too early
-/// costs a request. A conflict without a newer version comes from a component between Berth and the store.
+/// Time in milliseconds for which a newer version is awaited after a conflict. This wait after a conflict is longer than the usual lag of a watch, because
+/// giving up too early costs a request. A conflict without a newer version comes from a component between Berth and the store.
 const CONFLICT_PATIENCE_MS: i64 = 3_000;
 /// Maximum delay in milliseconds between two tries of a write; a change of the object ends the delay early.
 const LONGEST_DELAY_MS: i64 = 60_000;
@@ -92,8 +92,8 @@ const LONGEST_DELAY_MS: i64 = 60_000;
 /// Number of failed writes in a row from which on a conflict with another writer does not explain the failures.
 const SEVERAL: u32 = 3;
 
-/// Time in milliseconds for which a Workload preempts no other Workload after its reservation was refused. Otherwise its victims would be evicted again with
-/// each try.
+/// Time in milliseconds for which a Workload preempts no other Workload after its reservation was refused. Without this time, the victims of such a Workload
+/// would be evicted again with each of its tries.
 const REFUSED_MS: i64 = 3_600_000;
 
 /// Time in milliseconds after the end of a back-off for which the back-off counts for the length of the next one.
@@ -105,7 +105,8 @@ impl Flights {
         self.flying.contains_key(key) || self.awaited.contains_key(key)
     }
 
-    /// Whether a write of Berth is about to change the state of the object. A request to the object's pods to save a checkpoint does not count.
+    /// Whether a write of Berth is about to change the state of the object. A request to the pods of the object to save a checkpoint does not count as a
+    /// change.
     pub(crate) fn changing(&self, key: &ObjectKey) -> bool {
         self.busy(key) && !self.flying.get(key).is_some_and(|flight| flight.purpose.asks_to_save())
     }
@@ -169,8 +170,8 @@ impl Flights {
         id
     }
 
-    /// Adds the size of the body of a write that has begun. Only the creation and the update of a Workload are counted, because their bodies repeat
-    /// everything that a user wrote.
+    /// Adds the size of the body of a write that has begun. Only the bodies of created and updated Workloads count, because such a body repeats everything
+    /// that a user wrote.
     pub(crate) fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
         let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
         let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
@@ -189,7 +190,7 @@ impl Flights {
         Some((key, flight))
     }
 
-    /// Whether first creations of Workloads are under way or not observed yet.
+    /// Whether Workloads are being created for the first time, or were created for the first time and not observed yet.
     pub(crate) fn creates_workloads(&self) -> bool {
         !self.first_creations.is_empty()
     }
@@ -298,7 +299,8 @@ impl Flights {
         self.refused_reservations.contains_key(workload)
     }
 
-    /// Notes that the API server refused to create an object for another object. Only refusals for TrainingJobs and Workloads are reported later.
+    /// Notes that the API server refused to create an object for another object. Refused creations are noted only for TrainingJobs and Workloads, because
+    /// only these report the refusal later.
     pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
         if matches!(origin.kind, Kind::TrainingJob | Kind::Workload) {
             self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
@@ -340,8 +342,8 @@ impl Flights {
         self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
     }
 
-    /// Notes an object that was not observed before. Unless a creation by this process is under way or was answered, a creation whose answer was lost has
-    /// made the object.
+    /// Notes an object that was not observed before. A newly observed object was made by a creation with a lost answer, unless a creation by this process is
+    /// under way or was answered.
     pub(crate) fn appeared(&mut self, key: &ObjectKey) {
         if !self.busy(key) {
             self.strays.landed(key);

@@ -31,8 +31,8 @@ struct Failing {
 }
 
 impl Failing {
-    /// Sets the planned admission aside if that is due; returns true if it was due. While the API server makes no writes at all, no plan is set aside,
-    /// because no other Workload could be admitted.
+    /// Sets the planned admission aside if that is due; true if the admission was set aside now. While the API server makes no writes at all, no plan is set
+    /// aside, because no other Workload could be admitted.
     fn set_aside(&mut self, made: u64) -> bool {
         let due = !self.is_aside && self.times >= SEVERAL && made > self.since;
         self.is_aside |= due;
@@ -75,8 +75,8 @@ impl PlanNotes {
         self.admission.take().is_some()
     }
 
-    /// Notes an unanswered write of the planned admission; `made` is the number of writes that the API server has made. Returns true if the admission is set
-    /// aside because of the unanswered write.
+    /// Notes an unanswered write of the planned admission; `made` is the number of writes that the API server has made. The result is true if the unanswered
+    /// write sets the admission aside.
     pub(crate) fn note_unanswered(&mut self, made: u64) -> bool {
         let Some(planned) = &mut self.admission else { return false };
         let failing = planned.failing.get_or_insert(Failing { times: 0, since: made, is_aside: false });

@@ -1,5 +1,5 @@
 //! Planned admissions that are not acknowledged yet. The next plan waits until the planned admissions are written. If the writes of an admission stay
-//! unanswered while the API server answers other writes, the admission keeps its quota, and other Workloads do not wait for it.
+//! unanswered while the API server answers other writes, the admission keeps its quota, and other Workloads do not wait for that admission.
 
 use berth_engine::Issued;
 use berth_engine::model::{Admission, Eviction, Verdict};
@@ -67,7 +67,8 @@ fn refused_evictions(workloads: &WorkloadRecords) -> impl Iterator<Item = &Evict
     workloads.marked(WorkloadMark::EvictionRefused).filter_map(|(_, notes)| notes.plan().eviction())
 }
 
-/// The engine's verdict on a preemptor. If none of its victims could be evicted, the message says that the evictions failed; the evictions are tried again.
+/// The engine's verdict on a preemptor. If no victim of the preemptor could be evicted, the verdict's message says that the evictions failed; the evictions
+/// are tried again.
 pub(crate) fn told_of_failures(workloads: &WorkloadRecords, mut verdict: Verdict) -> Verdict {
     let failed = refused_evictions(workloads).filter(|eviction| eviction.preemptor == *verdict.uid).count();
     let all = Issued { preempted: failed, failed: 0 };
@@ -113,7 +114,7 @@ impl Plans {
         self.filled_at = at;
     }
 
-    /// Notes an unanswered write of a planned admission; `true` if the admission is set aside because of that.
+    /// Notes an unanswered write of a planned admission; `true` if the unanswered write sets the admission aside.
     pub(crate) fn unanswered(&self, workloads: &mut WorkloadRecords, uid: &str) -> bool {
         workloads.change_known(uid, |notes| notes.plan_mut().note_unanswered(self.made)).unwrap_or_default()
     }

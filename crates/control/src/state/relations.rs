@@ -1,4 +1,4 @@
-//! Dependencies between decisions: the objects that are marked for a decision when an object was observed or a write of it has ended.
+//! Dependencies between decisions: the objects that are marked for a decision when another object was observed or a write of that object has ended.
 
 use std::collections::BTreeSet;
 
@@ -108,8 +108,8 @@ impl WorkQueue {
         }
     }
 
-    /// Marks the admission checks that send requests to autoscalers, and the Workloads that wait for these checks. `config` selects the checks of one
-    /// configuration.
+    /// Marks the admission checks that send requests to autoscalers, and the Workloads that wait for these checks. The argument `config` selects the checks
+    /// of one ProvisioningRequestConfig.
     pub(crate) fn touch_provisioning(&mut self, view: &View, config: Option<&str>) {
         let concerned = |check: &Check| {
             let named = check.parameters.as_ref().map(|parameters| parameters.name.as_str());
@@ -172,7 +172,8 @@ impl WorkQueue {
         let owner = job.and_then(|job| job.owner.as_ref());
         let Some((kind, owner)) = owner.and_then(|owner| Some((Kind::of_whole(&owner.kind)?, owner))) else { return };
         let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
-        // A TrainingJob has the capacity of its Jobs. The Workloads of a JobSet or TrainingJob that is gone wait until its Jobs are gone.
+        // The Workload of a TrainingJob is marked, because the capacity of a TrainingJob is that of its Jobs. The Workloads of a removed JobSet or
+        // TrainingJob are marked, because they wait until its Jobs are gone.
         if kind == Kind::TrainingJob || view.uid_of(&whole).is_none_or(|uid| *uid != *owner.uid) {
             self.touch_owned_by(view, &owner.uid);
         }

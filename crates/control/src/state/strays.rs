@@ -1,9 +1,10 @@
-//! Writes whose outcome is unknown, and that may be applied after the quota that they use was given to other Workloads.
+//! Unresolved writes: their outcome is unknown, and such a write may be applied after its quota was given to another Workload.
 //!
 //! If the answer to a write is lost, the write may have been applied, or refused, or may still be on its way; reading the object does not distinguish the
 //! last two cases. A patch names the version of the object from which the patch was derived, so that the patch cannot be applied any more once the object is
-//! observed at another version. Until then, the object gets only the same write again, or a write that changes the version (`Purpose::WithdrawStart`), and
-//! its quota is kept. A creation names no version, so that its quota is kept until the server has given the creation up.
+//! observed at another version. As long as a patch is unresolved, its object gets only the same write again, or a write that changes the version
+//! (`Purpose::WithdrawStart`), and the quota is kept. An unresolved creation names no version, so that its quota is kept until the server has given the
+//! creation up.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use jiff::Timestamp;
 use crate::moments::after_seconds;
 use crate::write::ObjectKey;
 
-/// Time in seconds after a lost answer for which a creation may still be applied. The server is asked to give up before the client does, and gives up within
-/// seconds.
+/// Time in seconds after a lost answer for which a creation may still be applied. The API server is asked to give up a write before the client does, and
+/// gives up within seconds.
 const CREATION_SECONDS: i64 = 20;
 
 /// Writes whose outcome is unknown and that may still be applied.
@@ -75,7 +76,7 @@ impl Strays {
         self.creations.get(key).map(|creations| creations.until).filter(|until| *until > now)
     }
 
-    /// Forgets the creations that the server has given up.
+    /// Forgets the unresolved creations that the server has given up by `now`.
     pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.creations.retain(|_, creations| creations.until > now);
     }

@@ -16,9 +16,9 @@ const SWEEP_MS: i64 = 30_000;
 pub(crate) struct WorkQueue {
     /// Objects to decide about with the next step.
     marked: BTreeSet<ObjectKey>,
-    /// Objects to decide about from a time on. A time without objects only makes a step due.
+    /// Objects to decide about from a time on. A timer without objects only makes a step due.
     timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
-    /// Objects that wait for a busy object, because they are to write to it or depend on it; the key is the busy object.
+    /// Waiting objects by the busy object that they are to write to or depend on.
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Objects whose status may have to be written.
     statuses: BTreeSet<ObjectKey>,
@@ -105,7 +105,7 @@ impl WorkQueue {
         self.marked.pop_first()
     }
 
-    /// Forgets the marks that a new leader sets again: the marked objects, and the statuses of TrainingJobs. Timers stay.
+    /// Forgets the marks that a new leader sets again: the marked objects, and the statuses of TrainingJobs. The timers of the work queue stay.
     pub(crate) fn clear(&mut self) {
         self.marked.clear();
         self.statuses.retain(|object| object.kind != Kind::TrainingJob);

@@ -41,7 +41,7 @@ impl Reports {
         }
     }
 
-    /// Whether an event differs from the last event with the same object and reason. If the event differs, it is noted as the last one.
+    /// Whether an event differs from the last event with the same object and reason. A differing event is noted as the last event that was sent.
     pub(crate) fn is_news(&mut self, object: &ObjectKey, notice: &Notice) -> bool {
         let told = self.told.entry(object.clone()).or_default();
         let is_news = told.get(&notice.reason) != Some(&notice.message);

@@ -68,7 +68,7 @@ fn started_job_that_leaves_its_queue_is_kept_in_full() {
 fn unqueued_job_that_enters_a_queue_is_kept_in_full() {
     let mut control = control();
     assert!(!kept(&mut control, &json!({}), &json!({})));
-    // A change of labels leaves the generation of a Job as it is.
+    // A change of labels does not change the generation of a Job.
     let queued = json!({"resourceVersion": "8", "labels": {"kueue.x-k8s.io/queue-name": "lq"}});
     assert!(kept(&mut control, &queued, &json!({})));
     assert!(!kept(&mut control, &json!({"resourceVersion": "9"}), &json!({})), "it has left the queue");

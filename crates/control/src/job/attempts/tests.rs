@@ -25,7 +25,7 @@ fn over(state: &State) -> i32 {
     over_of(&state.view, &object, &state.view.jobs[&object]).iter().map(|pods| pods.count).sum()
 }
 
-/// The status of a JobSet still counts the Jobs of the earlier attempt, which run again.
+/// After a restart, the status of a JobSet still counts ended Jobs of the earlier attempt, although these Jobs run again.
 #[test]
 fn pods_are_over_as_far_as_jobs_of_this_attempt_show() {
     let state = |parts: &[Value]| parts.iter().cloned().fold(State::new().with(set(2)), State::with);
