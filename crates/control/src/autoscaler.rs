@@ -1,22 +1,23 @@
-//! Events of autoscalers about a pod: it gets no node for lack of capacity, or a node comes.
+//! Events of autoscalers about a pod: the pod gets no node for lack of capacity, or a node for the pod is created.
 //!
-//! The known autoscalers are the cluster autoscaler (also as GKE and AKS run it) and Karpenter (also as EKS Auto Mode runs it). Events about a node
-//! group or a claim are not read: a pod that gets no node for that reason has an event of its own.
+//! The known autoscalers are the cluster autoscaler (also as GKE and AKS run it) and Karpenter (also as EKS Auto Mode runs it). Events about a node group or a
+//! NodeClaim are not read: a pod that gets no node because of a node group or NodeClaim has an event of its own.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 
-/// Reason of the cluster autoscaler for a pod for which it enlarges a node group.
+/// Event reason of the cluster autoscaler for a pod for which the cluster autoscaler enlarges a node group.
 const TRIGGERED: &str = "TriggeredScaleUp";
-/// Reason of GKE for a pod that fits a node pool which could not be enlarged.
+/// Event reason of GKE for a pod that fits a node pool which could not be enlarged.
 const FAILED: &str = "FailedScaleUp";
-/// Reason of the cluster autoscaler for a pod for which it enlarges no node group; the message has a cause for every group.
+/// Event reason of the cluster autoscaler for a pod for which no node group is enlarged; the message has a cause for every node group.
 const NOT_TRIGGERED: &str = "NotTriggerScaleUp";
-/// Causes of node groups that have no more to give. The autoscaler checks the limits of a group before it checks whether the pod fits.
+/// Causes of node groups that cannot be enlarged for lack of capacity. The cluster autoscaler checks the limits of a node group before it checks whether the
+/// pod fits.
 const NOTHING_TO_GIVE: [&str; 5] = [
     "backoff after failed scale-up",
     "max node group size reached",
-    // A limit of the cluster: `max cluster nvidia.com/gpu limit reached`. Before 1.16, a limit of a group: `max limit reached`.
+    // Message of a limit of the cluster: `max cluster nvidia.com/gpu limit reached`. Before version 1.16, a limit of a node group: `max limit reached`.
     " limit reached",
     "max total nodes in cluster reached",
     "exceeded quota: ",
@@ -24,12 +25,12 @@ const NOTHING_TO_GIVE: [&str; 5] = [
 
 /// Components that report Karpenter's events.
 const KARPENTER: [&str; 2] = ["karpenter", "eks-auto-mode/compute"];
-/// Karpenter's reason for a pod for which it makes a node or has one.
+/// Karpenter's event reason for a pod for which Karpenter creates a node or has a node.
 const NOMINATED: &str = "Nominated";
-/// Karpenter's reason for a pod for which it makes no node, with a cause for every NodePool; the scheduler uses the same reason.
+/// Karpenter's event reason for a pod for which Karpenter creates no node, with a cause for every NodePool; the scheduler uses the same reason.
 const FAILED_SCHEDULING: &str = "FailedScheduling";
-/// Causes of NodePools that have no more to give. An offering is an instance type in a zone and capacity type. An instance type that the cloud does
-/// not have now is no offering, and limits are checked before the needs of the pod.
+/// Causes of NodePools that can create no node for lack of capacity. An offering of Karpenter is an instance type in a zone and capacity type. An instance type
+/// that the cloud has run out of is no offering, and limits are checked before the needs of the pod.
 const NO_OFFERING: [&str; 5] = [
     "had a required offering",
     "has the required offering",
@@ -37,13 +38,13 @@ const NO_OFFERING: [&str; 5] = [
     "node limits have been exhausted for",
     "filtered out all available instance types",
 ];
-/// Part of the requirements of a pod whose volumes or spread constraints contradict each other: no offering will ever do.
+/// Part of the requirements of a pod whose volumes or spread constraints contradict each other: no offering will ever match such a pod.
 const NO_ZONE: &str = "topology.kubernetes.io/zone DoesNotExist";
-/// Separator between Karpenter's causes.
+/// Separator between the causes in a message of Karpenter.
 const REASONS_END: &str = "; ";
 
-/// Message of the latest event by which an autoscaler decides about one pod, if it says that the pod gets no node for lack of capacity. Events that
-/// say that the pod fits no machine type are ignored.
+/// Message of the latest event by which an autoscaler decides about one pod, if that event says that the pod gets no node for lack of capacity. Events that say
+/// that the pod fits no machine type are ignored.
 #[must_use]
 pub fn last_refusal(events: &[Event]) -> Option<String> {
     let words = events.iter().filter_map(|event| Some((said_at(event), verdict(event)?)));
@@ -57,7 +58,7 @@ fn said_at(event: &Event) -> Option<Timestamp> {
     [repeated, last, first].into_iter().flatten().max()
 }
 
-/// Decision of an autoscaler in an event: the message if the pod gets no node, `Some(None)` if one comes, and `None` for any other event.
+/// Decision of an autoscaler in an event: the message if the pod gets no node, `Some(None)` if a node is created for the pod, and `None` for any other event.
 fn verdict(event: &Event) -> Option<Option<&str>> {
     let (reason, message) = (event.reason.as_deref()?, event.message.as_deref().unwrap_or_default());
     let source = event.source.as_ref().and_then(|source| source.component.as_deref());

@@ -1,4 +1,4 @@
-//! Messages as autoscalers write them (names of pools and zones are ours), and what follows from each.
+//! Tests of event messages as autoscalers write them, and the decision that Berth reads from each message; the names of pools and zones are invented.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -8,7 +8,7 @@ use serde_json::json;
 const CLUSTER_AUTOSCALER: &str = "cluster-autoscaler";
 const SCHEDULER: &str = "default-scheduler";
 
-/// The last refusal in these events; each has a second, a component, a reason and a message.
+/// The last refusal of an autoscaler in these events; each event has a second, a component, a reason and a message.
 fn word(said: &[(&str, &str, &str, &str)]) -> Option<String> {
     let event = |(at, component, reason, message): &(&str, &str, &str, &str)| {
         serde_json::from_value(json!({"metadata": {}, "involvedObject": {}, "reason": reason, "message": message,

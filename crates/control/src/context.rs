@@ -16,17 +16,26 @@ use crate::state::{Quota, Reports, Session};
 use crate::training_job::trainings::Trainings;
 use crate::write::ObjectKey;
 
-/// State of [`crate::Control`], to be read. Decisions get it in place of `Control` itself, so that a decision changes nothing.
+/// State of [`crate::Control`] for reading. Decisions get the context instead of `Control` itself, so that a decision changes no state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
+    /// The settings of control.
     pub(crate) settings: &'a Settings,
+    /// The role in which this process decides: leader or not, online or offline.
     pub(crate) session: &'a Session,
+    /// The last observed state of every object.
     pub(crate) view: &'a View,
+    /// Quota, usage and pending Workloads, with the engine's state.
     pub(crate) quota: &'a Quota,
+    /// The writes under way, and the writes whose result is unknown.
     pub(crate) flights: &'a Flights,
+    /// The notes of control about single objects.
     pub(crate) notes: &'a Notes,
+    /// The state of events and statuses that report to users.
     pub(crate) reports: &'a Reports,
+    /// The growth of elastic TrainingJobs, and the Jobs that have run each TrainingJob.
     pub(crate) training: &'a Trainings,
+    /// The state of the capacity fallback that is not in objects.
     pub(crate) capacity: &'a Ladder,
 }
 
@@ -37,36 +46,38 @@ impl<'a> Context<'a> {
         self.notes.workloads.of(&workload.uid)
     }
 
+    /// The uid of an object of the view; `None` if the object was not observed.
     pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
         self.view.uid_of(object)
     }
 
-    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
+    /// Whether jobs and pods of a namespace are managed. A namespace that was not observed yet is not managed.
     pub(crate) fn manages(&self, namespace: &str) -> bool {
         self.view.manages(self.settings, namespace)
     }
 
-    /// Whether a namespace is being deleted. No object can be created there, so that control starts no job, waits for none, and stops running ones.
+    /// Whether a namespace is being deleted. No object can be created in such a namespace, so control starts no job there, waits for no job, and stops running
+    /// jobs.
     pub(crate) fn is_ending(&self, namespace: &str) -> bool {
         self.view.ending.contains(namespace)
     }
 
-    /// The Workload by whose quota an odd pod was started; where several may be meant, one that holds quota.
+    /// The Workload by whose quota an odd pod was started; of several possible Workloads, one that holds quota.
     pub(crate) fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&'a WorkloadView> {
         self.view.workload_of_odd(namespace, odd)
     }
 
-    /// The Job that has made an odd pod, as long as it is there.
+    /// The Job that created an odd pod, if the Job still exists.
     pub(crate) fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&'a ObjectKey, &'a JobState)> {
         self.view.job_of_odd(namespace, odd)
     }
 
-    /// The odd pods that run by the quota of a workload, or beside it.
+    /// The odd pods that run by the quota of a Workload, or beyond it.
     pub(crate) fn odd_pods_of(self, workload: &'a WorkloadView) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
         self.view.odd_pods_of(workload)
     }
 
-    /// Whether a write may be decided now.
+    /// Whether this process leads, so that control may decide about writes.
     pub(crate) fn leads(&self) -> bool {
         self.session.leads()
     }

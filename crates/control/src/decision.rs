@@ -1,24 +1,27 @@
-//! Result of a decision: the write that it asks for, or the time of the next look.
+//! Result of a decision: a write, a query, an event, or the time of the next decision about the object.
 
 use berth_jobs::{ObjectApply, ObjectPatch};
 use jiff::Timestamp;
 
 use crate::write::{Action, Body, Notice, ObjectKey, Purpose, Query, Subresource, Write};
 
-/// A decision to write, before it has an identity.
+/// A write or query that a decision asks for, before it gets an identity as a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
+    /// The purpose of the write or query.
     pub(crate) purpose: Purpose,
+    /// The object of the write or query.
     pub(crate) key: ObjectKey,
+    /// The write or query itself.
     pub(crate) action: Action<Body>,
-    /// resourceVersion the decision was derived from, 0 if none.
+    /// The resourceVersion that the decision was derived from, 0 if the write depends on no version.
     pub(crate) based_on: u64,
-    /// Events to publish once it is applied.
+    /// Events to publish after the API server has applied the write.
     pub(crate) notices: Vec<Notice>,
 }
 
 impl Draft {
-    /// A query, registered on that object.
+    /// A query about an object.
     pub(crate) fn ask(purpose: Purpose, key: ObjectKey, query: Query) -> Self {
         Self { purpose, key, action: query.into(), based_on: 0, notices: Vec::new() }
     }
@@ -28,12 +31,12 @@ impl Draft {
         Self { purpose, key, action: write.into(), based_on: 0, notices: Vec::new() }
     }
 
-    /// A merge patch that was derived from that version of its object, 0 if none. A patch of the status goes to the URL of the status.
+    /// A merge patch that was derived from a version of its object, 0 for no version. A patch of the status goes to the URL of the status subresource.
     pub(crate) fn merge(purpose: Purpose, key: ObjectKey, patch: ObjectPatch, based_on: u64) -> Self {
         Self { based_on, ..Self::of_any_version(purpose, key, merge_patch(MANAGER, patch)) }
     }
 
-    /// As [`Self::merge`], under the field manager of that name.
+    /// The same merge patch or server-side apply, under another field manager.
     pub(crate) fn managed_by(mut self, name: &'static str) -> Self {
         if let Action::Write(Write::Merge { manager, .. } | Write::Apply { manager, .. }) = &mut self.action {
             *manager = name;
@@ -41,7 +44,7 @@ impl Draft {
         self
     }
 
-    /// The server-side apply of a status under the field manager of that name, derived from that version of its object.
+    /// The server-side apply of a status under a field manager, derived from a version of its object.
     pub(crate) fn apply_status(
         purpose: Purpose,
         key: ObjectKey,
@@ -52,24 +55,24 @@ impl Draft {
         Self { based_on, ..Self::of_any_version(purpose, key, write) }
     }
 
-    /// The deletion of the object of that uid; objects that it owns go after it.
+    /// The deletion of the object with a uid; the garbage collector deletes owned objects after their owner.
     pub(crate) fn delete(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
         Self::of_any_version(purpose, key, Write::Delete { uid: uid.to_owned(), owned_first: false })
     }
 
-    /// The deletion of the object of that uid; objects that it owns go before it.
+    /// The deletion of the object with a uid; the garbage collector deletes owned objects before their owner.
     pub(crate) fn delete_owned_first(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
         Self::of_any_version(purpose, key, Write::Delete { uid: uid.to_owned(), owned_first: true })
     }
 
-    /// Adds an event to the write.
+    /// Adds an event to a write.
     pub(crate) fn telling(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
         self
     }
 }
 
-/// Field manager of merge patches, the one of Kueue's client.
+/// Field manager of merge patches: the field manager of Kueue's client.
 const MANAGER: &str = "kueue";
 
 fn merge_patch(manager: &'static str, patch: ObjectPatch) -> Write<Body> {
@@ -80,30 +83,32 @@ fn merge_patch(manager: &'static str, patch: ObjectPatch) -> Write<Body> {
 /// Result of a decision.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Nothing to do until something changes.
+    /// No write or event is needed until an observation changes.
     Done,
-    /// Look again at that time.
+    /// The object is decided about again at a time.
     Wait(Timestamp),
-    /// Look again when fewer Workloads are being created.
+    /// The object is decided about again when fewer Workloads are being created.
     WaitForCreations,
-    /// Look again when this object comes or changes.
+    /// The object is decided about again when another object is created or changes.
     WaitFor(ObjectKey),
-    /// Write.
+    /// A write or query is to be performed.
     Write(Box<Draft>),
-    /// An event for the user, once per text. The object is looked at again at once, for anything else there is to do.
+    /// An event for the user is to be published, once per text. The object is decided about again immediately, because the object may need a write, too.
     Tell(Box<Notice>),
 }
 
 impl Decision {
+    /// The decision to perform a write or query.
     pub(crate) fn write(draft: Draft) -> Self {
         Self::Write(Box::new(draft))
     }
 
+    /// The decision to publish an event.
     pub(crate) fn tell(notice: Notice) -> Self {
         Self::Tell(Box::new(notice))
     }
 
-    /// The decision `first`; where that is `None`, or only waits, the decision `next`, looked at again not later than `first` wants it.
+    /// The decision `first` if there is one that does not only wait; otherwise the decision `next`, evaluated again at the time of `first` at the latest.
     pub(crate) fn first_or_earliest(first: Option<Self>, next: impl FnOnce() -> Self) -> Self {
         match first {
             None => next(),
@@ -112,13 +117,13 @@ impl Decision {
         }
     }
 
-    /// The first decision if it does something, else `next`, looked at again not later than the first one asks for.
+    /// The first decision if it is a write or event, otherwise `next`, evaluated again at the time of the first decision at the latest.
     pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
         let first = if let Self::Done = self { None } else { Some(self) };
         Self::first_or_earliest(first, next)
     }
 
-    /// The decision, with another evaluation at that time at the latest.
+    /// The decision, with another evaluation at the given time at the latest.
     pub(crate) fn not_later_than(self, until: Timestamp) -> Self {
         match self {
             Self::Done => Self::Wait(until),

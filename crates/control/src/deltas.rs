@@ -1,5 +1,5 @@
-//! Translation of API objects for the engine. Nothing is decided here; an object that cannot be read becomes `inactive` with a text that names the
-//! field.
+//! Translation of API objects into the engine's types, without any decision. An object that cannot be read is translated as `inactive`, with a text that names
+//! the field.
 
 mod affinity;
 mod reserved;
@@ -17,11 +17,12 @@ use crate::cache::admission_checks::{self as checks, Check};
 pub(crate) use crate::deltas::reserved::{Pods, reservation};
 use crate::settings::Settings;
 
-/// An amount of a resource as the API writes it.
+/// An amount of a resource in the notation of the API.
 pub(crate) fn quantity(resource: &str, amount: Amount) -> Quantity {
     Quantity(berth_quantity::format(resource, amount))
 }
 
+/// The effect of a taint; `None` for an unknown word.
 pub(crate) fn taint_effect(text: &str) -> Option<engine::TaintEffect> {
     match text {
         "NoSchedule" => Some(engine::TaintEffect::NoSchedule),
@@ -39,6 +40,7 @@ fn taint(taint: &core::Taint) -> Option<engine::Taint> {
     })
 }
 
+/// A toleration in the engine's type; an unknown operator or effect is marked as illegal.
 pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
     let named = toleration.effect.as_deref().filter(|effect| !effect.is_empty());
     let effect = named.and_then(taint_effect);
@@ -58,6 +60,8 @@ pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
     }
 }
 
+/// A ResourceFlavor in the engine's type. A flavor with a wrong annotation or capacity tier is unusable; `strict` makes a flavor that fails validation
+/// unusable, too.
 pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::FlavorSpec {
     let spec = &object.spec;
     let told = object.metadata.labels.as_ref().and_then(|labels| labels.get(api::labels::CAPACITY_TIER));
@@ -89,7 +93,7 @@ pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::Flav
     }
 }
 
-/// A tier as the engine has it.
+/// A capacity tier in the engine's type.
 pub(crate) fn tier(tier: api::CapacityTier) -> engine::Tier {
     match tier {
         api::CapacityTier::Reserved => engine::Tier::Reserved,
@@ -98,13 +102,13 @@ pub(crate) fn tier(tier: api::CapacityTier) -> engine::Tier {
     }
 }
 
-/// A weight such as `1`, `2.5` or `500m` in nano units; an unreadable one counts as 1 and is refused at admission.
+/// A fair-sharing weight such as `1`, `2.5` or `500m` in nano units; an unreadable weight counts as 1, and validation of the object refuses such a weight.
 fn weight(text: Option<&Quantity>) -> i64 {
     text.and_then(|quantity| berth_quantity::parse_quantity(&quantity.0).ok())
         .map_or(engine::WEIGHT_ONE, |nano| i64::try_from(nano.0).unwrap_or(i64::MAX))
 }
 
-/// The weight of a queue in fair sharing, as a number.
+/// The fair-sharing weight of a ClusterQueue, as a number.
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
 pub(crate) fn weight_of(queue: &api::ClusterQueue) -> f64 {
     let told = queue.spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref());
@@ -119,7 +123,7 @@ fn optional_quota(resource: &str, text: Option<&Quantity>, field: &str) -> Resul
     text.map(|text| quota(resource, text, field)).transpose()
 }
 
-/// Resource groups, or a text that names the field which cannot be read.
+/// Resource groups in the engine's type, or a text that names the field which cannot be read.
 pub(crate) fn groups(groups: &[api::ResourceGroup]) -> Result<Vec<engine::ResourceGroup>, String> {
     groups.iter().enumerate().map(|(index, group)| resource_group(index, group)).collect()
 }
@@ -130,7 +134,7 @@ fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::Re
         let mut quotas = Vec::with_capacity(group.covered_resources.len());
         for covered in &group.covered_resources {
             let Some(resource) = flavor.resources.iter().find(|resource| &resource.name == covered) else {
-                // The server refuses such objects; for Kueue's scheduler the quota is zero.
+                // The API server refuses a flavor without quota for a covered resource; for Kueue's scheduler the quota is zero.
                 quotas.push(engine::Quota { nominal: Amount::ZERO, borrowing_limit: None, lending_limit: None });
                 continue;
             };
@@ -154,6 +158,7 @@ fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::Re
     Ok(engine::ResourceGroup { covered: group.covered_resources.clone(), flavors })
 }
 
+/// A Cohort in the engine's type; resource groups that cannot be read are left out.
 pub(crate) fn cohort(object: &api::Cohort) -> engine::CohortSpec {
     let spec = &object.spec;
     engine::CohortSpec {
@@ -164,7 +169,7 @@ pub(crate) fn cohort(object: &api::Cohort) -> engine::CohortSpec {
     }
 }
 
-/// A label selector; `Err` names the requirement that cannot be read.
+/// A label selector in the engine's type; `Err` names the requirement that cannot be read.
 pub(crate) fn selector(selector: &LabelSelector) -> Result<engine::Selector, String> {
     let mut requirements: Vec<engine::Requirement> = selector
         .match_labels
@@ -198,7 +203,7 @@ pub(crate) fn selector(selector: &LabelSelector) -> Result<engine::Selector, Str
     Ok(engine::Selector(requirements))
 }
 
-/// Whether labels satisfy a selector of labels.
+/// Whether labels satisfy a label selector.
 pub(crate) fn matches(selector: &engine::Selector, labels: &BTreeMap<String, String>) -> bool {
     selector.0.iter().all(|requirement| {
         let value = labels.get(&requirement.key);
@@ -212,12 +217,12 @@ pub(crate) fn matches(selector: &engine::Selector, labels: &BTreeMap<String, Str
     })
 }
 
-/// Message about a stored object that today's rules refuse.
+/// Message about a stored object that today's validation rules refuse.
 fn refused(errors: &[api::validation::FieldError]) -> Option<String> {
     (!errors.is_empty()).then(|| api::validation::summary(errors))
 }
 
-/// Stop policy of a queue. An unknown word stops it, too: it may have been meant so.
+/// Stop policy of a queue. An unknown word stops the queue, too, because the user may have meant to stop it.
 pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
     match policy {
         None | Some("None" | "") => engine::StopPolicy::None,
@@ -226,7 +231,7 @@ pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
     }
 }
 
-/// Preemption policy of a queue. An absent one is the API's default, `Never`, and so is a word that no schema lets in.
+/// Preemption policy of a queue. The policy is `Never`, the API's default, if the field is absent or has a word that no schema allows.
 fn policy(text: Option<&str>) -> engine::PreemptionPolicy {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -239,14 +244,15 @@ fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fung
     }
 }
 
-/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet. Kueue passes the policy over while its gate is off.
-/// A user who wrote it down meant something by it, and gets a message.
+/// Message about a field of a ClusterQueue that decides whether a job may run and that Berth does not support yet. Kueue ignores a concurrentAdmissionPolicy
+/// while the feature gate is off; Berth reports it to the user who wrote the policy.
 fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
     let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; make the ClusterQueue anew without it to \
                    admit workloads";
     spec.concurrent_admission_policy.is_some().then(|| message.to_owned())
 }
 
+/// A ClusterQueue in the engine's type; a ClusterQueue that is invalid, cannot be read or is being deleted is inactive, with the reason.
 pub(crate) fn cluster_queue(
     object: &api::ClusterQueue,
     checks: &BTreeMap<String, Check>,
@@ -308,12 +314,13 @@ pub(crate) fn cluster_queue(
     }
 }
 
-/// Whether workloads of equal priority of a ClusterQueue preempt each other by their age.
+/// Whether a ClusterQueue's workloads of equal priority preempt each other by their age.
 pub(crate) fn equals_go_by_age(object: &api::ClusterQueue) -> bool {
     let preemption = object.spec.preemption.as_ref();
     preemption.and_then(|rules| rules.within_cluster_queue.as_deref()) == Some("LowerOrNewerEqualPriority")
 }
 
+/// A LocalQueue in the engine's type.
 pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
     engine::LocalQueueSpec {
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
@@ -324,7 +331,7 @@ pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
     }
 }
 
-/// Recent usage of a LocalQueue, as its status has it.
+/// Recent usage of a LocalQueue for admission fair sharing, from the LocalQueue's status.
 pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> {
     let status = object.status.as_ref()?.fair_sharing.as_ref()?.admission_fair_sharing_status.as_ref()?;
     let amount = |(resource, text): (&String, &Quantity)| {
@@ -334,7 +341,7 @@ pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> 
     Some(engine::LedgerFigures { consumed, at: engine::Millis(status.last_update.0.as_millisecond()) })
 }
 
-/// A pod set's needs as the engine has them.
+/// A pod set's requests and constraints in the engine's type.
 pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> engine::PodSetSpec {
     engine::PodSetSpec {
         count: i64::from(needs.count),
@@ -351,7 +358,7 @@ pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> e
     }
 }
 
-/// Preemption scope of a workload by its annotation; an unknown word lets it preempt nobody.
+/// Preemption scope of a Workload by its annotation; with an unknown word the Workload preempts no other Workload.
 pub(crate) fn preempts(word: Option<&str>) -> engine::Preempts {
     match word {
         None | Some("PreemptAlways") => engine::Preempts::AsQueue,
@@ -360,14 +367,14 @@ pub(crate) fn preempts(word: Option<&str>) -> engine::Preempts {
     }
 }
 
-/// Takes out selectors and tolerations that choose a kind of capacity.
+/// Removes the node selectors and tolerations that choose a kind of capacity from a pod set.
 pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
     let is_capacity = |key: &str| api::CAPACITY_SELECTORS.contains(&key);
     pod_set.node_selector.retain(|key, _| !is_capacity(key));
     pod_set.tolerations.retain(|toleration| !is_capacity(&toleration.key));
 }
 
-/// The engine's admission as `status.admission`.
+/// The engine's admission as the field `status.admission` of a Workload.
 pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
     api::Admission {
         cluster_queue: Some(plan.cluster_queue.to_string()),

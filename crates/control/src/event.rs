@@ -1,4 +1,4 @@
-//! All input of control: observations of objects, and outcomes of its own writes.
+//! Input of control: observations of objects. Outcomes of control's own tasks are defined in `write.rs`.
 
 use berth_api as api;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -12,89 +12,89 @@ pub use berth_jobs::{JobPod, JobType, KINDS as JOB_TYPES, SharedJob};
 /// A change of one kind of object, as a watch reports it.
 #[derive(Clone, Debug)]
 pub enum Change<T> {
-    /// Created or modified.
+    /// An object was created or modified.
     Apply(T),
-    /// Deleted: the last state seen.
+    /// An object was deleted, with its last observed state.
     Delete(T),
-    /// The complete list after a (re)list: what is not in it is gone.
+    /// The complete list of a kind after a (re)list: objects that are not in the list are gone.
     Reset(Vec<T>),
-    /// End of a (re)list whose objects came before it, one by one: namespace and name of each. Objects that are not in it are gone.
+    /// End of a (re)list whose objects were reported before, one by one: namespace and name of each. Objects that are not in the list are gone.
     Only(Vec<(String, String)>),
 }
 
-/// A report of the runtime to control about the world.
+/// An observation that the runtime reports to control.
 #[derive(Clone, Debug)]
 pub enum Observation {
     /// A job of a kind that can be suspended.
     Job(JobType, Change<SharedJob>),
-    /// Workload.
+    /// A change of Workloads.
     Workload(Change<Box<api::Workload>>),
-    /// ClusterQueue.
+    /// A change of ClusterQueues.
     ClusterQueue(Change<Box<api::ClusterQueue>>),
-    /// LocalQueue.
+    /// A change of LocalQueues.
     LocalQueue(Change<Box<api::LocalQueue>>),
-    /// Cohort.
+    /// A change of Cohorts.
     Cohort(Change<Box<api::Cohort>>),
-    /// ResourceFlavor.
+    /// A change of ResourceFlavors.
     ResourceFlavor(Change<Box<api::ResourceFlavor>>),
-    /// WorkloadPriorityClass.
+    /// A change of WorkloadPriorityClasses.
     WorkloadPriorityClass(Change<Box<api::WorkloadPriorityClass>>),
-    /// scheduling.k8s.io PriorityClass.
+    /// A change of PriorityClasses of the group scheduling.k8s.io.
     PriorityClass(Change<Box<PriorityClass>>),
-    /// Namespace.
+    /// A change of Namespaces.
     Namespace(Change<Box<Namespace>>),
-    /// LimitRange.
+    /// A change of LimitRanges.
     LimitRange(Change<Box<LimitRange>>),
-    /// AdmissionCheck.
+    /// A change of AdmissionChecks.
     AdmissionCheck(Change<Box<api::AdmissionCheck>>),
-    /// True where the cluster serves ProvisioningRequests.
+    /// True if the cluster serves ProvisioningRequests.
     ServesProvisioningRequests(bool),
-    /// ProvisioningRequestConfig.
+    /// A change of ProvisioningRequestConfigs.
     ProvisioningRequestConfig(Change<Box<api::ProvisioningRequestConfig>>),
-    /// autoscaling.x-k8s.io/v1 ProvisioningRequest.
+    /// A change of ProvisioningRequests of autoscaling.x-k8s.io/v1.
     ProvisioningRequest(Change<Box<api::autoscaling::ProvisioningRequest>>),
-    /// PodTemplate of a ProvisioningRequest.
+    /// A change of PodTemplates that belong to ProvisioningRequests.
     PodTemplate(Change<Box<PodTemplate>>),
-    /// QueuePolicy.
+    /// A change of QueuePolicies.
     QueuePolicy(Change<Box<api::berth::QueuePolicy>>),
-    /// CheckpointStore.
+    /// A change of CheckpointStores.
     CheckpointStore(Change<Box<api::berth::CheckpointStore>>),
-    /// TrainingJob of berth.dev.
+    /// A change of TrainingJobs of berth.dev.
     TrainingJob(Change<Box<api::berth::TrainingJob>>),
-    /// Node.
+    /// A change of Nodes.
     Node(Change<Box<api::node::Node>>),
-    /// RuntimeClass.
+    /// A change of RuntimeClasses.
     RuntimeClass(Change<Box<RuntimeClass>>),
-    /// Pod with the label of managed pods.
+    /// A change of pods with the label of managed pods.
     Pod(Change<Box<Pod>>),
-    /// Pod without that label that may have to wait for quota. A pod that gets the label is told as gone here, and as there by the watch of managed
-    /// pods, in any order.
+    /// A change of pods without the label of managed pods that may have to wait for quota. A pod that gets the label is reported as gone by the watch of
+    /// unlabelled pods and as created by the watch of managed pods, in any order.
     UnmarkedPod(FoundBy, Change<Box<Pod>>),
-    /// Pod with the name of its pod set, by its metadata alone. Its deletion is reported with the last state that had that name, also where the pod
-    /// has only lost the name.
+    /// A change of pods that have the name of their pod set, by their metadata alone. The deletion of a pod is reported with the last state that had the name
+    /// of the pod set, also if the pod has only lost that name.
     JobPod(Change<Box<JobPod>>),
-    /// apps/v1 StatefulSet with a queue.
+    /// A change of StatefulSets of apps/v1 that name a queue.
     StatefulSet(Change<Box<StatefulSet>>),
-    /// A resource that Berth can do without cannot be listed, or can be again.
+    /// A resource that Berth can do without cannot be listed, or can be listed again.
     Unlisted(Unlisted),
 }
 
-/// The label by which a pod is found that has none of managed pods.
+/// The property by which a watch finds a pod that lacks the label of managed pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
     /// The pod names a queue.
     Queue,
-    /// The pod names none, and is one of a StatefulSet.
+    /// The pod names no queue, and belongs to a StatefulSet.
     StatefulSet,
 }
 
-/// Report whether the objects of a resource are known.
+/// Report about a resource whose objects cannot be listed, or can be listed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlisted {
-    /// The resource, as the API calls it.
+    /// The plural name of the resource in the API.
     pub resource: String,
-    /// The kind of object that depends on it, where one does.
+    /// The kind of object that depends on the resource, if there is one.
     pub kind: Option<Kind>,
-    /// Why the resource cannot be listed; `None` if it can be, and all objects that are there were reported.
+    /// The reason why the resource cannot be listed; `None` if the resource can be listed, and all its objects were reported.
     pub why: Option<String>,
 }

@@ -1,15 +1,15 @@
-//! Kueue's feature gates: their names, their defaults, and the gates that each needs.
+//! Kueue's feature gates: their names, their defaults, and the gates that each gate depends on.
 
-/// A gate.
+/// A feature gate of Kueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Kueue's name.
+    /// Kueue's name of the gate.
     pub name: &'static str,
-    /// Default of the gate.
+    /// Default of the gate: true if the gate is on.
     pub on: bool,
-    /// True for a gate that cannot be changed.
+    /// True if the gate cannot be changed.
     pub locked: bool,
-    /// Gates that must be on with it.
+    /// Gates that must be on if this gate is on.
     pub needs: &'static [&'static str],
 }
 
@@ -23,7 +23,7 @@ const fn locked(name: &'static str) -> Gate {
 
 const TAS: &str = "TopologyAwareScheduling";
 
-/// All gates that Kueue knows.
+/// All feature gates that Kueue knows.
 pub const GATES: &[Gate] = &[
     gate("PartialAdmission", true, &[]),
     gate("FlavorFungibility", true, &[]),

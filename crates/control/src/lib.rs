@@ -1,19 +1,18 @@
-//! Control: from what was observed to the next write of each object, without I/O, clock or async.
+//! The crate `control` decides the next write of each object from the observed objects, without I/O, clock or async.
 //!
-//! Observations ([`event::Observation`]) build the view; what matters for decisions is mirrored, delta by delta, into the
-//! engine's world. [`Control::step`] then decides: the engine plans admissions, and every object that changed is judged by
-//! one pure function per kind, which asks for at most one [`write::Task`]: a write with its precondition, or a query. The
-//! runtime performs the tasks and reports a [`write::TaskOutcome`] for each; an outcome that is unknown is closed by a write
-//! (`state/strays.rs`), never by assuming.
+//! Observations ([`event::Observation`]) update the view; each change that matters for admission is passed to the engine's world. [`Control::step`] then
+//! decides: the engine plans admissions, and one pure function per kind decides about each changed object. A decision asks for at most one [`write::Task`]: a
+//! write with its precondition, or a query. The runtime performs the tasks and reports a [`write::TaskOutcome`] for each; a write with an unknown outcome is
+//! resolved by another write (`state/strays.rs`), never by assumption.
 //!
-//! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
+//! Control never calls a server, reads a clock, or writes twice to an object whose last write the watch has not shown.
 //!
-//! Rooms: `controller` runs the step, `state` holds the plans, the writes under way and the reports, `cache` holds the observed objects,
-//! `notes` holds what control noted about each of them, `observe` takes observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`,
-//! `queues`, `policies` and `provisioning` decide about their objects; `capacity` follows whether capacity turns up, tier by tier. `offline` runs the
-//! same without a cluster.
+//! Modules: `controller` runs the step. `state` holds the plans, the writes under way and the reports, `cache` holds the observed objects, and `notes` holds
+//! control's notes about each object. `observe` handles observations. `job`, `workload`, `pod`, `pod_group`, `training_job`, `queues`, `policies` and
+//! `provisioning` decide about their objects. `capacity` observes which capacity tiers have nodes. `offline` runs control on objects in memory, without a
+//! cluster.
 //!
-//! Where to start: [`Control`] in `controller.rs` (the step), `job.rs` (what happens to a Job), `workload.rs` (the life of a Workload).
+//! Entry points for readers: [`Control`] in `controller.rs` (the step), `job.rs` (decisions about a Job), `workload.rs` (the life of a Workload).
 
 #![cfg_attr(
     not(test),

@@ -1,84 +1,84 @@
-//! Measures of control: counts and durations are drained by the runtime, gauges are computed when they are asked for.
+//! Metrics of control: the runtime drains counts and durations; gauges are computed on request.
 
-/// Labels of a series, bounded sets only (queues, reasons, classes).
+/// Labels of a metric series, from bounded sets only (queues, reasons, classes).
 pub type Labels = Vec<(&'static str, String)>;
 
-/// Something that happened.
+/// An event that changes a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// A counter goes up.
+    /// An increment of a counter.
     Count {
-        /// Metric name without `_total`.
+        /// Name of the counter without `_total`.
         name: &'static str,
-        /// Labels.
+        /// Labels of the counter.
         labels: Labels,
-        /// Increment.
+        /// Amount by which the counter is incremented.
         by: u64,
     },
-    /// Series with these labels belong to something that is gone.
+    /// The removal of all series with these labels, because their object is gone.
     Forget {
-        /// Labels.
+        /// Labels of the series to remove.
         labels: Labels,
     },
-    /// A histogram takes a value.
+    /// A value for a histogram.
     Observe {
-        /// Metric name.
+        /// Name of the histogram.
         name: &'static str,
-        /// Labels.
+        /// Labels of the histogram.
         labels: Labels,
         /// Duration in milliseconds.
         millis: i64,
     },
 }
 
-/// A workload came to a tier of capacity, or left it before it was done: names and numbers for the log.
+/// The admission of a workload in a capacity tier, or its eviction from the tier before its end: names and numbers for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierMove {
-    /// Namespace of the workload.
+    /// Namespace of the Workload.
     pub namespace: String,
     /// Name of the Workload.
     pub workload: String,
-    /// The queue whose quota it was given.
+    /// The ClusterQueue whose quota the Workload was given.
     pub cluster_queue: String,
-    /// The tier.
+    /// The capacity tier.
     pub tier: String,
-    /// Flavors of that tier that the workload was given, by name.
+    /// Names of the flavors of the tier that the Workload was given.
     pub flavors: String,
-    /// Step of the workload.
+    /// The step of the Workload: admission or eviction.
     pub what: TierStep,
 }
 
-/// Step of a workload in a tier.
+/// Step of a Workload in a capacity tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierStep {
-    /// The workload was admitted.
+    /// The Workload was admitted.
     Admitted {
-        /// Seconds for which it was queued.
+        /// Seconds for which the Workload was queued.
         waited: i64,
     },
-    /// The workload was evicted.
+    /// The Workload was evicted.
     Left {
         /// Reason of the eviction.
         reason: String,
-        /// Seconds for which it had its quota.
+        /// Seconds for which the Workload had its quota.
         stayed: i64,
     },
 }
 
-/// A value that holds now.
+/// The present value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gauge {
-    /// Metric name.
+    /// Name of the gauge.
     pub name: &'static str,
-    /// Labels.
+    /// Labels of the gauge.
     pub labels: Labels,
-    /// Value: amounts in Kubernetes' units (cpu in cores).
+    /// Value of the gauge: amounts in Kubernetes' units (cpu in cores).
     pub value: f64,
 }
 
 /// All gauges at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// The gauges.
+    /// The gauges and their values.
     pub gauges: Vec<Gauge>,
 }

@@ -1,4 +1,4 @@
-//! The operator without a cluster: objects in, the same decisions and the same writes, performed on objects in memory.
+//! Control without a cluster: objects in, and the decisions and writes of control, performed on objects in memory.
 //!
 //! There is no job controller and no kubelet here: jobs start and stop on paper only, and no pod ever runs.
 
@@ -28,51 +28,51 @@ use crate::write::{
 pub use creation::Creation;
 pub use manifest::{Manifest, examine};
 
-/// Most steps of a decision that does not come to rest.
+/// Largest number of steps of a run that does not come to rest.
 const MOST_STEPS: usize = 10_000;
-/// Number of failed writes that are waited for within one call.
+/// Number of failed writes that one call of [`Offline::run`] waits for.
 const MOST_RETRIES: usize = 4;
 
-/// A write that was performed, with its object before and after it.
+/// A write that was performed, with its object before and after the write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
     /// Purpose of the write.
     pub purpose: Purpose,
     /// Object of the write.
     pub key: ObjectKey,
-    /// The object before; null when there was none.
+    /// The object before the write; null if there was none.
     pub before: Value,
-    /// The object after; null when it is gone.
+    /// The object after the write; null if the object is gone.
     pub after: Value,
-    /// Events about the object.
+    /// Events that were published with the write.
     pub notices: Vec<Notice>,
 }
 
-/// Control, and the objects that its writes go to.
+/// Control, and the objects that control writes to.
 #[derive(Debug)]
 pub struct Offline {
     control: Control,
     /// Facts about the cluster, for reviews of new objects.
     surroundings: Surroundings,
-    /// Number of pods that were made of templates.
+    /// Number of pods that were created from templates.
     made_pods: usize,
     now: Timestamp,
     objects: BTreeMap<ObjectKey, Value>,
     notices: Vec<Notice>,
     writes: Vec<(Purpose, ObjectKey)>,
-    /// Results of writes, if they are kept.
+    /// Results of writes, if a history is kept.
     history: Option<Vec<Made>>,
     version: u64,
     /// Text with which every write of a Workload's status is refused.
     refusal: Option<String>,
     /// Workloads that another client writes to before Berth's next write.
     contested: Vec<ObjectKey>,
-    /// Another client wrote first, so the API server refused the write: its decision is made anew.
+    /// True if the API server refused a write because another client wrote first: control decides about the object again.
     conflicted: bool,
 }
 
 impl Offline {
-    /// No objects, at a moment that only [`Offline::advance`] moves.
+    /// Control without any objects, at a time that only [`Offline::advance`] and retries of failed writes change.
     #[must_use]
     pub fn new(settings: Settings, now: Timestamp) -> Self {
         let surroundings = Surroundings::new(&settings);
@@ -94,18 +94,18 @@ impl Offline {
         }
     }
 
-    /// The time.
+    /// The present time of the offline run.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Lets time pass; nothing is decided by that alone.
+    /// Lets time pass; control makes no decision until the next run.
     pub fn advance(&mut self, millis: i64) {
         self.now = after(self.now, millis);
     }
 
-    /// Control, for questions.
+    /// The control of the offline run, for questions about its state.
     pub fn control(&mut self) -> &mut Control {
         &mut self.control
     }
@@ -122,37 +122,36 @@ impl Offline {
         &self.notices
     }
 
-    /// Writes so far, in order.
+    /// Writes so far, in their order.
     #[must_use]
     pub fn writes(&self) -> &[(Purpose, ObjectKey)] {
         &self.writes
     }
 
-    /// From now on every write of a Workload's status is refused with this text.
+    /// Refuses every later write of a Workload's status with a text.
     pub fn refuse_status_writes(&mut self, text: &str) {
         self.refusal = Some(text.to_owned());
     }
 
-    /// Another client writes to a Workload just before Berth's next write to it.
+    /// Lets another client write to a Workload just before Berth's next write to that Workload.
     pub fn contest(&mut self, namespace: &str, name: &str) {
         self.contested.push(object_key(Kind::Workload, namespace, name));
     }
 
-    /// Keeps from now on what each write makes of its object, and leaves lists of admission checks as they are: for callers that want the decisions
-    /// of cycles alone.
+    /// Keeps the results of all later writes, and lets control only schedule: callers want the decisions of scheduling cycles, not those of admission checks.
     pub fn keep_history(&mut self) {
         self.control.schedule_only();
         self.history.get_or_insert_default();
     }
 
-    /// Results of writes since they are kept, in order.
+    /// Results of the writes since [`Offline::keep_history`], in their order.
     #[must_use]
     pub fn history(&self) -> &[Made] {
         self.history.as_deref().unwrap_or_default()
     }
 
-    /// Writes why a workload waits, as after a cycle with that result; also without a reason, which no API server would take. `is_gated` is true for
-    /// a workload that waits for its preemption gates.
+    /// Writes into a Workload's status why the Workload waits, as after a scheduling cycle with that result. The reason may be absent, although no API server
+    /// would accept such a condition. `is_gated` is true for a Workload that waits for its preemption gates.
     pub fn tell(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
         let Some(draft) = self.control.context().telling(uid, reason, message, is_gated, self.now) else { return };
         let Action::Write(write) = draft.action.pack() else { return };
@@ -163,10 +162,10 @@ impl Offline {
         }
     }
 
-    /// Creates or replaces an object, of any version. An absent uid is made of namespace and name.
+    /// Creates or replaces an object, of any version. An absent uid is derived from namespace and name.
     ///
     /// # Errors
-    /// Names the fault of an object of a known kind, the unknown version or the unknown kind.
+    /// The fault of an object of a known kind, the unknown version or the unknown kind.
     pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("/kind");
@@ -186,10 +185,10 @@ impl Offline {
         self.put_as(written, object)
     }
 
-    /// Creates or replaces an object of a kind that Berth watches, also of one that [`Offline::put`] passes over.
+    /// Creates or replaces an object of a kind that Berth watches, also of a kind that [`Offline::put`] ignores.
     ///
     /// # Errors
-    /// Names the fault of the object.
+    /// The fault of the object.
     pub fn put_as(&mut self, written: Kind, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
@@ -203,7 +202,7 @@ impl Offline {
             Kind::Workload => json!(format!("{namespace}/{name}")),
             other => json!(format!("{}/{namespace}/{name}", other.name())),
         };
-        // Another spec is another generation, as on a server.
+        // A change of the spec increments the generation, as on an API server.
         let old = self.objects.get(&key);
         let of = |object: &Value| object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         let next = old
@@ -230,7 +229,7 @@ impl Offline {
             "WorkloadPriorityClass" => Observation::WorkloadPriorityClass(Change::Apply(Box::new(read(object)?))),
             "AdmissionCheck" => Observation::AdmissionCheck(Change::Apply(Box::new(read(object)?))),
             "CheckpointStore" => Observation::CheckpointStore(Change::Apply(Box::new(read(object)?))),
-            // No decision depends on them.
+            // No decision depends on Topologies, Nodes and single pods.
             "Topology" | "Node" | "Pod" => return Ok(()),
             other => return Err(format!("unknown kind {other:?}")),
         };
@@ -244,7 +243,7 @@ impl Offline {
         self.control.observe(observation, self.now);
     }
 
-    /// Deletes an object at once, finalizers or not.
+    /// Deletes an object immediately, with or without finalizers.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         let key = object_key(kind, namespace, name);
         if let Some(object) = self.objects.remove(&key) {
@@ -297,7 +296,7 @@ impl Offline {
         Ok(())
     }
 
-    /// Runs that many scheduling cycles at most and performs the writes that they ask for. A write that failed is waited for, a few times.
+    /// Runs at most `cycles` scheduling cycles and performs the writes that control asks for. Failed writes are retried a few times, with their back-off.
     pub fn run(&mut self, cycles: u64) {
         self.rest(0);
         self.rest(cycles);
@@ -309,7 +308,7 @@ impl Offline {
         }
     }
 
-    /// Steps until nothing is asked for at this moment.
+    /// Runs steps until control asks for no task at this moment.
     fn rest(&mut self, cycles: u64) {
         let mut left = cycles;
         for _ in 0..MOST_STEPS {
@@ -336,7 +335,8 @@ impl Offline {
         }
     }
 
-    /// Creation time of an object that is created now. The first Workload of a job is as old as the job, or as the youngest object that owns it.
+    /// Creation time of an object that is created now. The first Workload of a job has the creation time of the job, or of the youngest object that owns the
+    /// Workload.
     fn created(&self, kind: Kind, body: &Value) -> Timestamp {
         let owners = |object: &Value| -> Vec<String> {
             let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -427,7 +427,7 @@ fn object_key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
     ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-/// No pod ever ran, and no store is asked.
+/// Answer to a query in a world without pods, nodes and checkpoint stores.
 fn answer(query: &Query, object: Option<&Value>) -> Result<QueryAnswer, QueryFailure> {
     Ok(match query {
         Query::ProbePods { .. } => QueryAnswer::PodsLeft(PodsLeft::Allowed),
@@ -444,7 +444,7 @@ fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
     serde_json::from_value(object.clone()).map_err(|error| error.to_string())
 }
 
-/// Changes the map that a value is, or becomes.
+/// Changes the map that a JSON value is; a value of another type is replaced by an empty map first.
 fn with_map<R: Default>(value: &mut Value, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -455,12 +455,12 @@ fn with_map<R: Default>(value: &mut Value, change: impl FnOnce(&mut Map<String, 
     }
 }
 
-/// Changes the map under a field, made when it is not there.
+/// Changes the map under a field of a JSON object; an absent map is created.
 fn edit<R: Default>(object: &mut Value, field: &str, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
     with_map(object, |map| with_map(map.entry(field.to_owned()).or_insert(Value::Null), change))
 }
 
-/// RFC 7386.
+/// JSON merge patch, RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *target = patch.clone();
@@ -477,8 +477,8 @@ fn merge(target: &mut Value, patch: &Value) {
     });
 }
 
-/// Server-side apply of a Workload's status by the manager that carries everything it owns: fields that it leaves out go, fields of other managers
-/// stay.
+/// Server-side apply of a Workload's status by the field manager whose body has all fields that the manager owns: absent fields are removed, and fields of
+/// other managers stay.
 fn apply_status(object: &mut Value, body: &Value) {
     let mut status = body.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
     edit(object, "status", |old| {

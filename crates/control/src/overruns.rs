@@ -1,6 +1,7 @@
-//! Usage of a job beyond the quota that its Workloads hold: pods that are replaced while they end, pods of a job that another client has started,
-//! Jobs and pods of a group that have no place. Such usage is found in the view, passed to the engine, and charged to the job's ClusterQueue until it
-//! is gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). Nothing of it is stored: a process that comes to lead finds it again.
+//! Usage of a job beyond the quota that its Workloads hold. Such usage comes from pods that are replaced while they end, from pods of a job that another client
+//! has started, and from Jobs and pods of a group for which no quota is held. The usage is found in the view, passed to the engine, and charged to the job's
+//! ClusterQueue until the pods are gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). No usage beyond quota is stored: a process that
+//! begins to lead finds the usage again.
 
 mod jobs;
 pub(crate) mod known;
@@ -19,7 +20,7 @@ use crate::write::{Kind, ObjectKey};
 pub(crate) use known::Overruns;
 use known::{ExcessUsage, Overrun};
 
-/// Numbers of pods, and the amounts that they use beyond quota.
+/// Numbers of pods of a job, and the amounts that the pods use beyond quota.
 #[derive(Default)]
 struct Found {
     carrier: String,
@@ -32,16 +33,17 @@ struct Found {
 type Requests = BTreeMap<String, Amount>;
 
 impl Found {
-    /// Charges so many pods.
+    /// Charges `pods` pods with equal requests.
     fn charge(&mut self, ctx: &Context<'_>, given: Option<&BTreeMap<String, String>>, each: &Requests, pods: i64) {
         let all = |(resource, each): (&String, &Amount)| (resource.clone(), each.max(&Amount::ZERO).mul(pods));
         let mut amounts: Requests = each.iter().map(all).collect();
-        // No pod asks for the resource `pods` itself.
+        // No pod requests the resource `pods` itself.
         amounts.insert("pods".to_owned(), Amount::new(pods));
         self.charge_amounts(ctx, given, amounts);
     }
 
-    /// Charges amounts in the flavors that were given for them, and others in the first flavor that the queue has for them.
+    /// Charges amounts in the flavors that were given for their resources; a resource without a given flavor is charged in the queue's first flavor for the
+    /// resource.
     fn charge_amounts(&mut self, ctx: &Context<'_>, given: Option<&BTreeMap<String, String>>, amounts: Requests) {
         for (resource, amount) in amounts.into_iter().filter(|(_, amount)| *amount > Amount::ZERO) {
             let first = || self.queue.as_deref().and_then(|queue| ctx.first_flavor(queue, &resource));
@@ -51,7 +53,7 @@ impl Found {
         }
     }
 
-    /// Counts the pods of one pod set, and charges those that are more than are held.
+    /// Counts the pods of one pod set, and charges the pods beyond the number for which quota is held.
     fn count(&mut self, ctx: &Context<'_>, held: &[engine::PodSetAssignment], set: &engine::PodSetSpec, runs: i64) {
         let given = held.iter().find(|held| held.name == set.name);
         let count = given.map_or(0, |given| given.count);
@@ -62,7 +64,7 @@ impl Found {
         }
     }
 
-    /// Whether something runs beyond quota, even if its queue is unknown.
+    /// Whether pods run beyond quota, even if their queue is unknown.
     fn is_beyond(&self) -> bool {
         !self.usage.is_empty() || self.pods[0] > self.pods[1]
     }
@@ -74,14 +76,14 @@ impl Found {
     }
 }
 
-/// Usage beyond quota of a job, pod or group; `None` if nothing runs beyond quota.
+/// Usage beyond quota of a job, pod or group; `None` if no pod runs beyond quota.
 pub(crate) fn usage_of(ctx: &Context<'_>, object: &ObjectKey) -> Option<ExcessUsage> {
-    // Offline a job that runs may have been read without its Workload.
+    // A running job may have been read offline without its Workload.
     let counts = |found: &Found| found.is_beyond() && !(ctx.session.is_offline && found.pods[1] == 0);
     ctx.overrun_of(object).filter(counts).map(Found::into_usage)
 }
 
-/// Whether pods that ran beyond quota outlive their job: it is gone, and its Workload is kept until none of them is left.
+/// Whether pods that ran beyond quota outlive their job: the job is gone, and its Workload is kept until no pod is left.
 pub(crate) fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
     let known = ctx.quota.overruns.known.get(object);
     let charge = known.and_then(|known| known.charge.as_ref()).filter(|_| object.kind.is_admitted_with_pods());
@@ -92,7 +94,7 @@ pub(crate) fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
 }
 
 impl Context<'_> {
-    /// Whether the queue of a Workload has room for the excess of its pods in a resource: it is charged with that already.
+    /// Whether the ClusterQueue of a Workload has room for the excess usage of the Workload's pods in a resource: the excess is charged to the queue already.
     pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
         let known =
             workload.whole().and_then(|whole| self.quota.overruns.known.get(&whole)).filter(|known| !known.crowded);
@@ -100,15 +102,15 @@ impl Context<'_> {
         charge.is_some_and(|charge| charge.usage.iter().any(|(cell, _)| cell.resource == resource))
     }
 
-    /// Whether the job of a Workload runs something beyond the quota that it holds, as far as is known.
+    /// Whether the job of a Workload runs pods beyond its quota, as far as is known.
     pub(crate) fn has_overrun(&self, workload: &WorkloadView) -> bool {
         let overruns = &self.quota.overruns;
         let is_known = || workload.whole().is_some_and(|whole| overruns.known.contains_key(&whole));
         overruns.outlived.contains_key(&workload.uid) || is_known()
     }
 
-    /// Whether the job of a Workload runs pods without any quota: the Workload waits until they have ended, since a reservation in the meantime would
-    /// hold twice as many.
+    /// Whether the job of a Workload runs pods without any quota. Such a Workload waits until the pods have ended, because a reservation in the meantime would
+    /// hold quota for twice as many pods.
     pub(crate) fn runs_without_quota(&self, workload: &WorkloadView) -> bool {
         workload
             .whole()
@@ -127,14 +129,14 @@ impl Context<'_> {
         }
     }
 
-    /// The ClusterQueue that is charged for running pods of a Workload's job: the one whose quota it holds, or waits for.
+    /// The ClusterQueue that is charged for running pods of a Workload's job: the queue whose quota the Workload holds, or waits for.
     fn charged_for(&self, workload: &WorkloadView) -> Option<String> {
         let held = workload.holds().filter(|queue| !queue.is_empty()).map(str::to_owned);
         held.or_else(|| self.charged_behind(&workload.local_queue()))
     }
 
-    /// The ClusterQueue that is charged for pods that run without quota by a LocalQueue. A ClusterQueue that takes nothing of the namespace is not
-    /// charged: a user who may make LocalQueues there could take its quota from others.
+    /// The ClusterQueue that is charged for pods that run without quota and name a LocalQueue. A ClusterQueue whose namespace selector excludes the namespace
+    /// is not charged: otherwise a user who may create LocalQueues in the namespace could take quota from other users.
     fn charged_behind(&self, local: &Name) -> Option<String> {
         let queue = self.view.behind(local)?;
         let selector = self.view.cluster_queues.get(queue)?.spec.namespace_selector.as_ref()?;
@@ -142,7 +144,7 @@ impl Context<'_> {
         deltas::matches(&selector, self.view.namespaces.get(&local.0)?).then(|| queue.to_owned())
     }
 
-    /// The flavor of a queue in which pods that run without quota are charged.
+    /// The flavor of a ClusterQueue in which pods that run without quota are charged.
     fn first_flavor(&self, queue: &str, resource: &str) -> Option<String> {
         let groups = &self.view.cluster_queues.get(queue)?.spec.resource_groups;
         let group = groups.iter().find(|group| group.covered_resources.iter().any(|covered| covered == resource))?;

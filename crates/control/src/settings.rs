@@ -1,4 +1,4 @@
-//! Settings: the configuration file, reduced to the fields that control acts on. The manager parses it.
+//! Settings: the configuration file, reduced to the fields that control acts on. The manager parses the file.
 
 use crate::write::Kind;
 use berth_jobs::pods::PodState;
@@ -7,26 +7,26 @@ use std::collections::BTreeSet;
 /// `waitForPodsReady.requeuingStrategy` and time-outs, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitForPodsReady {
-    /// `timeout`.
+    /// `waitForPodsReady.timeout` in milliseconds.
     pub timeout_ms: i64,
-    /// `recoveryTimeout`; `None` is switched off.
+    /// `waitForPodsReady.recoveryTimeout` in milliseconds; `None` switches the recovery time-out off.
     pub recovery_timeout_ms: Option<i64>,
-    /// `blockAdmission`.
+    /// `waitForPodsReady.blockAdmission`.
     pub block_admission: bool,
-    /// `requeuingStrategy.timestamp` is `Creation` (else `Eviction`).
+    /// True if `requeuingStrategy.timestamp` is `Creation`, and false for `Eviction`.
     pub order_by_creation: bool,
-    /// `backoffLimitCount`; `None` is endless.
+    /// `requeuingStrategy.backoffLimitCount`; `None` allows any number of retries.
     pub backoff_limit_count: Option<i32>,
-    /// `backoffBaseSeconds`.
+    /// `requeuingStrategy.backoffBaseSeconds`.
     pub backoff_base_seconds: i64,
-    /// `backoffMaxSeconds`.
+    /// `requeuingStrategy.backoffMaxSeconds`.
     pub backoff_max_seconds: i64,
 }
 
 /// Control's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `integrations.frameworks`: the kinds of job that are managed. Others are left alone.
+    /// `integrations.frameworks`: the job kinds that Berth manages. Other kinds are left alone.
     pub job_kinds: BTreeSet<Kind>,
     /// `manageJobsWithoutQueueName`.
     pub manage_jobs_without_queue_name: bool,
@@ -34,38 +34,38 @@ pub struct Settings {
     pub managed_namespaces: berth_engine::model::Selector,
     /// `integrations.labelKeysToCopy`.
     pub label_keys_to_copy: BTreeSet<String>,
-    /// `waitForPodsReady`; `None` is off.
+    /// `waitForPodsReady`; `None` if the feature is off.
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// `resources.excludeResourcePrefixes`.
     pub exclude_resource_prefixes: Vec<String>,
     /// `resources.transformations`.
     pub transformations: Vec<berth_jobs::Transformation>,
-    /// The resource by which TrainingJobs ask for accelerators, and the node label of the accelerator type.
+    /// The resource by which TrainingJobs request accelerators, and the node label of the accelerator type.
     pub cards: berth_jobs::training::Cards,
     /// Options of the engine: fair sharing, `resources.quotaCheckStrategy`, feature gates, and the compatibility profile, which control follows, too.
     pub engine: berth_engine::Options,
-    /// Stored objects that the rules refuse take no part, nor do ClusterQueues and Workloads with fields that Berth does not act on yet. Off for
-    /// objects that no server has stored.
+    /// True if control ignores stored objects that fail validation, and ClusterQueues and Workloads with fields that Berth does not support yet. The setting is
+    /// off for objects that no API server has stored.
     pub refuse_invalid: bool,
-    /// Gate `ConcurrentAdmission`: the annotation that names the allowed flavors counts.
+    /// Gate `ConcurrentAdmission`: true if the annotation that names the allowed flavors has an effect.
     pub allowed_flavors: bool,
-    /// Gate `AdmissionGatedBy`: the annotation of that name keeps a Workload from being tried.
+    /// Gate `AdmissionGatedBy`: true if the annotation of that name keeps a Workload from being tried.
     pub admission_gates: bool,
-    /// Gate `MultiKueueOrchestratedPreemption`: a Workload with a closed preemption gate preempts nobody.
+    /// Gate `MultiKueueOrchestratedPreemption`: true if a Workload with a closed preemption gate preempts no other Workload.
     pub preemption_gates: bool,
-    /// Gate `UnadmittedWorkloadsObservability`: unadmitted Workloads get precise reasons, and are counted by them.
+    /// Gate `UnadmittedWorkloadsObservability`: true if unadmitted Workloads get precise reasons, and are counted by reason.
     pub observe_unadmitted: bool,
     /// Gate `MetricForWorkloadCreationLatency`.
     pub creation_latency_metric: bool,
-    /// Gate `PriorityBoost`: the annotation `kueue.x-k8s.io/priority-boost` counts.
+    /// Gate `PriorityBoost`: true if the annotation `kueue.x-k8s.io/priority-boost` has an effect.
     pub priority_boost: bool,
-    /// Gate `ReclaimablePods`: pods that will not run again give their quota back.
+    /// Gate `ReclaimablePods`: true if pods that will not run again give their quota back.
     pub reclaimable_pods: bool,
-    /// Gate `CleanupProvisioningRequestsOnEviction`: an evicted Workload keeps no ProvisioningRequest.
+    /// Gate `CleanupProvisioningRequestsOnEviction`: true if the ProvisioningRequests of an evicted Workload are deleted.
     pub cleanup_provisioning_requests: bool,
-    /// `objectRetentionPolicies.workloads.afterFinished`.
+    /// `objectRetentionPolicies.workloads.afterFinished` in milliseconds; `None` keeps finished Workloads.
     pub retain_finished_ms: Option<i64>,
-    /// `objectRetentionPolicies.workloads.afterDeactivatedByKueue`.
+    /// `objectRetentionPolicies.workloads.afterDeactivatedByKueue` in milliseconds; `None` keeps deactivated Workloads.
     pub retain_deactivated_ms: Option<i64>,
     /// `metrics.localQueueMetrics.enable`.
     pub local_queue_metrics: bool,
@@ -73,14 +73,14 @@ pub struct Settings {
     pub cohort_metrics: bool,
     /// `metrics.enableClusterQueueResources`.
     pub queue_resource_metrics: bool,
-    /// Keys of the taints that announce that a node is taken back.
+    /// Keys of the taints by which a cloud announces that a node is taken back.
     pub reclaim_taints: BTreeSet<String>,
-    /// Admissions that may be unacknowledged at once.
+    /// Largest number of admissions that may be unacknowledged at once.
     pub max_unacknowledged: usize,
 }
 
 impl Default for Settings {
-    /// Default settings; `waitForPodsReady`, whose default depends on the file's version, is off.
+    /// Default settings; `waitForPodsReady` is off, because its default depends on the version of the configuration file.
     fn default() -> Self {
         Self {
             job_kinds: Kind::jobs().collect(),
@@ -114,7 +114,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
+    /// Whether a pod, or the StatefulSet of the pod, names a queue.
     pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
         let through_set = pod.is_of_set() && self.job_kinds.contains(&Kind::StatefulSet);
         pod.queue_name.is_some() || through_set || self.manage_jobs_without_queue_name

@@ -1,5 +1,5 @@
-//! Fixture for tests of decisions: the state that decisions read, filled from plain objects, and decisions as values to compare. No test of a decision
-//! builds [`crate::Control`].
+//! Fixture for tests of decisions: the state that decisions read, filled from plain objects, and decisions as values to compare. No test of a decision builds
+//! [`crate::Control`].
 
 pub(crate) mod objects;
 pub(crate) mod step;
@@ -28,63 +28,72 @@ use crate::training_job::checkpoints;
 use crate::training_job::trainings::Trainings;
 use crate::write::{Kind, ObjectKey, Term, key};
 
-/// Namespace of all objects with a namespace.
+/// Namespace of all objects of the fixture that have a namespace.
 pub(crate) const NAMESPACE: &str = "ns";
 
-/// The time of all decisions.
+/// The time of all decisions in tests.
 pub(crate) fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1_800_000_000)
 }
 
-/// The time so many seconds after [`now`].
+/// The time a number of seconds after [`now`].
 pub(crate) fn in_seconds(seconds: i64) -> Timestamp {
     after_seconds(now(), seconds)
 }
 
-/// That time as an object has it.
+/// The time a number of seconds after [`now`], as text in an object.
 pub(crate) fn at(seconds: i64) -> String {
     in_seconds(seconds).to_string()
 }
 
-/// Key of an object of the namespace.
+/// Key of an object in the fixture's namespace.
 pub(crate) fn named(kind: Kind, name: &str) -> ObjectKey {
     key(kind, &own_name(name))
 }
 
-/// Name of an object of the namespace.
+/// Name of an object in the fixture's namespace.
 pub(crate) fn own_name(name: &str) -> Name {
     (NAMESPACE.to_owned(), name.to_owned())
 }
 
-/// The state that decisions read, each part with its owner, in a process that leads.
+/// The state that decisions read, in a process that leads.
 #[derive(Debug)]
 pub(crate) struct State {
+    /// The settings of control.
     pub(crate) settings: Settings,
+    /// The term in which the process leads.
     pub(crate) session: Session,
+    /// The last observed state of every object.
     pub(crate) view: crate::cache::View,
+    /// Quota, usage and pending Workloads.
     pub(crate) quota: Quota,
+    /// The writes under way.
     pub(crate) flights: Flights,
+    /// The notes of control about single objects.
     pub(crate) notes: Notes,
+    /// The state of events and statuses that report to users.
     pub(crate) reports: Reports,
+    /// The growth of elastic TrainingJobs, and the Jobs that have run each TrainingJob.
     pub(crate) training: Trainings,
+    /// The state of the capacity fallback.
     pub(crate) capacity: Ladder,
     work: WorkQueue,
 }
 
 impl State {
-    /// A managed namespace with a LocalQueue `lq` of the ClusterQueue `cq`, which has ten cpus of the flavor `f`.
+    /// The state of a managed namespace with a LocalQueue `lq` of the ClusterQueue `cq`, which has ten cpus of the flavor `f`.
     pub(crate) fn new() -> Self {
         Self::with_settings(Settings::default())
     }
 
-    /// As [`State::new`], where pods are managed, too, by themselves and in groups.
+    /// The state of [`State::new`] with settings that manage pods, too, by themselves and in groups.
     pub(crate) fn managing_pods() -> Self {
         let mut settings = Settings::default();
         settings.job_kinds.insert(Kind::Pod);
         Self::with_settings(settings)
     }
 
-    /// As [`State::new`], with other settings.
+    /// The state of [`State::new`] with other settings.
     pub(crate) fn with_settings(settings: Settings) -> Self {
         let state = Self {
             session: Session { term: Some(Term(1)), ..Session::default() },
@@ -105,13 +114,13 @@ impl State {
             .with(objects::local_queue("lq", "cq"))
     }
 
-    /// The state with one object more.
+    /// The state with one more object.
     pub(crate) fn with(mut self, object: Value) -> Self {
         self.put(object);
         self
     }
 
-    /// The state of decisions.
+    /// The context of decisions on this state.
     pub(crate) fn context(&self) -> Context<'_> {
         Context {
             settings: &self.settings,
@@ -141,7 +150,7 @@ impl State {
         }
     }
 
-    /// Takes an object as a watch would show it. An object of the same name is replaced.
+    /// Observes an object as a watch would show it. An object of the same name is replaced.
     pub(crate) fn put(&mut self, object: Value) {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, name) = (text("/kind"), (text("/metadata/namespace"), text("/metadata/name")));
@@ -190,14 +199,14 @@ impl State {
         }
     }
 
-    /// Takes a pod of a job by its metadata, as it was seen at that time.
+    /// Observes the metadata of a job's pod at a time.
     pub(crate) fn put_job_pod(&mut self, metadata: Value, seen: Timestamp) {
         let text = serde_json::json!({ "metadata": metadata }).to_string();
         let pod = berth_jobs::JobPod::read(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         self.pod_change().observe_job_pods(Change::Apply(pod), seen);
     }
 
-    /// Passes what runs beyond quota to the engine, as a step does.
+    /// Passes the usage beyond quota of some objects to the engine, as a step of control does.
     pub(crate) fn note_overruns(&mut self, objects: &[ObjectKey]) {
         for object in objects {
             let found = crate::overruns::usage_of(&self.context(), object);
@@ -242,7 +251,7 @@ impl State {
         }
     }
 
-    /// Owners of the state that a rule of quota changes.
+    /// The parts of the state that a change of a queue, flavor or policy updates.
     pub(crate) fn quota_rules(&mut self) -> QuotaRules<'_> {
         QuotaRules {
             settings: &self.settings,
@@ -256,7 +265,7 @@ impl State {
     }
 }
 
-/// An object of its type.
+/// A JSON object as a value of its type.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(object: Value) -> T {
     let shown = object.to_string();
     serde_json::from_value(object).unwrap_or_else(|error| panic!("{error}: {shown}"))

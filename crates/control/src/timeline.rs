@@ -1,5 +1,5 @@
-//! Durations by a monotonic clock, for as long as this process saw them. Times of day are written, and are all that is known of the time before the
-//! process. A change of the wall clock changes these, and neither ends a job nor prolongs one.
+//! Durations by a monotonic clock, for the time that this process has observed. Wall clock times are written into objects, and are all that is known about the
+//! time before the process. A change of the wall clock changes only the written times: such a change neither ends nor prolongs a job.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use jiff::Timestamp;
 
 use crate::moments::after;
 
-/// A smaller difference between the two clocks is none.
+/// Milliseconds up to which a difference between the wall clock and the monotonic clock is ignored.
 const NOTED_MS: i64 = 1_000;
-/// Over a shorter time the speed of a clock cannot be measured.
+/// Milliseconds below which the speed of a clock cannot be measured.
 const LEAST_MS: i64 = 20;
-/// The time of day goes slowly if it loses at least one part in this many of the time that the monotonic clock shows.
+/// The wall clock counts as slow if it loses at least one part in this number of the time that the monotonic clock shows.
 const SLOW_PART: i64 = 4;
-/// Most points that are remembered.
+/// Largest number of remembered points of the timeline.
 const MOST: usize = 64;
 
-/// Lead of the time of day over the monotonic clock, at a time of day.
+/// Lead of the wall clock over the monotonic clock at a wall clock time, both in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Point {
     at: i64,
@@ -24,26 +24,25 @@ struct Point {
 }
 
 impl Point {
-    /// The reading of the monotonic clock.
+    /// The reading of the monotonic clock at this point.
     const fn steady(self) -> i64 {
         self.at.saturating_sub(self.lead)
     }
 }
 
-/// Relation of the time of day and the monotonic clock: the lead of the first over the second changes evenly between two points, and not at all
-/// before the first of them. Without points, they went together all the time.
+/// Relation of the wall clock and the monotonic clock. The lead of the wall clock over the monotonic clock changes evenly between two points, and is constant
+/// before the first point. Without points, both clocks have always gone together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     points: Vec<Point>,
     /// The last reading of both clocks.
     latest: Point,
-    /// The time of day has gone at about half the speed of the other clock since the last point but one, and does so still.
+    /// True if the wall clock has gone at about half the speed of the monotonic clock since the last point but one, and still does.
     slow: bool,
 }
 
 impl Timeline {
-    /// Takes a reading of both clocks, of which neither goes back. True when they do not go together as
-    /// they did before.
+    /// Records a reading of both clocks, neither of which goes back. The result is true if the relation of the clocks has changed since the last reading.
     pub(crate) fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
         let at = now.as_millisecond();
         let told = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
@@ -60,7 +59,7 @@ impl Timeline {
         }
         let goes_on = slow && self.slow;
         if goes_on {
-            // The last piece becomes longer.
+            // The last segment of the timeline is prolonged.
             self.points.pop();
         } else if before != last {
             self.points.push(before);
@@ -68,7 +67,7 @@ impl Timeline {
         self.points.push(told);
         self.slow = slow;
         while self.points.len() > MOST {
-            // Two of the oldest pieces become one.
+            // The two oldest segments of the timeline become one.
             self.points.remove(1);
         }
         !goes_on
@@ -80,12 +79,12 @@ impl Timeline {
         if passed < LEAST_MS { self.slow } else { lost.saturating_mul(SLOW_PART) >= passed }
     }
 
-    /// Whether both have gone together all the time.
+    /// Whether both clocks have always gone together.
     pub(crate) fn is_even(&self) -> bool {
         self.points.len() < 2
     }
 
-    /// The time of day by the monotonic clock, but for the reading of that at its begin.
+    /// The reading of the monotonic clock at a wall clock time, up to a constant.
     fn steady(&self, at: i64) -> i64 {
         at.saturating_sub(self.lead(at))
     }
@@ -98,20 +97,20 @@ impl Timeline {
                 let (part, whole) = (at.saturating_sub(before.at), next.at.saturating_sub(before.at).max(1));
                 before.lead.saturating_add(share(next.lead.saturating_sub(before.lead), part, whole))
             }
-            // The time of day goes at half the speed: its lead shrinks by as much as it gains.
+            // A slow wall clock goes at half the speed: its lead shrinks by as much as it gains.
             (Some(last), None) if self.slow => last.lead.saturating_sub(at.saturating_sub(last.at)),
             (Some(one), None) | (None, Some(one)) => one.lead,
             (None, None) => 0,
         }
     }
 
-    /// The time of day at which so many milliseconds have passed since that one.
+    /// The wall clock time at which `ms` milliseconds have passed since another wall clock time.
     pub(crate) fn after(&self, since: Timestamp, ms: i64) -> Timestamp {
         if self.is_even() {
             return after(since, ms);
         }
         let wanted = self.steady(since.as_millisecond()).saturating_add(ms);
-        // The time of day is reached between two points, before the first, or after the last.
+        // The wall clock time is between two points, before the first point, or after the last point.
         let next = self.points.partition_point(|point| point.steady() < wanted);
         let before = next.checked_sub(1).and_then(|index| self.points.get(index));
         let at = match (before, self.points.get(next)) {
@@ -130,12 +129,12 @@ impl Timeline {
         Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX)
     }
 
-    /// The time of day at which so many seconds have passed since that one.
+    /// The wall clock time at which `seconds` seconds have passed since another wall clock time.
     pub(crate) fn after_seconds(&self, since: Timestamp, seconds: i64) -> Timestamp {
         self.after(since, seconds.saturating_mul(1_000))
     }
 
-    /// Milliseconds that passed from one time of day to another, 0 when that is earlier.
+    /// Milliseconds that passed from one wall clock time to another, 0 if the second time is earlier.
     pub(crate) fn millis_between(&self, from: Timestamp, to: Timestamp) -> i64 {
         if self.is_even() {
             return crate::moments::millis_between(from, to);
@@ -143,7 +142,7 @@ impl Timeline {
         self.steady(to.as_millisecond()).saturating_sub(self.steady(from.as_millisecond())).max(0)
     }
 
-    /// Seconds that passed from one time of day to another; 0 if the second is earlier.
+    /// Seconds that passed from one wall clock time to another; 0 if the second time is earlier.
     pub(crate) fn seconds_between(&self, from: Timestamp, to: Timestamp) -> i64 {
         if self.is_even() {
             return crate::moments::seconds_between(from, to);
@@ -172,12 +171,12 @@ mod tests {
         Timestamp::from_millisecond(ms).unwrap()
     }
 
-    /// Both clocks, and the readings that were taken.
+    /// A wall clock and a monotonic clock, and their readings so far.
     struct Clocks {
         line: Timeline,
         now: i64,
         steady: i64,
-        /// Each time of day that was taken, and the reading of the other clock then.
+        /// Each reading of the wall clock, with the reading of the monotonic clock at that moment.
         seen: Vec<(i64, i64)>,
     }
 
@@ -200,7 +199,7 @@ mod tests {
             (0..seconds).for_each(|_| self.pass(1_000, 1_000));
         }
 
-        /// The time of day at half the speed of the other clock.
+        /// Lets the wall clock go at half the speed of the monotonic clock.
         fn crawl(&mut self, seconds: i64) {
             (0..seconds).for_each(|_| self.pass(500, 1_000));
         }
@@ -218,7 +217,7 @@ mod tests {
             }
             clocks.run(100);
         }
-        // A clock that is kept right goes a little faster or slower at times.
+        // A synchronized clock goes a little faster or slower at times.
         (0..100).for_each(|_| clocks.pass(1_001, 1_000));
         (0..100).for_each(|_| clocks.pass(999, 1_000));
         assert_eq!(clocks.line.points.len(), 1);
@@ -238,7 +237,7 @@ mod tests {
         assert_eq!(clocks.line.seconds_between(stamped, now), 7, "it was written with the new time");
         assert_eq!(clocks.line.after_seconds(started, 20), at(clocks.now + 3_000));
         assert_eq!(clocks.line.after_seconds(started, 5), at(BEGIN + 15_000), "it was over before the jump");
-        // An object that another machine made meanwhile, with a clock that is right: it lies in the day that never was.
+        // The object was created by another machine with a correct clock, within the day that the wall clock skipped.
         assert_eq!(clocks.line.seconds_between(at(BEGIN + DAY / 2), now), 7);
     }
 
@@ -251,7 +250,7 @@ mod tests {
         assert!(clocks.line.points.len() < 5, "{:?}", clocks.line.points);
         let passed = clocks.line.millis_between(started, at(clocks.now));
         assert!((passed - 3_620_000).abs() <= NOTED_MS, "{passed}");
-        // While the time of day goes at half the speed, a delay ends after half as much of it.
+        // While the wall clock goes at half the speed, a delay ends after half as many milliseconds on the wall clock.
         let due = clocks.line.after(started, 3_620_000 + 100_000).as_millisecond() - clocks.now;
         assert!((due - 50_000).abs() <= NOTED_MS, "{due}");
         clocks.run(60);
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(clocks.line.seconds_between(started, at(clocks.now)), 15_000);
     }
 
-    /// Moves of the clocks: they go on together for a while, jump forward, or the time of day lags.
+    /// Random moves of the clocks: both go on together, both jump forward, or the wall clock lags.
     fn moves() -> impl Strategy<Value = Vec<(u8, i64)>> {
         proptest::collection::vec((0_u8..4, 1_i64..5_000), 0..12)
     }
@@ -315,7 +314,7 @@ mod tests {
             let since = at(BEGIN + since);
             let due = line.after(since, ms);
             let passed = line.millis_between(since, due);
-            // To the millisecond but for rounding, in a time that goes at half speed.
+            // The result is exact to the millisecond but for rounding, while the wall clock goes at half speed.
             prop_assert!((passed - ms).abs() <= 2, "{passed} of {ms} at {due} of {line:?}");
             prop_assert!(line.after(since, ms + 1) >= due);
         }

@@ -1,4 +1,4 @@
-//! Jobs and pods that Berth manages, by the configuration and by what they say themselves.
+//! Jobs and pods that Berth manages, according to the configuration and to their own labels.
 
 use berth_api as api;
 use berth_jobs::pods::PodState;
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::write::Kind;
 
 impl Context<'_> {
-    /// Whether a job of a kind is managed, as far as this depends on the job itself.
+    /// Whether a job of a kind is managed, as far as management depends on the job itself.
     pub(crate) fn manages_job(&self, kind: Kind, job: &JobState) -> bool {
         let settings = &self.settings;
         settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
@@ -27,7 +27,7 @@ impl Context<'_> {
         surroundings(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 
-    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
+    /// Whether a pod, or the StatefulSet of the pod, names a queue.
     pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
         self.settings.names_a_queue(pod)
     }

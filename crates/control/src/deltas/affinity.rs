@@ -1,10 +1,10 @@
-//! Required node affinity. Terms that are not legal get the messages of Kubernetes, as in Kueue.
+//! Translation of required node affinity into the engine's type. Illegal terms get the messages of Kubernetes, as in Kueue.
 
 use berth_api::validation::label_value;
 use berth_engine::model::{Requirement, SelectorOp};
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
 
-/// Alternatives of requirements.
+/// The alternatives of a node affinity, each as a list of requirements.
 pub(super) fn affinity(terms: &[Vec<NodeSelectorRequirement>]) -> Vec<Vec<Requirement>> {
     terms.iter().map(|term| term.iter().map(requirement).collect()).collect()
 }
@@ -30,7 +30,7 @@ fn requirement(expression: &NodeSelectorRequirement) -> Requirement {
     };
     match op.filter(|_| faults.is_empty()) {
         Some(op) => Requirement { key, op, values: expression.values.clone().unwrap_or_default() },
-        // Without the requirement the pods would match more flavors than were meant.
+        // Without the illegal requirement the pods would match more flavors than the user meant.
         None => Requirement { key, op: SelectorOp::Illegal, values: faults },
     }
 }

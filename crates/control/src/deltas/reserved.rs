@@ -1,4 +1,4 @@
-//! Quota that a Workload holds, from its stored admission.
+//! Quota that a Workload holds, read from the admission in the Workload's status.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use berth_api as api;
 use berth_engine::model as engine;
 use berth_quantity::Amount;
 
-/// Pods of a pod set, as its Workload has them.
+/// Pods of a pod set, as its Workload counts them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pods<'a> {
-    /// All pods of the pod set.
+    /// Number of all pods of the pod set.
     pub(crate) all: i64,
-    /// Pods that may still run.
+    /// Number of pods that may still run.
     pub(crate) runs: i64,
-    /// Some pods run again, and may not be among the pods for which quota was given.
+    /// True if some pods run again, and may not be among the pods for which quota was given.
     pub(crate) again: bool,
-    /// Requests of each pod.
+    /// Requests of each pod; `None` if the requests cannot be read.
     pub(crate) requests: Option<&'a BTreeMap<String, Amount>>,
 }
 
-/// The reservation in a workload's status, as the engine has it. An amount that cannot be read, or is negative, becomes the requests of the pods, and
-/// everything where these cannot be read either. `pods` gives the pods of a pod set: quota for more pods than may still run is given back.
+/// The reservation in a Workload's status, in the engine's type. An amount that is negative or cannot be read is replaced by the requests of the pods, and by
+/// the largest amount if the requests cannot be read either. `pods` gives the pods of a pod set: quota for more pods than may still run is given back.
 pub(crate) fn reservation<'a>(
     admission: &api::Admission,
     pods: impl Fn(&str) -> Option<Pods<'a>>,
@@ -37,7 +37,7 @@ pub(crate) fn reservation<'a>(
             let given = assignment.count.map(i64::from).or(known.map(|pods| pods.all)).unwrap_or_default();
             let count = known.map_or(given, |pods| if pods.again { pods.runs } else { pods.runs.min(given) });
             let asked = |resource: &String| match known.and_then(|pods| pods.requests) {
-                // No pod asks for the resource `pods` itself.
+                // No pod requests the resource `pods` itself.
                 Some(_) if resource == "pods" => Amount::new(given),
                 Some(requests) => requests.get(resource).map_or(Amount::ZERO, |each| each.mul(given)),
                 None => Amount::new(i64::MAX),
@@ -57,8 +57,8 @@ pub(crate) fn reservation<'a>(
     engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, kept, surplus }
 }
 
-/// Usage of `count` pods where `given` pods use `total`; `count` is larger where some run again. Each pod uses the same, and nobody may write an
-/// amount that they cannot share. The remainder of one that was written all the same is dropped, as in Kueue.
+/// Usage of `count` pods if `given` pods use `total`; `count` is larger if some pods run again. Each pod uses an equal share, and validation refuses an amount
+/// that the pods cannot share equally. If such an amount was stored all the same, its remainder is dropped, as in Kueue.
 fn share_of(total: i64, given: i64, count: i64) -> i64 {
     if count == given || given <= 0 {
         return total;
@@ -74,7 +74,7 @@ mod tests {
 
     const GI: i64 = 1 << 30;
 
-    /// Quota that is held of three pods, by the number that still run; each asks for two cores and a gibibyte.
+    /// Quota that a Workload with three pods holds, by the number of pods that still run; each pod requests two cores and a gibibyte.
     fn held(cpu: &str, pods: impl Fn(&'static BTreeMap<String, Amount>) -> Option<Pods<'static>>) -> [i64; 2] {
         static REQUESTS: std::sync::LazyLock<BTreeMap<String, Amount>> = std::sync::LazyLock::new(|| {
             BTreeMap::from([("cpu".to_owned(), Amount::new(2_000)), ("memory".to_owned(), Amount::new(GI))])
@@ -96,7 +96,7 @@ mod tests {
         };
         assert_eq!(used("6", 3), [6_000, 3 * GI]);
         assert_eq!(used("6", 2), [4_000, 2 * GI]);
-        // Nobody may write an amount that three pods cannot share: the remainder is dropped.
+        // Validation refuses an amount that three pods cannot share equally: the remainder is dropped.
         assert_eq!(used("10", 2), [6_666, 2 * GI]);
         assert_eq!(used("10", 0), [0, 0]);
         let again =

@@ -1,5 +1,5 @@
-//! Pods, and the kinds that are admitted through theirs, as they are created where Berth's webhooks are asked: by the same functions that answer a
-//! review. Pods that a controller would make of a template are made here, on paper.
+//! Creation of pods, and of the kinds that are admitted through their pods, with the functions that answer an admission review of Berth's webhooks. Pods that a
+//! controller would create from a template are created here, on paper.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ use serde_json::Value;
 use super::{Offline, object_key, read};
 use crate::write::Kind;
 
-/// Most pods that are made of one template, so that a user who asks for too many does not wait for long.
+/// Largest number of pods that are created from one template, so that a user who requests too many pods does not wait long.
 const MOST_REPLICAS: usize = 5_000;
-/// Most pods that are made of all templates, but for the first of each.
+/// Largest number of pods that are created from all templates together, not counting the first pod of each template.
 const MOST_PODS: usize = 20_000;
 /// Kind of the object that controls the pods of a Deployment.
 const REPLICA_SET: &str = "ReplicaSet";
@@ -30,35 +30,35 @@ const REPLICA_SET: &str = "ReplicaSet";
 /// Result of the creation of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// Berth manages it.
+    /// Berth manages the object.
     Managed {
-        /// Names of the pods that stand for a Deployment or StatefulSet, none for one that is one group.
+        /// Names of the pods that stand for a Deployment or StatefulSet; empty for a StatefulSet that is one group, and for a single pod.
         pods: Vec<String>,
-        /// Replicas beyond them that were left out.
+        /// Number of replicas that were left out.
         left_out: usize,
     },
-    /// Berth leaves it alone, for this reason.
+    /// Berth does not manage the object, for this reason.
     Unmanaged(String),
-    /// The webhook refuses it.
+    /// The webhook refuses the object, with its faults.
     Refused(Vec<FieldError>),
 }
 
-/// A maker of pods, with the template of the pods.
+/// A Deployment or StatefulSet, with the template of its pods.
 struct Maker<'a> {
     metadata: &'a ObjectMeta,
-    /// The kind of the pods' controller; for a Deployment that is no object here.
+    /// The kind of the pods' controller; the ReplicaSet of a Deployment does not exist offline.
     controller: &'static str,
     template: &'a PodTemplateSpec,
-    /// Why the queue that it names does not count.
+    /// The reason why the queue that the object names has no effect.
     overruled: Option<String>,
 }
 
 impl Offline {
-    /// Creates a Pod, a Deployment or a StatefulSet with its pods, as an API server would that asks Berth's webhooks. An object that has a uid comes
-    /// from a server, which has asked already: it is taken as it is.
+    /// Creates a Pod, a Deployment or a StatefulSet with its pods, as an API server would that calls Berth's webhooks. An object that has a uid comes from an
+    /// API server, which has called the webhooks already: the object is taken unchanged.
     ///
     /// # Errors
-    /// Names what is wrong with it, or that it is of another kind.
+    /// The fault of the object, or a message that the object is of another kind.
     pub fn create(&mut self, kind: Kind, object: &Value) -> Result<Creation, String> {
         match kind {
             Kind::Pod => self.create_pod(read(object)?),
@@ -75,7 +75,7 @@ impl Offline {
             let owner = controlling_set(&pod.metadata);
             let set = owner.and_then(|owner| self.surroundings.stateful_set(&namespace, &owner.name));
             pod_defaults(&pod, facts, set.as_ref()).fill(&mut pod);
-            // No webhook is asked about other pods.
+            // No webhook reviews pods without the label of managed pods and without a queue.
             let asked = has_label(&pod.metadata, labels::MANAGED) || has_label(&pod.metadata, labels::QUEUE_NAME);
             let faults = if asked && facts.pods && facts.managed_namespace { validate_pod(&pod) } else { Vec::new() };
             if !faults.is_empty() {
@@ -136,7 +136,7 @@ impl Offline {
         let StatefulSet { metadata, spec, .. } = object;
         let spec = spec.unwrap_or_default();
         let replicas = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or_default();
-        // The type is wider than that of the first number, so that the numbers after it fit, too.
+        // The type is wider than that of the first ordinal, so that the ordinals after it fit, too.
         let first = i64::from(spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or_default());
         let overruled = overruled(&metadata, facts, (facts.stateful_sets, STATEFUL_SET_FRAMEWORK));
         let maker = Maker { metadata: &metadata, controller: "StatefulSet", template: &spec.template, overruled };
@@ -144,10 +144,10 @@ impl Offline {
         self.create_pods(&maker, Vec::new(), replicas, (first..).map(|number| format!("{name}-{number}")))
     }
 
-    /// Names of the pods that are there already of a Deployment with such a selector.
+    /// Names of the existing pods of a Deployment with this selector.
     fn pods_of(&self, parent: &ObjectMeta, selector: &BTreeMap<String, String>) -> Vec<String> {
         let namespace = namespace(parent);
-        // The Deployment's controller names the ReplicaSets after it.
+        // The Deployment's controller begins the names of ReplicaSets with the name of the Deployment.
         let beginning = format!("{}-", parent.name.as_deref().unwrap_or_default());
         let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
         let is_one = |pod: &Value| {
@@ -166,8 +166,8 @@ impl Offline {
         pods.map(|(key, _)| key.name.clone()).collect()
     }
 
-    /// Creates the pods that are lacking of so many, under the first of these names that are free. All are alike: the result of the first holds for
-    /// all.
+    /// Creates the pods that a Deployment or StatefulSet lacks, under the first of the given names that are free. All pods are alike: the result of the first
+    /// pod holds for all of them.
     fn create_pods(
         &mut self,
         maker: &Maker<'_>,
@@ -232,7 +232,7 @@ fn namespace(metadata: &ObjectMeta) -> String {
     metadata.namespace.clone().unwrap_or_default()
 }
 
-/// Whether no server has stored the object yet.
+/// Whether no API server has stored the object yet: the object has no uid.
 fn is_new(metadata: &ObjectMeta) -> bool {
     metadata.uid.as_ref().is_none_or(String::is_empty)
 }
@@ -241,12 +241,12 @@ fn has_label(metadata: &ObjectMeta, key: &str) -> bool {
     metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key))
 }
 
-/// Fault of a pod, at its place in the template that it comes from.
+/// Fault of a pod, with the field's path in the pod template.
 fn in_template(fault: FieldError) -> FieldError {
     FieldError { field: format!("spec.template.{}", fault.field), ..fault }
 }
 
-/// Why the queue that a Deployment or StatefulSet names does not count; `managed` is true if its kind is managed.
+/// The reason why the queue that a Deployment or StatefulSet names has no effect; `managed` is true if the object's kind is managed.
 fn overruled(metadata: &ObjectMeta, facts: Facts, (managed, integration): (bool, &str)) -> Option<String> {
     if !facts.managed_namespace || !has_label(metadata, labels::QUEUE_NAME) {
         return None;
@@ -258,7 +258,7 @@ fn overruled(metadata: &ObjectMeta, facts: Facts, (managed, integration): (bool,
     Some(format!("{} {} controls it, and says what it runs", owner.kind, owner.name))
 }
 
-/// Why a pod does not wait for a queue.
+/// The reason why a pod does not wait for a queue.
 fn why_unmanaged(metadata: &ObjectMeta, facts: Facts) -> String {
     if !facts.managed_namespace {
         return "the configuration does not select its namespace".to_owned();

@@ -1,4 +1,4 @@
-//! A manifest as its user wrote it: the fields that cannot be read, and the fields that the API server would drop.
+//! Check of a manifest as its user wrote it: the fields that cannot be read, and the fields that the API server would drop.
 
 use berth_api::{self as api, berth, v1beta1};
 use berth_jobs::JobType;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// The group of Deployments and StatefulSets.
+/// The API group of Deployments and StatefulSets.
 const APPS: &str = "apps";
 
 /// Meaning of a manifest for Berth.
@@ -19,20 +19,20 @@ const APPS: &str = "apps";
 pub enum Manifest {
     /// An object of a kind that decisions depend on.
     Read {
-        /// Fields that its kind does not have, as `spec.resourceGroups[0].flavour`: the API server drops them.
+        /// Fields that the object's kind does not have, such as `spec.resourceGroups[0].flavour`: the API server drops them.
         unknown: Vec<String>,
     },
     /// An object of a kind that no decision depends on.
     Foreign,
 }
 
-/// Function that reads an object as its kind, and gives back the fields that its kind has.
+/// Function that reads an object as its kind, and returns the fields that the kind has.
 type Read<'a> = &'a dyn Fn(&Value) -> Result<Value, String>;
 
-/// Looks at a manifest by itself.
+/// Examines a manifest without regard to other objects.
 ///
 /// # Errors
-/// The first field whose value is of a type that it cannot have, or a version of the kind that is not read.
+/// The first field whose value has a wrong type, or the version of the kind if that version is not read.
 pub fn examine(object: &Value) -> Result<Manifest, String> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
@@ -78,7 +78,7 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     };
     let mut unknown = Vec::new();
     lost(object, &kept, "", &mut unknown)?;
-    // A status is the work of controllers, and not of users who write manifests.
+    // Controllers write the status of an object, and users who write manifests do not.
     unknown.retain(|path| path.split(['.', '[']).next() != Some("status"));
     unknown.sort_unstable();
     Ok(Manifest::Read { unknown })
@@ -93,7 +93,7 @@ fn whole<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, Strin
     serde_json::to_value(&known).map_err(|error| error.to_string())
 }
 
-/// An object of v1beta1, where the kind has another spec.
+/// An object of v1beta1, for a kind whose spec differs in v1beta1.
 fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
     let mut known = Map::new();
     for field in ["apiVersion", "kind", "metadata", "spec"] {
@@ -108,8 +108,8 @@ fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, St
     Ok(Value::Object(known))
 }
 
-/// Message about the part of an object that makes it unreadable: the innermost part that is not readable although nothing stands beside it. `around`
-/// puts a part back into its place in an object.
+/// Message about the innermost part of an object that cannot be read although every field beside it was removed. `around` puts a part back into its place in
+/// the object.
 fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read<'_>, why: String) -> String {
     match part {
         Value::Object(fields) => {
@@ -133,10 +133,10 @@ fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read<'
     if path.is_empty() { why } else { format!("{path}: {why}") }
 }
 
-/// Finds fields that were given and are not there any more after the object was read; an empty field is no loss.
+/// Finds fields of the given object that are absent after the object was read; an empty field is no loss.
 ///
 /// # Errors
-/// A list where fields belong: the API server refuses it, and reading takes its items for fields in their order.
+/// A list where a map belongs: the API server refuses such a list, but serde reads the items as fields in their order.
 fn lost(given: &Value, kept: &Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {
@@ -201,7 +201,7 @@ mod tests {
         let groups = json!([{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]);
         let object = queue(api::API_VERSION, &json!({"cohort": "all", "resourceGroups": groups, "stopPolicy": "None"}));
         assert_eq!(unknown(&object), ["spec.cohort", "spec.resourceGroups[0].flavors[0].resources[0].nominalQuotas"]);
-        // Each version by its own fields.
+        // The unknown fields of an object are judged by the object's own API version.
         let object = queue(v1beta1::API_VERSION, &json!({"cohort": "all", "cohortName": "all"}));
         assert_eq!(unknown(&object), ["spec.cohortName"]);
         let object = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"nam": "q"},

@@ -1,5 +1,5 @@
-//! Jobs of every kind that has no pods of its own in Berth's view: the pods that their statuses count, those that no Workload holds, and the pods
-//! that are larger than their place.
+//! Usage beyond quota of the job kinds whose pods are not in Berth's view: the pods that the jobs' statuses count, the pods for which no Workload holds quota,
+//! and the pods that are larger than their share of the admission.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::job::is_started_by;
 use crate::pod::job_pods::strays_of;
 use crate::write::{Kind, ObjectKey, key};
 
-/// Requests of a pod since its spec was changed, where its Job answers for it.
+/// Requests of a pod since its spec was changed, if the pod's Job counts the pod.
 fn asked_by(odd: &OddPod) -> Option<&PodSetNeeds> {
     match &odd.look {
         Some((_, _, Look::Runs { asks: Some(asks), .. })) if !odd.is_beside() && odd.pod.is_changed() => Some(asks),
@@ -28,7 +28,7 @@ fn asked_by(odd: &OddPod) -> Option<&PodSetNeeds> {
 }
 
 impl<'a> Context<'a> {
-    /// Number of pods that run beside the Workloads of a job and that no Job answers for.
+    /// Number of pods that run beyond the Workloads of a job and that no Job counts.
     fn strays_of_job(&self, uid: &str) -> i64 {
         if self.view.odd_pods.is_empty() {
             return 0;
@@ -37,6 +37,7 @@ impl<'a> Context<'a> {
         i64::try_from(owned.map(|workload| strays_of(self, workload).count()).sum::<usize>()).unwrap_or(i64::MAX)
     }
 
+    /// Running pods of a job, and their usage beyond quota; `None` if the usage cannot be known, or if nothing runs beyond quota.
     pub(super) fn overrun_of_job(&self, object: &ObjectKey) -> Option<Found> {
         let job = self.view.jobs.get(object)?;
         let is_whole = object.kind.is_made_of_jobs();
@@ -64,7 +65,7 @@ impl<'a> Context<'a> {
         Some(found)
     }
 
-    /// Whether quota is held for so many pods of a Job. In nearly every case it is, and nothing else is computed.
+    /// Whether quota is held for this number of pods of a Job. Quota is held for nearly every Job, and then no more is computed.
     fn covers(&self, uid: &str, pods: i64) -> bool {
         let mut held = self.view.workloads.owned_by(uid).filter(|workload| workload.holds_quota());
         held.any(|workload| {
@@ -74,6 +75,7 @@ impl<'a> Context<'a> {
         })
     }
 
+    /// Running pods of a TrainingJob, and their usage beyond quota; `None` if nobody can be charged for the pods.
     pub(super) fn overrun_of_training(&self, object: &ObjectKey) -> Option<Found> {
         let view = self.view.training.get(&(object.namespace.clone(), object.name.clone()))?;
         let asks = self.settings.job_kinds.contains(&Kind::TrainingJob) && self.manages(&object.namespace);
@@ -85,8 +87,8 @@ impl<'a> Context<'a> {
         Some(found)
     }
 
-    /// The carrier of a job's usage: the Workload by which it runs or waits, or the job itself where it has none. `asked` is the LocalQueue that it
-    /// names, `None` if it does not request quota here. The answer is `None` if there is no carrier.
+    /// The carrier of a job's usage: the Workload by which the job runs or waits, or the job itself if the job has no Workload. `asked` is the LocalQueue that
+    /// the job names, `None` if the job does not request quota from Berth. The result is `None` if there is no carrier.
     fn answering(
         &self,
         object: &ObjectKey,
@@ -95,7 +97,7 @@ impl<'a> Context<'a> {
     ) -> Option<(Found, Option<&'a WorkloadView>)> {
         let live = || self.view.workloads.owned_by(uid).filter(|workload| !workload.is_finished());
         if live().any(|workload| workload.unreadable) {
-            // The quota of such a Workload is unknown.
+            // The quota of an unreadable Workload is unknown.
             return None;
         }
         let newest = |workload: &&WorkloadView| (workload.created, workload.uid.clone());
@@ -116,7 +118,7 @@ impl<'a> Context<'a> {
         Some((found, workload))
     }
 
-    /// Counts the pods of the Jobs that another job is made of. A Job that is not as it was admitted has no place at all.
+    /// Counts the pods of the Jobs that are parts of another job. All pods of a Job that differs from its admission run beyond quota.
     fn count_parts(
         &self,
         found: &mut Found,
@@ -191,7 +193,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The reservations of a job's Workloads. Where one slice takes the place of another, each holds all of the job.
+    /// The reservations of a job's Workloads. If one workload slice replaces another, each slice holds the quota of the complete job.
     pub(super) fn held_by(&self, uid: &str) -> Vec<engine::PodSetAssignment> {
         let mut held: Vec<engine::PodSetAssignment> = Vec::new();
         let holds = |workload: &&WorkloadView| workload.holds_quota();
@@ -205,7 +207,7 @@ impl<'a> Context<'a> {
         held
     }
 
-    /// Whether a Job runs under the quota of a job that is made of Jobs: it is counted there.
+    /// Whether a Job runs under the quota of a controlling job that consists of Jobs: the Job's pods are counted with the controlling job.
     fn runs_as_part(&self, object: &ObjectKey, job: &JobState) -> bool {
         let owner = job.owner.as_ref().filter(|_| object.kind == Kind::JOB && !self.holds_itself(job));
         let Some(owner) = owner else { return false };
@@ -214,14 +216,14 @@ impl<'a> Context<'a> {
             Some(kind) => {
                 let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
                 let Some(set) = self.view.jobs.get(&whole).filter(|set| *set.uid == *owner.uid) else { return false };
-                // The Jobs of a job that is not managed run without quota, and others that name it wait for their own.
+                // The Jobs of an unmanaged controlling job run without quota, and other Jobs that name the controlling job wait for quota of their own.
                 self.manages_job(kind, set) || self.holds_itself(set) || is_started_by((&whole, set), (object, job))
             }
             None => false,
         }
     }
 
-    /// Whether quota is held for a job alone, whichever object controls it now.
+    /// Whether a Workload holds quota for a job itself, independent of the object that controls the job now.
     fn holds_itself(&self, job: &JobState) -> bool {
         let mut own = self.view.workloads.owned_by(&job.uid);
         own.any(|workload| workload.holds_quota())

@@ -1,4 +1,4 @@
-//! Usage beyond quota that is known, and the jobs, pods and groups whose usage is not known any more.
+//! Known usage beyond quota, and the jobs, pods and groups whose usage must be found again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,47 +13,47 @@ use crate::cache::{Name, View, WorkloadView};
 use crate::notes::WorkloadRecords;
 use crate::write::{Kind, ObjectKey, key};
 
-/// All usage beyond quota that is known.
+/// All known usage beyond quota.
 #[derive(Debug, Default)]
 pub(crate) struct Overruns {
-    /// Jobs, pods and groups that were seen to change since they were looked at.
+    /// Jobs, pods and groups that have changed since their usage was found.
     pub(super) unsure: BTreeSet<ObjectKey>,
-    /// Jobs, pods and groups that run more than their Workloads hold.
+    /// Jobs, pods and groups that run more pods than their Workloads hold quota for.
     pub(super) known: BTreeMap<ObjectKey, Overrun>,
-    /// Charges of jobs that are gone, by the uid of their Workload, which is kept until their pods have ended.
+    /// Charges of jobs that are gone, by the uid of their Workload, which is kept until the job's pods have ended.
     pub(super) outlived: BTreeMap<String, BeyondSpec>,
 }
 
-/// Usage beyond quota of one job, pod or group.
+/// Usage beyond quota of one job, pod or group, with its history.
 #[derive(Debug)]
 pub(super) struct Overrun {
-    /// The charge in the engine; `None` if no queue is known for it.
+    /// The charge in the engine; `None` if no queue is known for the charge.
     pub(super) charge: Option<BeyondSpec>,
     /// Number of pods that run, and number of pods for which quota is held.
     pods: [i64; 2],
-    /// Time since when more than twice as many run.
+    /// Time since when more than twice as many pods run as quota is held for.
     doubled: Option<Timestamp>,
-    /// The queue that is charged has no room for all of it, as the engine said last.
+    /// True if the charged queue has no room for the charge, according to the engine's last answer.
     pub(super) crowded: bool,
 }
 
 /// Usage beyond quota of one job, pod or group, as the view shows it.
 #[derive(Debug)]
 pub(crate) struct ExcessUsage {
-    /// The charge in the engine; `None` if no queue is known for it.
+    /// The charge in the engine; `None` if no queue is known for the charge.
     pub(crate) charge: Option<BeyondSpec>,
     /// Number of pods that run, and number of pods for which quota is held.
     pub(crate) pods: [i64; 2],
 }
 
-/// Effects of a look at a job, pod or group.
+/// Effects of a new result about the usage of a job, pod or group.
 #[derive(Debug, Default)]
 pub(crate) struct OverrunChange {
-    /// Charges that the engine is to get.
+    /// Charges to pass to the engine.
     pub(crate) charges: Vec<BeyondSpec>,
-    /// More than twice as many pods run as quota is held for, and did not before, or the other way round.
+    /// True if the job has begun, or ceased, to run more than twice the pods for which quota is held.
     pub(crate) is_decided_again: bool,
-    /// Its pods have begun, or ceased, to run without any quota: its Workloads are tried, or not, by that.
+    /// True if the job's pods have begun, or ceased, to run without any quota: the job's Workloads may be tried only if no pod runs without quota.
     pub(crate) waits_otherwise: bool,
 }
 
@@ -64,42 +64,42 @@ impl Overruns {
         Some((overrun.doubled?, overrun.pods))
     }
 
-    /// A pod that no Job answers for is seen anew, or is about to be forgotten: the job beside which it runs is looked at.
+    /// Marks the job beside which a stray pod runs for a new count, because the pod was observed or is about to be forgotten. No Job counts a stray pod.
     pub(crate) fn note_stray(&mut self, view: &View, name: &Name) {
         let workload = view.odd_pods.get(name).and_then(|odd| view.workload_of_odd(&name.0, odd));
         self.note_holder(view, workload);
     }
 
-    /// Has the job of a Workload looked at, or the Workload itself if its job is gone.
+    /// Marks the job of a Workload for a new count, or the Workload itself if its job is gone.
     fn note_holder(&mut self, view: &View, workload: Option<&WorkloadView>) {
         let holder = |workload: &WorkloadView| workload.whole().unwrap_or_else(|| workload.object_key());
         self.note_whole(view, workload.map(holder));
     }
 
-    /// A queue has come or changed: usage beyond quota may be charged to another one now.
+    /// Marks all known usage for a new count after a queue was created or changed, because another queue may be charged now.
     pub(crate) fn charge_again(&mut self) {
         self.unsure.extend(self.known.keys().cloned());
     }
 
-    /// True where the queue of a job, pod or group has room for all that it is charged with; `None` if nothing runs beyond quota.
+    /// True if the queue of a job, pod or group has room for all usage that is charged to the queue; `None` if nothing runs beyond quota.
     pub(crate) fn has_room(&self, object: &ObjectKey) -> Option<bool> {
         self.known.get(object).map(|overrun| overrun.charge.is_some() && !overrun.crowded)
     }
 
-    /// Has a job, a pod or a group looked at.
+    /// Marks a job, a pod or a group for a new count of its usage beyond quota.
     pub(crate) fn note(&mut self, object: ObjectKey) {
         self.unsure.insert(object);
     }
 
-    /// Has a job looked at, and the job that it is a part of.
+    /// Marks a job, and the job that it is a part of, for a new count of usage beyond quota.
     pub(crate) fn note_whole(&mut self, view: &View, object: Option<ObjectKey>) {
         let Some(object) = object else { return };
         let whole = view.jobs.get(&object).and_then(|job| whole_of(&object, job));
         self.unsure.extend(whole.into_iter().chain([object]));
     }
 
-    /// After a new version of a job: if its number of pods or its way to request quota has changed, marks it, and the job that it is a part of, for
-    /// a new count.
+    /// Handles a new version of a job: if the job's number of pods or its way to request quota has changed, marks the job, and the job that it is a part of,
+    /// for a new count of usage beyond quota.
     pub(crate) fn note_job(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let old = view.jobs.get(object).filter(|old| old.uid == job.uid);
         let asks_otherwise = job.pods > 0 && old.is_none_or(|old| !asks_alike(old, job));
@@ -110,18 +110,18 @@ impl Overruns {
         }
     }
 
-    /// After a job is gone: marks it, and the job that it was a part of, for a new count of usage beyond quota.
+    /// Handles a job that is gone: marks the job, and the job that it was a part of, for a new count of usage beyond quota.
     pub(crate) fn note_gone_job(&mut self, object: &ObjectKey, job: &JobState) {
         self.unsure.extend(whole_of(object, job));
         self.unsure.insert(object.clone());
     }
 
-    /// A Workload is gone.
+    /// Handles a Workload that is gone: marks the Workload's job for a new count of usage beyond quota.
     pub(crate) fn note_gone_workload(&mut self, view: &View, old: &WorkloadView) {
         self.note_holder(view, Some(old));
     }
 
-    /// A Workload was seen after `old`: it may hold other quota now.
+    /// Handles a new version of a Workload that was `old` before: marks the Workload's job for a new count if the Workload may hold other quota now.
     pub(crate) fn note_held(&mut self, view: &View, name: &Name, old: Option<&WorkloadView>) {
         let Some(new) = view.workloads.get(name) else { return };
         let same = old.is_some_and(|old| {
@@ -135,18 +135,18 @@ impl Overruns {
             self.note_holder(view, Some(new));
         }
         if old.is_some_and(|old| old.owner.is_none()) {
-            // The Workload has its job back.
+            // The Workload has an owner again.
             self.unsure.insert(new.object_key());
         }
     }
 
-    /// Pods that no Job counts any more have come or gone: the job with this uid is looked at, of which their Job was a part.
+    /// Marks a job for a new count after pods that no Job counts were created or have gone; `whole` is the uid of the job of which the pods' Job was a part.
     pub(crate) fn note_left_pods(&mut self, view: &View, whole: &str) {
         let object = view.workloads.owned_by(whole).find_map(WorkloadView::whole);
         self.note_whole(view, object);
     }
 
-    /// A process that comes to lead looks at everything that runs.
+    /// Marks all running jobs and pods for a new count, when this process begins to lead.
     pub(crate) fn note_all(&mut self, view: &View) {
         for (object, job) in view.jobs.iter().filter(|(_, job)| job.pods > 0) {
             self.note_gone_job(object, job);
@@ -157,15 +157,15 @@ impl Overruns {
         }
     }
 
-    /// The jobs, pods and groups to look at, and then the Workloads whose jobs are gone; they are marked no longer.
+    /// Takes the marked jobs, pods and groups, and then the marked Workloads whose jobs are gone, and clears the marks.
     pub(crate) fn take_unsure(&mut self) -> impl Iterator<Item = ObjectKey> + use<> {
         let unsure = std::mem::take(&mut self.unsure).into_iter();
         let (workloads, others): (Vec<_>, Vec<_>) = unsure.partition(|object| object.kind == Kind::Workload);
         others.into_iter().chain(workloads)
     }
 
-    /// Takes the usage that was found for a job, pod or group, `None` if it runs nothing beyond quota. `outlives` is true where the pods of the job
-    /// that was charged outlive it: another job may have its name by now.
+    /// Stores the usage that was found for a job, pod or group, `None` if nothing runs beyond quota. `outlives` is true if the pods of the charged job outlive
+    /// the job: another job may have the name of that job by now.
     pub(crate) fn take(
         &mut self,
         object: &ObjectKey,
@@ -183,7 +183,7 @@ impl Overruns {
         let charge = found.as_ref().and_then(|found| found.charge.clone());
         if before != charge {
             let gone = before.filter(|old| charge.as_ref().is_none_or(|new| new.carrier != old.carrier));
-            // A job that takes its Workload back is charged for it instead.
+            // A job whose Workload has an owner again is charged for the Workload instead.
             let gone = gone.filter(|old| !self.has_carrier(&old.carrier));
             change.charges.extend(gone.as_ref().map(none));
             change.charges.extend(charge.clone());
@@ -205,14 +205,14 @@ impl Overruns {
         change
     }
 
-    /// Whether usage is charged to that Workload or job.
+    /// Whether usage is charged to a carrier, a Workload or job.
     fn has_carrier(&self, uid: &str) -> bool {
         let mut charged = self.known.values().filter_map(|overrun| overrun.charge.as_ref());
         charged.any(|charge| charge.carrier == uid) || self.outlived.contains_key(uid)
     }
 
-    /// Asks the engine anew whether the queues that are charged have room, and names the jobs, pods and groups for which that has changed. Costs all
-    /// usage beyond quota: nearly always nothing.
+    /// Asks the engine again whether the charged queues have room, and returns the jobs, pods and groups whose answer has changed. The cost is proportional to
+    /// all usage beyond quota, which is nearly always empty.
     pub(crate) fn look_for_room(&mut self, world: &World) -> Vec<ObjectKey> {
         let mut changed = Vec::new();
         for (object, overrun) in &mut self.known {
@@ -226,8 +226,8 @@ impl Overruns {
         changed
     }
 
-    /// Ends the charges of jobs that are gone, where no pod of them is left, or where these were looked for since and are counted. Nearly always there
-    /// is none.
+    /// Ends the charges of jobs that are gone, if no pod of the job is left, or if the pods that are left have been found and counted. There is nearly always
+    /// no such charge.
     pub(crate) fn end_outlived(&mut self, view: &View, workloads: &WorkloadRecords) -> Vec<BeyondSpec> {
         let is_seen =
             |workload: &WorkloadView| workload.owner.is_none() && workloads.of(&workload.uid).pods().left().is_some();
@@ -236,7 +236,7 @@ impl Overruns {
         let ended: Vec<BeyondSpec> =
             self.outlived.extract_if(.., |uid, _| has_ended(uid)).map(|(_, charge)| charge).collect();
         for charge in &ended {
-            // Other pods may run beside its quota still.
+            // Other pods may still run beyond the quota of the Workload.
             self.note_holder(view, view.workloads.by_uid(&charge.carrier));
         }
         ended.iter().map(none).collect()
@@ -244,12 +244,13 @@ impl Overruns {
 }
 
 impl Overrun {
+    /// Whether all running pods run without quota.
     pub(super) fn is_without_quota(&self) -> bool {
         self.pods[0] > 0 && self.pods[1] == 0
     }
 }
 
-/// The charge of a carrier for which nothing runs any more.
+/// A charge of zero, which ends the usage of a carrier.
 fn none(charge: &BeyondSpec) -> BeyondSpec {
     BeyondSpec { usage: Vec::new(), ..charge.clone() }
 }

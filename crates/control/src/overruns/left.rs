@@ -1,5 +1,5 @@
-//! Pods that run by or beside the quota of a Workload whose job was deleted without them. No job counts them, so what runs beyond the quota is charged
-//! to the Workload itself. If the job ran beyond its quota as it went, that charge stands until its pods were looked for.
+//! Usage of pods that outlive their job: the job of their Workload was deleted without its pods. No job counts such pods, so usage beyond quota is charged to
+//! the Workload itself. If the job ran pods beyond its quota when it was deleted, the old charge stays until the pods that are left were counted.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::pod::job_pods::strays_of;
 use crate::write::ObjectKey;
 
 impl Context<'_> {
-    /// Running pods of a Workload that has lost its job. As long as any pod that it has left may run, these use all of the quota: a look at them shows
-    /// only some.
+    /// Running pods of a Workload that has lost its job. As long as any pod of the deleted job may run, all of the quota counts as used: a query for the pods
+    /// shows only some of them.
     pub(super) fn overrun_of_left(&self, object: &ObjectKey) -> Option<Found> {
         let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
         let job = workload.job_uid.as_deref().filter(|_| workload.owner.is_none() && workload.holds_quota())?;
@@ -39,7 +39,8 @@ impl Context<'_> {
     }
 }
 
-/// Names of the pod sets of the pods that run beside a workload. A client may have changed the name in a pod: it counts for the first pod set then.
+/// Names of the pod sets of the pods that run beyond the quota of a Workload. A client may have changed the pod set's name in a pod: such a pod counts for the
+/// first pod set.
 pub(super) fn sets_of_strays<'a>(ctx: &'a Context<'a>, workload: &'a WorkloadView) -> impl Iterator<Item = &'a str> {
     let sets = &workload.shape.pod_sets;
     let known = |name: &str| sets.iter().find(|set| set.name == name).or_else(|| sets.first());

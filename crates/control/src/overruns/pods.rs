@@ -1,4 +1,5 @@
-//! Pods that are admitted by themselves or in groups: those that run without a place, or are larger than their place, until they have ended.
+//! Usage beyond quota of pods that are admitted by themselves or in groups: pods that run without quota, or are larger than their share of the admission, until
+//! they have ended.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use crate::context::Context;
 use crate::pod::right::beyond;
 use crate::write::{Kind, key};
 
-/// Place of each pod of a pod set: its requests of today, or what it was given, whichever is more, since LimitRanges, overheads and the configuration may
-/// have changed since the admission.
+/// Requests that the admission covers for each pod of a pod set: the present requests or the given quota, whichever is more, since LimitRanges, overheads and
+/// the configuration may have changed since the admission.
 pub(super) fn place(set: &engine::PodSetSpec, given: &engine::PodSetAssignment) -> Requests {
     let mut place = set.requests.clone();
     for (resource, total) in &given.usage {
@@ -26,7 +27,7 @@ pub(super) fn place(set: &engine::PodSetSpec, given: &engine::PodSetAssignment) 
 }
 
 impl Overruns {
-    /// Notes a pod that was seen, or is gone. It is looked at only where it, or its group, may run beyond quota.
+    /// Marks a pod that was observed, or is gone, for a new count, but only if the pod or its group may run beyond quota.
     pub(crate) fn note_running_pod(&mut self, view: &View, reclaims: bool, name: &Name) {
         let Some(pod) = view.pods.get(name) else { return };
         let group = group_of(&name.0, pod);
@@ -54,6 +55,7 @@ fn may_overrun(view: &View, reclaims: bool, name: &Name, pod: &PodState, group: 
 }
 
 impl Context<'_> {
+    /// Usage of a running pod that is in no group, and its usage beyond quota.
     pub(super) fn overrun_of_pod(&self, name: &Name) -> Option<Found> {
         let pod = self.view.pods.get(name).filter(|pod| pod.runs() && pod.group.is_none())?;
         let live = || self.view.workloads.owned_by(&pod.uid).filter(|workload| !workload.is_finished());
@@ -64,6 +66,7 @@ impl Context<'_> {
         Some(found)
     }
 
+    /// Running pods of a pod group, and their usage beyond quota.
     pub(super) fn overrun_of_group(&self, group: &Name) -> Option<Found> {
         if self.view.pods.group(group)?.tally.running <= 0 {
             return None;
@@ -88,7 +91,7 @@ impl Context<'_> {
         Some(found)
     }
 
-    /// The carrier of a pod's usage: its Workload, or the pod itself, where it names a queue and pods are managed.
+    /// The carrier of a pod's usage: the pod's Workload, or the pod itself, if the pod names a queue and pods are managed.
     fn found_of(&self, name: &Name, pod: &PodState, workload: Option<&WorkloadView>, uid: &str) -> Option<Found> {
         let queue = match workload {
             Some(workload) if workload.unreadable => return None,
@@ -103,7 +106,7 @@ impl Context<'_> {
         Some(Found { carrier, queue, ..Found::default() })
     }
 
-    /// Counts the pods of one role: all their requests together, less the places that are held for them.
+    /// Counts the pods of one role: all their requests together, less the quota that is held for the pods.
     fn count_role(
         &self,
         found: &mut Found,

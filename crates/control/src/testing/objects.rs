@@ -1,4 +1,4 @@
-//! Objects of the fixture, as JSON. A test changes what matters with [`changed`].
+//! Objects of the fixture, as JSON. A test changes the relevant fields with [`changed`].
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{NAMESPACE, at};
 
-/// Version of an object that a test does not change.
+/// The resourceVersion of an object that a test does not change.
 pub(crate) const VERSION: &str = "7";
 
 /// An object after an RFC 7386 merge patch.
@@ -39,27 +39,27 @@ fn cluster_wide(name: &str) -> Value {
     json!({"name": name, "uid": format!("{name}-uid"), "resourceVersion": VERSION, "generation": 1})
 }
 
-/// Metadata of an object of the namespace: its uid is its name with `-uid`, and it is ten minutes old.
+/// Metadata of an object in the fixture's namespace: the uid is the name with `-uid`, and the object is ten minutes old.
 pub(crate) fn metadata(name: &str) -> Value {
     changed(cluster_wide(name), json!({"namespace": NAMESPACE, "creationTimestamp": at(-600)}))
 }
 
-/// The namespace of all objects.
+/// The namespace of all objects of the fixture.
 pub(crate) fn namespace() -> Value {
     json!({"kind": "Namespace", "metadata": {"name": NAMESPACE, "uid": "namespace-uid"}})
 }
 
-/// A flavor without labels of nodes.
+/// A ResourceFlavor without node labels.
 pub(crate) fn flavor(name: &str) -> Value {
     json!({"kind": "ResourceFlavor", "metadata": cluster_wide(name), "spec": {}})
 }
 
-/// A flavor of a capacity tier.
+/// A ResourceFlavor of a capacity tier.
 pub(crate) fn flavor_of_tier(name: &str, tier: &str) -> Value {
     changed(flavor(name), json!({"metadata": {"labels": {"berth.dev/capacity-tier": tier}}}))
 }
 
-/// A ClusterQueue with so many cpus of each flavor, open to all namespaces.
+/// A ClusterQueue with a number of cpus of each flavor, open to all namespaces.
 pub(crate) fn cluster_queue(name: &str, flavors: &[(&str, i64)]) -> Value {
     let flavors = flavors.iter().map(
         |(flavor, cpus)| json!({"name": flavor, "resources": [{"name": "cpu", "nominalQuota": cpus.to_string()}]}),
@@ -73,7 +73,7 @@ pub(crate) fn local_queue(name: &str, cluster_queue: &str) -> Value {
     json!({"kind": "LocalQueue", "metadata": metadata(name), "spec": {"clusterQueue": cluster_queue}})
 }
 
-/// A template of pods with one container that requests one cpu.
+/// A pod template with one container that requests one cpu.
 pub(crate) fn template() -> Value {
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
     json!({"metadata": {}, "spec": {"restartPolicy": "Never", "containers": [container]}})
@@ -86,7 +86,7 @@ pub(crate) fn job(name: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec, "status": {}})
 }
 
-/// A suspended JobSet in LocalQueue `lq`, made of `replicas` Jobs of one pod each, which are called `main`.
+/// A suspended JobSet in LocalQueue `lq` with a part `main` that consists of `replicas` Jobs of one pod each.
 pub(crate) fn job_set(name: &str, replicas: i32) -> Value {
     let metadata = changed(metadata(name), json!({"labels": {"kueue.x-k8s.io/queue-name": "lq"}}));
     let part = json!({"parallelism": 1, "completions": 1, "template": template()});
@@ -95,7 +95,7 @@ pub(crate) fn job_set(name: &str, replicas: i32) -> Value {
     json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec, "status": {}})
 }
 
-/// The reference to an object that controls another one.
+/// The owner reference to an object that controls another object.
 pub(crate) fn controlled_by(owner: &Value) -> Value {
     json!({"ownerReferences": [{
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
@@ -121,7 +121,7 @@ pub(crate) fn policy(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": cluster_wide(name), "spec": spec})
 }
 
-/// The Workload `w` of a job or TrainingJob, as Berth makes it: pending, with Berth's finalizer.
+/// The Workload `w` of a job or TrainingJob, as Berth creates it: pending, with Berth's finalizer.
 pub(crate) fn workload_of(job: &Value) -> Value {
     let made = if job["kind"] == "TrainingJob" { of_training_job(job) } else { of_job(job) };
     let made = serde_json::to_value(made).unwrap_or_else(|error| panic!("{error}: {job}"));
@@ -141,7 +141,7 @@ fn of_training_job(job: &Value) -> berth_api::Workload {
     made.unwrap_or_else(|faults| panic!("{faults:?}: {job}"))
 }
 
-/// A Workload of its own, without an owner: two pods of one cpu each in the pod set `main`.
+/// A Workload without an owner: two pods of one cpu each in the pod set `main`.
 pub(crate) fn workload(name: &str) -> Value {
     let metadata = changed(metadata(name), json!({"finalizers": ["kueue.x-k8s.io/resource-in-use"]}));
     let sets = json!([{"name": "main", "count": 2, "template": template()}]);
@@ -149,19 +149,19 @@ pub(crate) fn workload(name: &str) -> Value {
     json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": metadata, "spec": spec, "status": {}})
 }
 
-/// A condition that has been as it is for a minute.
+/// A condition whose status has not changed for a minute.
 pub(crate) fn condition(kind: &str, is_true: bool, reason: &str) -> Value {
     condition_since(kind, is_true, reason, -60)
 }
 
-/// A condition that has been as it is since that second.
+/// A condition whose status has not changed since a second relative to the time of decisions.
 pub(crate) fn condition_since(kind: &str, is_true: bool, reason: &str, since: i64) -> Value {
     let status = if is_true { "True" } else { "False" };
     let message = format!("{reason}, in words");
     json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at(since)})
 }
 
-/// A Workload or job with one condition more.
+/// A Workload or job with one more condition.
 pub(crate) fn with_condition(mut object: Value, condition: Value) -> Value {
     let mut all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     all.retain(|other| other["type"] != condition["type"]);
@@ -170,7 +170,7 @@ pub(crate) fn with_condition(mut object: Value, condition: Value) -> Value {
     object
 }
 
-/// A Workload that has quota of ClusterQueue `cq` for all its pods, in flavor `f`, for a minute.
+/// A Workload that has had quota of ClusterQueue `cq` for all its pods, in flavor `f`, for a minute.
 pub(crate) fn reserved(workload: Value) -> Value {
     let sets = workload["spec"]["podSets"].as_array().cloned().unwrap_or_default();
     let given = sets.iter().map(|set| {
@@ -182,17 +182,17 @@ pub(crate) fn reserved(workload: Value) -> Value {
     with_condition(workload, condition("QuotaReserved", true, "QuotaReserved"))
 }
 
-/// A Workload that is admitted, with quota as [`reserved`] gives.
+/// An admitted Workload, with the quota that [`reserved`] gives.
 pub(crate) fn admitted(workload: Value) -> Value {
     with_condition(reserved(workload), condition("Admitted", true, "Admitted"))
 }
 
-/// A Workload that is evicted for that reason, and still holds its quota if it had any.
+/// A Workload that is evicted for a reason, and still holds its quota if the Workload had quota.
 pub(crate) fn evicted(workload: Value, reason: &str) -> Value {
     with_condition(workload, condition("Evicted", true, reason))
 }
 
-/// A Workload that has ended.
+/// A Workload that has finished.
 pub(crate) fn finished(workload: Value) -> Value {
     with_condition(workload, condition("Finished", true, "Succeeded"))
 }
@@ -202,7 +202,7 @@ pub(crate) fn deleting(object: Value) -> Value {
     changed(object, json!({"metadata": {"deletionTimestamp": at(-10)}}))
 }
 
-/// A pod in LocalQueue `lq` that waits behind its gate, as the webhook lets it be stored.
+/// A pod in LocalQueue `lq` that waits behind its scheduling gate, as the API server stores the pod after the webhook.
 pub(crate) fn pod(name: &str) -> Value {
     let labels = json!({"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true"});
     let held = json!({"labels": labels, "finalizers": ["kueue.x-k8s.io/managed"], "annotations": {"kueue.x-k8s.io/role-hash": "r"}});
@@ -217,7 +217,7 @@ pub(crate) fn started(pod: Value) -> Value {
     changed(pod, json!({"metadata": metadata, "spec": {"schedulingGates": null}, "status": {"phase": "Running"}}))
 }
 
-/// The Workload `w` of a pod by itself, as Berth makes it: pending, with Berth's finalizer.
+/// The Workload `w` of a single pod, as Berth creates it: pending, with Berth's finalizer.
 pub(crate) fn workload_of_pod(pod: &Value) -> Value {
     let made = berth_jobs::pods::pod_workload(&super::read(pod.clone()), Priority::default(), &BTreeSet::new());
     let made = made.unwrap_or_else(|error| panic!("{error}: {pod}"));

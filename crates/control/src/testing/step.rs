@@ -7,18 +7,18 @@ use crate::decision::{Decision, Draft};
 use crate::moments::millis_between;
 use crate::write::{Action, Notice, Subresource, Write};
 
-/// A decision, in the form in which tests compare it.
+/// A decision, in the form in which tests compare decisions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Step {
-    /// What is to be done: `done`, `wait 3s`, or the purpose of a write with its request and object.
+    /// The decision in words: `done`, `wait 3s`, or the purpose of a write with its request and object.
     pub(crate) what: String,
     /// Body of the request, null if there is none.
     pub(crate) body: Value,
-    /// Events, each as type, reason and message.
+    /// Events of the decision, each as type, reason and message.
     pub(crate) events: Vec<String>,
 }
 
-/// A decision as a step.
+/// A decision in the form for comparison.
 pub(crate) fn step(decision: &Decision) -> Step {
     let plain = |what: String| Step { what, body: Value::Null, events: Vec::new() };
     match decision {
@@ -31,7 +31,7 @@ pub(crate) fn step(decision: &Decision) -> Step {
     }
 }
 
-/// A write as a step.
+/// A write in the form for comparison.
 pub(crate) fn written(draft: &Draft) -> Step {
     let part = |subresource: &Subresource| match subresource {
         Subresource::None => "",
@@ -59,7 +59,7 @@ pub(crate) fn written(draft: &Draft) -> Step {
     Step { what, body, events: draft.notices.iter().map(event).collect() }
 }
 
-/// An event as type, reason and message.
+/// An event as text of type, reason and message.
 pub(crate) fn event(notice: &Notice) -> String {
     format!("{:?} {}: {}", notice.event_type, notice.reason, notice.message)
 }
@@ -69,7 +69,7 @@ fn seconds(millis: i64) -> String {
 }
 
 impl Step {
-    /// Reason and message of a condition in the body of a status write.
+    /// Status, reason and message of a condition in the body of a status write.
     pub(crate) fn condition(&self, kind: &str) -> Option<(bool, &str, &str)> {
         let all = self.body["status"]["conditions"].as_array()?;
         let found = all.iter().find(|condition| condition["type"] == kind)?;
