@@ -1,6 +1,6 @@
-//! Life of a TrainingJob: it gets one Workload, its children are created when that is admitted and deleted when it is evicted, and their end is its
-//! end. One write per call. `start` has its start, `stop` its stop, `altered` the Jobs that somebody changes, and `status` the status that its user
-//! reads.
+//! Life of a TrainingJob: the TrainingJob gets one Workload, its children are created when the Workload is admitted and deleted when it is evicted, and the end
+//! of the children ends the TrainingJob. Each decision asks for one write. `start` starts a TrainingJob, `stop` stops it, `altered` handles Jobs that another
+//! client has changed, and `status` computes the status.
 
 mod altered;
 mod case;
@@ -55,10 +55,10 @@ pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, key};
 pub(crate) use case::TrainingCase;
 
-/// Message of a TrainingJob whose quota goes back while a finalizer keeps it.
+/// Message of a TrainingJob whose quota is released while a finalizer keeps the object.
 const GOING: &str = "TrainingJob is being deleted";
 
-/// Largest difference in seconds between the clocks of Berth and of the Job controller.
+/// Largest expected difference in seconds between the clocks of Berth and of the Job controller.
 const CLOCKS_DIFFER_SECONDS: i64 = 5;
 
 /// Decides about one TrainingJob.
@@ -80,7 +80,8 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     };
     let decision = match ctx.view.slice_of(&view.uid) {
         Some(workload) => Decision::first_or_earliest(case.beside(workload, &owned), || next(workload)),
-        // Garbage collection takes its children, unless a finalizer keeps it; see `orphan` for a Workload that goes with it.
+        // Garbage collection deletes the children of the TrainingJob, unless a finalizer keeps the TrainingJob; the module `orphan` handles a Workload that is
+        // deleted with its TrainingJob.
         None if view.deleting => {
             let leaving = owned.iter().find(|workload| workload.deleting);
             leaving.map_or(Decision::Done, |workload| case.leaving(workload))
@@ -116,7 +117,7 @@ impl<'a> TrainingCase<'a> {
         key(Kind::JOB, &(self.name.0.clone(), child_job_name(&self.name.1, role)))
     }
 
-    /// The Job that runs a role, when it exists and belongs to this TrainingJob.
+    /// The Job that runs a role, if the Job exists and belongs to this TrainingJob.
     fn child(&self, role: &str) -> Option<&'a JobState> {
         self.ctx.view.child_of(self.name, &self.view.uid, role)
     }
@@ -125,12 +126,12 @@ impl<'a> TrainingCase<'a> {
         job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.view.uid)
     }
 
-    /// Whether a Job under the name of one of ours was made for this TrainingJob, and names another controller since, or none.
+    /// Whether a Job with the name of a child was created for this TrainingJob, and now has another controller, or none.
     fn is_taken_from_us(&self, job: &JobState) -> bool {
         !self.is_ours(job) && job.training.as_deref() == Some(&*self.view.uid)
     }
 
-    /// The roles of its Workload: an edit of the spec takes effect with the next start.
+    /// The roles of the TrainingJob's Workload: an edit of the spec takes effect with the next start.
     fn roles(&self) -> Vec<String> {
         match self.ctx.view.slice_of(&self.view.uid) {
             Some(workload) => workload.shape.digests.iter().map(|set| set.name.clone()).collect(),
@@ -143,7 +144,7 @@ impl<'a> TrainingCase<'a> {
         self.states_under(self.ctx.view.slice_of(&self.view.uid))
     }
 
-    /// States of all roles under the given Workload of the job. A failure that does not belong to its run is ignored, and a recorded end
+    /// States of all roles under the given Workload of the job. A failure that does not belong to the run of that Workload is ignored, and a recorded end
     /// counts.
     fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
         let apart = workload.and_then(|workload| self.taken_apart_since(workload));
@@ -153,16 +154,15 @@ impl<'a> TrainingCase<'a> {
         let state = |role: String| {
             let job = self.child(&role);
             let mut state = job.and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
-            // The remaining Jobs fail because their peers were deleted; ignore that failure.
+            // The remaining Jobs fail because their peers were deleted; that failure is ignored.
             let for_want = apart.is_some_and(|since| !failed_before(&state, since));
-            // A finalizer may keep a Job of the run before, or of a restart before the last one.
+            // A finalizer may keep a Job of the previous run, or of a restart before the last restart.
             let of_old = job.is_some_and(|job| job.deleting && begun.is_some_and(|begun| was_made_before(job, begun)));
             if for_want || of_old {
                 state.finish = state.finish.take().filter(|finish| finish.success);
             }
             if let Some(end) = noted {
-                // The Job that decided the recorded end may be deleted by now. The other Jobs' results do not end the
-                // TrainingJob.
+                // The Job that decided the recorded end may be deleted by now. The other Jobs' results do not end the TrainingJob.
                 state.finish = (role == end.role).then(|| end.of_role());
             }
             (role, state)
@@ -175,7 +175,7 @@ impl<'a> TrainingCase<'a> {
             return self.ends_or_leaves(workload);
         }
         if let Some(slice) = owned.first() {
-            // Only slices that were replaced are left: the next Workload has the name of the first of them.
+            // Only replaced slices are left: the next Workload gets the name of the first slice.
             return scale::discard(slice);
         }
         if self.view.is_over() || self.lost().is_some() {
@@ -199,7 +199,7 @@ impl<'a> TrainingCase<'a> {
         self.create_workload()
     }
 
-    /// Handles a Workload that is being deleted. An end of the job is written before the Workload goes: nothing else remembers it.
+    /// Handles a Workload that is being deleted. An end of the job is written before the Workload is deleted, because no other object records the end.
     fn ends_or_leaves(&self, workload: &WorkloadView) -> Decision {
         let runs = workload.is(types::ADMITTED) && !workload.is_finished();
         match training_end(&self.states_under(Some(workload))).filter(|_| runs) {
@@ -208,7 +208,7 @@ impl<'a> TrainingCase<'a> {
         }
     }
 
-    /// The Workload from which the reference to the TrainingJob was removed; it comes back.
+    /// The Workload from which the owner reference to the TrainingJob was removed; Berth restores that reference.
     fn lost(&self) -> Option<&WorkloadView> {
         let kind = Kind::TrainingJob.name();
         let name = berth_jobs::workload_name(kind, berth_api::berth::GROUP, &self.name.1, &self.view.uid);
@@ -216,7 +216,7 @@ impl<'a> TrainingCase<'a> {
         (!found.is_finished()).then_some(found)
     }
 
-    /// Follows a job whose namespace is not managed any more: nothing is made for it, and a Workload with quota is followed to its end.
+    /// Handles a job whose namespace is not managed any more: no object is created for the job, and a Workload with quota is handled until its end.
     fn kept(&self, owned: &[&WorkloadView]) -> Decision {
         let leaves = |workload: &&&WorkloadView| workload.deleting && !workload.is_finished();
         if let Some(workload) = owned.iter().find(leaves) {
@@ -273,7 +273,7 @@ impl<'a> TrainingCase<'a> {
         match workload.phase {
             WorkloadPhase::Evicting { .. } => self.stop(workload),
             WorkloadPhase::Admitted if workload.may_run() => self.running(workload),
-            // An admission that does not fit is evicted; nothing is made for it.
+            // An admission that does not fit the Workload is evicted; no object is created for it.
             WorkloadPhase::Admitted => Decision::Done,
             WorkloadPhase::Pending
             | WorkloadPhase::Reserved
@@ -285,8 +285,7 @@ impl<'a> TrainingCase<'a> {
         }
     }
 
-    /// Makes the Workload of a suspended TrainingJob inactive, with a mark that says so. A Workload that others have deactivated stays as they want
-    /// it.
+    /// Deactivates the Workload of a suspended TrainingJob, with a mark that names the cause. A Workload that another client has deactivated stays unchanged.
     fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
         let suspended = self.view.facts.suspended;
         let silent = self.ctx.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
@@ -296,19 +295,19 @@ impl<'a> TrainingCase<'a> {
             && !silent
             && let Some(told) = status::told_at_once(self)
         {
-            // The status comes first. A status that the API server refuses delays the suspension no longer than a few tries.
+            // The status is written before the suspension. A status that the API server refuses delays the suspension by no more than a few tries.
             return Some(Decision::write(told));
         }
         let marked = workload.suspended_with_job();
         let (active, purpose, mark) = match (suspended, workload.active) {
             (true, true) => (false, Purpose::Deactivate, Some("true")),
-            // A user who suspends a job that was given up asks for another try when it is resumed.
+            // A user who suspends a deactivated job asks for another try when the job is resumed.
             (true, false) if !marked && altered::is_given_up(workload) => {
                 (false, Purpose::UpdateWorkload, Some("true"))
             }
             (false, false) if status::sleeps(self.view, workload) => (true, Purpose::Requeue, None),
             (false, false) if altered::is_given_up(workload) => return self.tried_anew(workload),
-            // Somebody else has activated the Workload: its next deactivation has other reasons.
+            // Another client has activated the Workload: the next deactivation of the Workload has other reasons.
             (false, true) if marked => (true, Purpose::UpdateWorkload, None),
             _ => return None,
         };
@@ -317,7 +316,7 @@ impl<'a> TrainingCase<'a> {
         })))
     }
 
-    /// Decides about a job that is not admitted: its Workload follows it, and it ends after its longest wait.
+    /// Decides about a job that is not admitted: its Workload follows the TrainingJob's spec, and the job ends after its longest wait.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
         if let Some(decision) = self.follow(workload) {
             return decision;
@@ -326,8 +325,8 @@ impl<'a> TrainingCase<'a> {
         if due > self.now { Decision::Wait(due) } else { self.waited_too_long(workload) }
     }
 
-    /// Time at which the longest wait of the job is over. The job waits until all of its pods are ready, with quota or without: otherwise a job that
-    /// is released by one tier after the other would begin to wait anew with each.
+    /// Time at which the longest wait of the job is over. The job waits until all of its pods are ready, with quota or without: otherwise a job that each tier
+    /// releases would begin its wait again with each tier.
     fn wait_ends(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let limit = self.view.facts.max_wait_seconds.filter(|_| workload.active)?;
         let conditions = &workload.status.conditions;
@@ -342,7 +341,7 @@ impl<'a> TrainingCase<'a> {
         }
         let told = &self.view.status.conditions;
         let ended = find(told, training_types::RUNNING).and_then(|running| match running.status.as_str() {
-            // The status does not say yet that the job runs no more.
+            // The status does not say yet that the job has stopped running.
             "True" => since(conditions, types::EVICTED, "True"),
             _ => Some(running.last_transition_time.0),
         });
@@ -366,7 +365,7 @@ impl<'a> TrainingCase<'a> {
         Decision::write(draft)
     }
 
-    /// A Workload without quota follows its TrainingJob's pods, queue, priority and longest time to run; one with quota its priority.
+    /// Updates the Workload to its TrainingJob: pods, queue, priority and longest execution time without quota, and only the priority with quota.
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
         let facts = &self.view.facts;
         let annotations = &self.view.own_annotations;
@@ -384,7 +383,7 @@ impl<'a> TrainingCase<'a> {
         follow(workload, wishes)
     }
 
-    /// Pod sets that a Workload without quota has to request, if they differ from its present ones.
+    /// Pod sets that a Workload without quota has to request, if they differ from the Workload's present pod sets.
     fn other_pod_sets(&self, workload: &WorkloadView) -> Option<(Value, Annotations)> {
         let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
         if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
@@ -394,12 +393,13 @@ impl<'a> TrainingCase<'a> {
         self.ctx.other_pod_sets(&self.name.0, &sets)
     }
 
-    /// Whether a Job of it is missing or being deleted although it has not ended.
+    /// Whether a Job of the TrainingJob is missing or being deleted although the TrainingJob has not ended.
     fn lacks_jobs(&self, states: &BTreeMap<String, RoleState>) -> bool {
         training_finish(states).is_none() && states.keys().any(|role| self.child(role).is_none_or(|job| job.deleting))
     }
 
-    /// Time since when Jobs of it are deleted, and some were, to stop it or to start it again: the earliest of times where nothing shows it.
+    /// Time since when Jobs of the TrainingJob are deleted to stop or restart it, if some Jobs are gone or being deleted; the earliest time if no object shows
+    /// the time.
     fn taken_apart_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let some = self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting));
         if !some || workload.is_finished() {
@@ -413,13 +413,13 @@ impl<'a> TrainingCase<'a> {
         [evicted, restarts].into_iter().flatten().min()
     }
 
-    /// Whether all pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is left to the backoff limit.
+    /// Whether all pods of this admission have been ready at once, and all Jobs exist: a pod that fails later is left to the Job's backoff limit.
     fn is_up(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> bool {
         if self.lacks_jobs(states) || self.is_yet_to_restart(workload) {
             return false;
         }
         if runs_on(workload) && is_true(&self.view.status.conditions, training_types::RUNNING) {
-            // The run goes on with the pods that are there while others are added.
+            // The run goes on with its present pods while more pods are added.
             return true;
         }
         let conditions = &self.view.status.conditions;
@@ -432,7 +432,7 @@ impl<'a> TrainingCase<'a> {
         states.iter().all(|(role, state)| self.child(role).is_some() && state.is_up())
     }
 
-    /// The next step that ends what still runs before the quota is freed, `None` when nothing is left.
+    /// The next step that ends the running Jobs and pods before the quota is released, `None` if none is left.
     fn clear(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.delete_unfinished("The training has ended") {
             return Some(decision);
@@ -441,7 +441,7 @@ impl<'a> TrainingCase<'a> {
         self.probe(workload).filter(|_| gone && workload.reserved())
     }
 
-    /// Ends the job with its Workload. While something still runs the end is noted first: the Job that shows it may be deleted meanwhile.
+    /// Ends the job together with its Workload. While pods still run, the end is noted first: the Job that shows the end may be deleted meanwhile.
     fn finish(&self, workload: &WorkloadView, end: &TrainingEnd) -> Decision {
         if let Some(decision) = self.clear(workload) {
             let note = || {
@@ -460,12 +460,12 @@ impl<'a> TrainingCase<'a> {
     }
 }
 
-/// The end of a Workload's TrainingJob, as far as it was noted.
+/// The end of a Workload's TrainingJob, if the end was noted.
 fn noted_end(workload: &WorkloadView) -> Option<&TrainingEnd> {
     workload.rare.as_ref()?.end.as_ref()
 }
 
-/// Whether a role certainly failed before that time, whichever clock is ahead.
+/// Whether a role certainly failed before a time, even if the clocks of Berth and the Job controller differ.
 fn failed_before(state: &RoleState, since: Timestamp) -> bool {
     state.ended.is_some_and(|at| at.saturating_add(CLOCKS_DIFFER_SECONDS) <= since.as_second())
 }

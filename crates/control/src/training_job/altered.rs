@@ -1,5 +1,5 @@
-//! Jobs of a TrainingJob that are not as it has made them. A Job that a client changes after all pods of the run were ready is made again. A Job that
-//! a policy of the cluster changed on creation would be changed again: the run ends, is tried again after growing pauses, and then no more.
+//! Jobs of a TrainingJob that differ from the Jobs that Berth created. A Job that a client changes after all pods of the run were ready is created again. A Job
+//! that a policy of the cluster changed on creation would be changed again: the run ends, is tried again after growing pauses, and is given up at last.
 
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{own_reasons, training_types, types};
@@ -19,22 +19,22 @@ use crate::workload::object_write;
 use crate::workload::status::find;
 use crate::write::{EventType, ObjectKey, Purpose};
 
-/// Age in seconds at which a changed Job is made again at the earliest.
+/// Age in seconds before which a changed Job is not created again.
 const REMAKE_SECONDS: i64 = 10;
-/// Age in seconds at which a Job that is suspended again and again is made again at the latest.
+/// Age in seconds after which a Job that is suspended again and again is created again.
 const MOST_REMAKE_SECONDS: i64 = 600;
-/// Why a suspended Job is made again.
+/// Reason why a suspended Job is created again.
 const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
-/// Why a Job is made again of which the TrainingJob is not the controller any more.
+/// Reason why a Job is created again whose controller is not the TrainingJob any more.
 const DISOWNED: &str = "somebody has changed its controller";
-/// Advice about Jobs that are changed on creation.
+/// Advice to the user about Jobs that are changed on creation.
 const ADVICE: &str =
     "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
 /// Events after which a job that was given up is tried again, in words.
 const UNTIL: &str =
     "until its TrainingJob asks for other pods, or was suspended and is resumed, or spec.active is true again";
 
-/// How a Job differs from what was made.
+/// Difference of a Job from the Job that Berth created.
 struct Alteration<'a> {
     role: String,
     job: &'a JobState,
@@ -43,14 +43,14 @@ struct Alteration<'a> {
 }
 
 impl<'a> TrainingCase<'a> {
-    /// The next step about Jobs that a client has changed, or created under the names of the job's own Jobs.
+    /// The next step about Jobs that a client has changed, or created under the names of the TrainingJob's own Jobs.
     pub(super) fn undo_alterations(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.take_back_jobs() {
             return Some(decision);
         }
         let mut altered: Vec<Alteration<'a>> =
             self.roles().into_iter().filter_map(|role| self.alteration(workload, role)).collect();
-        // Jobs that use more than their quota go first.
+        // Jobs that use more than their quota are handled first.
         let stopped = altered.iter().all(|one| one.job.suspended);
         altered.retain(|one| one.job.suspended == stopped);
         let newest = altered.iter().map(|one| one.job.created).max()?;
@@ -67,12 +67,13 @@ impl<'a> TrainingCase<'a> {
         altered.iter().find_map(|one| {
             let why = if stopped { SUSPENDED.to_owned() } else { format!("it was changed, and {}", one.words) };
             let is_it = |job: &JobState| job.uid == one.job.uid;
-            // Pods beyond the quota end before others come in their place.
+            // Pods beyond the quota end before other pods replace them.
             if stopped { self.delete_where(&why, is_it) } else { self.drive_out_where(&why, is_it) }
         })
     }
 
-    /// Makes a Job again that names another controller by now: it runs with the quota of this job, and would end, grow and stay without it.
+    /// Creates a Job again whose controller was changed: the Job runs with the quota of this TrainingJob, but would end, grow and stay independently of the
+    /// TrainingJob.
     fn take_back_jobs(&self) -> Option<Decision> {
         let jobs = &self.ctx.view.jobs;
         let taken = |object: &ObjectKey| jobs.get(object).filter(|job| self.is_taken_from_us(job) && !job.deleting);
@@ -80,8 +81,8 @@ impl<'a> TrainingCase<'a> {
         self.drive_out_where(DISOWNED, |other| other.uid == job.uid)
     }
 
-    /// Time until which a suspended Job is left as it is, while everything else goes on: such a Job uses no quota of other workloads. A job whose
-    /// Jobs are suspended again and again is answered later each time.
+    /// Time until which a suspended Job is left unchanged, while the rest of the run goes on: a suspended Job uses no quota of other workloads. The delay grows
+    /// for a TrainingJob whose Jobs are suspended again and again.
     pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let roles = self.roles();
         let jobs = roles.iter().filter_map(|role| self.child(role));
@@ -93,8 +94,8 @@ impl<'a> TrainingCase<'a> {
         (until > self.now).then_some(until)
     }
 
-    /// Whether this Job was changed on creation: since it was made the run was not up. A foreign Job in the place of ours counts, too. A run that
-    /// lacks another Job meanwhile was up until then.
+    /// Whether a Job was changed on creation: since the Job's creation the run was never up. A foreign Job under a child's name counts, too. A run that lacks
+    /// another Job meanwhile counts as up until that Job was gone.
     fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
         let begun = told_from(workload);
         let Some(told) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
@@ -108,7 +109,7 @@ impl<'a> TrainingCase<'a> {
         if is_up { made > at.as_second() } else { made >= at.as_second() }
     }
 
-    /// Ends a run whose next one would be no better. It is tried again after a pause, or after so many tries no more.
+    /// Ends a run whose next run would be changed in the same way. The job is tried again after a pause, and is given up after a number of tries.
     fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
         let job = self.child_key(&altered.role).name;
         let words = &altered.words;
@@ -125,7 +126,7 @@ impl<'a> TrainingCase<'a> {
         })
     }
 
-    /// A new attempt for a deactivated job whose pods request something else.
+    /// A new attempt for a deactivated job whose pods now request something else.
     pub(super) fn tried_anew(&self, workload: &WorkloadView) -> Option<Decision> {
         let (pod_sets, size) = self.other_pod_sets(workload)?;
         Some(Decision::write(object_write(workload, Purpose::Requeue, |patch| {
@@ -133,9 +134,8 @@ impl<'a> TrainingCase<'a> {
         })))
     }
 
-    /// How the Job of a role differs: it is suspended, wants another number of pods than have quota, or pods that ask for more. Pods that ask for
-    /// less are left alone, as those of groups are: they use no quota of other workloads, and a policy that changes each Job on creation may have
-    /// made them so.
+    /// Difference of a role's Job: the Job is suspended, wants more or fewer pods than have quota, or its pods request more. Pods that request less are left
+    /// unchanged, as in pod groups: such pods use no quota of other workloads, and a policy that changes each Job on creation may have reduced their requests.
     fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
         let goes = |job: &JobState| job.deleting && self.ctx.notes.jobs.of(&job.uid).is_rid_of_pods();
         let job = self.child(&role).filter(|job| job.finished.is_none() && !goes(job))?;
@@ -145,7 +145,8 @@ impl<'a> TrainingCase<'a> {
         let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
         let given = self.meant_for(workload, &role, job);
         let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
-        // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
+        // Elastic workers are removed before their quota is released, and are added after quota was reserved; a run that may be scaled is brought to its number
+        // of workers by another step.
         let is_step = scales && (wanted < given || run_under(self.ctx.view, workload).is_some());
         if wanted != given && !is_step {
             let words = format!("wants {wanted} pods, where quota is held for {given}");
@@ -157,7 +158,7 @@ impl<'a> TrainingCase<'a> {
     }
 }
 
-/// Whether a Workload was deactivated because its Jobs were made with other pods, and was not activated since.
+/// Whether a Workload was deactivated because its Jobs were changed on creation, and was not activated since.
 pub(super) fn is_given_up(workload: &WorkloadView) -> bool {
     let requeued = find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False");
     let cause = requeued.and_then(|condition| condition.reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX));

@@ -1,4 +1,4 @@
-//! A TrainingJob to decide about.
+//! The input of decisions about one TrainingJob.
 
 use jiff::Timestamp;
 
@@ -6,10 +6,14 @@ use crate::cache::Name;
 use crate::cache::training_view::TrainingView;
 use crate::context::Context;
 
-/// A TrainingJob to decide about, with the view and the time.
+/// The input of decisions about one TrainingJob: the context, the TrainingJob and the time.
 pub(crate) struct TrainingCase<'a> {
+    /// The state that decisions read.
     pub(super) ctx: &'a Context<'a>,
+    /// Namespace and name of the TrainingJob.
     pub(super) name: &'a Name,
+    /// The observed state of the TrainingJob.
     pub(super) view: &'a TrainingView,
+    /// The time of the decision.
     pub(super) now: Timestamp,
 }

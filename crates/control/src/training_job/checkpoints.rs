@@ -1,4 +1,4 @@
-//! Checkpoints of TrainingJobs that name a store: the last listing of each job's place in it, and the decisions that follow.
+//! Checkpoints of TrainingJobs that name a CheckpointStore: the last listing of each job's checkpoints, and the decisions that depend on the listing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,16 +20,18 @@ use crate::training_job::saves::{listing_of, place_of, saved_of};
 use crate::workload::status::{find_true, seconds, since};
 use crate::write::{Checkpoint, CheckpointPlace, Kind, key};
 
-/// Pause between two listings of a running job's checkpoints, in milliseconds: half of its interval within these bounds.
+/// Least and largest pause between two listings of a running job's checkpoints, in milliseconds; within these bounds the pause is half of the job's save
+/// interval.
 const LOOK_MS: (i64, i64) = (2_000, 60_000);
 /// Pause between two listings during the job's grace period, in milliseconds.
 const LOOK_IN_GRACE_MS: i64 = 1_000;
 /// Pause after a failed listing, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5_000;
-/// Longest wait of a start for a successful listing, in milliseconds; then the start uses the checkpoint that is known.
+/// Longest wait of a start for a successful listing, in milliseconds; after that the start uses the checkpoint that is known.
 const START_PATIENCE_MS: i64 = 60_000;
 
-/// Takes over a store that was seen, or is gone: the TrainingJobs that save there are looked at, and what they would lose is counted anew.
+/// Stores an observed CheckpointStore, or removes a deleted store: control decides again about the TrainingJobs that save there, and computes again the work
+/// that they would lose.
 pub(crate) fn put_store(view: &mut View, work: &mut WorkQueue, name: &str, object: Option<Box<CheckpointStore>>) {
     match object {
         Some(object) => drop(view.stores.insert(name.to_owned(), Arc::new(object.spec))),
@@ -44,18 +46,18 @@ pub(crate) fn put_store(view: &mut View, work: &mut WorkQueue, name: &str, objec
 }
 
 impl<'a> Context<'a> {
-    /// Why the store of a TrainingJob cannot be used at all.
+    /// The reason why the store of a TrainingJob cannot be used: the store does not exist.
     pub(crate) fn missing_store(&self, view: &TrainingView) -> Option<String> {
         let store = view.facts.store.as_ref().filter(|store| !self.view.stores.contains_key(*store))?;
         Some(no_such_store(store, self.view.stores.keys()))
     }
 
-    /// Why the store of a workload's TrainingJob cannot be used, so that the job could not start.
+    /// The reason why the store of a Workload's TrainingJob cannot be used, so that the job could not start.
     pub(crate) fn lacks_store(&self, workload: &WorkloadView) -> Option<String> {
         self.missing_store(self.view.training.get(&workload.training_job()?)?)
     }
 
-    /// The place where the checkpoints of a TrainingJob are, when it names a store that exists.
+    /// The place in a store where the checkpoints of a TrainingJob are, if the TrainingJob names an existing store.
     pub(crate) fn place_of(&self, name: &Name, view: &TrainingView) -> Option<CheckpointPlace> {
         place_of(self.view, name, view)
     }
@@ -65,12 +67,12 @@ impl<'a> Context<'a> {
         listing_of(&self.notes.jobs, self.view, name, view)
     }
 
-    /// The last checkpoint of a TrainingJob: as its store shows it, as its status remembers it, or as it says itself.
+    /// The last checkpoint of a TrainingJob: from the listing of its store, from its status, or from the job's own report.
     pub(crate) fn saved_of(&self, name: &Name, view: &TrainingView) -> Option<Saved> {
         saved_of(&self.notes.jobs, self.view, name, view)
     }
 
-    /// Whether the store was listed after the run began, or the start has waited long enough for that.
+    /// Whether the store was listed after the run began, or the start has waited long enough for a listing.
     pub(crate) fn knows_where_to_resume(
         &self,
         name: &Name,
@@ -81,7 +83,7 @@ impl<'a> Context<'a> {
         looked.is_some_and(|at| at >= begun) || now >= patience_ends(begun)
     }
 
-    /// Time of the next listing of a job's checkpoints, `None` when nothing is to be expected there.
+    /// Time of the next listing of a job's checkpoints, `None` if no new checkpoint is expected.
     pub(crate) fn next_look(&self, name: &Name, view: &TrainingView, now: Timestamp) -> Option<Timestamp> {
         let listing = self.listing_of(name, view);
         let at = listing.and_then(|listing| listing.at);
@@ -112,7 +114,7 @@ impl<'a> Context<'a> {
         Some(not_before(paused(half.clamp(LOOK_MS.0, LOOK_MS.1))))
     }
 
-    /// Time by which a running job must have saved again, if it declares an interval.
+    /// Time by which a running job must save its next checkpoint, if the job declares an interval.
     pub(crate) fn save_due(&self, name: &Name, view: &TrainingView) -> Option<Timestamp> {
         let interval = view.facts.interval_seconds?;
         let running = find_true(&view.status.conditions, training_types::RUNNING)?;
@@ -127,7 +129,7 @@ pub(crate) fn patience_ends(begun: Timestamp) -> Timestamp {
     after(begun, START_PATIENCE_MS)
 }
 
-/// A checkpoint as a status shows it.
+/// A checkpoint in the form for the status of a TrainingJob.
 pub(crate) fn shown(place: &CheckpointPlace, checkpoint: &Checkpoint) -> CheckpointInfo {
     CheckpointInfo {
         id: Some(checkpoint.id.clone()),
@@ -140,7 +142,7 @@ pub(crate) fn shown(place: &CheckpointPlace, checkpoint: &Checkpoint) -> Checkpo
     }
 }
 
-/// Message about a CheckpointStore that does not exist, with the names of the existing ones.
+/// Message about a CheckpointStore that does not exist, with the names of the existing stores.
 pub(crate) fn no_such_store<'a>(name: &str, all: impl Iterator<Item = &'a String>) -> String {
     let all: BTreeSet<&str> = all.map(String::as_str).collect();
     let known =

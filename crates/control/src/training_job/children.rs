@@ -1,5 +1,5 @@
-//! Jobs that have run a TrainingJob since it was admitted, also when the Jobs themselves are gone. They distinguish its pods from pods that only
-//! carry its label.
+//! Jobs that have run a TrainingJob since its admission, also if the Jobs themselves are gone. The uids of these Jobs distinguish the TrainingJob's pods from
+//! pods that only carry its label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,21 @@ use berth_jobs::training::{child_job_name, role_of_child};
 use crate::cache::{View, WorkloadView};
 use crate::write::{Kind, ObjectKey, PodsOf};
 
-/// The Jobs that were seen, by the uid of their TrainingJob.
+/// The observed Jobs, by the uid of their TrainingJob.
 #[derive(Debug, Default)]
 pub(crate) struct Children(BTreeMap<String, Seen>);
 
-/// The Jobs of one TrainingJob.
+/// The observed Jobs of one TrainingJob.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The TrainingJob was seen without quota, so every Job since then was seen, too.
+    /// True if the TrainingJob was observed without quota, so that every later Job was observed, too.
     from_start: bool,
-    /// Uids by name.
+    /// Uids of the Jobs by name.
     jobs: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Children {
-    /// Takes note of a Job that a TrainingJob controls.
+    /// Records a Job that a TrainingJob controls.
     pub(crate) fn note_child(&mut self, object: &ObjectKey, job: &JobState) {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
         let owner = owner.filter(|owner| role_of_child(&owner.name, &object.name).is_some());
@@ -33,7 +33,7 @@ impl Children {
         }
     }
 
-    /// Takes note of a Workload without quota: nothing of its job runs, and Jobs of earlier runs that are gone are forgotten.
+    /// Handles a Workload without quota: no Job of its TrainingJob runs, so Jobs of earlier runs that are gone are forgotten.
     pub(crate) fn note_idle(&mut self, view: &View, workload: &WorkloadView) {
         if workload.training_job().is_none() || workload.reserved() || workload.replaces.is_some() {
             return;
@@ -52,7 +52,8 @@ impl Children {
         self.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
     }
 
-    /// Takes note of a Job that is gone. It is kept while its owner has a Workload, because its pods may outlive it, and is forgotten otherwise.
+    /// Handles a Job that is gone. The Job's uid is kept while its owner has a Workload, because the Job's pods may outlive the Job, and is forgotten
+    /// otherwise.
     pub(crate) fn forget_child(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
         let Some(seen) = self.0.get_mut(&owner) else { return };
@@ -68,7 +69,7 @@ impl Children {
         }
     }
 
-    /// Forgets the Jobs of an owner with its last Workload.
+    /// Forgets the Jobs of an owner together with the owner's last Workload.
     pub(crate) fn forget_of(&mut self, view: &View, workload: &WorkloadView) {
         let owner = workload.owner.as_ref().filter(|owner| view.workloads.owned_by(&owner.uid).next().is_none());
         if let Some(owner) = owner {
@@ -76,19 +77,19 @@ impl Children {
         }
     }
 
-    /// The pods of a workload's job.
+    /// The criteria by which the pods of a Workload's job are found.
     pub(crate) fn pods_of(&self, workload: &WorkloadView) -> PodsOf {
         let uid = workload.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
         let kind = workload.whole().map_or(Kind::JOB, |whole| whole.kind);
         let jobs = match workload.training_job() {
             Some(name) => self.jobs_of(&name.1, &uid, workload),
-            // A JobSet's Jobs come and go with its controller.
+            // The JobSet controller creates and deletes a JobSet's Jobs, so the uids of these Jobs do not restrict the search.
             None => (!kind.is_made_of_jobs()).then(|| BTreeSet::from([uid.clone()])),
         };
         PodsOf { label: kind.uid_label(), uid, jobs }
     }
 
-    /// Uids of the Jobs that run a TrainingJob, or have run it, `None` if some may have gone before this process began.
+    /// Uids of the Jobs that run a TrainingJob, or have run it, `None` if some Jobs may have gone before this process began.
     fn jobs_of(&self, name: &str, uid: &str, workload: &WorkloadView) -> Option<BTreeSet<String>> {
         let seen = self.0.get(uid)?;
         let mut all = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! Elastic TrainingJobs: when a job may grow into idle quota, and which of its workers it may do without. A scale-up is a second
-//! Workload, the new slice (`slices.rs`), which takes the place of the first one once it is admitted. `scale.rs` decides about both slices, and
-//! `restarts.rs` has the additions for restarts.
+//! Elastic TrainingJobs: when a job may grow into idle quota, and how many workers the job may give up. A scale-up is a second Workload, the new slice
+//! (`slices.rs`), which replaces the first Workload when the new slice is admitted. `scale.rs` decides about both slices, and `restarts.rs` has the additions
+//! for jobs that restart.
 
 use berth_api::conditions::{training_types, types};
 use berth_engine::model as engine;
@@ -20,10 +20,10 @@ pub(crate) use crate::training_job::slices::{admitted_before, granted, granted_t
 use crate::workload::status::since;
 use crate::workload::stops::{missing_queue, queue_stop};
 
-/// Seconds for which a new slice may wait for the quota that was idle when it was made.
+/// Seconds for which a new slice may wait for the quota that was idle when the slice was created.
 pub(crate) const PATIENCE_SECONDS: i64 = 30;
 
-/// Running jobs that could have more workers, in the order in which these are offered.
+/// Running jobs that could have more workers, in the order in which workers are offered to the jobs.
 pub(crate) fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandidate> {
     let jobs = ctx.view.training.elastic();
     let mut found: Vec<_> = jobs.filter_map(|name| ctx.could_want(name, now)).collect();
@@ -38,7 +38,7 @@ pub(crate) fn slices_after(view: &View, older: &Name) -> Vec<Name> {
     slices.map(WorkloadView::key).collect()
 }
 
-/// The uid of a TrainingJob, and the number of workers to which it has grown, where they have not all been ready since.
+/// The uid of a TrainingJob, and the number of workers after its last scale-up if the added workers have not all been ready since.
 pub(crate) fn grown_in_vain(ctx: &Context<'_>, name: &Name) -> Option<(String, Option<i32>)> {
     let view = ctx.view.training.get(name)?;
     let added = ctx.view.slice_of(&view.uid).and_then(|workload| ctx.added_to(workload));
@@ -46,18 +46,18 @@ pub(crate) fn grown_in_vain(ctx: &Context<'_>, name: &Name) -> Option<(String, O
 }
 
 impl<'a> Context<'a> {
-    /// Whether a Workload stands for its job: no other slice has taken its place.
+    /// Whether a Workload stands for its job: no other slice has replaced the Workload.
     pub(crate) fn stands(&self, workload: &WorkloadView) -> bool {
         stands(self.view, workload)
     }
 
-    /// Whether another slice of an elastic job has taken the place of this one, which is not finished yet.
+    /// Whether another slice of an elastic job has replaced this Workload, which is not finished yet.
     pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
         self.view.training.has_elastic() && workload.training_job().is_some() && !stands(self.view, workload)
     }
 
-    /// Workers that were added last to the run of a Workload and have not been ready yet. A worker that fails later is left to the backoff limit;
-    /// another leader, which cannot distinguish the two, gives it the same time.
+    /// Workers of the last scale-up of a Workload's run, while they have not all been ready. A worker that fails later is left to the Job's backoff limit. A
+    /// new leader cannot distinguish late workers from failed workers, and gives both the same time.
     pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
         let run = run_under(self.view, workload).filter(|_| grew(workload))?;
         let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
@@ -73,7 +73,7 @@ impl<'a> Context<'a> {
         Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
     }
 
-    /// The workers that a Workload may do without.
+    /// The workers that a Workload may give up.
     pub(crate) fn surplus_of(&self, workload: &WorkloadView) -> Option<engine::Surplus> {
         let run = run_under(self.view, workload)?;
         let pods = i64::from(granted(workload).saturating_sub(run.bounds.0));
@@ -81,26 +81,27 @@ impl<'a> Context<'a> {
         (pods > 0).then(|| engine::Surplus { pod_set: WORKER.to_owned(), pods, step })
     }
 
-    /// The slice that a Workload is to replace, as long as that holds quota.
+    /// The slice that a Workload is to replace, as long as that slice holds quota.
     pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&'a WorkloadView> {
         let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
         let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
         (same && older.holds_quota()).then_some(older)
     }
 
-    /// The replaced slice as the engine takes it.
+    /// The replaced slice in the engine's type.
     pub(crate) fn replaced(&self, workload: &WorkloadView) -> Option<engine::Replaced> {
         let older = self.replaced_by(workload)?;
         Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })
     }
 
+    /// The pod set assignments for which a Workload holds quota, in the engine's type.
     pub(crate) fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
         let Some(admission) = &workload.status.admission else { return Vec::new() };
         let pods = |name: &str| workload.pods(name, self.settings.reclaimable_pods);
         deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None).pod_sets
     }
 
-    /// The place of a TrainingJob that would take more workers now in the order in which they are offered, and the job.
+    /// The rank of a TrainingJob in the order in which more workers are offered, and the offer itself; `None` if the job would take no more workers now.
     fn could_want(&self, name: &Name, now: Timestamp) -> Option<((i64, Timestamp), GrowthCandidate)> {
         let view = self.view.training.get(name)?;
         let workload = self.view.slice_of(&view.uid)?;
@@ -149,8 +150,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job that runs, and
-    /// neither a queue, a check, a gate nor a limit would keep it out.
+    /// Whether nothing but quota keeps a new slice with this number of workers from replacing a Workload: the slice would be like the running job, and no
+    /// queue, admission check, gate or limit would keep the slice out.
     fn slice_may_be_tried(&self, view: &TrainingView, workload: &WorkloadView, workers: i32) -> bool {
         let gates = view.admission_gates.as_deref().filter(|gates| self.settings.admission_gates && !gates.is_empty());
         let stopped = missing_queue(self, workload).is_some() || queue_stop(self, workload).is_some();
@@ -165,21 +166,21 @@ impl<'a> Context<'a> {
                 .is_none()
     }
 
-    /// Whether an admission check concerns the flavors that a Workload holds. Such a check would be asked about all pods again, running and new ones.
-    /// Until it answers, both slices would hold their quota, and be spared by preemptions.
+    /// Whether an admission check concerns the flavors that a Workload holds. Such a check would be requested again for all pods, running and new pods. Until
+    /// the check answers, both slices would hold their quota, and preemptions would spare both.
     fn is_checked(&self, workload: &WorkloadView) -> bool {
         let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
         queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
     }
 
-    /// Whether the status of a Workload's TrainingJob shows that its present run has been up.
+    /// Whether the status of a Workload's TrainingJob shows that the present run has been up.
     pub(crate) fn was_up(&self, workload: &WorkloadView) -> bool {
         let job = workload.training_job().and_then(|name| self.view.training.get(&name));
         job.zip(told_from(workload)).is_some_and(|(job, begun)| job.was_up_since(begun))
     }
 
-    /// Whether a run may grow into quota that was seen idle since then, as far as its work is concerned. A restart loses work that is not saved, so
-    /// it waits for a checkpoint, as a return to a better tier does.
+    /// Whether a run may grow into quota that has been idle since a time, with regard to the run's unsaved work. A restart loses work that is not saved, so a
+    /// restart waits for a checkpoint, as moving back to a better tier does.
     pub(crate) fn may_restart(
         &self,
         run: &Run<'_>,
@@ -188,9 +189,9 @@ impl<'a> Context<'a> {
         idle: Timestamp,
     ) -> bool {
         let up = || since(&view.status.conditions, training_types::RUNNING, "True");
-        // Quota that came and went since says nothing of the run.
+        // Quota that was released and reserved again since then says nothing about the run.
         let begun = if runs_on(workload) { up() } else { begun_at(workload).filter(|_| self.was_up(workload)) };
-        // A save that is as old as the run is the one that the run began from.
+        // A checkpoint that is as old as the run is the checkpoint that the run began from.
         let saved = || self.saved_at(workload).zip(begun).is_some_and(|(at, begun)| at > begun && at >= idle);
         !run.by_restart() || saved()
     }

@@ -18,23 +18,23 @@ use crate::training_job::scale_notes::GiveUp;
 use crate::training_job::slices::granted;
 use crate::write::ObjectKey;
 
-/// Pause between two looks for jobs that could grow, in milliseconds.
+/// Pause between two searches for jobs that could grow, in milliseconds.
 const LOOK_MS: i64 = 5_000;
 
-/// The looks for jobs that could grow.
+/// The schedule of the searches for jobs that could grow.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
-    /// Time of the next look for jobs that could grow.
+    /// Time of the next search for jobs that could grow.
     next_look: Option<Timestamp>,
 }
 
 impl Growth {
-    /// Time of the next look for jobs that could grow, where any job is elastic.
+    /// Time of the next search for jobs that could grow, if any job is elastic.
     pub(crate) fn wake_at(&self, view: &View) -> Option<Timestamp> {
         self.next_look.filter(|_| view.training.has_elastic())
     }
 
-    /// Whether a look for jobs that could grow is due; the next one is due after a pause.
+    /// Whether a search for jobs that could grow is due; if so, the next search is due after a pause.
     pub(crate) fn begin_look(&mut self, view: &View, now: Timestamp) -> bool {
         if !view.training.has_elastic() || self.next_look.is_some_and(|at| at > now) {
             return false;
@@ -44,8 +44,7 @@ impl Growth {
     }
 }
 
-/// The term in which this process leads has ended, or begins: nothing of what was planned for jobs is done any more. Names the Workloads, by uid, that
-/// were to give up workers.
+/// Forgets all plans for scaling when this process begins or ceases to lead. Returns the uids of the Workloads that were to give up workers.
 pub(crate) fn begin_term(notes: &mut Notes) -> Vec<String> {
     take_wanted(&mut notes.jobs);
     take_idle(&mut notes.jobs);
@@ -54,19 +53,19 @@ pub(crate) fn begin_term(notes: &mut Notes) -> Vec<String> {
     asked
 }
 
-/// A TrainingJob is not elastic: no quota is idle for it.
+/// Handles a TrainingJob that is not elastic: no quota counts as idle for the job.
 pub(crate) fn note_inelastic(jobs: &mut JobRecords, uid: &str) {
     jobs.change_known(uid, |notes| notes.known_training_mut().map(|training| training.note_idle(None)));
 }
 
-/// No job needs more workers any longer.
+/// Forgets the numbers of workers that jobs were to grow to.
 fn take_wanted(jobs: &mut JobRecords) {
     for uid in jobs.uids(JobMark::WantsWorkers) {
         jobs.change(&uid, |notes| notes.training_mut().want(None));
     }
 }
 
-/// Takes the times since when quota was seen idle, by the uid of the job that could grow into it.
+/// Takes the times since when quota has been idle, by the uid of the job that could grow into the quota.
 fn take_idle(jobs: &mut JobRecords) -> BTreeMap<String, Timestamp> {
     let idle = jobs.marked(JobMark::HasIdleQuota);
     let idle: BTreeMap<String, Timestamp> =
@@ -77,7 +76,7 @@ fn take_idle(jobs: &mut JobRecords) -> BTreeMap<String, Timestamp> {
     idle
 }
 
-/// Takes note of a Job whose workers are all ready.
+/// Records a Job whose workers are all ready.
 pub(crate) fn note_settled(jobs: &mut JobRecords, object: &ObjectKey, job: &JobState) {
     let role = job.owner.as_ref().and_then(|owner| role_of_child(&owner.name, &object.name));
     let marks = [labels::ELASTIC_WORKERS, labels::TOLD_WORKERS];
@@ -94,9 +93,9 @@ pub(crate) fn note_settled(jobs: &mut JobRecords, object: &ObjectKey, job: &JobS
     }
 }
 
-/// Takes the jobs that could have more workers, in the order in which these are offered, and names those that are to grow. In each queue one job grows
-/// at a time, because idle quota was counted for it alone. A job that waits until it has saved keeps no other from growing. `fits` says whether a job
-/// has the quota.
+/// Takes the jobs that could have more workers, in the order of the offer, and returns the names of the jobs that are to grow. In each queue one job grows at a
+/// time, because the idle quota was counted for that job alone. A job that waits for a checkpoint does not keep another job from growing. `fits` says whether
+/// there is idle quota for a job.
 pub(crate) fn offer(
     jobs: &mut JobRecords,
     candidates: Vec<GrowthCandidate>,
@@ -108,7 +107,7 @@ pub(crate) fn offer(
     let seen = take_idle(jobs);
     for candidate in candidates {
         if growing.contains(&candidate.queue) {
-            // Quota that is idle for this job was so before another job of its queue had its turn.
+            // Quota that is idle for this job was idle before another job of the queue had its turn.
             if let Some(idle) = seen.get(&candidate.job) {
                 jobs.change(&candidate.job, |notes| notes.training_mut().note_idle(Some(*idle)));
             }
@@ -129,7 +128,7 @@ pub(crate) fn offer(
     chosen
 }
 
-/// Notes that a slice is gone that never replaced another one: the next slice is not made at once.
+/// Notes that a slice is gone that never replaced another slice: the next slice is not created immediately.
 pub(crate) fn note_lost_slice(jobs: &mut JobRecords, view: &View, slice: &WorkloadView, now: Timestamp) {
     let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is_finished());
     if let Some(name) = job {
@@ -137,7 +136,7 @@ pub(crate) fn note_lost_slice(jobs: &mut JobRecords, view: &View, slice: &Worklo
     }
 }
 
-/// Notes that a TrainingJob did not come to have so many workers.
+/// Notes that a TrainingJob did not reach a number of workers.
 fn note_failed_scale_up(jobs: &mut JobRecords, view: &View, name: &Name, workers: i32, now: Timestamp) {
     let Some(job) = view.training.get(name) else { return };
     let Some(elastic) = job.facts.elastic else { return };
@@ -154,7 +153,7 @@ pub(crate) fn note_scaled(jobs: &mut JobRecords, view: &View, name: &Name, now: 
     }
 }
 
-/// Drops the requests to give up workers for a preemptor, and names the Workloads, by uid.
+/// Drops the requests to give up workers for a preemptor, and returns the uids of the Workloads that were to give up workers.
 pub(crate) fn spare_workers(workloads: &mut WorkloadRecords, preemptor: &str) -> Vec<String> {
     let asked = workloads.marked(WorkloadMark::GivesUp);
     let asked =
@@ -170,7 +169,7 @@ fn end_requests(workloads: &mut WorkloadRecords, asked: &[String]) {
     }
 }
 
-/// Takes note that a Workload is to give up workers, or is to leave; names its TrainingJob.
+/// Records that a Workload is to give up workers, or is to be evicted; returns the name of the Workload's TrainingJob.
 pub(crate) fn ask_for_workers(
     workloads: &mut WorkloadRecords,
     view: &View,
@@ -184,7 +183,7 @@ pub(crate) fn ask_for_workers(
     workload.training_job()
 }
 
-/// Forgets a request to give up workers once the Workload has given them up.
+/// Forgets a request to give up workers after the Workload has given them up.
 pub(crate) fn note_given_up(workloads: &mut WorkloadRecords, view: &View, workload: &str) {
     let Some(asked) = workloads.of(workload).scale().gives_up() else { return };
     let over = view
@@ -196,17 +195,17 @@ pub(crate) fn note_given_up(workloads: &mut WorkloadRecords, view: &View, worklo
     }
 }
 
-/// Notes that no pods of a Workload are left beyond those of the workers that stay.
+/// Notes that no pods of a Workload are left beyond the pods of the workers that stay.
 pub(crate) fn note_shrunk(workloads: &mut WorkloadRecords, view: &View, name: &Name, now: Timestamp) {
     let Some(workload) = view.workloads.get(name) else { return };
-    // A restart goes on whatever becomes of its job's spec.
+    // A restart continues, whatever becomes of the job's spec.
     let restarted = scaled(workload).map(|scale| scale.workers);
     if let Some(workers) = restarted.or_else(|| run_under(view, workload).map(|run| run.workers)) {
         workloads.change(&workload.uid, |notes| notes.scale_mut().note_shrunk(workers, now));
     }
 }
 
-/// Time since when the listing must be that shows the checkpoint from which a run goes on: the pods before may save until they are gone.
+/// Time before which a listing does not show the checkpoint from which a run resumes: the pods of the previous run may save until they are gone.
 pub(crate) fn resumes_from(workloads: &WorkloadRecords, workload: &WorkloadView) -> Option<Timestamp> {
     let begun = begun_at(workload)?;
     let gone = workloads.of(&workload.uid).scale().shrunk_at().filter(|_| scaled(workload).is_some());
@@ -216,22 +215,23 @@ pub(crate) fn resumes_from(workloads: &WorkloadRecords, workload: &WorkloadView)
 /// A running TrainingJob that could have more workers now.
 #[derive(Debug)]
 pub(crate) struct GrowthCandidate {
+    /// Namespace and name of the TrainingJob.
     pub(crate) name: Name,
     /// Uid of the TrainingJob.
     pub(crate) job: String,
-    /// Uid of the Workload under which it runs.
+    /// Uid of the Workload under which the TrainingJob runs.
     pub(crate) workload: String,
-    /// The ClusterQueue whose quota it holds.
+    /// The ClusterQueue whose quota the TrainingJob holds.
     pub(crate) queue: String,
-    /// Number of workers that it would have.
+    /// Number of workers that the TrainingJob would have.
     pub(crate) workers: i32,
-    /// The pods that it would have, by pod set.
+    /// Numbers of pods that the TrainingJob would have, by pod set.
     pub(crate) counts: Vec<i64>,
-    /// The quota that it holds.
+    /// The quota that the TrainingJob holds.
     pub(crate) given: Vec<engine::PodSetAssignment>,
-    /// Time since when the quota is idle that it would take.
+    /// Time since when the quota for the additional workers is idle.
     pub(crate) idle: Timestamp,
-    /// True if the job's own state lets it grow into that quota.
+    /// True if the TrainingJob's own state lets the job grow into the idle quota.
     pub(crate) may: bool,
 }
 

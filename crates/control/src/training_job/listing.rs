@@ -6,26 +6,27 @@ use jiff::Timestamp;
 
 use crate::write::{Checkpoint, CheckpointPlace};
 
-/// A listing of one job's checkpoints.
+/// A listing of one TrainingJob's checkpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
-    /// The place that was listed. The listing says nothing of another place, should the job or its store be edited.
+    /// The place that was listed. If the job or its store is edited, the listing does not hold for the new place.
     place: CheckpointPlace,
-    /// Complete checkpoints, oldest first.
+    /// Complete checkpoints, the oldest first.
     pub(crate) listed: Vec<Checkpoint>,
     /// Time of the last successful listing.
     pub(crate) at: Option<Timestamp>,
     /// Time of the last listing, successful or not.
     pub(crate) tried: Timestamp,
-    /// Why the last listing failed.
+    /// The reason why the last listing failed.
     pub(crate) fault: Option<String>,
 }
 
-/// Result of a listing compared with the one before.
+/// Difference between a listing and the previous listing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ListingNews {
-    /// Number of checkpoints that appeared since an earlier listing.
+    /// Number of checkpoints that appeared since the previous successful listing.
     pub(crate) fresh: usize,
+    /// True if the list of checkpoints differs from the previous list.
     pub(crate) changed: bool,
 }
 
@@ -35,11 +36,12 @@ impl Listing {
         Self { place: place.clone(), listed: Vec::new(), at: None, tried: now, fault: None }
     }
 
+    /// Whether the listing is of a place.
     pub(super) fn is_of(&self, place: &CheckpointPlace) -> bool {
         self.place == *place
     }
 
-    /// Takes the result of a listing of its place.
+    /// Takes the result of a request to list the checkpoints.
     pub(super) fn take(&mut self, found: Result<Vec<Checkpoint>, String>, now: Timestamp) -> ListingNews {
         self.tried = now;
         match found {

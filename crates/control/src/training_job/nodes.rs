@@ -1,5 +1,5 @@
-//! Number of nodes on which the pods of a TrainingJob run. No watch shows these pods, so the API server is asked once for the pods of an admission
-//! when all of them are ready, and again when some failed or their number changed.
+//! Number of nodes on which the pods of a TrainingJob run. No watch shows the pods of a TrainingJob with their nodes, so Berth queries the API server once for
+//! the pods of an admission when all pods are ready, and again when some pods failed or the number of pods changed.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::workload::status::since;
 use crate::write::{Kind, Purpose, Query, key};
 
 impl TrainingCase<'_> {
-    /// Number of nodes of an admitted workload, `None` while it is not known.
+    /// Number of nodes of an admitted Workload's pods, `None` while the number is not known.
     pub(super) fn nodes(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {
-        // Pods that all have gone meanwhile do not show where they ran.
+        // If all pods have gone meanwhile, the answer does not show where they ran.
         self.answer(workload, states).filter(|nodes| *nodes > 0)
     }
 
-    /// The next step towards the number of nodes, `None` when it is known or cannot be yet.
+    /// The next step to find the number of nodes, `None` if the number is known or cannot be found yet.
     pub(super) fn count_nodes(&self) -> Option<Decision> {
         let workload = self.ctx.view.slice_of(&self.view.uid)?;
         if workload.phase != WorkloadPhase::Admitted {
@@ -43,7 +43,7 @@ impl TrainingCase<'_> {
         counted.map(|counted| counted.nodes).or_else(|| self.told_before(crew, states))
     }
 
-    /// The number that the status has for the same pods: another process has asked.
+    /// The number of nodes that the status shows for the same pods, written by another process.
     fn told_before(&self, crew: Crew, states: &BTreeMap<String, RoleState>) -> Option<i32> {
         let status = &self.view.status;
         let nodes = status.allocated_resources.as_ref()?.nodes?;
@@ -61,7 +61,7 @@ fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option
     Some(Crew { admitted, failed: sum(|state| state.failed), wanted: sum(|state| state.wanted) })
 }
 
-/// The count of the nodes of a TrainingJob from an answer about its pods, `None` if the answer is about no run any more.
+/// The number of nodes from an answer about the pods of a TrainingJob, `None` if the answer is about a run that has ended.
 pub(crate) fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timestamp) -> Option<Counted> {
     let view = ctx.view.training.get(name)?;
     let states = TrainingCase { ctx, name, view, now }.states();

@@ -1,6 +1,6 @@
-//! Restart of a TrainingJob with another number of workers, where its pods learn that number once. The new number is noted on its Workload (see
-//! `scale`). Then the Jobs with another number are deleted, their pods are waited for, quota of workers that do not come back is freed, and the usual
-//! start makes the Jobs with the new number. Each step follows from the objects that are there, whichever replica leads by then.
+//! Restart of a TrainingJob whose pods learn the number of workers only at their start. The new number is noted on the Workload (see `scale`). Then the Jobs
+//! with another number are deleted, their pods are waited for, quota of workers that do not come back is released, and the usual start creates the Jobs with
+//! the new number. Each step follows from the existing objects, so that another replica can continue the restart.
 
 use berth_api::labels;
 use berth_jobs::JobState;
@@ -15,7 +15,7 @@ use crate::training_job::growth::resumes_from;
 use crate::training_job::restarts::{noted, told_from, told_workers};
 
 impl TrainingCase<'_> {
-    /// The next step of a restart that was noted, `None` when the usual start goes on from here, or has.
+    /// The next step of a restart that was noted, `None` if the usual start continues from here, or has continued.
     pub(super) fn restarting(&self, workload: &WorkloadView) -> Option<Decision> {
         let scale = noted(workload)?;
         let words = format!("Restarts with {} workers", scale.workers);
@@ -31,13 +31,13 @@ impl TrainingCase<'_> {
             let lower = || Decision::write(self.lower(workload, scale.workers, "; they start again"));
             return Some(self.surplus_left(workload, scale.workers, most).unwrap_or_else(lower));
         }
-        // A job whose Jobs went after it was up again has restarted: it is like any other then.
+        // A TrainingJob whose Jobs were deleted after the run was up again has completed its restart.
         let begins = left.is_empty() && self.gone_since(workload).is_none();
         if begins { self.surplus_left(workload, scale.workers, most) } else { None }
     }
 
-    /// The pods for which a restart that was noted waits before it makes its Jobs, in words; `None` when it waits for none. Such pods may
-    /// be on a node that is gone: they stay there for ever.
+    /// The pods for which a noted restart waits before it creates Jobs, in words; `None` if the restart waits for no pods. Pods on a lost node may exist
+    /// forever.
     pub(super) fn waits_for_pods(&self, workload: &WorkloadView) -> Option<String> {
         let scale = noted(workload)?;
         let roles = self.roles();
@@ -48,7 +48,7 @@ impl TrainingCase<'_> {
         waits.then(|| self.pods_left())
     }
 
-    /// Text that its pods have to be gone first, and how to find them.
+    /// Text that the job's old pods must be gone first, and how to find these pods.
     pub(super) fn pods_left(&self) -> String {
         let roles = self.roles();
         let jobs: Vec<String> = roles.iter().map(|role| self.child_key(role).name).collect();
@@ -61,7 +61,7 @@ impl TrainingCase<'_> {
         told_workers(job, self.child(WORKER)) == Some(scale.workers)
     }
 
-    /// Whether a restart was noted and Jobs of before it are there still: the readiness of their pods says nothing of the run to come.
+    /// Whether a restart was noted and Jobs of the previous run still exist: the readiness of their pods says nothing about the next run.
     pub(super) fn is_yet_to_restart(&self, workload: &WorkloadView) -> bool {
         let old = |scale: &Scale| {
             self.roles().iter().filter_map(|role| self.child(role)).any(|job| !self.was_told(job, scale))
@@ -69,8 +69,8 @@ impl TrainingCase<'_> {
         noted(workload).is_some_and(old)
     }
 
-    /// Time from which pods of a run may come: after a restart not before the old pods are gone, as far as that was seen. Another leader sees that
-    /// Jobs were made then.
+    /// Time from which pods of a run may be created: after a restart not before the old pods were observed to be gone. If this process did not observe that,
+    /// the creation times of the Jobs decide.
     pub(super) fn pods_come_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = told_from(workload)?;
         if noted(workload).is_none() {
@@ -82,7 +82,7 @@ impl TrainingCase<'_> {
         Some([made, gone].into_iter().flatten().fold(begun, Timestamp::max))
     }
 
-    /// Number of pods of its role for which a Job is meant: for workers that are yet to start again with more, the number with which they started.
+    /// Number of pods of a role for which a Job is meant: for workers that have yet to restart with more workers, the number with which they started.
     pub(super) fn meant_for(&self, workload: &WorkloadView, role: &str, job: &JobState) -> i32 {
         let given = granted_to(workload, role);
         let restarts = self.view.facts.elastic.is_some_and(|elastic| elastic.rescale == Rescale::ByRestart);

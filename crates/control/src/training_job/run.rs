@@ -1,4 +1,4 @@
-//! The run of an elastic TrainingJob under its Workload: the number of its workers, and the bounds of that number.
+//! The run of an elastic TrainingJob under its Workload: the number of its workers, and the limits of that number.
 
 use berth_api::conditions::types;
 use berth_api::labels;
@@ -15,45 +15,47 @@ use crate::training_job::slices::{granted, stands};
 /// A run whose number of workers may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Run<'a> {
+    /// The rules by which the number of workers changes.
     pub(crate) rules: Elastic,
-    /// Fewest and most workers, as the pods got them at their start and as the spec asks for them.
+    /// Least and largest number of workers; for a run that scales in place, the limits with which its pods started.
     pub(crate) bounds: (i32, i32),
-    /// The Job of the workers; `None` while it is made anew.
+    /// The Job of the workers; `None` while the Job is being created again.
     pub(crate) job: Option<&'a JobState>,
-    /// Number of workers that are to run. Where all pods restart for another number, this is the number with which they started.
+    /// Number of workers that are to run. For a job that restarts to scale, the number with which its pods started, unless a restart with fewer workers is
+    /// noted.
     pub(crate) workers: i32,
-    /// The last change of the number.
+    /// The last change of the number of workers.
     pub(crate) last: Option<Scale>,
 }
 
 /// Workers that were added to a run, while not all of them have been ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Added {
-    /// Time since when the run lacks workers after they were added, as far as that was seen.
+    /// Time since when the run lacks workers after the scale-up, as far as observed.
     pub(crate) since: Timestamp,
     /// Number of workers that are to run.
     pub(crate) workers: i32,
     /// Number of ready workers.
     pub(crate) ready: i32,
-    /// Fewest workers.
+    /// Least number of workers of the run.
     pub(crate) least: i32,
 }
 
 impl Added {
-    /// Number of workers that stay when those that are not ready are given up, `None` if that is no way out: too few would run.
+    /// Number of workers that stay if the workers that are not ready are given up, `None` if too few workers would run.
     pub(crate) fn keeps(&self) -> Option<i32> {
         (self.ready >= self.least && self.ready < self.workers).then_some(self.ready)
     }
 }
 
 impl Run<'_> {
-    /// Time from which workers may be added, or taken, again in a run that was admitted at that time.
+    /// Time from which workers may be added or removed again in a run that was admitted at `admitted`.
     pub(crate) fn due(&self, admitted: Timestamp, cooldown_seconds: i64) -> Timestamp {
         let last = self.last.as_ref().map_or(admitted, |last| last.at.max(admitted));
         after_seconds(last, cooldown_seconds)
     }
 
-    /// Whether all workers restart for another number.
+    /// Whether all workers restart if their number changes.
     pub(crate) fn by_restart(&self) -> bool {
         self.rules.rescale == Rescale::ByRestart
     }
@@ -63,7 +65,7 @@ impl Run<'_> {
         self.job.and_then(|job| job.role.as_deref())
     }
 
-    /// Whether the number of workers is on its way down under a Workload.
+    /// Whether the number of workers is being reduced under a Workload.
     pub(crate) fn shrinks(&self, workload: &WorkloadView) -> bool {
         let last = self.last.as_ref().filter(|last| last.workload == workload.uid && last.workers == self.workers);
         last.is_some() && self.workers < granted(workload)
@@ -77,20 +79,20 @@ pub(crate) fn run_under<'a>(view: &'a View, workload: &WorkloadView) -> Option<R
     let runs =
         stands(view, workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
     let mut run = run_of(view, &name, training, workload).filter(|_| runs)?;
-    // The count of the Workload must not go below its minimum. With partial admission off it has no minimum, and must not change at all.
+    // The count of the Workload must not go below its minimum. With partial admission off the Workload has no minimum, and its count must not change.
     let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
     run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
     Some(run)
 }
 
-/// The run of a TrainingJob under a Workload whose number of workers may change, `None` when it does not run, or may not.
+/// The run of a TrainingJob under a Workload whose number of workers may change, `None` if the job does not run, or if the number may not change.
 fn run_of<'a>(view: &'a View, name: &Name, training: &TrainingView, workload: &WorkloadView) -> Option<Run<'a>> {
     let rules = training.facts.elastic?;
     let job = view.child_of(name, &training.uid, WORKER).filter(|job| !job.deleting);
     let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
     let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
     if rules.rescale == Rescale::ByRestart {
-        // A restart needs the pods for which quota is held. A Job that is to go for the restart may fail first, because its peers are gone.
+        // A restart needs the pods for which quota is held. A Job that is to be deleted for the restart may fail before, because its peers are gone.
         let goes = |job: &JobState| goes_for_restart(workload, job);
         let restarts = (role.is_some() || job.is_none_or(goes)) && training.asks_as(workload);
         return run_by_restart(view, name, training, workload, job).filter(|_| restarts);
@@ -101,7 +103,7 @@ fn run_of<'a>(view: &'a View, name: &Name, training: &TrainingView, workload: &W
     Some(Run { rules, bounds, job: Some(job), workers: role.wanted, last })
 }
 
-/// The run of a TrainingJob under a Workload, whose Jobs are made anew for another number of workers; `job` is that of its workers.
+/// The run of a TrainingJob under a Workload, if its Jobs are created again for another number of workers; `job` is the Job of the workers.
 fn run_by_restart<'a>(
     view: &'a View,
     name: &Name,

@@ -1,4 +1,4 @@
-//! Notes about the requests to save that the job of one Workload got.
+//! Notes about the requests to save a checkpoint that the job of one Workload got.
 
 use jiff::Timestamp;
 
@@ -7,15 +7,17 @@ use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest
 /// Notes about the requests to save of one Workload.
 #[derive(Debug, Default)]
 pub(crate) struct SaveNotes {
-    /// The recipients of the request to stop, from the first try on.
+    /// The recipients of the request to save before the job stops, from the first try on.
     notified: Option<Recipients>,
-    /// The last save of the job when this process evicted the Workload. It outlives the quota, because the status may lag behind.
+    /// The last save of the job when this process evicted the Workload. The note is kept after the quota is released, because the status of the job may lag
+    /// behind.
     before: Option<Box<Before>>,
-    /// The request to save before workers go, from the first try on.
+    /// The request to save before workers are removed, from the first try on.
     asked: Option<Box<SaveRequest>>,
 }
 
 impl SaveNotes {
+    /// Whether nothing is noted.
     pub(crate) fn is_empty(&self) -> bool {
         self.notified.is_none() && self.before.is_none() && self.asked.is_none()
     }
@@ -30,7 +32,7 @@ impl SaveNotes {
         self.before.as_deref()
     }
 
-    /// The last request to save before workers go, also if it is over.
+    /// The last request to save before workers are removed, also if the request has ended.
     pub(crate) fn asked(&self) -> Option<&SaveRequest> {
         self.asked.as_deref()
     }
@@ -44,21 +46,21 @@ impl SaveNotes {
         }
     }
 
-    /// The pods know that they are to stop, or cannot be notified.
+    /// Notes that the pods know that they are to stop, or cannot be notified.
     pub(crate) fn note_notified(&mut self) {
         if let Some(told) = &mut self.notified {
             told.pods = true;
         }
     }
 
-    /// The pods know that they are to save before workers go, or cannot be asked.
+    /// Notes that the pods know that they are to save before workers are removed, or cannot be asked.
     pub(crate) fn note_asked(&mut self) {
         if let Some(asked) = &mut self.asked {
             asked.told.pods = true;
         }
     }
 
-    /// The status of the job shows the request to save.
+    /// Notes that the status of the job shows the request to save.
     pub(crate) fn note_shown(&mut self) {
         if let Some(told) = &mut self.notified {
             told.user = true;
@@ -75,7 +77,7 @@ impl SaveNotes {
         }
     }
 
-    /// Ends the request to save before workers go: they have gone.
+    /// Ends the request to save before workers are removed, because the workers have gone.
     pub(crate) fn end_request(&mut self, now: Timestamp) {
         if let Some(asked) = &mut self.asked {
             asked.end(now);

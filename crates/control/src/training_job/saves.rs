@@ -1,4 +1,4 @@
-//! Saved work of jobs as far as this process knows it: listings of checkpoints in stores, and requests to save.
+//! Saved work of jobs as far as this process knows: listings of checkpoints in stores, and requests to save.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::training_job::listing::{Listing, ListingNews};
 use crate::workload::status::is_true;
 use crate::write::{Checkpoint, CheckpointPlace, Purpose};
 
-/// Keeps the last save of a workload's job when its eviction was stored: the job was not asked to save before that.
+/// Keeps the last save of a Workload's job when the eviction was stored: the job was not asked to save before the eviction.
 pub(crate) fn note_evicted(notes: &mut Notes, view: &View, name: &Name) {
     let Some(workload) = view.workloads.get(name) else { return };
     let save = last_save(&notes.jobs, view, workload);
     notes.workloads.change_known(&workload.uid, |notes| notes.save_mut().note_evicted(save));
 }
 
-/// Keeps the checkpoint from which the run of a TrainingJob begins, for as long as it runs.
+/// Keeps the checkpoint from which the run of a TrainingJob begins, for as long as the run lasts.
 pub(crate) fn note_start(jobs: &mut JobRecords, view: &View, name: &Name) {
     let Some(job) = view.training.get(name) else { return };
     let saved = place_of(view, name, job).and_then(|_| saved_of(jobs, view, name, job)?.uri);
@@ -31,7 +31,7 @@ pub(crate) fn note_start(jobs: &mut JobRecords, view: &View, name: &Name) {
     jobs.change(&job.uid, |notes| notes.training_mut().note_begin(id));
 }
 
-/// Takes over the result of a listing; `None` if the TrainingJob is not known any more.
+/// Takes the result of a listing of checkpoints; `None` if the TrainingJob is not known any more.
 pub(crate) fn note_listing(
     jobs: &mut JobRecords,
     view: &View,
@@ -42,16 +42,16 @@ pub(crate) fn note_listing(
 ) -> Option<ListingNews> {
     let job = view.training.get(name)?;
     let Some(place) = place.filter(|place| place_of(view, name, job).as_ref() == Some(*place)) else {
-        // The job or its store was edited meanwhile: the present place is still to be listed.
+        // The job or its store was edited meanwhile: the present place has not been listed yet.
         return Some(ListingNews::default());
     };
     Some(jobs.change(&job.uid, |notes| notes.training_mut().take_listing(place, found, now)))
 }
 
-/// Forgets the deleted checkpoints of a TrainingJob; false where the TrainingJob is not known any more.
+/// Forgets the deleted checkpoints of a TrainingJob; false if the TrainingJob is not known any more.
 pub(crate) fn note_deleted(jobs: &mut JobRecords, view: &View, name: &Name, place: Option<&CheckpointPlace>) -> bool {
     let Some(job) = view.training.get(name) else { return false };
-    // The surplus is what the request deleted: only a listing changes the surplus, and a job has one request at a time.
+    // The surplus contains exactly the deleted checkpoints: only a listing changes the surplus, and a job has one request at a time.
     let listing = jobs.of(&job.uid).training().listing();
     let listing = listing.filter(|listing| place.is_some_and(|place| listing.is_of(place)));
     if let Some(gone) = listing.map(|listing| surplus(jobs, job, listing)) {
@@ -60,7 +60,7 @@ pub(crate) fn note_deleted(jobs: &mut JobRecords, view: &View, name: &Name, plac
     true
 }
 
-/// Time of the last save of a workload's job, and its step, as far as they are known.
+/// Time and step of the last save of a Workload's job, as far as they are known.
 pub(crate) fn last_save(jobs: &JobRecords, view: &View, workload: &WorkloadView) -> Option<LastSave> {
     if let Some(name) = workload.training_job() {
         let job = view.training.get(&name)?;
@@ -81,7 +81,7 @@ pub(crate) fn listing_of<'a>(
     place_of(view, name, job).is_some_and(|place| listing.is_of(&place)).then_some(listing)
 }
 
-/// The last checkpoint of a TrainingJob: as its store shows it, as its status remembers it, or as it says itself.
+/// The last checkpoint of a TrainingJob: from the listing of its store, from its status, or from the job's own report.
 pub(crate) fn saved_of(jobs: &JobRecords, view: &View, name: &Name, job: &TrainingView) -> Option<Saved> {
     let place = place_of(view, name, job);
     let shown = match (&place, listing_of(jobs, view, name, job).filter(|listing| listing.at.is_some())) {
@@ -99,7 +99,7 @@ pub(crate) fn saved_of(jobs: &JobRecords, view: &View, name: &Name, job: &Traini
     shown.into_iter().chain(job.saved.clone()).max_by_key(|saved| saved.at)
 }
 
-/// Ids of checkpoints beyond the maximum: the oldest ones, never the last, nor the one from which the present run began.
+/// Ids of checkpoints beyond the job's maximum: the oldest checkpoints, but never the last checkpoint, nor the checkpoint from which the present run began.
 pub(crate) fn surplus(jobs: &JobRecords, job: &TrainingView, listing: &Listing) -> Vec<String> {
     let most = usize::try_from(job.facts.max_checkpoints.max(1)).unwrap_or(1);
     let remembered = || job.status.checkpoint.as_ref()?.resumed_from.as_ref();
@@ -109,8 +109,8 @@ pub(crate) fn surplus(jobs: &JobRecords, job: &TrainingView, listing: &Listing) 
     ids.filter(|id| begun != Some(*id)).cloned().collect()
 }
 
-/// Notes that the pods of a workload were notified, or cannot be. Pods that cannot be notified are not waited for longer than others. Any other
-/// failure is tried again with the same annotations, so that a pod that has them sees no change.
+/// Notes that the pods of a Workload were notified, or cannot be notified. Pods that cannot be notified get no longer wait than other pods. After any other
+/// failure the same annotations are written again, so that a pod that has them sees no change.
 pub(crate) fn note_notified(workloads: &mut WorkloadRecords, workload: &str, purpose: Purpose) {
     workloads.change_known(workload, |notes| match purpose {
         Purpose::NotifyPods => notes.save_mut().note_notified(),
@@ -134,14 +134,14 @@ pub(crate) fn end_request(workloads: &mut WorkloadRecords, view: &View, name: &N
     }
 }
 
-/// The place where the checkpoints of a TrainingJob are, when it names a store that exists.
+/// The place in a store where the checkpoints of a TrainingJob are, if the TrainingJob names an existing store.
 pub(crate) fn place_of(view: &View, name: &Name, job: &TrainingView) -> Option<CheckpointPlace> {
     let store = job.facts.store.as_ref()?;
     let spec = Arc::clone(view.stores.get(store)?);
     Some(CheckpointPlace { store: store.clone(), spec, namespace: name.0.clone(), job: name.1.clone() })
 }
 
-/// Whether the status of the TrainingJob of a workload says that it is asked to save.
+/// Whether the status of a Workload's TrainingJob says that the job is asked to save.
 pub(crate) fn is_shown(view: &View, workload: &WorkloadView) -> bool {
     let job = workload.training_job().and_then(|name| view.training.get(&name));
     job.is_some_and(|job| is_true(&job.status.conditions, training_types::CHECKPOINT_REQUESTED))

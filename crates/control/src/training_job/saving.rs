@@ -1,4 +1,4 @@
-//! Checkpoints in the status of a TrainingJob, and the wait of a start for them.
+//! Checkpoints in the status of a TrainingJob, and the wait of a start for the listing of checkpoints.
 
 use berth_api::berth::{CheckpointInfo, CheckpointStatus, MAX_SHOWN_CHECKPOINTS};
 use berth_api::conditions::{own_reasons, training_types};
@@ -14,30 +14,30 @@ use crate::training_job::checkpoints::{patience_ends, shown};
 use crate::training_job::growth::resumes_from;
 use crate::workload::status::seconds;
 
-/// Condition of a job that has not saved for longer than its interval.
+/// Condition type of a job that has not saved for longer than its save interval.
 const OVERDUE: &str = training_types::CHECKPOINT_OVERDUE;
-/// Condition of a job whose store cannot be read.
+/// Condition type of a job whose CheckpointStore cannot be read.
 const UNAVAILABLE: &str = training_types::CHECKPOINT_STORE_UNAVAILABLE;
 
 impl TrainingCase<'_> {
-    /// Why the store of the job cannot be used at all.
+    /// The reason why the CheckpointStore of the TrainingJob cannot be used: the store does not exist.
     pub(super) fn missing_store(&self) -> Option<String> {
         self.ctx.missing_store(self.view)
     }
 
-    /// The wait of a start until it is known where the job goes on, `None` when it is known.
+    /// The wait of a start until the checkpoint to resume from is known, `None` if the checkpoint is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
         let begun = resumes_from(&self.ctx.notes.workloads, workload)?;
         if self.missing_store().is_some() {
-            // When the store answers again, Berth decides about this TrainingJob again.
+            // When the store exists again, Berth decides about this TrainingJob again.
             return Some(Decision::Done);
         }
         let known = self.ctx.knows_where_to_resume(self.name, self.view, (begun, self.now));
         (!known).then(|| Decision::Wait(patience_ends(begun)))
     }
 
-    /// Conditions about the saving interval, kept or missed, and about the store, readable or not. Each is shown once it was true.
+    /// Conditions about the save interval, kept or missed, and about the store, readable or not. Each condition is shown once it was true.
     pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
         let due = self.ctx.save_due(self.name, self.view).filter(|_| is_up);
         let listing = self.ctx.listing_of(self.name, self.view);
@@ -61,7 +61,7 @@ impl TrainingCase<'_> {
         [(OVERDUE, late), (UNAVAILABLE, fault)]
     }
 
-    /// Checkpoints of the job for its status, based on the status before.
+    /// Checkpoints of the job for its status, based on the previous status.
     pub(super) fn checkpoint_status(&self, old: Option<CheckpointStatus>) -> Option<CheckpointStatus> {
         let mut new = old.unwrap_or_default();
         let listing = self.ctx.listing_of(self.name, self.view).filter(|listing| listing.at.is_some());

@@ -1,6 +1,6 @@
-//! How an elastic TrainingJob grows and shrinks. Quota comes before pods. To grow, it gets a new slice, and its Job follows when that slice has
-//! replaced the older one. To shrink, its Job comes first, and its Workload's count follows when the pods have gone. Where all pods start again for
-//! that, the new number is noted on the Workload, and `restart` goes on from there.
+//! Scaling of an elastic TrainingJob. Quota comes before pods: to grow, the TrainingJob gets a new slice, and its Job is resized when that slice has replaced
+//! the older slice. To shrink, its Job is resized first, and its Workload's count is lowered when the pods have gone. If all pods restart for a change, the new
+//! number is noted on the Workload, and `restart` continues from there.
 
 use berth_api::conditions::{event_reasons, own_reasons, types};
 use berth_engine::model::PodSetSpec;
@@ -26,13 +26,13 @@ use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_fina
 use crate::write::{EventType, Kind, Notice, Purpose, Query, SCHEDULER, Subresource, Write, key};
 use berth_api::labels;
 
-/// Field manager of the number of pods of a Workload that gave some up.
+/// Field manager of the number of pods of a Workload that gave up workers.
 const MANAGER: &str = "berth-elastic";
-/// Milliseconds until another look at Jobs whose statuses count more pods than are left.
+/// Milliseconds until the next decision about Jobs whose statuses count more pods than are left.
 const LOOK_MS: i64 = 1_000;
 
 impl TrainingCase<'_> {
-    /// Decides about the slices beside the one that stands for the job; a [`Decision::Wait`] leaves the job itself to be decided about.
+    /// Decides about the slices beside the slice that stands for the job; a [`Decision::Wait`] leaves the job itself to be decided about.
     pub(super) fn beside(&self, current: &WorkloadView, owned: &[&WorkloadView]) -> Option<Decision> {
         let mut wait = None;
         for other in owned.iter().filter(|other| other.uid != current.uid) {
@@ -42,7 +42,7 @@ impl TrainingCase<'_> {
             } else if takes_over {
                 Some(self.replaced(other, current))
             } else if other.deleting && current.is(types::ADMITTED) {
-                // Its pods, if it has any, run under the other slice.
+                // The pods of the deleted slice, if there are any, run under the other slice.
                 has_finalizer(other).then(|| Decision::write(remove_finalizer(other)))
             } else if other.deleting {
                 has_finalizer(other).then(|| self.leaving(other))
@@ -59,7 +59,7 @@ impl TrainingCase<'_> {
         wait
     }
 
-    /// Time until which a new slice may wait to replace the one that stands for the job, `None` when it is not wanted.
+    /// Time until which a new slice may wait to replace the slice that stands for the job, `None` if the new slice is not wanted.
     fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
         let run = run_under(self.ctx.view, current)?;
         let asked = self.ctx.notes_of(current).scale().gives_up().is_some();
@@ -68,14 +68,15 @@ impl TrainingCase<'_> {
             && size > granted(current)
             && size <= run.bounds.1
             && run.workers == granted(current);
-        // A slice with quota waits for a check that its queue did not have before. The wait is short, as no workload may preempt the slice meanwhile.
+        // A slice with quota waits for an admission check that its queue did not have before. The wait is short, as no workload may preempt the slice
+        // meanwhile.
         let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
         let until = self.ctx.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
         let stands = !new.is(types::EVICTED) && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
 
-    /// Finishes a slice whose successor is admitted: from here on the successor holds the quota of both.
+    /// Finishes a slice whose successor is admitted: from now on the successor holds the quota of both slices.
     fn replaced(&self, older: &WorkloadView, new: &WorkloadView) -> Decision {
         let job = new.job_uid.as_deref().unwrap_or("UNKNOWN");
         let message = format!(
@@ -87,7 +88,7 @@ impl TrainingCase<'_> {
         Decision::write(draft)
     }
 
-    /// The next step towards the wanted number of workers; a [`Decision::Wait`] leaves the rest to be decided about.
+    /// The next step towards the wanted number of workers; a [`Decision::Wait`] leaves the rest of the job to be decided about.
     pub(super) fn scale(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
         let run = run_under(self.ctx.view, workload)?;
         let have = granted(workload);
@@ -96,7 +97,7 @@ impl TrainingCase<'_> {
             return Some(self.surplus_left(workload, run.workers, pods_with(&run, states)).unwrap_or_else(lower));
         }
         let gives_up = self.give_up(workload, &run, states);
-        // No job restarts for workers that it is to give up again.
+        // No job restarts for workers that the job is to give up again.
         if run.workers != have && !(run.by_restart() && gives_up.is_some()) {
             return Some(self.catch_up(workload, &run, states));
         }
@@ -109,7 +110,7 @@ impl TrainingCase<'_> {
             if due > self.now {
                 return Some(Decision::Wait(due));
             }
-            // A job that restarts comes down to its maximum in one step, so that it restarts once.
+            // A job that restarts to scale comes down to its maximum in one step, so that the job restarts once.
             let step = if run.by_restart() { have } else { run.rules.down_step };
             let keeps = have.saturating_sub(step).max(run.bounds.1).max(run.bounds.0);
             let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
@@ -118,7 +119,7 @@ impl TrainingCase<'_> {
         self.late(workload, &run).or_else(|| self.grown(workload, &run))
     }
 
-    /// The next step towards giving up workers for a preemptor, `None` if none needs them.
+    /// The next step towards giving up workers for a preemptor, `None` if no preemptor needs them.
     fn give_up(
         &self,
         workload: &WorkloadView,
@@ -136,8 +137,7 @@ impl TrainingCase<'_> {
         Some(self.saved_first(workload, run, keeps, (SCALING_DOWN, words), states))
     }
 
-    /// The next step towards giving up workers, for a job whose Jobs are not all created: Jobs that are still to be
-    /// created need no resize.
+    /// The next step towards giving up workers, for a TrainingJob whose Jobs are not all created: Jobs that are still to be created need no resize.
     pub(super) fn give_up_unmade(
         &self,
         workload: &WorkloadView,
@@ -147,7 +147,7 @@ impl TrainingCase<'_> {
         self.give_up(workload, &run, states)
     }
 
-    /// Brings the workers to the number for which there is quota.
+    /// Brings the number of workers to the number for which there is quota.
     fn catch_up(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Decision {
         let (have, most) = (granted(workload), run.bounds.1.max(run.bounds.0));
         let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
@@ -165,7 +165,7 @@ impl TrainingCase<'_> {
         }
     }
 
-    /// Workers that were added are given up again when they get no nodes, or are not ready in time.
+    /// Gives up added workers again that get no nodes, or are not ready in time.
     fn late(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
         let added = self.ctx.added_to(workload)?;
         let have = granted(workload);
@@ -185,7 +185,7 @@ impl TrainingCase<'_> {
         (keeps < have).then(|| give_up(keeps, format!("the others were not ready within {limit}s")))
     }
 
-    /// The new slice, when there is idle quota for one.
+    /// The new slice of a scale-up, if there is idle quota for it.
     fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
         let workers = self.ctx.notes.jobs.of(&self.view.uid).training().wanted()?;
         let alone = self.ctx.view.workloads_of(&self.view.uid);
@@ -209,8 +209,8 @@ impl TrainingCase<'_> {
         }))
     }
 
-    /// Takes workers of a run, or stops them all to start again, once the job has saved its work: the next run goes on from there. A job that lacks
-    /// pods cannot save.
+    /// Removes workers of a run, or stops all workers for a restart, after the job has saved its work: the next run resumes from that checkpoint. A job that
+    /// lacks pods cannot save.
     fn saved_first(
         &self,
         workload: &WorkloadView,
@@ -220,7 +220,7 @@ impl TrainingCase<'_> {
         states: &BTreeMap<String, RoleState>,
     ) -> Decision {
         if run.by_restart() && workers == run.workers {
-            // With as many workers as run nothing is stopped, and the run is the one that it was.
+            // If the number of running workers stays the same, no pod is stopped, and the run continues unchanged.
             let told = self.notice(EventType::Normal, reason, words);
             let lower = || Decision::write(self.lower(workload, workers, "").telling(told));
             return self.surplus_left(workload, workers, pods_with(run, states)).unwrap_or_else(lower);
@@ -245,7 +245,7 @@ impl TrainingCase<'_> {
         self.resize(workload, run, workers, (reason, words))
     }
 
-    /// Brings the Job of the workers to their number, or notes that all Jobs are to be made with it.
+    /// Sets the number of workers in the Job of the workers, or notes that all Jobs are to be created again with the new number.
     fn resize(
         &self,
         workload: &WorkloadView,
@@ -266,9 +266,9 @@ impl TrainingCase<'_> {
         Decision::write(draft.managed_by(MANAGER).telling(self.notice(EventType::Normal, reason, words)))
     }
 
-    /// Asks whether more pods are left than the `most` that stay with so many workers, `None` when it is known that there are no more. The answer may
-    /// be newer than the statuses of the Jobs. The quota is held until these count no more pods either: otherwise the rest would be charged as usage
-    /// beyond quota for a moment, and the job evicted for the preemptors that its workers have made room for.
+    /// Queries whether more pods are left than the `most` that stay with this number of workers, `None` if no more pods are known to be left. The answer may be
+    /// newer than the statuses of the Jobs. The quota is held until the statuses count no more pods either: otherwise the remaining pods would be charged as
+    /// usage beyond quota for a moment, and the job would be evicted for the preemptors to which its workers gave way.
     pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
         let parts = self.ctx.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
         let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);
@@ -286,7 +286,7 @@ impl TrainingCase<'_> {
         Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, query)))
     }
 
-    /// Gives back the quota of workers that have gone; `then` is a text about the workers that stay.
+    /// Releases the quota of workers that have gone; `then` is a text about the workers that stay.
     pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Draft {
         let pods = |set: &PodSetSpec| if set.name == WORKER { i64::from(workers) } else { set.count };
         let body = ObjectApply::of_version(KIND, &workload.identity())
@@ -302,7 +302,7 @@ impl TrainingCase<'_> {
         }
     }
 
-    /// How the number of workers may change, `None` for a job that is not elastic. A run whose pods started with other bounds keeps those until it
+    /// How the number of workers may change, `None` for a job that is not elastic. A run whose pods started with other limits keeps those limits until the run
     /// ends.
     pub(super) fn elasticity(&self, workload: Option<&WorkloadView>) -> Option<Words> {
         let rules = self.view.facts.elastic?;
@@ -345,13 +345,13 @@ impl TrainingCase<'_> {
     }
 }
 
-/// Pods of a run with its intended number of workers.
+/// Number of pods of a run with its intended number of workers.
 fn pods_with(run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> i32 {
     let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
     others.fold(run.workers, i32::saturating_add)
 }
 
-/// Deletes a slice that is not to replace another one any more.
+/// Deletes a slice that is not to replace another slice any more.
 pub(super) fn discard(slice: &WorkloadView) -> Decision {
     let message = "The workload slice is out of sync with its parent job".to_owned();
     let told: Notice = notice(slice, EventType::Normal, event_reasons::DELETED, message, REPORTER);

@@ -16,11 +16,12 @@ pub(crate) struct GiveUp {
 #[derive(Debug, Default)]
 pub(crate) struct ScaleNotes {
     gives_up: Option<Box<GiveUp>>,
-    /// Number of workers with which the Workload was seen to have no pods beyond, and the time of that.
+    /// Number of workers beyond which the Workload was observed to have no pods, and the time of that observation.
     shrunk: Option<Box<(i32, Timestamp)>>,
 }
 
 impl ScaleNotes {
+    /// Whether nothing is noted.
     pub(crate) fn is_empty(&self) -> bool {
         self.gives_up.is_none() && self.shrunk.is_none()
     }
@@ -30,31 +31,32 @@ impl ScaleNotes {
         self.gives_up.as_deref()
     }
 
+    /// Notes a request to give up workers.
     pub(crate) fn ask_for_workers(&mut self, asked: GiveUp) {
         self.gives_up = Some(Box::new(asked));
     }
 
-    /// The Workload is to give up no workers any more, or has given them up.
+    /// Ends the request to give up workers: the Workload has given up the workers, or need not give them up any more.
     pub(crate) fn end_request(&mut self) {
         self.gives_up = None;
     }
 
-    /// Whether no pods were seen beyond those of so many workers.
+    /// Whether no pods were observed beyond the pods of this number of workers.
     pub(crate) fn has_shrunk_to(&self, workers: i32) -> bool {
         self.shrunk.as_ref().is_some_and(|shrunk| shrunk.0 == workers)
     }
 
-    /// Time at which no pods were seen beyond those of the workers that stay.
+    /// Time at which no pods were observed beyond the pods of the workers that stay.
     pub(crate) fn shrunk_at(&self) -> Option<Timestamp> {
         self.shrunk.as_ref().map(|shrunk| shrunk.1)
     }
 
-    /// No pods are left beyond those of so many workers.
+    /// Notes that no pods are left beyond the pods of this number of workers.
     pub(crate) fn note_shrunk(&mut self, workers: i32, now: Timestamp) {
         self.shrunk = Some(Box::new((workers, now)));
     }
 
-    /// The Workload has no quota: the pods that it had say nothing of those to come.
+    /// Forgets the observation about remaining pods of a Workload that has lost its quota: old pods say nothing about later pods.
     pub(crate) fn forget_shrunk(&mut self) {
         self.shrunk = None;
     }

@@ -1,4 +1,4 @@
-//! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
+//! Start and run of a TrainingJob: its children are created one by one, and its pods have a limited time to become ready.
 
 use std::collections::BTreeMap;
 
@@ -27,14 +27,14 @@ use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Subresourc
 
 /// Field manager of the objects that a start applies.
 const MANAGER: &str = "berth-training";
-/// Pause in seconds while a foreign Job, or one that is being deleted, has the name of one of ours.
+/// Pause in seconds while a foreign Job, or a Job that is being deleted, has the name of a child.
 const NAME_TAKEN_SECONDS: i64 = 10;
 
-/// Pause in seconds between two looks at a gang that has its nodes and is late.
+/// Pause in seconds between two decisions about a gang that has its nodes but whose pods are late.
 const NODES_SECONDS: i64 = 30;
 
 impl TrainingCase<'_> {
-    /// Decides about an admitted job: everything that runs it is there, and becomes ready in time.
+    /// Decides about an admitted job: all objects that run the job exist, and its pods become ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
         let overgrown = overgrown(self.ctx, &key(Kind::TrainingJob, self.name), workload, self.now);
         Decision::first_or_earliest(overgrown, || self.restarts_or_runs(workload))
@@ -54,7 +54,7 @@ impl TrainingCase<'_> {
         }
     }
 
-    /// The next step of a running job whose Jobs are unchanged, or suspended for a time that is allowed.
+    /// The next step of a running job whose Jobs are unchanged, or suspended for an allowed time.
     fn going_on(&self, workload: &WorkloadView) -> Decision {
         let states = self.states();
         if self.lacks_jobs(&states) {
@@ -73,7 +73,7 @@ impl TrainingCase<'_> {
         }
         let scaling = self.scale(workload, &states);
         if self.is_up(workload, &states) {
-            // At that time the status shows its user that the save is late.
+            // At that time the status shows the user that the save is late.
             let due = self.ctx.save_due(self.name, self.view).filter(|due| *due > self.now);
             let told = || due.map_or(Decision::Done, Decision::Wait);
             return Decision::first_or_earliest(scaling, || {
@@ -135,7 +135,7 @@ impl TrainingCase<'_> {
                 return Decision::Wait(again.due);
             }
             if let Some(until) = self.ctx.flights.backing_off(&object, self.now) {
-                // A decision that is due before that comes first.
+                // A decision that is due before the end of the back-off is made first.
                 return Decision::Wait(until);
             }
             let told = again.map(|again| {
@@ -150,8 +150,8 @@ impl TrainingCase<'_> {
         Decision::Done
     }
 
-    /// Whether the job would begin with more, or fewer, workers than it asks for now. Once a Job of the run is there, or was, the run goes on with
-    /// the workers that it has.
+    /// Whether the job would begin with more, or fewer, workers than its spec allows now. After the first Job of a run was created, the run keeps its number of
+    /// workers.
     fn is_out_of_bounds(&self, workload: &WorkloadView) -> bool {
         let there = || self.roles().iter().any(|role| self.child(role).is_some());
         let begun = scaled(workload).is_some() || there() || self.gone_since(workload).is_some();
@@ -165,7 +165,7 @@ impl TrainingCase<'_> {
         Some((own_reasons::FAILED_CREATE.to_owned(), format!("the API server refused {what}: {text}")))
     }
 
-    /// Obstacle that keeps the job from having all its Jobs, as reason and message.
+    /// Obstacle that keeps the TrainingJob from having all its Jobs, as reason and message.
     pub(super) fn obstacle(&self) -> Option<(String, String)> {
         let jobs = &self.ctx.view.jobs;
         let taken = self.roles().into_iter().map(|role| self.child_key(&role)).find_map(|object| {
@@ -182,7 +182,7 @@ impl TrainingCase<'_> {
         taken.or_else(|| self.refusal()).or_else(|| store().filter(|_| self.lacks_jobs(&self.states())))
     }
 
-    /// Ends a job of whose spec nothing can be made, once nothing of it runs.
+    /// Ends a job from whose spec no objects can be created, once no pod of the job runs.
     fn never_starts(&self, workload: &WorkloadView, fault: &str) -> Decision {
         self.clear(workload).unwrap_or_else(|| {
             Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
@@ -191,13 +191,13 @@ impl TrainingCase<'_> {
         })
     }
 
-    /// An object of an administrator is missing, or differs from the one for which quota was reserved.
+    /// Handles an object of an administrator that is missing, or differs from the object for which quota was reserved.
     fn cannot_start(&self, workload: &WorkloadView, error: &PlacementError) -> Decision {
         let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
         Decision::write(cannot_start(workload, self.now, error, tell))
     }
 
-    /// Gives back quota that was reserved for other pods than would be made now: the job is queued as it is.
+    /// Releases quota that was reserved for other pods than would be created now: the job is queued again with its present spec.
     fn spec_changed(&self, workload: &WorkloadView) -> Decision {
         let message = "spec was changed after quota was reserved; the job is queued again with what it asks for now";
         let mut draft = evict(workload, self.now, (SPEC_CHANGED, ""), message);
@@ -205,7 +205,7 @@ impl TrainingCase<'_> {
         Decision::write(draft)
     }
 
-    /// Waits for a name that is taken; `obstacle` reports it in the status.
+    /// Waits while the name of a child is taken; `obstacle` reports the conflict in the status.
     fn name_taken(&self) -> Decision {
         let again = after_seconds(self.now, NAME_TAKEN_SECONDS);
         Decision::Wait(again)
@@ -241,8 +241,8 @@ impl TrainingCase<'_> {
         Decision::write(Draft { purpose, key: object, action: write.into(), based_on: 0, notices })
     }
 
-    /// Releases a gang whose pods have not all got nodes in time: all of it comes back after a while. A gang that has them, and pulls images or
-    /// mounts volumes, is left to it.
+    /// Evicts a gang whose pods have not all got nodes in time, and queues the gang again after a pause. A gang whose pods have nodes, and pull images or mount
+    /// volumes, is not evicted.
     fn within_time(&self, workload: &WorkloadView) -> Decision {
         let started = self.pods_come_since(workload);
         let (Some(limit), Some(started)) = (self.view.facts.scheduling_timeout_seconds, started) else {
@@ -277,8 +277,8 @@ impl TrainingCase<'_> {
         self.release(workload, &words, self.obstacle().map(|(_, text)| text))
     }
 
-    /// Time since when a run that was up lacks a Job, or pods that were made anew for lack of one, as far as the status shows it: the status
-    /// remembers it, whichever replica leads.
+    /// Time since when a run that was up lacks a Job, or pods that were created again after a Job was gone. The status records the time, so that every leader
+    /// knows it.
     pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = told_from(workload)?;
         let told = find(&self.view.status.conditions, training_types::RUNNING)?;
@@ -291,13 +291,13 @@ impl TrainingCase<'_> {
         }
     }
 
-    /// Releases a gang that had all its pods and has lacked some for its full time, when one of them gets no node, unless the capacity fallback does
-    /// that. Pods that fail, pull images or mount volumes are left to the backoff limit.
+    /// Evicts a gang that had all its pods and has lacked some pods for its full time, if one of the pods gets no node, unless the capacity fallback evicts the
+    /// gang. Pods that fail, pull images or mount volumes are left to the Job's backoff limit.
     fn without_nodes(&self, workload: &WorkloadView) -> Option<Decision> {
         let limit = self.view.facts.scheduling_timeout_seconds?;
         let run = run_under(self.ctx.view, workload).filter(|run| !run.by_restart());
         if run.is_some_and(|run| run.role().is_some_and(|role| role.ready >= run.bounds.0)) {
-            // Enough pods of the elastic job train on.
+            // Enough pods of the elastic job continue the training.
             return None;
         }
         let due = self.ctx.view.timeline.after_seconds(lacks_unwatched(self.ctx, workload)?, limit);
@@ -310,7 +310,7 @@ impl TrainingCase<'_> {
         }))
     }
 
-    /// Releases a gang that is out of time; it comes back after a while.
+    /// Evicts a gang that is out of time; the gang is queued again after a pause.
     fn release(&self, workload: &WorkloadView, words: &str, obstacle: Option<String>) -> Decision {
         let (count, delay) = next_pause(self.ctx, workload);
         let mut message = format!("{words}; tried again after {delay}s");
@@ -318,11 +318,11 @@ impl TrainingCase<'_> {
             message = format!("{message}: {obstacle}");
         }
         let why = (status::SCHEDULING_TIMEOUT, "");
-        // The status of the job reports that, with an event.
+        // The status of the job reports the time-out, with an event.
         Decision::write(evict_for_seconds(workload, self.now, why, &message, (count, delay)))
     }
 
-    /// Resets the time-outs in a row of a gang that runs; those of `waitForPodsReady` stay counted over its life, as in Kueue.
+    /// Resets the consecutive time-outs of a gang that runs; the time-outs of `waitForPodsReady` stay counted over the gang's life, as in Kueue.
     fn forget_time_outs(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Draft> {
         let count = workload.status.requeue_state.as_ref()?.count?;
         let left = pods_ready::time_outs(workload);
@@ -335,7 +335,7 @@ impl TrainingCase<'_> {
     }
 }
 
-/// Text about the checkpoint from which the run goes on, for the event of a start. A job cannot find a checkpoint without a step and a URI.
+/// Text about the checkpoint from which the run resumes, for the event of a start. A job cannot find a checkpoint without a step and a URI.
 fn resumption(saved: &Saved) -> String {
     match (saved.step, &saved.uri) {
         (Some(step), _) => format!("; it goes on from its checkpoint of step {step}"),

@@ -1,5 +1,5 @@
-//! Status of a TrainingJob, computed from its Workload and its Jobs. It is written when it differs: at once for another phase, else as seldom as
-//! those of queues, so that it does not cost a write per pod.
+//! Status of a TrainingJob, computed from its Workload and its Jobs. A status that differs is written at once if the phase changes, and otherwise as seldom as
+//! the statuses of queues, so that a TrainingJob does not cost a write for each pod.
 
 use berth_jobs::ObjectPatch;
 use std::collections::BTreeMap;
@@ -27,34 +27,32 @@ use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 
-/// Most bytes of an event's message.
+/// Largest size in bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
 
-/// The status write of a TrainingJob, `None` when nothing differs.
+/// The status write of a TrainingJob, `None` if the status does not differ.
 pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (object.namespace.clone(), object.name.clone());
     let view = ctx.view.training.get(&name)?;
     let case = TrainingCase { ctx, name: &name, view, now };
-    // In a namespace that is not managed any more the status is written while a Workload stands for the job: nothing else remembers its end.
+    // In a namespace that is not managed any more, the status is written while a Workload stands for the job: no other object records the end of the job.
     let followed = case.managed() || ctx.view.slice_of(&view.uid).is_some();
     if view.deleting || !followed { None } else { draft(&case, |_| true) }
 }
 
-/// A status write if the phase, or a request to save or its answer, has changed: it is made at once, before the answer stops the
-/// job.
+/// A status write if the phase, a request to save, or the answer to a request has changed: the status is written at once, before the answer stops the job.
 pub(super) fn told_at_once(case: &TrainingCase<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| new.phase != old.phase || request_to_save(new) != request_to_save(old))
 }
 
-/// A status write if the status lacks the result of a request to save: nothing else remembers it after the quota is
-/// free.
+/// A status write if the status lacks the result of a request to save: no other object records the result after the quota is released.
 pub(super) fn answer_told(case: &TrainingCase<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| request_to_save(new) != request_to_save(old))
 }
 
-/// A status write if the status does not say that the gang's time has ended: the job may be admitted to its next tier at once.
+/// A status write if the status does not say that the gang's time has ended: the job may be admitted to its next tier immediately.
 pub(super) fn timeout_told(case: &TrainingCase<'_>) -> Option<Draft> {
     let late = |status: &TrainingJobStatus| is_true(&status.conditions, SCHEDULING_TIMEOUT);
     draft(case, |new| late(new) && !late(&case.view.status))
@@ -95,7 +93,7 @@ impl Telling<'_> {
     fn status(&self) -> Option<TrainingJobStatus> {
         let view = self.case.view;
         if self.workload.is_none() && view.is_over() {
-            // The rest of its status stays as it was written last.
+            // Other fields of the status stay as they were written last.
             return None;
         }
         let mut status = view.status.clone();
@@ -139,7 +137,7 @@ impl Telling<'_> {
         set_in(&mut status.conditions, kind, words, self.case.view.generation, at);
     }
 
-    /// Sets a condition that is only there once it was true.
+    /// Sets a condition that is only shown if it is true, or was shown before.
     fn set_once_true(&self, status: &mut TrainingJobStatus, kind: &str, words: Words) {
         if words.0 || find(&status.conditions, kind).is_some() {
             self.set(status, kind, words);
@@ -161,10 +159,10 @@ impl Telling<'_> {
         self.set(status, types::ADMITTED, self.admission());
         let running = self.running();
         let begun = self.admitted().filter(|workload| !runs_on(workload)).and_then(told_from);
-        // The clock of the replica that admitted the job may be ahead: nothing of a run gets a time before its admission.
+        // The clock of the replica that admitted the job may be ahead: no condition of a run gets a time before the admission.
         let at = begun.map_or(self.case.now, |begun| begun.max(self.case.now));
         if running.0 && since(&status.conditions, training_types::RUNNING, "True") < begun {
-            // The job ran before, and the status never said that it did not run between that run and this one.
+            // The job ran before, and the status never said that the job did not run between that run and this run.
             self.set_at(status, training_types::RUNNING, (false, own_reasons::RESTARTED.to_owned(), String::new()), at);
         }
         self.set_at(status, training_types::RUNNING, running, at);
@@ -182,7 +180,7 @@ impl Telling<'_> {
         let request = self.checkpoint_request(status);
         let is_notified = |workload: &WorkloadView| self.case.ctx.notes_of(workload).save().notified().is_some();
         if self.workload.is_some_and(is_notified) {
-            // The job may have saved before there was a status to say that it is to.
+            // The job may have saved before a status could show the request to save.
             self.set(status, CHECKPOINT_REQUESTED, request);
         } else {
             self.set_once_true(status, CHECKPOINT_REQUESTED, request);
@@ -194,7 +192,7 @@ impl Telling<'_> {
         }
     }
 
-    /// Sets the condition that the time of the gang has ended; the next admission gives it another one.
+    /// Sets the condition that the time of the gang has ended; the next admission gives the gang new time.
     fn scheduling_timeout(&self, status: &mut TrainingJobStatus) {
         let words = if let Some(message) = self.timed_out() {
             (true, own_reasons::PODS_NOT_READY.to_owned(), message)
@@ -210,8 +208,8 @@ impl Telling<'_> {
         self.set_once_true(status, SCHEDULING_TIMEOUT, words);
     }
 
-    /// Why a gang was released that never had all its pods within its time. A gang that lacked nodes goes on to its next tier, and any other is tried
-    /// again later.
+    /// The reason why a gang was evicted that never had all its pods within its time. A gang that lacked nodes goes on to its next tier, and any other gang is
+    /// tried again later.
     fn timed_out(&self) -> Option<String> {
         let conditions = &self.workload?.status.conditions;
         let evicted = find_true(conditions, types::EVICTED)?;
@@ -232,7 +230,8 @@ impl Telling<'_> {
         late.then(|| evicted.message.clone())
     }
 
-    /// Condition that the job is given time to save its work, and the result of that. However fast the answer is, the request is shown before.
+    /// The condition that the job is given time to save its work, with the result of the request. However fast the answer is, the status shows the request
+    /// first.
     fn checkpoint_request(&self, status: &TrainingJobStatus) -> Words {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
@@ -250,7 +249,7 @@ impl Telling<'_> {
             && shown
             && before.status == "False"
         {
-            // The result is known: later checkpoints do not change it.
+            // The result is final: later checkpoints do not change it.
             return (false, before.reason.clone(), before.message.clone());
         }
         let grace = to_stop.or(to_shrink.map(|(grace, _)| grace));
@@ -275,7 +274,7 @@ impl Telling<'_> {
         let stops = self.workload.is_some_and(|workload| workload.phase.is_evicting());
         match told.filter(|condition| waits && condition.status == "False") {
             Some(condition) => (true, condition.reason.clone(), condition.message.clone()),
-            // Its quota is in use until then.
+            // The quota of the job is in use until its pods have gone.
             None if waits && stops => {
                 (true, own_reasons::QUEUED.to_owned(), format!("Stops: {}", self.case.pods_left()))
             }
@@ -333,7 +332,7 @@ impl Telling<'_> {
         (false, JOB_GONE.to_owned(), message)
     }
 
-    /// Sum of a figure over all roles; anybody may write any number into the status of a Job.
+    /// Sum of a figure over all roles; the sum saturates, because any client may write any number into the status of a Job.
     fn total(&self, figure: impl Fn(&RoleState) -> i32) -> i32 {
         self.states.values().map(figure).fold(0, i32::saturating_add)
     }
@@ -346,7 +345,7 @@ impl Telling<'_> {
                 (true, own_reasons::WORKLOAD_DEACTIVATED.to_owned(), why.unwrap_or_default())
             }
             _ if view.facts.suspended => (true, REQUESTED.to_owned(), "spec.suspend is true".to_owned()),
-            // Its Workload follows.
+            // The Workload is activated next.
             Some(_) => (true, REQUESTED.to_owned(), "spec.suspend was true".to_owned()),
             None => (false, own_reasons::RESUMED.to_owned(), "The job may be queued".to_owned()),
         }
@@ -370,7 +369,7 @@ impl Telling<'_> {
             pending: state.pending,
         };
         if has_ended(status) {
-            // The last run stays readable when its Jobs are deleted.
+            // The numbers of the last run stay in the status after its Jobs are deleted.
             for (name, state) in &self.states {
                 if self.case.child(name).is_some() {
                     status.replica_statuses.insert(name.clone(), counts(state));
@@ -397,7 +396,7 @@ impl Telling<'_> {
             let left = workload.size(set.effective_name()).min(given);
             for (resource, amount) in &set.resource_usage {
                 let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
-                // The count of an elastic job may have gone down since.
+                // The count of an elastic job may have been lowered since.
                 let each = amount.get().checked_div(i64::from(given)).filter(|_| left < given);
                 let amount = match each {
                     Some(each) => Amount::new(each.saturating_mul(i64::from(left))),
@@ -418,7 +417,7 @@ impl Telling<'_> {
         }
     }
 
-    /// Adds an event for each condition that became true since the last status, and for the end of an admission.
+    /// Adds an event for each condition that became true since the previous status, and for the end of an admission.
     fn events(&self, status: &mut TrainingJobStatus) {
         let before = &self.case.view.status.conditions;
         let is_news = |condition: &&Condition| {
@@ -451,7 +450,8 @@ pub(super) fn asked(view: &TrainingView) -> bool {
     told.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
 }
 
-/// Whether an inactive Workload is so because its TrainingJob is, or was, suspended. An earlier Berth set no mark, and has that in the status only.
+/// Whether a Workload is inactive because its TrainingJob is, or was, suspended. An earlier version of Berth set no mark, and has the suspension in the status
+/// only.
 pub(super) fn sleeps(view: &TrainingView, workload: &WorkloadView) -> bool {
     !workload.active && (workload.suspended_with_job() || asked(view))
 }
@@ -467,7 +467,7 @@ fn flavors_of(workload: &WorkloadView) -> Vec<String> {
     names
 }
 
-/// The flavors of an admission in words, with the tier of each that has one.
+/// The flavors of an admission in words, with the capacity tier of each flavor that has a tier.
 pub(super) fn given(ctx: &Context<'_>, workload: &WorkloadView) -> String {
     let words = flavors_of(workload).into_iter().map(|flavor| match ctx.capacity_tier_of(&flavor) {
         Some(tier) => format!("flavor {flavor} ({tier} capacity)"),

@@ -1,5 +1,5 @@
-//! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. Its spec keeps all that the next start needs;
-//! there is nothing to restore.
+//! Stop of a TrainingJob: its Jobs are deleted, its pods are waited for, then its quota is released. The spec keeps all facts for the next start; nothing has
+//! to be restored.
 
 use super::{TrainingCase, has_finalizer, status};
 use crate::cache::{WorkloadPhase, WorkloadView};
@@ -16,34 +16,36 @@ use berth_jobs::training::training_end;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
-/// Order in which a Job and its pods go.
+/// Order in which a Job and its pods are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
+    /// The Job is deleted before its pods.
     JobFirst,
+    /// The pods are deleted before their Job.
     PodsFirst,
 }
 
 impl TrainingCase<'_> {
-    /// Stops an evicted job: nothing of it may run when its quota goes back.
+    /// Stops an evicted job: no pod of the job may run when its quota is released.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         if let Some(decision) = self.halt(workload) {
             return decision;
         }
-        // A status that the API server refuses keeps no quota from others.
+        // The quota is released even if the API server refuses the status.
         let silent = self.ctx.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
         let told = || status::answer_told(self).or_else(|| status::timeout_told(self));
         if let Some(told) = told().filter(|_| !silent) {
             return Decision::write(told);
         }
         if self.wait_ends(workload).is_some_and(|due| due <= self.now) {
-            // Back in its queue the job may be admitted again before its time is checked.
+            // After its return to the queue, the job could be admitted again before its longest wait is checked.
             return self.waited_too_long(workload);
         }
         release(workload, self.now)
     }
 
-    /// Follows a job for which nothing is made any more, because a finalizer keeps it while it is deleted, or its namespace is not managed now. Quota
-    /// that nothing of it uses goes back, as does that of a run which has to leave, has ended, or lacks a Job.
+    /// Handles a job for which no objects are created any more, because a finalizer keeps the deleted job, or its namespace is not managed now. Quota that no
+    /// pod uses is released, and so is the quota of a run that is evicted, has ended, or lacks a Job.
     pub(super) fn going(&self, workload: &WorkloadView, message: &str) -> Decision {
         if !workload.holds_quota() {
             return Decision::Done;
@@ -59,8 +61,8 @@ impl TrainingCase<'_> {
         next.unwrap_or_else(|| release_for_good(workload, message, self.now))
     }
 
-    /// Stops a job whose namespace is being deleted: the TrainingJob itself goes only after all pods there. Its Jobs would keep pods that failed
-    /// until others came in their places: they are deleted, and the quota goes with the last pod.
+    /// Stops a job whose namespace is being deleted: the TrainingJob itself is deleted only after all pods of the namespace. The Jobs would keep failed pods
+    /// until other pods replaced them: the Jobs are deleted, and the quota is released with the last pod.
     pub(super) fn ending(&self, workload: &WorkloadView) -> Decision {
         if workload.is_finished() {
             return self.with_workload(workload);
@@ -75,7 +77,7 @@ impl TrainingCase<'_> {
         self.clear_away(workload, message).unwrap_or_else(|| release_for_good(workload, message, self.now))
     }
 
-    /// The next step until nothing of an evicted job runs, `None` when nothing does.
+    /// The next step to stop all pods of an evicted job, `None` if no pod runs.
     fn halt(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.time_to_save(workload) {
             return Some(decision);
@@ -88,12 +90,12 @@ impl TrainingCase<'_> {
         self.clear_away(workload, &why)
     }
 
-    /// The next step until nothing of the job runs, without time to save.
+    /// The next step to stop all pods of the job, without time to save.
     fn clear_away(&self, workload: &WorkloadView, why: &str) -> Option<Decision> {
         self.delete_children(why).or_else(|| self.probe(workload))
     }
 
-    /// The next step while the job may save its work: a job that lacks pods cannot.
+    /// The next step while the job may save its work; a job that lacks pods cannot save.
     fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
         let grace = self.ctx.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
         let whole = self.all_ready(&self.states());
@@ -111,7 +113,7 @@ impl TrainingCase<'_> {
         }
     }
 
-    /// Handles a Workload that is being deleted: the run stops, then the Workload may go.
+    /// Handles a Workload that is being deleted: the run stops, then the Workload's finalizer is removed.
     pub(super) fn leaving(&self, workload: &WorkloadView) -> Decision {
         if !has_finalizer(workload) && !workload.reserved() {
             return Decision::Done;
@@ -122,22 +124,22 @@ impl TrainingCase<'_> {
             .unwrap_or_else(|| let_go(workload, self.now))
     }
 
-    /// The next step of deleting all Jobs, `None` when there are none.
+    /// The next step of deleting all Jobs, `None` if there are no Jobs.
     pub(super) fn delete_children(&self, why: &str) -> Option<Decision> {
         self.delete_where(why, |_| true)
     }
 
-    /// As [`TrainingCase::delete_children`], for Jobs that are not over: the others keep their logs.
+    /// The next step of deleting the Jobs that have not finished, `None` if there are no such Jobs: finished Jobs keep their logs.
     pub(super) fn delete_unfinished(&self, why: &str) -> Option<Decision> {
         self.delete_where(why, |job| job.finished.is_none())
     }
 
+    /// The next step of deleting the selected Jobs before their pods, `None` if there are no such Jobs.
     pub(super) fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
         self.delete_in_order(Order::JobFirst, why, wanted)
     }
 
-    /// Deletes Jobs after their pods: the Job counts its pods until they have ended, and its name stays taken until
-    /// then.
+    /// The next step of deleting the selected Jobs after their pods: the Job counts its pods until they have ended, and its name stays taken until then.
     pub(super) fn drive_out_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
         self.delete_in_order(Order::PodsFirst, why, wanted)
     }
@@ -153,15 +155,15 @@ impl TrainingCase<'_> {
                 // A creation of the Job may be under way.
                 return Some(Decision::Done);
             }
-            // A TrainingJob that is deleted without its Jobs has let go of them.
+            // A TrainingJob that is deleted without its Jobs does not control them any more.
             let is_taken = |job: &JobState| !self.view.leaves_pods && self.is_taken_from_us(job);
             let ours = |job: &&JobState| self.is_ours(job) || is_taken(job);
             let ours = self.ctx.view.jobs.get(object).filter(ours);
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
-            // A finalizer may keep the Job for ever, and its pods run as long as it is there: they go before it.
+            // A finalizer may keep the Job forever, and its pods run as long as the Job exists: the pods are deleted before the Job.
             let kept = job.deleting && known.contains(object);
             if job.deleting && (!kept || self.ctx.notes.jobs.of(&job.uid).is_rid_of_pods()) {
-                // The pods of such a Job are probed.
+                // The pods of such a Job are looked for by a query.
                 continue;
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
@@ -173,13 +175,13 @@ impl TrainingCase<'_> {
         None
     }
 
-    /// Time until which a creation with a lost answer may still make a Job of it.
+    /// Time until which a creation with a lost answer may still create a Job of the TrainingJob.
     pub(super) fn creation_until(&self) -> Option<Timestamp> {
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
         known.filter_map(|object| self.ctx.flights.strays.creation_until(&object, self.now)).max()
     }
 
-    /// Asks whether pods of the job are left, `None` when it is known that there are none.
+    /// Queries whether pods of the job are left, `None` if no pods are known to be left.
     pub(super) fn probe(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));

@@ -8,7 +8,7 @@ use crate::decision::{Decision, Draft};
 use crate::training_job::saves::surplus;
 use crate::write::{Kind, Purpose, Query, Write, key};
 
-/// Decides about the checkpoints of one TrainingJob.
+/// Decides about the stored checkpoints of one TrainingJob.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(view) = ctx.view.training.get(name).filter(|view| !view.deleting) else { return Decision::Done };
     let Some(place) = ctx.place_of(name, view) else { return Decision::Done };

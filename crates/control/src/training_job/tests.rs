@@ -1,4 +1,4 @@
-//! Decisions about a TrainingJob, without a controller.
+//! Tests of decisions about a TrainingJob, without a controller.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::testing::{NAMESPACE, State, at, in_seconds, named, now, own_name};
 use crate::training_job::saves::note_listing;
 use crate::write::Checkpoint;
 
-/// Lets `ask` look at TrainingJob `a` of the state.
+/// Calls `ask` with TrainingJob `a` of the state.
 pub(super) fn case_of<R>(state: &State, ask: impl FnOnce(TrainingCase<'_>) -> R) -> R {
     let ctx = state.context();
     let name = own_name("a");
@@ -25,7 +25,7 @@ pub(super) fn pending() -> Value {
     workload_of(&training_job("a"))
 }
 
-/// The Job of the workers of TrainingJob `a`: two pods that run and are ready, made half a minute ago.
+/// The Job of the workers of TrainingJob `a`: two running and ready pods, created half a minute ago.
 pub(super) fn workers(patch: Value) -> Value {
     let owner = controlled_by(&training_job("a"));
     let labels = json!({"labels": null, "creationTimestamp": at(-30)});
@@ -34,7 +34,7 @@ pub(super) fn workers(patch: Value) -> Value {
     changed(changed(made, json!({"spec": {"suspend": false}, "status": status})), patch)
 }
 
-/// A TrainingJob that runs: admitted, with all its workers.
+/// The state of a running TrainingJob: admitted, with all its workers.
 pub(super) fn running() -> State {
     State::new().with(training_job("a")).with(admitted(pending())).with(workers(json!({})))
 }
@@ -46,7 +46,7 @@ pub(super) fn elastic() -> Value {
     changed(training_job("a"), json!({ "spec": spec }))
 }
 
-/// Its Workload, admitted with two of four workers.
+/// The Workload of the elastic TrainingJob `a`, admitted with two of four workers.
 pub(super) fn granted_two() -> Value {
     let mut workload = admitted(workload_of(&elastic()));
     workload["status"]["admission"]["podSetAssignments"][0]["count"] = json!(2);
@@ -54,31 +54,31 @@ pub(super) fn granted_two() -> Value {
     workload
 }
 
-/// The Job of its workers, with the bounds that its pods were told.
+/// The Job of the elastic TrainingJob's workers, with the limits with which its pods started.
 pub(super) fn elastic_workers(patch: Value) -> Value {
     changed(workers(json!({"metadata": {"annotations": {"berth.dev/elastic-workers": "1:3"}}})), patch)
 }
 
-/// A TrainingJob of two to four workers whose pods start again for another number.
+/// A TrainingJob of two to four workers whose pods restart if the number of workers changes.
 pub(super) fn restarting() -> Value {
     let config = json!({"enabled": true, "minWorkers": 2, "maxWorkers": 4});
     let spec = json!({"jobType": "TFJob", "resources": {"minReplicas": 2, "maxReplicas": 4}, "elasticConfig": config});
     changed(training_job("a"), json!({ "spec": spec }))
 }
 
-/// TrainingJob `a`, which saves every twenty seconds to that store, and has run since that second.
+/// TrainingJob `a`, which saves every twenty seconds to a store, and has run since a second relative to the time of decisions.
 pub(super) fn saving(store: &str, up_since: i64) -> Value {
     let running = json!({"type": "Running", "status": "True", "reason": "PodsReady", "message": "", "lastTransitionTime": at(up_since)});
     let checkpoint = json!({"enabled": true, "store": store, "interval": "20s"});
     changed(training_job("a"), json!({"spec": {"checkpoint": checkpoint}, "status": {"conditions": [running]}}))
 }
 
-/// A CheckpointStore.
+/// The CheckpointStore `main`.
 pub(super) fn store() -> Value {
     json!({"kind": "CheckpointStore", "metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}, "prefix": "all"}})
 }
 
-/// The state after a listing of the checkpoints with these steps, each as old as its step is small.
+/// The state after a listing of the checkpoints with these steps; a checkpoint with a smaller step is older.
 pub(super) fn listed(mut state: State, steps: &[i64], seconds_ago: i64) -> State {
     let name = own_name("a");
     let checkpoint = |step: &i64| Checkpoint {
@@ -95,19 +95,19 @@ pub(super) fn listed(mut state: State, steps: &[i64], seconds_ago: i64) -> State
     state
 }
 
-/// The next step for TrainingJob `a`.
+/// The next decision about TrainingJob `a`.
 pub(super) fn decided(state: &State) -> Step {
     step(&decide(&state.context(), &own_name("a"), now()))
 }
 
-/// The status that the workers' Job has when it ended so.
+/// The status of the workers' Job after an end of the given kind.
 pub(super) fn ended(kind: &str) -> Value {
     let condition =
         json!({"type": kind, "status": "True", "reason": "R", "message": "in words", "lastTransitionTime": at(-5)});
     json!({"status": {"active": 0, "ready": 0, "conditions": [condition]}})
 }
 
-/// The status that the TrainingJob would be given is written first, as its phase differs: a TrainingJob with its status.
+/// Writes the status of TrainingJob `a` into the state, as long as the next decision is a status write.
 fn shown(state: &mut State) {
     for _ in 0..3 {
         let found = decided(state);
@@ -148,7 +148,7 @@ fn training_job_decision_follows_its_workload() {
             State::new().with(job()).with(pending()).with(workers(json!({}))),
             "StopTraining: delete Job ns/a-worker",
         ),
-        // The suffix is the beginning of the SHA-1 of the job's uid, `a-uid`.
+        // The suffix of the Service's name is the beginning of the SHA-1 of the job's uid, `a-uid`.
         ("admitted", State::new().with(job()).with(admitted(pending())), "PrepareTraining: apply Service ns/a-f63a6"),
         (
             "evicted",
@@ -193,7 +193,7 @@ fn end_of_the_deciding_role_ends_the_training_when_nothing_runs() {
     }
 }
 
-/// A failure that the Job controller reports after Berth has begun to delete Jobs says nothing of the training.
+/// A failure that the Job controller reports after Berth has begun to delete Jobs says nothing about the training.
 #[test]
 fn failure_of_a_run_that_is_taken_apart_does_not_count() {
     let mut state = State::new()
@@ -224,7 +224,7 @@ fn suspended_training_job_deactivates_its_workload_with_a_mark() {
     assert_eq!(found.body["spec"], json!({"active": true}));
 }
 
-/// The wait begins when the Workload is made, and anew when the job has stopped running.
+/// The longest wait begins when the Workload is created, and begins again when the job has stopped running.
 #[test]
 fn waiting_training_job_ends_after_its_longest_wait() {
     let patient = |wait: &str, stopped: i64| {

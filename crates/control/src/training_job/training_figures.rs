@@ -1,5 +1,5 @@
-//! Figures of trainings under the names that their users' dashboards know (docs/metrics.md). Events are counted when they are seen; gauges are
-//! computed when they are asked for.
+//! Metrics of trainings under the names that users' dashboards know (docs/metrics.md). Events are counted when they are observed; gauges are computed on
+//! request.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn count(name: &'static str, labels: Labels) -> Measure {
 }
 
 impl Context<'_> {
-    /// The measures of a change of a TrainingJob's Workload from `old` to `new`, seen at `now`.
+    /// The metrics of a change of a TrainingJob's Workload from `old` to `new`, observed at `now`.
     pub(crate) fn training_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
         let Some(job) = new.training_job().and_then(|name| self.view.training.get(&name)) else { return Vec::new() };
         let job_type = job.facts.job_type.as_str();
@@ -46,7 +46,7 @@ impl Context<'_> {
         }
         let end = find(&new.status.conditions, types::FINISHED).filter(|_| became(types::FINISHED));
         match end.map(|end| end.reason.as_str()) {
-            // The job goes on under another slice.
+            // The job continues under another slice.
             Some(REPLACED) => {}
             Some(own_reasons::MAX_WAIT_TIME_EXCEEDED) => measures.push(scheduled("timeout", queued_since(new))),
             Some(reason) => measures.push(Measure::Observe {
@@ -72,7 +72,7 @@ impl Context<'_> {
         measures
     }
 
-    /// The gauges of trainings.
+    /// Adds the gauges of trainings.
     pub(crate) fn training_gauges(&self, gauges: &mut Gauges) {
         for ((queue, priority), waiting) in self.waiting_trainings() {
             let at = labels([("queue", &queue), ("priority", &priority)]);
@@ -94,7 +94,7 @@ impl Context<'_> {
         }
     }
 
-    /// Waiting TrainingJobs by ClusterQueue and priority; 0 where others of that priority run.
+    /// Numbers of waiting TrainingJobs by ClusterQueue and priority; 0 if only admitted jobs have that priority.
     fn waiting_trainings(&self) -> BTreeMap<(String, String), usize> {
         let mut waiting = BTreeMap::new();
         for job in self.view.training.values() {
@@ -110,7 +110,7 @@ impl Context<'_> {
         waiting
     }
 
-    /// Quota and usage of a queue, over all flavors.
+    /// Quota and usage of a ClusterQueue, over all flavors.
     fn holding(&self, name: &str) -> Option<Holding> {
         let queue = self.view.cluster_queues.get(name)?;
         let figures = self.quota.world.figures(name)?;
@@ -135,19 +135,19 @@ impl Context<'_> {
     }
 }
 
-/// Quota and usage of a queue.
+/// Quota and usage of a ClusterQueue.
 #[derive(Clone, Debug, Default)]
 struct Holding {
     root: Option<String>,
     weight: f64,
-    /// Something of the queue runs or waits.
+    /// True if a workload of the queue runs or waits.
     asks: bool,
     nominal: BTreeMap<String, f64>,
     used: BTreeMap<String, f64>,
 }
 
-/// Distance of each queue from its fair share of the quota in its cohort tree: its part of all dominant shares, less its part of the weights of
-/// queues that run or wait something. 0 for a queue that is alone.
+/// Distance of each queue from its fair share of the quota in its cohort tree: its part of all dominant shares, minus its part of the weights of queues with
+/// running or waiting workloads. The distance of a queue without a cohort is 0.
 fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64)> {
     let mut trees = BTreeMap::<Option<&str>, Vec<(&'a str, &Holding)>>::new();
     for (queue, holding) in holdings {
@@ -158,7 +158,7 @@ fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64
     alone.chain(in_trees).collect()
 }
 
-/// Distance of each queue of one tree from its fair share.
+/// Distance of each queue of one cohort tree from its fair share.
 fn deviations_of_tree<'a>(peers: Vec<(&'a str, &Holding)>) -> Vec<(&'a str, f64)> {
     let mut totals = BTreeMap::<&str, f64>::new();
     for (resource, nominal) in peers.iter().flat_map(|(_, peer)| &peer.nominal) {
@@ -179,7 +179,7 @@ fn deviations_of_tree<'a>(peers: Vec<(&'a str, &Holding)>) -> Vec<(&'a str, f64)
     peers.into_iter().map(|(queue, own)| (queue, deviation(own))).collect()
 }
 
-/// The measures of a change of a TrainingJob from `old` to `new`.
+/// The metrics of a change of a TrainingJob from `old` to `new`.
 pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingView) -> Vec<Measure> {
     let is = |status: &TrainingJobStatus, kind: &str| is_true(&status.conditions, kind);
     let became = |kind: &str| is(&new.status, kind) && !is(&old.status, kind);
@@ -189,7 +189,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
             && !is(&new.status, types::ADMITTED)
             && !is(&old.status, training_types::RUNNING);
         let ended = new.is_over();
-        // A job that ran before may come to run again by a single write.
+        // A job that ran before may run again after a single status write.
         let runs_since = |status: &TrainingJobStatus| since(&status.conditions, training_types::RUNNING, "True");
         let result = if runs_since(&new.status) > runs_since(&old.status) {
             Some(("success", "false"))
@@ -220,20 +220,20 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
     measures
 }
 
-/// Measure of a listing that has found so many checkpoints of a TrainingJob that were not there before.
+/// Metric of a listing that has found a number of new checkpoints of a TrainingJob.
 pub(crate) fn saved(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
     let asked = is_true(&status.conditions, training_types::CHECKPOINT_REQUESTED);
     saves(name, (if asked { "preemption" } else { "interval" }, "saved"), u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-/// Measure of so many checkpoints for that reason, with their result.
+/// Metric of a number of checkpoints with a reason and a result.
 fn saves(name: &Name, (reason, status): (&str, &str), by: u64) -> Measure {
     let job = format!("{}/{}", name.0, name.1);
     let labels = labels([("job", &job), ("reason", reason), ("status", status)]);
     Measure::Count { name: "training_checkpoint_saves", labels, by }
 }
 
-/// The series of a TrainingJob that is gone.
+/// The removal of the metric series of a TrainingJob that is gone.
 pub(crate) fn forget(name: &Name) -> Measure {
     Measure::Forget { labels: vec![("job", format!("{}/{}", name.0, name.1))] }
 }

@@ -8,24 +8,24 @@ use crate::moments::after_seconds;
 use crate::training_job::listing::{Listing, ListingNews};
 use crate::write::{Checkpoint, CheckpointPlace, ObjectKey};
 
-/// Longest pause in seconds after failed scale-ups, where the job's own is not longer.
+/// Longest pause in seconds after failed scale-ups, unless the job's own cool-down is longer.
 const LONGEST_PAUSE_SECONDS: i64 = 3_600;
 
 /// Notes about one TrainingJob.
 #[derive(Debug)]
 pub(crate) struct TrainingNotes {
-    /// Time since when quota is seen idle into which it could grow.
+    /// Time since when quota has been idle into which the TrainingJob could grow.
     idle_since: Option<Timestamp>,
-    /// Number of workers that it needs: its new slice does not exist yet.
+    /// Number of workers that the TrainingJob is to grow to, until its new slice exists.
     wanted: Option<i32>,
-    /// Failed scale-ups since the last successful one.
+    /// Failed scale-ups since the last successful scale-up.
     failed: Option<FailedScaleUps>,
-    /// Number of workers to which it had grown whose scale-up is being taken back.
+    /// Number of workers after the scale-up that is being taken back.
     taken_back: Option<i32>,
-    /// Last listing of its checkpoints.
+    /// Last listing of the TrainingJob's checkpoints.
     listing: Option<Box<Listing>>,
     begun: Option<Begun>,
-    /// Objects that were applied for its present run.
+    /// Objects that were applied for the TrainingJob's present run.
     prepared: BTreeSet<ObjectKey>,
 }
 
@@ -33,20 +33,20 @@ pub(crate) struct TrainingNotes {
 #[derive(Clone, Copy, Debug)]
 struct FailedScaleUps {
     times: u32,
-    /// Number of workers that the last one was to bring the job to.
+    /// Number of workers that the last failed scale-up was to reach.
     workers: i32,
-    /// Time before which the job is not looked at again.
+    /// Time before which no further scale-up is tried.
     not_before: Timestamp,
 }
 
 /// Begin of the present run.
 #[derive(Debug)]
 struct Begun {
-    /// Id of the checkpoint from which the run began, `None` for none.
+    /// Id of the checkpoint from which the run began, `None` for a run that began without a checkpoint.
     checkpoint: Option<String>,
 }
 
-/// The notes about a job of which nothing is noted.
+/// Empty notes, for a TrainingJob about which nothing is noted.
 pub(crate) static NONE: TrainingNotes = TrainingNotes::NONE;
 
 impl Default for TrainingNotes {
@@ -66,6 +66,7 @@ impl TrainingNotes {
         prepared: BTreeSet::new(),
     };
 
+    /// Whether nothing is noted.
     pub(crate) fn is_empty(&self) -> bool {
         self.idle_since.is_none()
             && self.wanted.is_none()
@@ -76,31 +77,33 @@ impl TrainingNotes {
             && self.prepared.is_empty()
     }
 
-    /// Time since when quota is seen idle into which it could grow.
+    /// Time since when quota has been idle into which the TrainingJob could grow.
     pub(crate) fn idle_since(&self) -> Option<Timestamp> {
         self.idle_since
     }
 
+    /// Notes the time since when quota is idle, `None` if no quota is idle.
     pub(crate) fn note_idle(&mut self, since: Option<Timestamp>) {
         self.idle_since = since;
     }
 
-    /// Number of workers that it needs: its new slice does not exist yet.
+    /// Number of workers that the TrainingJob is to grow to, until its new slice exists.
     pub(crate) fn wanted(&self) -> Option<i32> {
         self.wanted
     }
 
+    /// Notes the number of workers that the TrainingJob is to grow to, `None` if the TrainingJob is not to grow.
     pub(crate) fn want(&mut self, workers: Option<i32>) {
         self.wanted = workers;
     }
 
-    /// Whether the job is not to grow yet, because its last scale-up failed.
+    /// Whether the TrainingJob may not grow yet, because its last scale-up failed.
     pub(crate) fn waits_to_grow(&self, now: Timestamp) -> bool {
         self.failed.is_some_and(|failed| failed.not_before > now)
     }
 
-    /// Notes that the job did not come to have so many workers. Each such try in a row doubles the `pause` before the next one, in seconds, because
-    /// adding pods and taking them away again interrupts the training.
+    /// Notes that the TrainingJob did not reach a number of workers. Each failed scale-up in a row doubles the `pause` before the next try, in seconds, because
+    /// adding pods and removing them again interrupts the training.
     pub(crate) fn note_failed_scale_up(&mut self, workers: i32, pause: i64, now: Timestamp) {
         let times = self.failed.map_or(0, |failed| failed.times);
         let doubled = pause.max(1).saturating_mul(1 << times.min(12));
@@ -109,29 +112,29 @@ impl TrainingNotes {
         self.failed = Some(FailedScaleUps { times: times.saturating_add(1), workers, not_before });
     }
 
-    /// All of so many workers are ready: a failed scale-up to no more of them is forgotten.
+    /// Notes that all of a number of workers are ready: a failed scale-up to this number or fewer is forgotten.
     pub(crate) fn note_ready_workers(&mut self, workers: i32) {
         if self.failed.is_some_and(|failed| failed.workers <= workers) {
             self.failed = None;
         }
     }
 
-    /// Notes that the number of workers is about to change. A scale-up to `added` workers, which were never all ready, has failed by that.
+    /// Notes that the number of workers is about to change. A scale-up to `added` workers, which were never all ready, fails by this change.
     pub(crate) fn note_scaling(&mut self, added: Option<i32>) {
         self.taken_back = added;
     }
 
-    /// The number of workers was changed: gives the number of a scale-up that was taken back by that.
+    /// Notes that the number of workers was changed, and returns the number of workers after a scale-up that the change took back.
     pub(crate) fn note_scaled(&mut self) -> Option<i32> {
         self.taken_back.take()
     }
 
-    /// The last listing of its checkpoints.
+    /// The last listing of the TrainingJob's checkpoints.
     pub(crate) fn listing(&self) -> Option<&Listing> {
         self.listing.as_deref()
     }
 
-    /// Takes the result of a listing of a place. An earlier listing of another place says nothing of this one.
+    /// Takes the result of a listing of a place. An earlier listing of another place is discarded.
     pub(crate) fn take_listing(
         &mut self,
         place: &CheckpointPlace,
@@ -150,13 +153,13 @@ impl TrainingNotes {
         }
     }
 
-    /// Id of the checkpoint from which the present run began, `Some(None)` for a run from nothing, `None` for a run of which this process has not
-    /// seen the begin.
+    /// Id of the checkpoint from which the present run began, `Some(None)` for a run that began without a checkpoint, `None` for a run whose begin this process
+    /// has not observed.
     pub(crate) fn begun_from(&self) -> Option<Option<&String>> {
         self.begun.as_ref().map(|begun| begun.checkpoint.as_ref())
     }
 
-    /// A run begins from the checkpoint with that id.
+    /// Notes the id of the checkpoint from which a run begins.
     pub(crate) fn note_begin(&mut self, checkpoint: Option<String>) {
         self.begun = Some(Begun { checkpoint });
     }
@@ -166,11 +169,12 @@ impl TrainingNotes {
         self.prepared.contains(object)
     }
 
+    /// Notes that an object was applied for the present run.
     pub(crate) fn note_prepared(&mut self, object: ObjectKey) {
         self.prepared.insert(object);
     }
 
-    /// The objects are to be applied anew before the next Job is made.
+    /// Forgets the applied objects, so that they are applied again before the next Job is created.
     pub(crate) fn forget_prepared(&mut self) {
         self.prepared.clear();
     }

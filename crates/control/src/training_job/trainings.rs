@@ -1,4 +1,4 @@
-//! Facts about TrainingJobs that no object says.
+//! State about TrainingJobs that is in no API object.
 
 use berth_jobs::JobState;
 use jiff::Timestamp;
@@ -13,26 +13,28 @@ use crate::training_job::slices::granted;
 use crate::training_job::training_notes::TrainingNotes;
 use crate::write::{Kind, ObjectKey, Purpose, WriteOutcome, key};
 
-/// Facts about TrainingJobs that no object says.
+/// State about TrainingJobs that is in no API object.
 #[derive(Debug, Default)]
 pub(crate) struct Trainings {
+    /// The schedule of the searches for jobs that could grow.
     pub(crate) growth: Growth,
+    /// The Jobs that have run each TrainingJob.
     pub(crate) children: Children,
 }
 
 impl Trainings {
-    /// A Workload is about to be seen in that state.
+    /// Handles the new state of a Workload, before the view stores that state.
     pub(crate) fn note_workload(&mut self, jobs: &mut JobRecords, view: &View, new: &WorkloadView) {
         self.children.note_idle(view, new);
         let old = view.workloads.get(&new.key());
-        // If the number of workers changes, prepared objects such as the host file are made again.
+        // If the number of workers changes, prepared objects such as the host file are applied again.
         let is_resized = old.is_some_and(|old| granted(old) != granted(new));
         if let Some(owner) = new.owner.as_ref().filter(|_| !new.reserved() || is_resized) {
             forget_prepared(jobs, &owner.uid);
         }
     }
 
-    /// A Workload is gone.
+    /// Handles a Workload that is gone.
     pub(crate) fn forget_workload(
         &mut self,
         jobs: &mut JobRecords,
@@ -44,24 +46,24 @@ impl Trainings {
         self.children.forget_of(view, workload);
     }
 
-    /// A Job was seen in that state.
+    /// Handles the new state of a Job.
     pub(crate) fn note_job(&mut self, jobs: &mut JobRecords, object: &ObjectKey, job: &JobState) {
         growth::note_settled(jobs, object, job);
         self.children.note_child(object, job);
     }
 
-    /// A Job is gone.
+    /// Handles a Job that is gone.
     pub(crate) fn forget_job(&mut self, jobs: &mut JobRecords, view: &View, object: &ObjectKey, job: &JobState) {
         if let Some(owner) = &job.owner {
-            // A user who takes away a Job of a TrainingJob may have taken objects that the Job needs: they are applied anew before the next.
+            // A user who deletes a Job of a TrainingJob may have deleted objects that the Job needs: these objects are applied again before the next Job.
             forget_prepared(jobs, &owner.uid);
         }
         self.children.forget_child(view, object, job);
     }
 }
 
-/// Effects of a write that has come back: pods were notified that they are to save, a run began or changed, or checkpoints were deleted. Names the
-/// TrainingJob that is decided about again.
+/// Handles the outcome of a write: pods were notified to save, a run began or changed, or checkpoints were deleted. Returns the key of the TrainingJob that
+/// must be decided about again.
 pub(crate) fn note_outcome(
     notes: &mut Notes,
     view: &View,
@@ -85,7 +87,7 @@ pub(crate) fn note_outcome(
             growth::note_scaled(&mut notes.jobs, view, &of(&flight.origin), now);
             saves::end_request(&mut notes.workloads, view, &of(&flight.origin), now);
         }
-        // Workers that were never started go by this write alone.
+        // Workers that were never started are removed by this write alone.
         Purpose::LowerCount => saves::end_request(&mut notes.workloads, view, &of(&flight.origin), now),
         Purpose::DeleteCheckpoints => {
             let known = saves::note_deleted(&mut notes.jobs, view, &of(object), flight.place.as_deref());
@@ -96,7 +98,7 @@ pub(crate) fn note_outcome(
     None
 }
 
-/// The objects of a TrainingJob are to be applied anew before its next Job is made.
+/// Makes sure that the objects of a TrainingJob are applied again before its next Job is created.
 fn forget_prepared(jobs: &mut JobRecords, uid: &str) {
     jobs.change_known(uid, |notes| notes.known_training_mut().map(TrainingNotes::forget_prepared));
 }

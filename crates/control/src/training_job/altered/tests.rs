@@ -6,7 +6,7 @@ use crate::testing::step::{Step, step};
 use crate::testing::{State, at};
 use crate::training_job::tests::{case_of, pending, workers};
 
-/// The status of TrainingJob `a`, which has run since that second.
+/// TrainingJob `a` with a status that says that it has run since a second relative to the time of decisions.
 fn up_since(second: i64) -> Value {
     let running = json!({"type": "Running", "status": "True", "reason": "PodsReady", "message": "", "lastTransitionTime": at(second)});
     changed(training_job("a"), json!({"status": {"conditions": [running]}}))

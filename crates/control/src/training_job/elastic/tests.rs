@@ -5,12 +5,12 @@ use crate::testing::objects::{changed, cluster_queue, job, policy};
 use crate::testing::{State, at, in_seconds, now, own_name};
 use crate::training_job::tests::{elastic, elastic_workers, granted_two};
 
-/// A TrainingJob of one to three workers, which runs with two of them, its Workload and its Job.
+/// A TrainingJob of one to three workers, which runs with two workers, with its Workload and its Job.
 fn running() -> State {
     State::new().with(elastic()).with(granted_two()).with(elastic_workers(json!({})))
 }
 
-/// Growth of a run that was admitted ten minutes ago.
+/// The numbers of workers that are offered to a run that was admitted ten minutes ago.
 fn wanted(state: State, patch: Value) -> Vec<i32> {
     let workload = changed(granted_two(), patch);
     let aged = crate::testing::objects::condition_since("Admitted", true, "Admitted", -600);

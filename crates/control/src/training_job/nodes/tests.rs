@@ -30,7 +30,7 @@ fn nodes_are_counted_once_when_all_pods_are_ready() {
     assert_eq!(asked(&known).as_deref(), ask, "a pod that failed runs elsewhere");
 }
 
-/// Another process may have asked: its answer is in the status, and holds for the same pods.
+/// The answer that another process got is in the status, and holds for the same pods.
 #[test]
 fn number_in_the_status_counts_for_the_same_pods() {
     let told = |since: i64, wanted: i32| {

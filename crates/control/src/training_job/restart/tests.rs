@@ -6,7 +6,7 @@ use crate::testing::step::step;
 use crate::testing::{at, in_seconds};
 use crate::training_job::tests::{case_of, restarting, workers};
 
-/// The Workload of TrainingJob `a`, admitted with so many workers, with the note of a restart with others.
+/// The Workload of TrainingJob `a`, admitted with one number of workers, with the note of a restart with another number.
 fn noted(granted: i32, workers: i32) -> Value {
     let scale = json!({"workers": workers, "at": at(-20), "workload": "w-uid"}).to_string();
     let mut workload = changed(
@@ -17,7 +17,7 @@ fn noted(granted: i32, workers: i32) -> Value {
     workload
 }
 
-/// The Job of its workers, whose pods were told that number.
+/// The Job of TrainingJob `a`'s workers, whose pods were started with this number of workers.
 fn told(workers_told: i32) -> Value {
     let size = json!({"parallelism": workers_told, "completions": workers_told});
     workers(json!({"metadata": {"annotations": {"berth.dev/told-workers": workers_told.to_string()}}, "spec": size}))
@@ -61,7 +61,7 @@ fn user_learns_which_pods_a_restart_waits_for() {
     assert_eq!(waits(State::new().with(restarting()).with(admitted(workload_of(&restarting())))), None);
 }
 
-/// The readiness of pods of the run before says nothing of the run to come.
+/// The readiness of pods of the previous run says nothing about the next run.
 #[test]
 fn run_is_yet_to_restart_while_jobs_of_before_are_there() {
     let yet = |child: Value| {

@@ -6,7 +6,7 @@ use crate::testing::{State, at, in_seconds, named};
 use crate::training_job::tests::{restarting, workers};
 use crate::write::Kind;
 
-/// Its Workload, admitted with four workers, with the note of a restart with so many workers after so many evictions.
+/// The Workload of a TrainingJob, admitted with four workers, with the note of a restart with a number of workers after a number of evictions.
 fn noted_with(workers: i32, evictions: i32) -> Value {
     let scale = json!({"workers": workers, "at": at(-20), "workload": "w-uid", "evictions": evictions}).to_string();
     changed(admitted(workload_of(&restarting())), json!({"metadata": {"annotations": {"berth.dev/last-scale": scale}}}))

@@ -8,7 +8,7 @@ fn state(up_since: i64) -> State {
     State::new().with(store()).with(saving("main", up_since)).with(admitted(pending()))
 }
 
-/// Conditions about the interval and the store, each as its status and reason.
+/// The conditions about the save interval and the store, each as its status and reason.
 fn conditions(state: &State, is_up: bool) -> [(bool, String); 2] {
     case_of(state, |case| case.checkpoint_conditions(is_up)).map(|(_, (holds, reason, _))| (holds, reason))
 }

@@ -15,7 +15,7 @@ fn scaled_by(state: &State) -> Option<Step> {
     case_of(state, |case| case.scale(state.workload("w"), &case.states()).map(|decision| step(&decision)))
 }
 
-/// The Workload with quota for so many workers, of as many in its spec.
+/// The Workload of an elastic TrainingJob, with this number of workers in its spec and with quota for all of them.
 fn granted_of(workers: i32) -> Value {
     let mut workload = granted_two();
     workload["status"]["admission"]["podSetAssignments"][0]["count"] = json!(workers);
@@ -80,7 +80,7 @@ fn workers_are_given_up_for_a_preemptor_down_to_the_minimum() {
     assert_eq!(asked(2), None, "nothing is to go");
 }
 
-/// Quota goes back when no pod runs beyond the workers that stay.
+/// Quota is released when no pod runs beyond the workers that stay.
 #[test]
 fn quota_of_workers_goes_back_after_their_pods() {
     let mut state = running(granted_two(), elastic_workers(size(1)));

@@ -6,7 +6,7 @@ use crate::testing::objects::{
 };
 use crate::testing::{State, at, in_seconds};
 
-/// A slice of TrainingJob `a`, admitted, which replaces `w` if it is another one.
+/// An admitted slice of TrainingJob `a`, which replaces slice `w` unless the slice is `w` itself.
 fn slice(name: &str, patch: Value) -> Value {
     let mut slice = admitted(workload_of(&training_job("a")));
     slice = changed(slice, json!({"metadata": {"name": name, "uid": format!("{name}-uid")}}));

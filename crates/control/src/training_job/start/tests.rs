@@ -14,7 +14,7 @@ fn admitted_state() -> State {
     State::new().with(training_job("a")).with(admitted(pending()))
 }
 
-/// The state after the objects that a start applies before its Jobs were applied.
+/// The state after all objects were applied that a start applies before the Jobs.
 fn prepared(mut state: State) -> State {
     for _ in 0..3 {
         let next = case_of(&state, |case| case.start(state.workload("w")));
@@ -60,7 +60,7 @@ fn start_with_other_pods_than_were_admitted_is_queued_again() {
     assert_eq!(found.condition("Finished").map(|(is, reason, _)| (is, reason)), Some((true, "FailedToStart")));
 }
 
-/// A start goes on from the last checkpoint in its store, which is listed first.
+/// A start resumes from the last checkpoint in its store, which is listed first.
 #[test]
 fn start_waits_to_know_its_last_checkpoint() {
     let state = || {
@@ -81,7 +81,7 @@ fn start_waits_to_know_its_last_checkpoint() {
     assert_eq!(started(&state()).what, "StartTraining: create Job ns/a-worker", "it was patient for a minute");
 }
 
-/// A gang has ten minutes in which all its pods get nodes.
+/// The pods of a gang must get nodes within ten minutes.
 #[test]
 fn gang_without_all_pods_is_released_after_its_time() {
     let within = |timeout: &str, child: Value| {

@@ -55,7 +55,7 @@ fn status_is_written_only_where_it_differs() {
     assert_eq!(next.body["status"].get("phase"), None, "it is up: a pod that fails later is left to the backoff limit");
 }
 
-/// Another phase is written at once, and any other change is coalesced.
+/// A change of the phase is written at once, and any other change is coalesced.
 #[test]
 fn other_phase_is_written_at_once() {
     let at_once = |state: State| {

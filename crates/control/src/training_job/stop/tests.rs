@@ -27,7 +27,7 @@ fn jobs_of_a_training_job_are_deleted_and_no_others() {
     assert_eq!(deleted(&busy).as_deref(), Some("done"), "a write of it is under way");
 }
 
-/// The pods of a Job that a finalizer keeps run as long as it is there.
+/// The pods of a Job that a finalizer keeps run as long as the Job exists.
 #[test]
 fn job_that_is_kept_goes_after_its_pods() {
     let kept = || State::new().with(training_job("a")).with(admitted(pending())).with(deleting(workers(json!({}))));

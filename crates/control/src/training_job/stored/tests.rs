@@ -34,7 +34,7 @@ fn checkpoints_are_listed_while_the_job_runs_and_old_ones_deleted() {
     }
 }
 
-/// The checkpoint from which the present run began stays, however old it is.
+/// The checkpoint from which the present run began is not deleted, however old it is.
 #[test]
 fn deletion_spares_the_last_checkpoints_and_the_one_that_was_resumed() {
     let mut state = listed(running(saving("main", -50)), &[50, 60, 70, 80, 90], 4);

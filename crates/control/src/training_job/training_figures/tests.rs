@@ -5,7 +5,7 @@ use crate::testing::objects::{admitted, changed, condition, finished, training_j
 use crate::testing::{State, at, now, own_name};
 use crate::training_job::tests::pending;
 
-/// Counters and histograms with their last label, and their seconds or their increment.
+/// Counters and histograms as texts: the name, the last label, and the seconds or the increment.
 fn texts(measures: Vec<Measure>) -> Vec<String> {
     let last = |labels: &Labels| labels.last().map(|(_, value)| value.clone()).unwrap_or_default();
     let text = |measure: Measure| match measure {
