@@ -63,7 +63,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         return retention::finished(ctx, workload, now);
     }
     if workload.deleting {
-        // The job stops first; see the job's decision.
+        // The job stops first; the decision about the job then removes the Workload's finalizer.
         return Decision::Done;
     }
     if workload.unreadable {
@@ -74,7 +74,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         let feared = ctx.flights.strays.may_land(&key(Kind::Workload, name));
         let leaves = crate::workload::orphan::standing(ctx, workload) == Standing::Leaving || ctx.is_ending(&name.0);
         if (leaves || unasked(ctx, workload).is_some()) && !feared {
-            // No controller would start it. Where an earlier write may still be applied, only the next one shows its outcome.
+            // No controller would start the job. If an earlier write may still be applied, only the next write shows the outcome of the earlier write.
             return Decision::Done;
         }
         return reserve(ctx, workload, admission, now);
@@ -89,7 +89,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         && ctx.stands(workload)
         && ctx.surplus_of(workload).is_none()
     {
-        // The job has no workers left to spare: all of it is preempted.
+        // The job has no workers left to give up: the complete job is preempted.
         return crate::workload::preempt::preempt(ctx, workload, &asked.eviction, now);
     }
     if let Some(value) = ctx.view.new_value(workload) {
@@ -125,7 +125,7 @@ fn reserve(ctx: &Context<'_>, workload: &WorkloadView, plan: &engine::Admission,
     let older = ctx.replaced_by(workload);
     let tiers = ctx.tiers_of(plan.pod_sets.iter().flat_map(|set| set.flavors.values()));
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
-        // The plan may come before a status could say that the workload may come back.
+        // The admission may be planned before a status could say that the workload may be tried again.
         if let Some(WayBack::At(_, reason, message)) = way_back(ctx, workload) {
             edit.requeue(reason, &message);
         }
@@ -138,7 +138,7 @@ fn reserve(ctx: &Context<'_>, workload: &WorkloadView, plan: &engine::Admission,
             edit.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
         }
     });
-    // A scale-up waits since its slice was made, whenever its job was queued.
+    // A scale-up has waited since its slice was created, independent of the time when its job was queued.
     let queued = older.map_or_else(|| workload.queued_at(false, false), |_| workload.created);
     let waited = ctx.view.timeline.seconds_between(queued, now);
     let mut message =
@@ -162,7 +162,7 @@ fn reserve(ctx: &Context<'_>, workload: &WorkloadView, plan: &engine::Admission,
 fn inactive(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let target = find_true(&workload.status.conditions, types::DEACTIVATION_TARGET);
     if workload.active {
-        // The condition asks for it: spec.active follows.
+        // The condition `DeactivationTarget` requests a deactivation: `spec.active` follows.
         return Decision::write(object_write(workload, Purpose::Deactivate, |patch| patch.active(false)));
     }
     let evicted = find_true(&workload.status.conditions, types::EVICTED);
@@ -178,12 +178,13 @@ fn inactive(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decis
         None => (String::new(), "The workload is deactivated".to_owned()),
     };
     if workload.reserved() {
-        // With its target the workload loses the request to deactivate it: an owner may reactivate it before its pods have ended.
+        // Together with its condition `DeactivationTarget` the workload loses the request to deactivate it: an owner may reactivate the workload before its
+        // pods have ended.
         return Decision::write(writes::evict_and(workload, now, (reasons::DEACTIVATED, &cause), &message, |edit| {
             edit.forget_deactivation()
         }));
     }
-    // A waiting workload has nothing to stop: its status says at once why it waits. It loses no quota, so that there is no event, as in Kueue.
+    // A waiting workload has nothing to stop: its status says at once why the workload waits. The workload loses no quota, so there is no event, as in Kueue.
     Decision::write(status_write(workload, Purpose::Evict, now, |edit| {
         edit.evict(reasons::DEACTIVATED, &cause, &message);
         edit.pending(reasons::DEACTIVATED, &message);
@@ -206,7 +207,7 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
         return told;
     }
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
-    // Only an eviction resets failed checks: without it they would go on keeping the workload out of its queue.
+    // Only an eviction resets failed checks: without an eviction the failed checks would keep the workload out of its queue.
     let only_reserved =
         admitted.is_none() && !crate::cache::admission_checks::have_failed(&workload.status.admission_checks);
     if let Some(decision) = unfit(workload, only_reserved, now) {
@@ -227,7 +228,7 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
         return decision;
     }
     let Some(admitted) = admitted else { return Decision::Done };
-    // Pods that were started anew are not late by the time of earlier pods.
+    // The time limit of pods that were started again counts from the restart, not from the admission.
     let begun = told_from(workload).unwrap_or(admitted);
     within_limit(ctx, workload, admitted, now)
         .or_else(|| crate::capacity::climb::decide(ctx, workload, now))
@@ -235,7 +236,7 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
         .or_else(|| crate::workload::pods_ready::decide(ctx, workload, begun, now))
 }
 
-/// Ends a run at its longest time.
+/// Ends a run at its longest execution time.
 fn within_limit(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(limit) = workload.max_execution_seconds else { return Decision::Done };
     let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
@@ -253,14 +254,14 @@ fn within_limit(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp,
     Decision::write(draft.telling(notice(workload, EventType::Warning, reason, message, REPORTER)))
 }
 
-/// Decides about a workload without quota: its next try, or the reason why nothing may try it.
+/// Decides about a workload without quota: its next try, or the reason why the workload may not be tried.
 fn waiting(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     if crate::workload::orphan::standing(ctx, workload) == Standing::Leaving {
-        // The workload goes with its owner.
+        // The workload is deleted with its owner.
         return Decision::Done;
     }
     if is_suspended(ctx, workload) {
-        // The workload is deactivated in a moment, and its status says so then.
+        // The workload is about to be deactivated, and its status will say so.
         return Decision::Done;
     }
     match way_back(ctx, workload) {
@@ -281,7 +282,7 @@ fn waiting(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
     let reason = if ctx.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
     let current = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
-        // Its present requests are shown once something looks at it again, as under Kueue.
+        // The present requests are written into the status after the next try of the workload, as in Kueue.
         return Decision::Done;
     }
     let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {

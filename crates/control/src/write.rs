@@ -1,4 +1,4 @@
-//! Tasks of the runtime: writes with their preconditions, queries, and what both name.
+//! Tasks of the runtime: writes with their preconditions, queries, and the types that both use.
 
 mod body;
 mod checkpoint;
@@ -24,62 +24,62 @@ pub use query::{PodsLeft, Query, QueryAnswer, QueryFailure, QueryKind};
 pub use resource::ResourceKind;
 pub use task::{Action, Packed, Subresource, Task, TaskId, TaskOutcome, Write, WriteOutcome};
 
-/// Reporter of events about admission.
+/// Reporting controller of events about admission.
 pub(crate) const SCHEDULER: &str = labels::FIELD_MANAGER_ADMISSION;
-/// Reporter of other events about Workloads.
+/// Reporting controller of other events about Workloads.
 pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
-/// Reporter of events about TrainingJobs.
+/// Reporting controller of events about TrainingJobs.
 pub(crate) const TRAINING_REPORTER: &str = "berth-training-job-controller";
 
-/// Kinds of what control decides about: objects of the API, and what has no object of its own.
+/// Kinds that control decides about: kinds of API objects, and kinds without an API object, such as a pod group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A kind of job that can be suspended: its Workloads are ours to make.
+    /// A kind of job that can be suspended, and whose Workloads Berth creates.
     Job(JobType),
-    /// kueue.x-k8s.io Workload.
+    /// Workload of kueue.x-k8s.io.
     Workload,
-    /// kueue.x-k8s.io ClusterQueue.
+    /// ClusterQueue of kueue.x-k8s.io.
     ClusterQueue,
-    /// kueue.x-k8s.io LocalQueue.
+    /// LocalQueue of kueue.x-k8s.io.
     LocalQueue,
-    /// kueue.x-k8s.io Cohort.
+    /// Cohort of kueue.x-k8s.io.
     Cohort,
-    /// kueue.x-k8s.io ResourceFlavor.
+    /// ResourceFlavor of kueue.x-k8s.io.
     ResourceFlavor,
-    /// kueue.x-k8s.io AdmissionCheck.
+    /// AdmissionCheck of kueue.x-k8s.io.
     AdmissionCheck,
-    /// autoscaling.x-k8s.io/v1 ProvisioningRequest.
+    /// ProvisioningRequest of autoscaling.x-k8s.io/v1.
     ProvisioningRequest,
     /// PodTemplate of a ProvisioningRequest.
     PodTemplate,
-    /// berth.dev QueuePolicy.
+    /// QueuePolicy of berth.dev.
     QueuePolicy,
-    /// berth.dev TrainingJob.
+    /// TrainingJob of berth.dev.
     TrainingJob,
-    /// Service.
+    /// Service of a TrainingJob.
     Service,
-    /// ConfigMap.
+    /// ConfigMap of a TrainingJob.
     ConfigMap,
-    /// The checkpoints of a TrainingJob of that name in its store: no object of the API.
+    /// The checkpoints in a store of the TrainingJob with the key's name: no API object.
     Checkpoints,
-    /// Pod, managed by itself or in a group.
+    /// Pod that is managed by itself or in a group.
     Pod,
-    /// Pod of a job for which its Job does not answer, or that may have been resized.
+    /// Pod of a job that its Job does not count, or that may have been resized.
     JobPod,
-    /// The pods that name a group. No object of the API: decisions about it are written to its Workload and its pods.
+    /// The pods that name a group. A group is no API object: decisions about a group are written to its Workload and its pods.
     PodGroup,
-    /// apps/v1 Deployment: admitted through its pods, never written.
+    /// Deployment of apps/v1, which is admitted through its pods and never written.
     Deployment,
-    /// apps/v1 StatefulSet: admitted as the group of its pods, never written.
+    /// StatefulSet of apps/v1, which is admitted as the group of its pods and never written.
     StatefulSet,
-    /// Node that is being taken away: its pods are asked for, nothing is written.
+    /// Node that is being taken away; Berth queries its pods and writes nothing.
     Node,
 }
 
 impl Kind {
-    /// batch/v1 Job.
+    /// Job of batch/v1.
     pub const JOB: Self = Self::Job(JobType::JOB);
-    /// jobset.x-k8s.io JobSet.
+    /// JobSet of jobset.x-k8s.io.
     pub const JOB_SET: Self = Self::Job(JobType::JOB_SET);
 
     /// The kinds of job that can be suspended.
@@ -87,7 +87,7 @@ impl Kind {
         KINDS.into_iter().map(Self::Job)
     }
 
-    /// The kind that Kueue's configuration knows by that name of an integration.
+    /// The kind for an integration's name in Kueue's configuration.
     #[must_use]
     pub fn of_framework(name: &str) -> Option<Self> {
         match name {
@@ -103,24 +103,24 @@ impl Kind {
         self.is_job() || matches!(self, Self::TrainingJob)
     }
 
-    /// Whether it is a kind of job that can be suspended.
+    /// Whether this kind is a kind of job that can be suspended.
     pub(crate) const fn is_job(self) -> bool {
         matches!(self, Self::Job(_))
     }
 
-    /// The kind of job that an owner reference names.
+    /// The kind of suspendable job with the given name.
     #[must_use]
     pub(crate) fn of_job(name: &str) -> Option<Self> {
         Self::jobs().find(|kind| kind.name() == name)
     }
 
-    /// The kind of that name, if its objects may control a Workload, or a Job that is part of it.
+    /// The kind with the given name, if objects of the kind may control a Workload, or a Job that is a part of another job.
     pub(crate) fn of_whole(name: &str) -> Option<Self> {
         let others = [Self::TrainingJob, Self::Pod, Self::PodGroup];
         Self::of_job(name).or_else(|| others.into_iter().find(|kind| kind.name() == name))
     }
 
-    /// Whether the view knows objects of this kind by their uid, as long as they are there.
+    /// Whether the view finds existing objects of this kind by their uid.
     pub(crate) const fn has_uid(self) -> bool {
         matches!(
             self,
@@ -133,12 +133,12 @@ impl Kind {
         )
     }
 
-    /// Whether a job of this kind is pods that are written themselves.
+    /// Whether a job of this kind consists of pods that Berth writes directly.
     pub(crate) const fn is_pods(self) -> bool {
         matches!(self, Self::Pod | Self::PodGroup)
     }
 
-    /// Whether a job of this kind is made of Jobs.
+    /// Whether a job of this kind consists of Jobs.
     pub(crate) const fn is_made_of_jobs(self) -> bool {
         match self {
             Self::Job(kind) => kind.info().made_of_jobs,
@@ -146,7 +146,7 @@ impl Kind {
         }
     }
 
-    /// See [`JobKind::TAKES_AFFINITY`]; objects that are made anew at a start take whatever they are given.
+    /// Whether pods of this kind take node affinity from an admission, see [`JobKind::TAKES_AFFINITY`]; true for kinds whose objects are created at each start.
     pub(crate) const fn takes_affinity(self) -> bool {
         match self {
             Self::Job(kind) => kind.info().takes_affinity,
@@ -154,7 +154,7 @@ impl Kind {
         }
     }
 
-    /// Label by which the pods of a job of this kind name its uid.
+    /// Label by which the pods of a job of this kind name the job's uid.
     pub(crate) const fn uid_label(self) -> &'static str {
         match self {
             Self::Job(kind) => kind.info().uid_label,
@@ -163,7 +163,7 @@ impl Kind {
         }
     }
 
-    /// Kind of the object of the API that a key of this kind names: what is read or written there. `None` where the API has no such object.
+    /// Kind of the API object that a key of this kind names, for reads and writes; `None` if there is no such API object.
     #[must_use]
     pub const fn resource_kind(self) -> Option<ResourceKind> {
         Some(match self {
@@ -188,7 +188,7 @@ impl Kind {
         })
     }
 
-    /// Reporter of events about a job of that kind.
+    /// Reporting controller of events about a job of this kind.
     pub(crate) const fn reporter(self) -> &'static str {
         match self {
             Self::Job(kind) => kind.info().reporter,
@@ -198,7 +198,7 @@ impl Kind {
         }
     }
 
-    /// The kind's name, as in `kind:`.
+    /// The name of the kind, as in the field `kind`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.resource_kind() {
@@ -209,14 +209,14 @@ impl Kind {
     }
 }
 
-/// Key of what is decided about: kind, namespace (empty for cluster scope) and name.
+/// Key of an object or group that control decides about: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Kind.
+    /// Kind of the object or group.
     pub kind: Kind,
     /// Namespace, empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Name.
+    /// Name of the object or group.
     pub name: String,
 }
 
@@ -226,48 +226,48 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A pod that the scheduler found no node for.
+/// A pod for which the scheduler found no node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckPod {
-    /// Its pod set.
+    /// Name of the pod's pod set.
     pub pod_set: String,
-    /// The scheduler's message.
+    /// The scheduler's message about the pod.
     pub message: String,
-    /// Message of an autoscaler that gets no node for it; `None` if none says that, or none was asked.
+    /// Message of an autoscaler that creates no node for the pod; `None` if no autoscaler says so, or if no events were queried.
     pub refused: Option<String>,
 }
 
 /// Type of a Kubernetes event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// Normal.
+    /// An event of type Normal.
     Normal,
-    /// Warning.
+    /// An event of type Warning.
     Warning,
 }
 
-/// A Kubernetes event to publish: lowest priority, may be dropped (and counted).
+/// A Kubernetes event to publish, with the lowest urgency; the runtime may drop the event, and counts dropped events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
-    /// Object concerned.
+    /// Object that the event is about.
     pub key: ObjectKey,
-    /// Its uid.
+    /// Uid of the object.
     pub uid: String,
-    /// Normal or Warning.
+    /// Type of the event: Normal or Warning.
     pub event_type: EventType,
-    /// Reason.
+    /// Reason of the event.
     pub reason: String,
-    /// Message; cut at 1024 bytes by the sink.
+    /// Message of the event; the runtime cuts the message at 1024 bytes.
     pub message: String,
-    /// Reporting controller, Kueue's name.
+    /// Name of the reporting controller, as in Kueue.
     pub reporter: &'static str,
 }
 
 impl Notice {
-    /// Whether the event says why a Workload or its job waits: once that is over, it is of no use.
+    /// Whether the event says why a Workload or its job waits: such an event is of no use after the wait.
     #[must_use]
     pub fn explains_waiting(&self) -> bool {
-        // The scheduler's event about a job is why it waits; its events about flavors and Cohorts report faults.
+        // The scheduler's events about a job say why the job waits; its events about flavors, queues, Cohorts and checks report faults.
         let is_told = match self.key.kind {
             Kind::Workload => self.event_type == EventType::Warning,
             Kind::ResourceFlavor | Kind::Cohort | Kind::AdmissionCheck | Kind::ClusterQueue => false,

@@ -1,11 +1,11 @@
-//! Bodies of merge patches. A body begins with the preconditions that the API server compares, so that none can be forgotten.
+//! Bodies of merge patches. A body begins with the preconditions that the API server compares, so that no precondition can be forgotten.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The merge patch (RFC 7386) of an object, field by field. The API server applies it to the object of that uid alone and, where it was derived from
-/// a version, to that version alone.
+/// The merge patch (RFC 7386) of an object, field by field. The API server applies the patch only to the object with the patch's uid and, if the patch was
+/// derived from a version, only to that version.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectPatch {
     metadata: Map<String, Value>,
@@ -16,7 +16,7 @@ pub struct ObjectPatch {
 }
 
 impl ObjectPatch {
-    /// A patch of an object as it was read: its uid and its version must be the same.
+    /// A patch of an object as it was read: the object's uid and version are preconditions.
     #[must_use]
     pub fn of(metadata: &ObjectMeta) -> Self {
         Self::with([
@@ -25,13 +25,13 @@ impl ObjectPatch {
         ])
     }
 
-    /// A patch of an object with that uid and version.
+    /// A patch of the object with this uid and version.
     #[must_use]
     pub fn of_version(uid: &str, version: impl Into<String>) -> Self {
         Self::with([("uid", uid.into()), ("resourceVersion", version.into().into())])
     }
 
-    /// A patch of any version of the object with that uid: only for fields that no other client writes.
+    /// A patch of any version of the object with this uid: only for fields that no other client writes.
     #[must_use]
     pub fn of_any_version(uid: Option<&str>) -> Self {
         Self::with([("uid", uid.into())])
@@ -47,19 +47,19 @@ impl ObjectPatch {
         self
     }
 
-    /// Sets one annotation; `None` removes it.
+    /// Sets one annotation; `None` removes the annotation.
     #[must_use]
     pub fn annotation(self, name: &str, value: Option<&str>) -> Self {
         self.annotations([(name, value)])
     }
 
-    /// Sets annotations; null removes one. Earlier ones of other names stay in the patch.
+    /// Sets annotations; null removes an annotation. Annotations of other names stay in the patch.
     #[must_use]
     pub fn annotations<K: Into<String>, V: Into<Value>>(self, values: impl IntoIterator<Item = (K, V)>) -> Self {
         self.entries("annotations", values)
     }
 
-    /// Sets labels; null removes one.
+    /// Sets labels; null removes a label.
     #[must_use]
     pub fn labels<K: Into<String>, V: Into<Value>>(self, values: impl IntoIterator<Item = (K, V)>) -> Self {
         self.entries("labels", values)
@@ -77,20 +77,20 @@ impl ObjectPatch {
         self
     }
 
-    /// The complete list of finalizers.
+    /// Sets the complete list of finalizers.
     #[must_use]
     pub fn finalizers<T: AsRef<str>>(self, names: impl IntoIterator<Item = T>) -> Self {
         let names = names.into_iter().map(|name| Value::from(name.as_ref()));
         self.metadata("finalizers", names.collect::<Vec<_>>())
     }
 
-    /// The complete list of owner references.
+    /// Sets the complete list of owner references.
     #[must_use]
     pub fn owner_references(self, references: Vec<Value>) -> Self {
         self.metadata("ownerReferences", references)
     }
 
-    /// The differences of an object in labels, annotations and spec, as [`crate::merge_diff`] gives them. The preconditions stay.
+    /// Adds the differences of an object in labels, annotations and spec, as [`crate::merge_diff`] gives them. The preconditions stay.
     #[must_use]
     pub(crate) fn differences(mut self, patch: Value) -> Self {
         let Value::Object(parts) = patch else { return self };
@@ -109,41 +109,41 @@ impl ObjectPatch {
         self
     }
 
-    /// A field of the spec; null removes it.
+    /// Sets a field of the spec; null removes the field.
     #[must_use]
     pub fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.spec.insert(field.to_owned(), value.into());
         self
     }
 
-    /// Takes a field of the spec out of the patch.
+    /// Removes a field of the spec from the patch.
     #[must_use]
     pub fn without_spec(mut self, field: &str) -> Self {
         self.spec.remove(field);
         self
     }
 
-    /// Several fields of the spec.
+    /// Sets several fields of the spec.
     #[must_use]
     pub fn spec_fields(mut self, fields: Map<String, Value>) -> Self {
         self.spec.extend(fields);
         self
     }
 
-    /// The change of the status.
+    /// Sets the change of the status.
     #[must_use]
     pub fn status(mut self, status: Value) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// Whether the patch is one of the status, which has a URL of its own.
+    /// Whether the patch changes the status, which has its own URL.
     #[must_use]
     pub const fn is_of_status(&self) -> bool {
         self.status.is_some()
     }
 
-    /// The body. A part without a change is left out.
+    /// The body of the patch. A part without a change is left out.
     #[must_use]
     pub fn into_body(self) -> Value {
         let mut body = Map::from_iter([("metadata".to_owned(), Value::Object(self.metadata))]);

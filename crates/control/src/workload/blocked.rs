@@ -1,4 +1,4 @@
-//! Reasons why a pending workload is not tried.
+//! Reasons why a pending workload may not be tried.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model::Blocked;
@@ -15,16 +15,16 @@ use crate::workload::stops::{WayBack, way_back};
 use crate::workload::writes::{REPORTER, notice};
 use crate::write::{EventType, Kind, ObjectKey};
 
-/// Reason of a workload that waits because its owner wants nothing to run at present.
+/// Reason of a workload that waits because its owner wants no pods to run at present.
 pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 /// Reason of the event about reserved quota whose amount cannot be read.
 const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
-/// Message of a workload of which pods run already.
+/// Message of a workload whose job already runs pods without quota.
 const LEFT_PODS: &str = "waits until the pods have ended that its job runs without quota";
-/// Reason of the event about quota that a Workload keeps although its job does not request quota through it any more.
+/// Reason of the event about quota that a Workload keeps although its job does not request quota through the Workload any more.
 const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
 
-/// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
+/// The reason why a pending workload may not be tried, with a message; `None` if the workload may be tried.
 pub(crate) fn blocked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'static str, String)> {
     if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(ctx, workload)) {
         return Some((reasons::MISCONFIGURED, refused));
@@ -67,7 +67,8 @@ pub(crate) fn blocked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'s
     if let Some(message) = gates::message(workload) {
         return Some((GATED, message));
     }
-    // A workload that was evicted for itself waits until its condition `Requeued` is True, and one that a stopped queue evicted until the stop ends.
+    // A workload that was evicted for a reason of its own waits until its condition `Requeued` is True, and a workload that a stopped queue evicted waits until
+    // the stop ends.
     if matches!(way_back(ctx, workload), Some(WayBack::Stays | WayBack::At(_, reasons::BACKOFF_FINISHED, _))) {
         return Some((reasons::PENDING_EVALUATION, String::new()));
     }
@@ -86,7 +87,7 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     })
 }
 
-/// Why no job requests quota through a Workload although its owner is there, in words for the user; `None` if one does, or the owner is absent.
+/// The reason, in words for the user, why the owner of a Workload requests no quota through the Workload; `None` if the owner does request quota, or is absent.
 pub(crate) fn unasked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let whole = workload.whole()?;
     if whole.kind.is_job() {
@@ -102,7 +103,7 @@ pub(crate) fn unasked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Stri
     (!ctx.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
 }
 
-/// Sends an event once about quota that a workload keeps although its job does not request it any more.
+/// Sends one event about quota that a workload keeps although its job does not request the quota any more.
 pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decision> {
     if workload.phase != WorkloadPhase::Admitted {
         return None;
@@ -114,19 +115,19 @@ pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decisio
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
 }
 
-/// How a pending workload is counted that must not be tried; `None` if it may be tried.
+/// The count to which a pending workload belongs that may not be tried; `None` if the workload may be tried.
 pub(crate) fn counted(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Blocked> {
     let counted = if may_queue(workload) { Blocked::InQueue } else { Blocked::OutOfQueue };
     blocked(ctx, workload).map(|_| counted)
 }
 
-/// Whether the workload is in a queue while it holds no quota, as in Kueue: no gate is closed, and its job does not hold it back.
+/// Whether a workload without quota counts as in its queue, as in Kueue: no admission gate is closed, and its job does not hold the workload back.
 pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
     gates::message(workload).is_none() && held_back(workload).is_none()
 }
 
-/// Whether a TrainingJob that its user has suspended controls the workload. The workload is deactivated once the status of the TrainingJob says so,
-/// which may take a while.
+/// Whether a TrainingJob that its user has suspended controls the workload. The workload is deactivated after the status of the TrainingJob shows the
+/// suspension, which may take a while.
 pub(crate) fn is_suspended(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
     let job = workload.training_job().and_then(|name| ctx.view.training.get(&name));
     job.is_some_and(|job| job.facts.suspended)
@@ -140,7 +141,7 @@ fn last_run(ctx: &Context<'_>, workload: &WorkloadView) -> Option<ObjectKey> {
     parts.into_iter().find(|(_, part)| part.deleting).map(|(key, _)| key)
 }
 
-/// Sends an event once about quota whose amount cannot be read: the requests of the pods count in its place.
+/// Sends one event about quota whose amount cannot be read: the requests of the pods count in place of that amount.
 pub(crate) fn unreadable_usage(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decision> {
     let sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
     let mut amounts = sets.flat_map(|set| &set.resource_usage);
@@ -154,12 +155,12 @@ pub(crate) fn unreadable_usage(ctx: &Context<'_>, workload: &WorkloadView) -> Op
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, UNREADABLE_USAGE, said.1, REPORTER)))
 }
 
-/// Message about a field of the job itself that decides and that Berth does not support.
+/// Message about a field of the job itself that affects admission and that Berth does not support.
 fn refused_job(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     ctx.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
 }
 
-/// Message for a workload whose owner is of a kind that is not managed: no controller here would start the owner.
+/// Message for a workload whose owner is of an unmanaged kind: no controller of Berth would start the owner.
 fn unmanaged(workload: &WorkloadView) -> String {
     let (kind, name) = workload.owner.as_ref().map_or(("", ""), |owner| (&owner.kind, &owner.name));
     format!("its owner, {kind} {name:?}, is of a kind that is not managed: name it in integrations.frameworks")

@@ -1,4 +1,4 @@
-//! Admission in two phases: quota is reserved, then every check of the queue has to be ready.
+//! Admission in two phases: quota is reserved, then every admission check of the queue must be ready.
 
 use berth_api as api;
 use berth_api::conditions::{check_states, event_reasons, reasons, types};
@@ -13,10 +13,10 @@ use crate::workload::status::{find, seconds, since};
 use crate::workload::{REPORTER, evict, notice, object_write, status_write};
 use crate::write::{EventType, Notice, Purpose};
 
-/// Reason of the event by which a job learns the messages of its checks.
+/// Reason of the event by which a job gets the messages of its admission checks.
 const UPDATED: &str = event_reasons::UPDATED_ADMISSION_CHECK;
 
-/// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
+/// The next step of a workload with quota with regard to its admission checks; `None` if the checks require no step.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let admission = workload.status.admission.as_ref()?;
     let name = admission.cluster_queue.as_deref()?;
@@ -32,11 +32,11 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         return crate::provisioning::check::decide(ctx, workload, now);
     }
     let queue = ctx.view.cluster_queues.get(name)?;
-    // With the older reasons a reservation says nothing about admission.
+    // With Kueue's older reasons a reservation says nothing about admission.
     let says = ctx.settings.observe_unadmitted;
     let silent = says && states.is_empty() && find(&workload.status.conditions, types::ADMITTED).is_none();
     if silent && concerning(&queue.spec, Some(admission)).is_empty() {
-        // Another controller reserved this quota without checks and without a condition `Admitted`: it is left at that.
+        // Another controller reserved this quota without checks and without a condition `Admitted`: Berth does not admit the workload.
         return None;
     }
     if ctx.session.schedules_only {
@@ -65,7 +65,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     Some(Decision::write(draft))
 }
 
-/// A check has rejected the workload, which is deactivated for it.
+/// Deactivates a workload that an admission check has rejected.
 fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let message = in_state(&workload.status.admission_checks, check_states::REJECTED)?;
     let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
@@ -76,8 +76,8 @@ fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     Some(Decision::write(draft))
 }
 
-/// Answers of checks before there was quota. A workload that a check rejects is deactivated. A workload that a check wants later waits for that time,
-/// and its checks are asked anew (`docs/departures/0034-checks-before-quota.md`).
+/// Handles answers of admission checks that came before there was quota. A workload that a check rejects is deactivated. A workload that a check wants to retry
+/// waits for the time of the retry, and its checks are requested again (`docs/departures/0034-checks-before-quota.md`).
 pub(crate) fn answered(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if ctx.session.schedules_only {
         return None;
@@ -93,14 +93,14 @@ pub(crate) fn answered(ctx: &Context<'_>, workload: &WorkloadView, now: Timestam
     })))
 }
 
-/// Lists the checks of a workload without quota: all that it will have to pass with whatever flavors it gets.
+/// Lists the admission checks of a workload without quota: all checks that the workload must pass with any flavors.
 pub(crate) fn list(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let local = ctx.view.local_queues.get(&workload.local_queue()).filter(|_| !ctx.session.schedules_only)?;
     let queue = ctx.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
     sync(workload, &queue.spec, now).map(Decision::write)
 }
 
-/// Lists the checks that concern a workload; `None` when they are listed.
+/// Lists the admission checks that concern a workload; `None` if the list is up to date.
 fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) -> Option<Draft> {
     let states = &workload.status.admission_checks;
     if states.is_empty() && queue.admission_checks_strategy.is_none() {
@@ -111,12 +111,12 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
     if states.iter().map(|check| &check.name).eq(wanted.iter()) {
         return None;
     }
-    // The controller of a check owns its entry, too: an entry goes only where the complete list is written.
+    // The controller of a check owns the check's entry, too: an entry is removed only if the complete list is written.
     let listed = synced(states, &wanted, now);
     Some(object_write(workload, Purpose::SyncAdmissionChecks, |patch| patch.admission_checks(&listed)))
 }
 
-/// Sends a job that waits with its quota the messages of its pending checks; `notice` makes the event.
+/// Sends the messages of pending admission checks to a job that waits with reserved quota; `notice` makes the event.
 pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
     let waits = workload.phase == WorkloadPhase::Reserved;
     let speak =
@@ -126,7 +126,7 @@ pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str,
     if said.is_empty() { Decision::Done } else { Decision::tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
 }
 
-/// Checks in a state with their messages, in Kueue's words; `None` when none is in it.
+/// Admission checks in a state with their messages, in Kueue's words; `None` if no check is in that state.
 fn in_state(states: &[api::AdmissionCheckState], state: &str) -> Option<String> {
     let mut found: Vec<_> = states.iter().filter(|check| check.state == state).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -139,7 +139,7 @@ fn in_state(states: &[api::AdmissionCheckState], state: &str) -> Option<String> 
     (!named.is_empty()).then(|| format!("AdmissionCheck{plural} in {state} state: {}", named.join("; ")))
 }
 
-/// The wanted checks by name: those that are known as they are, the others Pending.
+/// The wanted admission checks by name: known checks keep their state, and new checks are Pending.
 fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp) -> Vec<api::AdmissionCheckState> {
     let state = |name: &String| {
         known.iter().find(|check| check.name == *name).cloned().unwrap_or_else(|| api::AdmissionCheckState {

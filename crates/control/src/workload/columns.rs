@@ -1,5 +1,5 @@
-//! Columns of `kubectl get` for which Kueue has no field: the size of a Workload, the capacity tier with which it was admitted, and how much of its
-//! quota a ClusterQueue has given. Each is a text in something that is written anyway (`docs/departures/0056-columns-without-a-field.md`).
+//! Columns of `kubectl get` for which Kueue has no field: the size of a Workload, the capacity tier with which the Workload was admitted, and the quota that a
+//! ClusterQueue has given. Each column is a text in an object that is written anyway (`docs/departures/0056-columns-without-a-field.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::cache::WorkloadView;
 use crate::context::Context;
 
-/// Most resources in a column.
+/// Largest number of resources in a column.
 const MOST_RESOURCES: usize = 6;
 
 /// Amounts by resource, accelerators first.
@@ -27,7 +27,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// A list of words that is not too long for a column.
+/// A list of words that is cut to the length of a column.
 fn listed(mut words: Vec<String>) -> String {
     let more = words.len().saturating_sub(MOST_RESOURCES);
     words.truncate(MOST_RESOURCES);
@@ -37,7 +37,7 @@ fn listed(mut words: Vec<String>) -> String {
     words.join(", ")
 }
 
-/// The number of pods and the sum of their requests, as text. Each entry is a number of pods and the requests of one of them.
+/// The number of pods and the sum of their requests, as text. Each entry is a number of pods and the requests of one of these pods.
 fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String, Amount>)>) -> String {
     let (mut pods, mut sums) = (0_i64, Sums::default());
     for (count, requests) in sets {
@@ -52,8 +52,8 @@ fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String,
     if asked.is_empty() { pods } else { format!("{pods}, {}", listed(asked)) }
 }
 
-/// The quota that a ClusterQueue has given and has, by resource over all flavors, as `cpu 7/10`; `None` for one without quota. The text says nothing
-/// that does not follow from the spec and the figures of the status.
+/// The quota that a ClusterQueue has given and its nominal quota, by resource over all flavors, as `cpu 7/10`; `None` for a queue without quota. The text is
+/// derived only from the spec and the usage in the status.
 pub(crate) fn used(cards: &Cards, spec: &api::ClusterQueueSpec, cells: &[engine::CellUsage]) -> Option<String> {
     let (mut quotas, mut given) = (Sums::default(), Sums::default());
     for quota in spec.resource_groups.iter().flat_map(|group| &group.flavors).flat_map(|flavor| &flavor.resources) {
@@ -61,7 +61,7 @@ pub(crate) fn used(cards: &Cards, spec: &api::ClusterQueueSpec, cells: &[engine:
         quotas.add(cards, &quota.name, nominal);
     }
     for cell in cells {
-        // Usage of a resource without quota in the queue is summed, too, and shown nowhere.
+        // Usage of a resource without quota in the queue is summed, too, but shown nowhere.
         given.add(cards, &cell.resource, cell.total);
     }
     let words = quotas.0.iter().map(|((order, resource), nominal)| {
@@ -77,19 +77,19 @@ pub(crate) fn used(cards: &Cards, spec: &api::ClusterQueueSpec, cells: &[engine:
 /// Annotations of a Workload.
 pub(crate) type Annotations = Map<String, Value>;
 
-/// The annotation by which a Workload says its size.
+/// The annotation that shows the size of a Workload.
 fn annotation(text: String) -> Annotations {
     [(SIZE.to_owned(), text.into())].into_iter().collect()
 }
 
 impl Context<'_> {
-    /// The size of a Workload that has these pod sets, as an annotation.
+    /// The size of a Workload with these pod sets, as an annotation.
     pub(crate) fn size_of_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> Annotations {
         let needs = self.needs_of(namespace, sets);
         annotation(size(&self.settings.cards, needs.iter().map(|set| (i64::from(set.count), &set.requests))))
     }
 
-    /// The size of a Workload with so many pods in each of its pod sets.
+    /// The size of a Workload with a number of pods for each pod set, as an annotation.
     pub(crate) fn size_of_workload(
         &self,
         workload: &WorkloadView,
@@ -99,12 +99,12 @@ impl Context<'_> {
         annotation(size(&self.settings.cards, sets.map(|set| (pods(set), &set.requests))))
     }
 
-    /// Pod sets as a patch has them, and the size that changes with them.
+    /// Pod sets as JSON for a patch, and the annotation of the size that changes with the pod sets.
     pub(crate) fn other_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> Option<(Value, Annotations)> {
         Some((serde_json::to_value(sets).ok()?, self.size_of_pod_sets(namespace, sets)))
     }
 
-    /// The capacity tiers of flavors, each once.
+    /// The capacity tiers of flavors, each tier once.
     pub(crate) fn tiers_of<'b>(&self, flavors: impl Iterator<Item = &'b String>) -> Vec<String> {
         let tiers: BTreeSet<_> = flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).collect();
         tiers.into_iter().map(|tier| tier.to_string()).collect()

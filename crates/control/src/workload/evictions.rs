@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::cache::WorkloadView;
 use crate::workload::status::since;
 
-/// Time of creation, or of the last time that the workload was put back into its queue.
+/// Time of a workload's creation, or of its last requeueing.
 pub(crate) fn queued_since(workload: &WorkloadView) -> Timestamp {
     since(&workload.status.conditions, types::REQUEUED, "True").unwrap_or(workload.created)
 }
@@ -23,7 +23,7 @@ pub(crate) fn times_evicted(workload: &WorkloadView) -> i32 {
     evictions(workload).map(|(.., count)| count).fold(0, i32::saturating_add)
 }
 
-/// Number of evictions of a workload for a reason over its lifetime: a slice has taken over the counts of the one whose place it took.
+/// Number of evictions of a workload for a reason over its lifetime: a slice has taken over the counts of the slice that it replaced.
 pub(crate) fn evicted_for(workload: &WorkloadView, reason: &str) -> i32 {
     let counts = evictions(workload).filter(|(known, ..)| *known == reason).map(|(.., count)| count);
     counts.fold(0, i32::saturating_add)

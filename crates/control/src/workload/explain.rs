@@ -11,17 +11,20 @@ pub(crate) use crate::workload::requests::requests_of;
 use crate::workload::{notice, status_write};
 use crate::write::{EventType, Purpose, SCHEDULER};
 
-/// Why a workload waits, as its status says it.
+/// The reason why a workload waits, as its status shows the reason.
 pub(crate) struct PendingReport<'a> {
+    /// The reason of the condition `QuotaReserved`.
     pub(crate) reason: &'a str,
+    /// The message of the condition `QuotaReserved`.
     pub(crate) message: &'a str,
+    /// True if a scheduling cycle tried the workload itself, as the head of its queue.
     pub(crate) leading: bool,
-    /// The workload would preempt, and its preemption gates are closed.
+    /// True if the workload would preempt, and its preemption gates are closed.
     pub(crate) is_gated: bool,
 }
 
 impl<'a> PendingReport<'a> {
-    /// A verdict of the engine with the reason under which it is reported.
+    /// The report of the engine's verdict about a workload, under the given reason.
     pub(crate) fn of(verdict: &'a engine::Verdict, reason: &'a str) -> Self {
         let is_gated = verdict.reason == engine::PendingReason::AdmissionGated;
         Self { reason, message: &verdict.message, leading: verdict.leading, is_gated }

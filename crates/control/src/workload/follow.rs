@@ -1,5 +1,5 @@
-//! A Workload follows its owner, a job, a pod or a StatefulSet: it is adopted where it was made beforehand, takes over changes of the owner, and ends
-//! with it. One write per call.
+//! Updates of a Workload to its owner, a job, a pod or a StatefulSet. A prebuilt Workload is adopted, changes of the owner are taken over, and the Workload is
+//! finished with its owner. Each decision asks for one write.
 
 use berth_api::conditions::{event_reasons, reasons};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
@@ -16,36 +16,36 @@ use crate::workload::gates;
 use crate::workload::{object_write, status_write};
 use crate::write::{EventType, Notice, Purpose};
 
-/// Message of the end of a prebuilt Workload that does not match what its job has become.
+/// Message of the end of a prebuilt Workload that does not match its changed job.
 pub(crate) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
 /// Values that a Workload gets from its job, pod or StatefulSet.
 pub(crate) struct Wishes<'a> {
-    /// Pod sets with the annotation of their size, where they are to change.
+    /// Pod sets with the annotation of their size, if the pod sets are to change.
     pub(crate) pod_sets: Option<(Value, Annotations)>,
-    /// LocalQueue; `None` leaves the present one.
+    /// Name of the LocalQueue; `None` leaves the present queue.
     pub(crate) queue: Option<&'a str>,
-    /// Priority; `None` leaves the present one.
+    /// Priority; `None` leaves the present priority.
     pub(crate) priority: Option<Wanted>,
-    /// Controllers that gate the admission, by name.
+    /// Names of the controllers that gate the admission, separated by commas.
     pub(crate) gated_by: Option<&'a str>,
     /// Accepted capacity tiers.
     pub(crate) tiers: Option<&'a str>,
-    /// Longest time of running in seconds, null for none; `None` leaves the present one.
+    /// Longest execution time in seconds, null for no limit; `None` leaves the present limit.
     pub(crate) limit: Option<Value>,
-    /// Preemption scope, null where the owner sets none; `None` leaves the present one.
+    /// Preemption scope, null if the owner sets no scope; `None` leaves the present scope.
     pub(crate) preempts: Option<Value>,
-    /// The Workload was made beforehand, and keeps its own values for fields that are left open here.
+    /// True if the Workload is prebuilt, and keeps its own values for fields that the owner leaves open.
     pub(crate) prebuilt: bool,
 }
 
-/// The one write by which a Workload follows its owner: in pod sets, queue, longest time, tiers and preemption while it has no quota, in priority and
-/// gates with quota too.
+/// The one write that updates a Workload to its owner: pod sets, queue, longest execution time, tiers and preemption scope while the Workload has no quota, and
+/// priority and gates at any time.
 pub(crate) fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
     follow_and_tell(workload, wishes, |_| None)
 }
 
-/// Lets a Workload follow its owner; `tell` makes the events about another priority class and about fewer gates.
+/// Updates a Workload to its owner; `tell` makes the events about another priority class and about fewer gates.
 pub(crate) fn follow_and_tell(
     workload: &WorkloadView,
     wishes: Wishes<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn follow_and_tell(
     Some(Decision::write(draft))
 }
 
-/// Fields of `spec` by which a Workload takes over another priority class, none where it keeps its class.
+/// Fields of `spec` that change the priority class of a Workload, empty if the Workload keeps its class.
 fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
     let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
     let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
@@ -98,7 +98,7 @@ fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, 
     [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
 }
 
-/// Gives a prebuilt Workload its owner: API version and kind, name and uid.
+/// Sets the owner of a prebuilt Workload: API version and kind, name and uid.
 pub(crate) fn adopt(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -115,7 +115,7 @@ pub(crate) fn adopt(
     }))
 }
 
-/// Finishes a Workload with its owner, with this message; `tell` makes the event about it.
+/// Finishes a Workload together with its owner; `tell` makes the event about the end.
 pub(crate) fn finish(
     workload: &WorkloadView,
     now: Timestamp,
@@ -129,7 +129,7 @@ pub(crate) fn finish(
     Decision::write(draft)
 }
 
-/// Finishes a prebuilt Workload that asks for something else than its owner; `tell` makes the event about it.
+/// Finishes a prebuilt Workload that requests other pods than its owner; `tell` makes the event about the end.
 pub(crate) fn out_of_sync(
     workload: &WorkloadView,
     now: Timestamp,

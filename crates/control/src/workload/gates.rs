@@ -1,7 +1,8 @@
-//! Gates on admission: each controller that the annotation `kueue.x-k8s.io/admission-gated-by` of a job names lets the job be tried by taking its
-//! name out (KEP 6915). Names are never added later.
+//! Gates on admission: the annotation `kueue.x-k8s.io/admission-gated-by` of a job names controllers. Each controller opens its gate by removing its name (KEP
+//! 6915). Names are never added later.
 //!
-//! Gates on preemption: a Workload with a gate of `spec.preemptionGates` that is closed in its status is tried like any other, and preempts nobody.
+//! Gates on preemption: a Workload with a gate of `spec.preemptionGates` that is closed in its status is tried like any other Workload, but preempts no other
+//! Workload.
 
 use berth_api::PreemptionGateState;
 use berth_api::conditions::gate_positions::CLOSED;
@@ -17,26 +18,26 @@ use crate::workload::status::{find, seconds};
 use crate::workload::{REPORTER, notice, status_write};
 use crate::write::{EventType, Notice, Purpose};
 
-/// Reason of a gated workload, and of the event about it.
+/// Reason of a gated workload, and of the event about a gated workload.
 pub(crate) const GATED: &str = reasons::ADMISSION_GATED;
 /// Message of a workload whose last admission gate is gone.
 pub(crate) const LIFTED: &str = "AdmissionGatedBy cleared, waiting for quota reservation";
 
-/// Why a gated workload waits.
+/// Message that says why a gated workload waits; `None` without a gate.
 pub(crate) fn message(workload: &WorkloadView) -> Option<String> {
     (!workload.gated_by().is_empty()).then(|| format!("Admission is gated by: {}", workload.gated_by()))
 }
 
-/// The event about a workload that begins to wait for its gates.
+/// The event about a workload that begins to wait for its admission gates.
 pub(crate) fn closed(workload: &WorkloadView) -> Notice {
     let text = format!("Workload admission is gated by: {}", workload.gated_by());
     notice(workload, EventType::Normal, GATED, text, REPORTER)
 }
 
-/// The event about a workload whose status still says that it is gated, and whose gates are gone.
+/// The event about a workload whose status still says that the workload is gated, but whose gates are gone.
 pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
     let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
-    // A workload that is kept from preempting has the same reason.
+    // A workload that may not preempt because of a closed preemption gate has the same reason.
     let lifted = told.status == "False"
         && told.reason == GATED
         && workload.gated_by().is_empty()
@@ -45,7 +46,7 @@ pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
     lifted.then(|| notice(workload, EventType::Normal, event_reasons::ADMISSION_GATE_CLEARED, text, REPORTER))
 }
 
-/// Lists each preemption gate of the spec in the status, closed at first, and no other.
+/// Lists each preemption gate of the spec in the status, closed at first, and removes all other gates from the status.
 pub(crate) fn sync(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Draft> {
     if !ctx.settings.preemption_gates {
         return None;
@@ -67,7 +68,7 @@ pub(crate) fn sync(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -
     }))
 }
 
-/// The annotation of a Workload whose job names fewer gates: null when the job names none.
+/// The new annotation of a Workload whose job names fewer gates: null if the job names no gate.
 pub(crate) fn fewer(workload: &WorkloadView, named: Option<&str>) -> Option<Value> {
     let names = |text: &str| -> Vec<String> { text.split(',').map(|name| name.trim().to_owned()).collect() };
     let named = named.filter(|text| !text.is_empty());

@@ -1,4 +1,5 @@
-//! Workload names that are taken. A job that waits for such a name reports in an event which object is in the way, and goes on once that is gone.
+//! Conflicts about the names of Workloads. A job whose Workload's name is taken reports the object with that name in an event, and continues when that object
+//! is gone.
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;
@@ -11,8 +12,8 @@ use crate::decision::{Decision, Draft};
 use crate::workload::orphan::{Standing, standing};
 use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Write, key};
 
-/// Creates the Workload of a job that has none; `tell` makes the event about it. `asker` is the object that is decided about. A Workload that has no
-/// room for its status is not made, and none takes the place of another: the user gets an event.
+/// Creates the Workload of a job that has no Workload; `tell` makes the event about the creation. `asker` is the object that is decided about. A Workload that
+/// would leave no room for its status is not created, and no Workload replaces another Workload of the name: the user gets an event.
 pub(crate) fn create(
     ctx: &Context<'_>,
     asker: &ObjectKey,
@@ -42,7 +43,7 @@ pub(crate) fn create(
     Decision::write(draft.telling(tell(message)))
 }
 
-/// Another object's Workload has the name that the job's Workload needs.
+/// Handles a Workload of another object that has the name that the job's Workload needs.
 pub(crate) fn has_its_name(
     ctx: &Context<'_>,
     asker: &ObjectKey,
@@ -53,15 +54,15 @@ pub(crate) fn has_its_name(
     in_the_way(ctx, asker, other, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
-/// Whether the job with that uid may become the controller of a prebuilt Workload that has none. The Workload of a deleted job holds the quota of the
-/// pods that this job has left running, so that no other job takes it over. A Workload that MultiKueue has copied from another cluster has the uid of
-/// the job over there.
+/// Whether the job with a uid may become the controller of a prebuilt Workload without a controller. The Workload of a deleted job holds the quota of pods that
+/// the deleted job has left running, so no other job may take over such a Workload. A Workload that MultiKueue has copied from another cluster has the uid of
+/// the job in the other cluster.
 pub(crate) fn may_adopt(workload: &WorkloadView, uid: &str) -> bool {
     let is_copy = || workload.labels.as_ref().is_some_and(|labels| labels.contains_key(api::labels::MULTIKUEUE_ORIGIN));
     workload.job_uid.as_deref().is_none_or(|of| of == uid) || is_copy()
 }
 
-/// The prebuilt Workload that a job names is another object's.
+/// Handles a prebuilt Workload that a job names but that belongs to another object.
 pub(crate) fn made_for_another(
     ctx: &Context<'_>,
     asker: &ObjectKey,
@@ -72,7 +73,7 @@ pub(crate) fn made_for_another(
     in_the_way(ctx, asker, workload, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
-/// Sends an event once about the Workload in the way, and waits for it to go.
+/// Sends one event about the Workload that has the wanted name, and waits until that Workload is gone.
 fn in_the_way(
     ctx: &Context<'_>,
     asker: &ObjectKey,
@@ -81,7 +82,7 @@ fn in_the_way(
     warning: impl FnOnce(String) -> Notice,
 ) -> Decision {
     let object = other.object_key();
-    // A Workload that goes with its owner is gone in a moment.
+    // A Workload that is deleted with its owner will be gone soon.
     if other.deleting || standing(ctx, other) != Standing::There {
         return Decision::WaitFor(object);
     }

@@ -1,5 +1,5 @@
-//! Reasons of Workloads that are not admitted, with the gate `UnadmittedWorkloadsObservability` off: Kueue's older reasons, and `Admitted=False` only
-//! for Workloads that were admitted.
+//! Reasons of Workloads that are not admitted, with the gate `UnadmittedWorkloadsObservability` off: Kueue's older reasons, and `Admitted=False` only for
+//! Workloads that were admitted.
 
 use berth_api::WorkloadStatus;
 use berth_api::conditions::{check_states, own_reasons, reasons, types};
@@ -11,7 +11,7 @@ use crate::decision::Draft;
 use crate::workload::status::{ADMISSION_MANAGER, find};
 use crate::write::{Action, Write};
 
-/// Older reason of a verdict. `None` for a workload that no cycle looked at: Kueue reports only that its queue takes no workloads.
+/// Older reason of a verdict; `None` for a workload that no scheduling cycle tried: Kueue reports for such a workload only that its queue takes no workloads.
 pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     match verdict.reason {
         PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(reasons::INADMISSIBLE),
@@ -20,7 +20,7 @@ pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     }
 }
 
-/// Older reason of a head, by the reason of its cycle, or without one.
+/// Older reason of a workload at the head of its queue, by the reason of its scheduling cycle, which may be absent.
 pub(crate) fn of_cycle(reason: Option<PendingReason>) -> &'static str {
     match reason {
         Some(PendingReason::WaitingForPodsReady) => reasons::WAITING,
@@ -28,7 +28,7 @@ pub(crate) fn of_cycle(reason: Option<PendingReason>) -> &'static str {
     }
 }
 
-/// The older name of a reason of QuotaReserved=False.
+/// The older name of a reason of `QuotaReserved=False`.
 pub(crate) fn of(reason: &str) -> &str {
     match reason {
         reasons::MISCONFIGURED | reasons::SUSPENDED => reasons::INADMISSIBLE,
@@ -37,7 +37,8 @@ pub(crate) fn of(reason: &str) -> &str {
     }
 }
 
-/// Brings a status that is about to be written into the older words. A condition that they do not have stays as it was before.
+/// Replaces the reasons in a status that is about to be written by Kueue's older reasons. A condition that the older statuses do not have keeps its previous
+/// state.
 pub(crate) fn reword(draft: &mut Draft, before: &WorkloadStatus) {
     let Action::Write(Write::Apply { manager, body, .. }) = &mut draft.action else { return };
     if *manager != ADMISSION_MANAGER {
@@ -55,7 +56,7 @@ fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Rewords a condition; false if it is not written at all.
+/// Rewords a condition; false if the condition must not be written.
 fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait: bool) -> bool {
     if text(condition, "status") != "False" {
         return true;
@@ -83,7 +84,7 @@ fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait:
     true
 }
 
-/// Puts a condition back as it was before; false if it was not there.
+/// Restores the previous state of a condition; false if the condition did not exist before.
 fn put_back(condition: &mut Value, old: Option<&Condition>) -> bool {
     let Some(old) = old.and_then(|old| serde_json::to_value(old).ok()) else { return false };
     *condition = old;

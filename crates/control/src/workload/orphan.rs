@@ -1,4 +1,4 @@
-//! Workloads whose job is gone: kept until nothing of the job can run any more.
+//! Workloads whose job is gone: such a Workload is kept until no pod of the job can run any more.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use jiff::Timestamp;
@@ -16,16 +16,16 @@ use crate::workload::stops::{let_go, release};
 use crate::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
 use crate::write::{EventType, Kind, Purpose, Query};
 
-/// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
+/// Pause between two decisions while garbage collection has yet to delete Jobs, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
 /// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
 const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
-/// Decides about a workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of the job is
-/// left: until then its quota is in use (invariant L4). Without one, it is finished.
+/// Decides about a workload whose owner is gone. If the workload has an owner reference, garbage collection deletes it, and Berth removes the finalizer when no
+/// pod of the job is left: until then the quota is in use (invariant L4). A workload without an owner reference is finished.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if !workload.is_finished() && ctx.unlisted_owner(workload).is_some() {
-        // The view cannot show whether anything of the workload runs. A workload that waits has a status that says so.
+        // The view cannot show whether pods of the workload run. The status of a waiting workload reports that.
         return (workload.reserved() || workload.deleting).then_some(Decision::Done);
     }
     let Some(owner) = &workload.owner else { return without_owner(ctx, workload, now) };
@@ -35,7 +35,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         return None;
     }
     if standing == Standing::Absent && !ctx.manages_owner(workload) && !workload.reserved() && !workload.deleting {
-        // The status of the workload says what it waits for.
+        // The status of the workload says why the workload waits.
         return None;
     }
     let holds = workload.holds_quota();
@@ -43,7 +43,8 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         if workload.deleting {
             return Some(let_go(workload, now));
         }
-        // The collector takes a Workload with the last of its pods. A Workload that never had a pod stays, unless another object owns it.
+        // The garbage collector deletes a group's Workload after the last of its pods. A Workload that never had a pod stays, unless another object owns the
+        // Workload.
         let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
         if holds && !owned && !ctx.session.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
             return workload.phase.is_evicting().then(|| release(workload, now));
@@ -52,11 +53,11 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     }
     let parts = parts_of(ctx, workload, kind, &owner.uid);
     if parts.iter().any(|(_, part)| !part.deleting) {
-        // Garbage collection takes these Jobs; before that they may make pods.
+        // Garbage collection will delete these Jobs; until then the Jobs may create pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
     if let Some((part, job)) = parts.into_iter().find(|(_, part)| !ctx.notes.jobs.of(&part.uid).is_rid_of_pods()) {
-        // A finalizer keeps this Job, and its pods run as long as it is there: they are made to go before it.
+        // A finalizer keeps this Job, and the Job's pods run as long as the Job exists: the pods are deleted before the Job.
         return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
     if !workload.deleting || !(holds || has_finalizer(workload)) {
@@ -75,7 +76,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     Some(let_go(workload, now))
 }
 
-/// A workload without a controller. Where its job is there, the reference was removed, and the job takes the workload back.
+/// Decides about a workload without a controller. If its job exists, the owner reference was removed, and the job takes the workload back.
 fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let holds = workload.holds_quota();
     let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is_finished()) else {
@@ -83,7 +84,7 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
         if workload.deleting || left_behind {
             return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
         }
-        // No controller has made anything of it that would have to stop. Offline, the caller decides when an evicted workload leaves.
+        // No controller has created anything for the workload that would have to stop. Offline, the caller decides when an evicted workload releases its quota.
         return (workload.phase.is_evicting() && !ctx.session.is_offline).then(|| release(workload, now));
     };
     if let Some(decision) = taken_back(ctx, workload, job) {
@@ -94,7 +95,7 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
     if workload.phase.was_admitted() && !ctx.notes_of(workload).pods().are_gone() {
-        // Pods that run hold its quota, and can be stopped like any others.
+        // Running pods hold the quota of the workload, and can be stopped like any other pods.
         let leaves = workload.deleting || workload.is(types::EVICTED);
         return leaves.then(|| left::stop(ctx, workload, now));
     }
@@ -106,8 +107,8 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
     })))
 }
 
-/// The job with that uid takes its workload back, where it is there and not being deleted. From a job that is being deleted the garbage collector has
-/// taken the reference off, so that the objects of the job are left behind. Costs the jobs of the namespace.
+/// Lets the job with the given uid take its workload back, if the job exists and is not being deleted. If the job is being deleted, the garbage collector has
+/// removed the owner reference, so that the objects of the job are left behind. The cost is proportional to the jobs of the namespace.
 fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<Decision> {
     let (view, namespace) = (&ctx.view, workload.namespace.as_str());
     let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));
@@ -125,8 +126,8 @@ fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<D
     Some(adopt(ctx, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
 }
 
-/// A workload whose owner is of a kind that Berth does not know. Its own controller starts it, stops it and lets it go: Berth does not see whether
-/// anything of it runs. Without quota nothing does, and the controller may be gone, as Kueue is after a migration.
+/// Decides about a workload whose owner is of a kind that Berth does not know. The owner's own controller starts and stops the job and removes the finalizer:
+/// Berth does not see whether pods of the job run. Without quota no pods run, and the controller may be gone, as Kueue is after a migration.
 fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
     if !workload.reserved() {
         return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
@@ -152,12 +153,12 @@ fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Opt
 }
 
 impl Context<'_> {
-    /// Whether the kind of a workload's owner is managed, or none that Berth knows.
+    /// Whether the kind of a workload's owner is managed, or is not known to Berth.
     pub(crate) fn manages_owner(&self, workload: &WorkloadView) -> bool {
         workload.whole().is_none_or(|whole| self.sees(whole.kind))
     }
 
-    /// Whether objects of that kind are managed.
+    /// Whether objects of a kind are managed.
     fn sees(&self, kind: Kind) -> bool {
         let kinds = &self.settings.job_kinds;
         match kind {
@@ -168,7 +169,7 @@ impl Context<'_> {
     }
 }
 
-/// Asks whether pods of a workload's job are left.
+/// Queries whether pods of a workload's job are left.
 pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
     let query = Query::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, workload.object_key(), query))

@@ -1,4 +1,4 @@
-//! The owner of a Workload, and the Jobs that it is made of.
+//! The owner of a Workload, and the Jobs that the owner consists of.
 
 use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
@@ -8,13 +8,13 @@ use crate::context::Context;
 use crate::names::Name;
 use crate::write::{Kind, ObjectKey, key};
 
-/// The workload of that name, if the reference to its owner with that uid was removed.
+/// The Workload of a name, if the owner reference to its owner with this uid was removed.
 pub(crate) fn lost_by<'a>(ctx: &'a Context<'a>, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
     let found = ctx.view.workloads.get(name)?;
     (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
 }
 
-/// Jobs that are left of the job of a workload, if that is made of Jobs.
+/// The remaining Jobs of a workload's job, if the job consists of Jobs.
 pub(crate) fn parts_of<'a>(
     ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
@@ -43,11 +43,11 @@ pub(crate) fn parts_of<'a>(
 /// State of a workload's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The owner is there, or is of a kind that Berth does not know: its controller may start the job.
+    /// The owner exists, or is of a kind that Berth does not know: the owner's controller may start the job.
     There,
     /// The owner is being deleted.
     Leaving,
-    /// The owner is not there. A group of pods is absent when all of them are gone, and nothing is left that could use the quota.
+    /// The owner does not exist. A group of pods is absent if all of its pods are gone, so that no pod could use the quota.
     Absent,
 }
 

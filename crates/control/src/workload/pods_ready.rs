@@ -1,4 +1,4 @@
-//! `waitForPodsReady`: pods that are not ready in time cost a workload its quota, and later its activity.
+//! `waitForPodsReady`: a workload whose pods are not ready in time is evicted, and is deactivated after too many retries.
 
 use berth_api::conditions::{reasons, types};
 use berth_jobs::JobState;
@@ -16,7 +16,7 @@ use crate::write::Purpose;
 /// Reason of the eviction of a workload whose pods were not ready in time.
 pub(crate) const PODS_READY_TIMEOUT: &str = reasons::PODS_READY_TIMEOUT;
 
-/// Watches the readiness of the pods of a workload that was admitted at that time.
+/// Decides about a workload whose pods may be late; `admitted` is the time of its admission.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(settings) = ctx.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
         return Decision::Done;
@@ -37,7 +37,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, admitted: Times
     }
     let count =
         workload.status.requeue_state.as_ref().and_then(|state| state.count).unwrap_or_default().saturating_add(1);
-    // Tries that `schedulingTimeout` adds make the next pause longer, but take no TrainingJob out of its queue.
+    // Retries after a time-out of `schedulingTimeout` make the next pause longer, but never deactivate a TrainingJob.
     let own = if workload.training_job().is_some() { count.min(time_outs(workload).saturating_add(1)) } else { count };
     if settings.backoff_limit_count.is_some_and(|limit| own > limit) {
         return Decision::write(status_write(workload, Purpose::Deactivate, now, |edit| {
@@ -54,16 +54,16 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, admitted: Times
     Decision::write(evict_for_seconds(workload, now, (PODS_READY_TIMEOUT, cause), &message, (count, delay)))
 }
 
-/// Number of times that the pods of a workload were not ready in time, over its lifetime.
+/// Number of times that the pods of a workload were not ready in time, over the workload's lifetime.
 pub(crate) fn time_outs(workload: &WorkloadView) -> i32 {
     evicted_for(workload, PODS_READY_TIMEOUT)
 }
 
-/// Time after its admission, in milliseconds, in which a job whose pods have all succeeded gets no condition that they were ready: its end mostly
-/// follows at once, and says more.
+/// Time after the admission, in milliseconds, in which a job whose pods have all succeeded gets no condition that its pods were ready: the end of the job
+/// mostly follows soon, and replaces that condition.
 const END_MS: i64 = 60_000;
 
-/// Makes the condition `PodsReady` follow a job.
+/// Updates the condition `PodsReady` of a Workload to its job.
 pub(crate) fn follow_job(ctx: &Context<'_>, workload: &WorkloadView, job: &JobState, now: Timestamp) -> Decision {
     let Some(draft) = follow(ctx, workload, job.ready, now) else { return Decision::Done };
     let others_wait = ctx.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
@@ -74,7 +74,7 @@ pub(crate) fn follow_job(ctx: &Context<'_>, workload: &WorkloadView, job: &JobSt
     }
 }
 
-/// The write that makes the condition `PodsReady` follow `ready`, `None` when it does.
+/// The write that sets the condition `PodsReady` to `ready`, `None` if the condition is up to date.
 pub(crate) fn follow(ctx: &Context<'_>, workload: &WorkloadView, ready: bool, now: Timestamp) -> Option<Draft> {
     ctx.settings.wait_for_pods_ready.as_ref()?;
     let old = find(&workload.status.conditions, types::PODS_READY);
@@ -95,7 +95,7 @@ pub(crate) fn follow(ctx: &Context<'_>, workload: &WorkloadView, ready: bool, no
     }))
 }
 
-/// Delay in seconds before the next try after that many time-outs: doubled with each, within bounds.
+/// Delay in seconds before the next try after `count` time-outs: the delay doubles with each time-out, up to `most`.
 pub(crate) fn backoff_seconds(base: i64, most: i64, count: i32) -> i64 {
     let doublings = u32::try_from(count.saturating_sub(1).clamp(0, 40)).unwrap_or(0);
     base.saturating_mul(1_i64.checked_shl(doublings).unwrap_or(i64::MAX)).min(most).max(0)

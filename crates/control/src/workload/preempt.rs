@@ -1,4 +1,4 @@
-//! Preemption of a workload, once the engine has chosen it as a victim.
+//! Preemption of a workload that the engine has chosen as a victim.
 
 use berth_api::conditions::{event_reasons, reasons, types};
 use berth_engine::model as engine;
@@ -10,8 +10,8 @@ use crate::decision::Decision;
 use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, SCHEDULER, key};
 
-/// Message of the condition `Preempted`, in Kueue's words. An empty argument is written as UNKNOWN. A reason that Kueue does not have gets no cause,
-/// but the engine has no such reason.
+/// Message of the condition `Preempted`, in Kueue's words. An empty argument is written as UNKNOWN. A reason that Kueue does not have gets no cause, but the
+/// engine has no such reason.
 #[must_use]
 pub fn preemption_message(
     (preemptor_uid, job_uid): (&str, &str),
@@ -37,22 +37,22 @@ pub fn preemption_message(
     )
 }
 
-/// The UID of the preemptor that such a message names.
+/// The uid of the preemptor that a message of the condition `Preempted` names.
 #[must_use]
 pub fn preemptor_named(message: &str) -> Option<&str> {
     let (uid, _) = message.split_once("(UID: ")?.1.split_once(',')?;
     (uid != "UNKNOWN").then_some(uid)
 }
 
-/// A preemptor in words for the users of its victims: its queue, and no name of another tenant's object.
+/// A preemptor in words for the users of its victims: the preemptor's queue, without the name of another tenant's object.
 pub(crate) fn preemptor_words(ctx: &Context<'_>, preemptor: Option<&WorkloadView>) -> String {
     let queue = preemptor
         .and_then(|preemptor| ctx.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
     queue.map_or_else(|| "a Workload that is gone".to_owned(), |queue| format!("a Workload of ClusterQueue {queue}"))
 }
 
-/// A victim, in an event of its preemptor: by its name only where both are in one namespace, since a reader of events there may not be allowed to
-/// read another one.
+/// A victim in words for an event of its preemptor. The event names the victim only if both are in one namespace, because a reader of events of one namespace
+/// may not be allowed to read another namespace.
 fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
     if victim.namespace == preemptor.namespace {
         format!("workload {}/{}", victim.namespace, victim.name)
@@ -61,7 +61,7 @@ fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
     }
 }
 
-/// Event at a TrainingJob about the queue that takes its quota, the queue that it held quota of, and the reason.
+/// Event for a TrainingJob about the queue that takes its quota, the queue whose quota the TrainingJob held, and the reason.
 fn told_to_training_job(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -82,13 +82,14 @@ fn told_to_training_job(
     })
 }
 
-/// The priority that decides about preemption, with its parts.
+/// The priority of a workload that decides about preemption, with its parts.
 fn priority_of(workload: &WorkloadView) -> String {
     let (base, effective) = (workload.own_priority, workload.priority);
     let boost = effective.saturating_sub(i64::from(base));
     format!("effective priority: {effective} (base: {base}, boost: {boost})")
 }
 
+/// The write that evicts a victim for its preemptor, with the events for both.
 pub(crate) fn preempt(
     ctx: &Context<'_>,
     workload: &WorkloadView,

@@ -1,4 +1,4 @@
-//! Queues of a workload with quota that stop, are gone or are being deleted.
+//! Effects on a workload with quota of queues that are stopped, gone or being deleted.
 
 use berth_api::conditions::reasons;
 use berth_engine::model as engine;
@@ -22,7 +22,7 @@ pub(crate) fn missing_queue(ctx: &Context<'_>, workload: &WorkloadView) -> Optio
         .then(|| format!("ClusterQueue {name} is terminating or missing"))
 }
 
-/// Message about a flavor of a workload with quota that its queue does not have any more, as far as the queue is there.
+/// Message about a flavor of a workload with quota that its ClusterQueue does not have any more; `None` if the ClusterQueue is gone.
 pub(crate) fn lost_flavor(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
     let queue = ctx.view.cluster_queues.get(name)?;
@@ -34,7 +34,7 @@ pub(crate) fn lost_flavor(ctx: &Context<'_>, workload: &WorkloadView) -> Option<
     Some(format!("ClusterQueue {name} has flavor {flavor} no longer"))
 }
 
-/// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves although it is admitted, message.
+/// The reason why a workload with quota may not keep the quota for long: reason of its eviction, true if an admitted workload is evicted, too, and the message.
 pub(crate) fn queue_stop(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
     let local = ctx.view.local_queues.get(&workload.local_queue());
     let name = workload

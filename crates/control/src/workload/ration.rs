@@ -1,5 +1,5 @@
-//! Rate limit for pending reasons. A reason is written when its code changes, or when its text or the requests differ and the old text is a minute
-//! old. Heads come first, admissions before all reasons, and reasons never faster than a steady rate.
+//! Rate limit for writes of pending reasons. A reason is written if its code changes, or if its text or the requests differ and the old text is a minute old.
+//! Reasons of queue heads are written first, admissions before all reasons, and reasons never faster than a steady rate.
 
 use berth_api::conditions::types;
 use berth_engine::model::{PendingReason, Verdict};
@@ -12,28 +12,28 @@ use crate::workload::reason_notes::{ReasonNotes, ReasonPlace};
 use crate::workload::requests::requests_of;
 use crate::workload::status::requests_differ;
 
-/// Text that differs is written again only when it is this old.
+/// Age in milliseconds at which a text that differs is written again.
 const STALE_MS: i64 = 60_000;
-/// Writes of reasons per second, and how many may come at once.
+/// Writes of reasons per second.
 const RATE_PER_SECOND: i64 = 10;
 const BURST: i64 = 60;
-/// While admissions are being written, they have the API server's time: reasons come at half the rate.
+/// Milliseconds after an admission in which reasons are written at half the rate, so that the API server has time for admissions.
 const BUSY_MS: i64 = 1_000;
-/// Tokens per write: one comes per millisecond and write per second.
+/// Tokens for one write: each millisecond adds one token for each write per second of the rate.
 const WRITE: i64 = 1_000;
 
-/// State of the rate limit. The reasons that are still to be written are in the records of their workloads, which are queued by them.
+/// State of the rate limit. The reasons that are still to be written are in the records of their workloads, and the records are queued by their reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
-    /// Tokens, in thousandths of a write.
+    /// Tokens for writes; a thousand tokens allow one write.
     tokens: i64,
     filled_at: Option<Timestamp>,
     admitted_at: Option<Timestamp>,
-    /// Kueue's older reasons are written.
+    /// True if Kueue's older reasons are written.
     says_older: bool,
 }
 
-/// Value of a verdict: worth a write now, later or never.
+/// The time at which a verdict is worth a write: now, later or never.
 enum Worth {
     Now,
     At(Timestamp),
@@ -53,7 +53,8 @@ fn worth(
     if condition.status != "False" || condition.reason != reason {
         return Worth::Now;
     }
-    // The numbers of its class change with each look at it. An equal workload gets them once for each reason, and anew when it is the head.
+    // The numbers in the text of an equal workload's verdict change with each try. Such a workload gets the text once for each reason, and again when the
+    // workload becomes the head.
     let says_so = *condition.message == *verdict.message || is_of_class(verdict);
     if says_so && !requests_differ(&workload.status.resource_requests, &requests_of(workload)) {
         return Worth::Never;
@@ -65,24 +66,24 @@ fn worth(
     if due <= now { Worth::Now } else { Worth::At(due) }
 }
 
-/// Whether the verdict is the one that an equal workload before it got.
+/// Whether a verdict was copied from an equal workload before this workload.
 fn is_of_class(verdict: &Verdict) -> bool {
     let is_of_queue = matches!(verdict.reason, PendingReason::Suspended | PendingReason::Misconfigured);
     !verdict.leading && !is_of_queue
 }
 
 impl Ration {
-    /// A limiter that knows no verdict; with Kueue's older reasons where it `says_older` ones.
+    /// A rate limit without verdicts; `says_older` selects Kueue's older reasons.
     pub(crate) fn new(says_older: bool) -> Self {
         Self { says_older, ..Self::default() }
     }
 
-    /// The reason under which a verdict is written, `None` if it is not.
+    /// The reason under which a verdict is written, `None` if the verdict is not written.
     pub(crate) fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
         if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
     }
 
-    /// Takes a new verdict; it replaces the older one of the workload. `unpaced` lets no text grow old first.
+    /// Takes a new verdict, which replaces the older verdict about the workload. With `unpaced`, no text waits until the old text is old enough.
     pub(crate) fn take(
         &self,
         workloads: &mut WorkloadRecords,
@@ -106,7 +107,7 @@ impl Ration {
         workloads.change(&uid, |notes| notes.reason_mut().wait(next));
     }
 
-    /// An admission was decided.
+    /// Notes that an admission was decided: the workload's reason is dropped, and reasons are written more slowly for a while.
     pub(crate) fn admitted(&mut self, workloads: &mut WorkloadRecords, uid: &str, now: Timestamp) {
         self.refill(now);
         self.admitted_at = Some(now);
@@ -127,7 +128,7 @@ impl Ration {
         self.filled_at = Some(now);
     }
 
-    /// The next verdict to write, if the rate allows one.
+    /// The next verdict to write, if the rate allows a write.
     pub(crate) fn next(&mut self, workloads: &mut WorkloadRecords, now: Timestamp, unpaced: bool) -> Option<Verdict> {
         self.refill(now);
         while let Some((_, uid)) = workloads.first_queued_from(LATER).filter(|(place, _)| is_due(*place, now)) {
@@ -145,23 +146,23 @@ impl Ration {
 /// The first place behind the queue.
 const LATER: ReasonPlace = ReasonPlace::Later(Timestamp::MIN);
 
-/// Whether a text has become old enough for the queue.
+/// Whether a reason behind the queue has waited until its old text is old enough.
 fn is_due(place: ReasonPlace, now: Timestamp) -> bool {
     matches!(place, ReasonPlace::Later(due) if due <= now)
 }
 
-/// Puts a verdict back that could not be written now.
+/// Queues a verdict again that could not be written now.
 pub(crate) fn put_back(workloads: &mut WorkloadRecords, verdict: Verdict) {
     let uid = verdict.uid.clone();
     workloads.change(&uid, |notes| notes.reason_mut().wait(Some((verdict, ReasonPlace::Queue(true)))));
 }
 
-/// The workload is no longer pending.
+/// Forgets the reason of a workload that is no longer pending.
 pub(crate) fn forget(workloads: &mut WorkloadRecords, uid: &str) {
     workloads.change_known(uid, |notes| *notes.reason_mut() = ReasonNotes::default());
 }
 
-/// Time of the next look.
+/// Time at which the next reason may be written.
 pub(crate) fn wake_at(workloads: &WorkloadRecords, now: Timestamp) -> Option<Timestamp> {
     match workloads.first_queued()?.0 {
         ReasonPlace::Queue(_) => now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok(),
@@ -181,7 +182,7 @@ mod tests {
     use crate::cache::slim::slim;
     use crate::settings::Settings;
 
-    /// Reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
+    /// Number of reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
     fn written(admissions: usize) -> i64 {
         let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
         let mut count = 0;
@@ -212,7 +213,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
 
-    /// A workload whose status says since second 0, with those words, that it waits for quota.
+    /// A workload whose status has said since second 0, with the given message, that the workload waits for quota.
     fn told(message: &str) -> WorkloadView {
         told_as("WaitingForQuota", message)
     }
@@ -243,7 +244,7 @@ mod tests {
         );
         let next = ration.next(&mut all, at(1), false);
         assert_eq!(next.map(|verdict| verdict.reason), Some(PendingReason::ExceedsMaxQuota));
-        // A message that the status has already is not written again, however old it is.
+        // A message that the status has already is not written again, however old the message is.
         ration.take(
             &mut all,
             verdict("u", PendingReason::WaitingForQuota, "1 more needed", true),
@@ -265,14 +266,14 @@ mod tests {
         assert_eq!(ration.next(&mut all, at(60), false), Some(waits("3 more needed")), "the last of them");
         assert_eq!(ration.next(&mut all, at(60), false), None, "and no other");
 
-        // The minute of the next begins when this one was written.
+        // The minute of the next message begins when the last message was written.
         let workload = told("3 more needed");
         ration.take(&mut all, waits("4 more needed"), &workload, at(61), false);
         assert_eq!((ration.next(&mut all, at(119), false), wake_at(&all, at(119))), (None, Some(at(120))));
-        // Meanwhile the message is again the one that the status has.
+        // Meanwhile the new message equals the message in the status again.
         ration.take(&mut all, waits("3 more needed"), &workload, at(119), false);
         assert_eq!((ration.next(&mut all, at(120), false), wake_at(&all, at(120))), (None, None));
-        // No text grows old where nothing is paced.
+        // With `unpaced`, no message waits until the old message is old enough.
         ration.take(&mut all, waits("5 more needed"), &workload, at(119), true);
         assert_eq!(ration.next(&mut all, at(119), true), Some(waits("5 more needed")));
     }
@@ -287,7 +288,7 @@ mod tests {
         let other = equal(PendingReason::ExceedsMaxQuota, "2 more needed");
         ration.take(&mut all, other.clone(), &workload, at(601), false);
         assert_eq!(ration.next(&mut all, at(601), false), Some(other), "another reason is told");
-        // The message about a queue is no number.
+        // A message about a queue is not a number that changes with each try.
         let workload = told_as("Misconfigured", "LocalQueue a doesn't exist");
         let queue = equal(PendingReason::Misconfigured, "ClusterQueue q doesn't exist");
         ration.take(&mut all, queue.clone(), &workload, at(700), false);
@@ -307,7 +308,7 @@ mod tests {
                 false,
             );
         }
-        // A verdict of its own makes a follower a head.
+        // A verdict about the workload itself makes a follower a head.
         ration.take(&mut all, verdict("d", PendingReason::NoMatchingFlavor, "none", true), &workload, at(1), false);
         let written = std::iter::from_fn(|| ration.next(&mut all, at(1), false));
         let order: Vec<String> = written.map(|verdict| verdict.uid.to_string()).collect();

@@ -1,4 +1,4 @@
-//! The reason why one Workload waits, as it is to be written next, and when it was written last.
+//! Notes about the reason why one Workload waits: the reason to write next, and the time of the last write.
 
 use berth_engine::model::Verdict;
 use jiff::Timestamp;
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 /// The place of a reason that is still to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReasonPlace {
-    /// In the queue: at first the heads of their queues, then (true) all others.
+    /// In the queue: first (false) the reasons of heads of queues, then (true) all other reasons.
     Queue(bool),
-    /// Behind the queue, until its older text is old enough.
+    /// Behind the queue, until the given time, at which the old text is old enough.
     Later(Timestamp),
 }
 
-/// The reason why one Workload waits.
+/// Notes about the reason why one Workload waits.
 #[derive(Debug, Default)]
 pub(crate) struct ReasonNotes {
     /// The reason that is still to be written.
@@ -22,10 +22,12 @@ pub(crate) struct ReasonNotes {
 }
 
 impl ReasonNotes {
+    /// Whether nothing is noted.
     pub(crate) fn is_empty(&self) -> bool {
         self.next.is_none() && self.written.is_none()
     }
 
+    /// The place of the reason that is still to be written, `None` if there is no such reason.
     pub(crate) fn place(&self) -> Option<ReasonPlace> {
         self.next.as_ref().map(|(_, place)| *place)
     }
@@ -40,7 +42,7 @@ impl ReasonNotes {
         self.written
     }
 
-    /// Has a reason written, in place of the one that waits; `None` for no reason.
+    /// Queues a reason to be written, in place of the reason that waits; `None` drops the reason that waits.
     pub(crate) fn wait(&mut self, next: Option<(Verdict, ReasonPlace)>) {
         self.next = next;
     }
@@ -52,7 +54,7 @@ impl ReasonNotes {
         }
     }
 
-    /// The reason, which is written now.
+    /// Takes the reason to write it now.
     pub(crate) fn write(&mut self, now: Timestamp) -> Option<Verdict> {
         self.written = Some(now);
         self.next.take().map(|(verdict, _)| verdict)

@@ -1,10 +1,11 @@
-//! Requests of a Workload, as its status shows them.
+//! Requests of a Workload, as the Workload's status shows them.
 
 use berth_api as api;
 
 use crate::cache::workload_view::WorkloadView;
 use crate::deltas;
 
+/// The requests of a Workload's pod sets, in the form of `status.resourceRequests`.
 pub(crate) fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
     workload
         .shape

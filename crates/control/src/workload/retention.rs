@@ -1,4 +1,4 @@
-//! Workloads that have ended, or were deactivated, and are deleted when their retention is over.
+//! Workloads that have ended, or were deactivated, and are deleted when their retention time is over.
 
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{event_reasons, types};
@@ -13,11 +13,11 @@ use crate::workload::status::{find, since};
 use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
 use crate::write::{EventType, Kind, Notice, Purpose};
 
-/// Pause in seconds between two looks at a finished Workload whose TrainingJob does not show its end yet; a change of the TrainingJob is seen at
-/// once.
+/// Pause in seconds between two decisions about a finished Workload whose TrainingJob does not show its end yet; a change of the TrainingJob is observed
+/// immediately.
 const UNTOLD_SECONDS: i64 = 60;
 
-/// Decides about a Workload that has ended.
+/// Decides about a Workload that has finished.
 pub(crate) fn finished(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let untold = ctx.end_is_untold(workload).then(|| Decision::Wait(after_seconds(now, UNTOLD_SECONDS)));
     if workload.deleting {
@@ -43,7 +43,7 @@ pub(crate) fn finished(ctx: &Context<'_>, workload: &WorkloadView, now: Timestam
     Decision::write(draft.telling(told))
 }
 
-/// Deletes the job of a workload that Kueue or Berth itself deactivated, and the workload with it, when its retention is over.
+/// Deletes the job of a workload that Kueue or Berth itself deactivated, together with the workload, when the retention time is over.
 pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let evicted = find(&workload.status.conditions, types::EVICTED);
     let deactivated = evicted.filter(|condition| condition.reason.starts_with(DEACTIVATED_DUE_TO_PREFIX));
@@ -54,7 +54,7 @@ pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timesta
         return Decision::Done;
     }
     let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()) else {
-        // A workload without a job that is known here is left to its own controller, as under Kueue.
+        // A workload without a job that Berth knows is left to the workload's own controller, as in Kueue.
         return Decision::Done;
     };
     let at = condition.last_transition_time.0;
@@ -65,7 +65,7 @@ pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timesta
     let tell =
         |message: &str| notice(workload, EventType::Normal, event_reasons::DELETED, message.to_owned(), REPORTER);
     Decision::write(if job.kind == Kind::PodGroup {
-        // A group is no object: its pods go with its Workload.
+        // A pod group is no object: its pods are deleted with its Workload.
         let told = tell("Deleted deactivated workload due to elapsed retention");
         Draft::delete(Purpose::DeleteWorkload, workload.object_key(), &workload.uid).telling(told)
     } else {
@@ -76,8 +76,8 @@ pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timesta
 }
 
 impl Context<'_> {
-    /// Whether a finished Workload is all that shows the end of its TrainingJob: if it went now, the job would run again. A deletion of the
-    /// TrainingJob need not wait for a status that is refused.
+    /// Whether only a finished Workload shows the end of its TrainingJob: without the Workload the job would run again. A deletion of the TrainingJob does not
+    /// wait for a status that the API server refuses.
     pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
         let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
         let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);

@@ -1,4 +1,4 @@
-//! Time for which a Workload has run, by the monotonic clock as far as this process saw it.
+//! Time for which a Workload has run, by the monotonic clock for the time that this process has observed.
 
 use berth_api::conditions::types;
 use jiff::Timestamp;
@@ -17,8 +17,8 @@ impl Context<'_> {
         admitted.map_or(0, |admitted| self.view.timeline.seconds_between(admitted, now))
     }
 
-    /// Corrects a decision that gives quota back: it adds up the time that the workload ran by times of day (`Edit::take_back`), and a jump of the
-    /// clock meanwhile is left out.
+    /// Corrects the accumulated execution time in a decision that releases quota. The decision computes that time by the wall clock (`Edit::take_back`); the
+    /// correction leaves out jumps of the wall clock.
     pub(crate) fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
         if self.view.timeline.is_even() {
             return decision;
@@ -37,7 +37,7 @@ impl Context<'_> {
         decision
     }
 
-    /// Seconds of running that a status is to have, where it adds up the time since the last admission; else `None`.
+    /// Accumulated execution time in seconds that a status is to have; `None` if the status does not add the time since the last admission.
     fn run_in_all(&self, workload: &WorkloadView, status: &Value, now: Timestamp) -> Option<i64> {
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         let past = i64::from(workload.status.accumulated_past_execution_time_seconds.unwrap_or_default());

@@ -1,7 +1,7 @@
-//! Transitions of a Workload's status, as pure functions on a copy, and the body of the write that carries it.
+//! Transitions of a Workload's status, as pure functions on a copy, and the body of the write of the new status.
 //!
-//! Every write goes through server-side apply under Kueue's manager `kueue-admission`, and an apply must carry everything that manager owns: the body
-//! is therefore always built from the complete status.
+//! Every write goes through server-side apply under Kueue's field manager `kueue-admission`. An apply must have all fields that the manager owns: the body is
+//! therefore always built from the complete status.
 
 use berth_api as api;
 use berth_api::conditions::gate_positions::CLOSED;
@@ -33,15 +33,18 @@ pub(crate) const OWNED: [&str; 10] = [
     own_types::CAPACITY_TIER,
 ];
 
-/// A status being changed at a moment for an object of a generation.
+/// A change of a status, with the time of the change and the generation of the object.
 pub(crate) struct Edit<'a> {
+    /// The status that is changed.
     pub(crate) status: &'a mut api::WorkloadStatus,
+    /// The generation of the object, for conditions.
     pub(crate) generation: i64,
+    /// The time of the change, for conditions.
     pub(crate) now: Timestamp,
 }
 
 impl Edit<'_> {
-    /// Sets a condition; its transition time moves only when its status changes.
+    /// Sets a condition; the transition time of the condition changes only with its status.
     pub(crate) fn set(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
         set_in(&mut self.status.conditions, kind, (status, reason, message), self.generation, self.now);
     }
@@ -50,7 +53,7 @@ impl Edit<'_> {
         self.status.conditions.retain(|condition| condition.type_ != kind);
     }
 
-    /// Turns a True condition False that a new reservation ends; it keeps its old message.
+    /// Sets a condition that was True to False because quota was reserved, and keeps the condition's old message.
     fn close_by_reservation(&mut self, kind: &str) {
         let Some(old) = find(&self.status.conditions, kind).filter(|condition| condition.status == "True") else {
             return;
@@ -59,7 +62,7 @@ impl Edit<'_> {
         self.set(kind, false, reasons::QUOTA_RESERVED, &message);
     }
 
-    /// Reserves quota, and admits the workload when no check has to be waited for.
+    /// Reserves quota, and admits the workload if no admission check must be waited for.
     pub(crate) fn reserve(&mut self, admission: api::Admission, checks: bool) {
         let message =
             format!("Quota reserved in ClusterQueue {}", admission.cluster_queue.as_deref().unwrap_or_default());
@@ -82,7 +85,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Sets the capacity tiers of its assignment, none where its flavors have none.
+    /// Sets the capacity tiers of the assignment; without a tier the condition is removed.
     pub(crate) fn tiers(&mut self, tiers: &[String]) {
         self.remove(own_types::CAPACITY_TIER);
         if !tiers.is_empty() {
@@ -90,7 +93,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Takes over the counts of a job's lifetime from the workload whose place this one takes, and which has run for so many seconds since its last
+    /// Takes over the counts of a job's lifetime from the workload that this workload replaces; `ran` is the time in seconds since the older workload's last
     /// admission.
     pub(crate) fn take_over(&mut self, older: &api::WorkloadStatus, ran: i64) {
         if let Some(counted) = &older.scheduling_stats {
@@ -115,18 +118,18 @@ impl Edit<'_> {
         *own = Some(before.saturating_add(spent.max(0)).max(own.unwrap_or_default()));
     }
 
-    /// Sets why the workload is pending.
+    /// Sets the reason why the workload is pending.
     pub(crate) fn pending(&mut self, reason: &str, message: &str) {
         self.set(types::QUOTA_RESERVED, false, reason, message);
         self.not_admitted();
     }
 
-    /// The workload has no quota to be admitted with.
+    /// Sets the condition that the workload is not admitted, because it has no quota.
     pub(crate) fn not_admitted(&mut self) {
         self.set(types::ADMITTED, false, reasons::NO_RESERVATION, "The workload has no reservation");
     }
 
-    /// Evicts the workload; its quota stays with it until its job has stopped.
+    /// Evicts the workload; its quota stays reserved until its job has stopped.
     pub(crate) fn evict(&mut self, reason: &str, cause: &str, message: &str) {
         let full = if cause.is_empty() || reason != reasons::DEACTIVATED {
             reason.to_owned()
@@ -156,7 +159,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Has all checks asked again, not before the latest time that a check in state Retry asks for.
+    /// Resets all admission checks to Pending; the next try waits for the latest time that a check in state Retry requests.
     pub(crate) fn reset_checks(&mut self, after: &str) {
         if let Some(at) = crate::cache::admission_checks::retry_at(&self.status.admission_checks) {
             let state = self.status.requeue_state.get_or_insert_with(Default::default);
@@ -166,8 +169,8 @@ impl Edit<'_> {
             if check.state != check_states::PENDING {
                 check.retry_count = match check.state.as_str() {
                     check_states::RETRY => Some(check.retry_count.unwrap_or_default().saturating_add(1)),
-                    // The count is that of the tries of one wait: a check that was ready, or given up, begins anew. Zero is written, and the field
-                    // not left out, since another manager may own the entry, too.
+                    // The retry count is the number of tries of one wait: the count of a check that was ready, or given up, begins at zero again. Zero is
+                    // written, and the field is not left out, because another manager may own the entry, too.
                     _ => check.retry_count.map(|_| 0),
                 };
                 check.message = format!("Reset to Pending after {after}. Previously: {}", check.state);
@@ -178,22 +181,22 @@ impl Edit<'_> {
         }
     }
 
-    /// Gives quota back after the job has stopped.
+    /// Releases quota after the job has stopped.
     pub(crate) fn release(&mut self, requeued: bool) {
         let (reason, message) = find(&self.status.conditions, types::EVICTED)
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
             .unwrap_or_default();
         self.take_back(reasons::PENDING_EVALUATION, &message);
         if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX) == Some(reasons::MAXIMUM_EXECUTION_TIME_EXCEEDED) {
-            // A reactivation gives the workload that time anew.
+            // A reactivation gives the workload the full execution time again.
             self.status.accumulated_past_execution_time_seconds = None;
         }
-        // A condition that was True all along would keep the time of the eviction before, and the run since then would count as waiting.
+        // A condition that stayed True would keep the time of the previous eviction, and the run since then would count as waiting.
         self.remove(types::REQUEUED);
         self.set(types::REQUEUED, requeued, &reason, &message);
     }
 
-    /// Ends the reservation with a reason; the time spent admitted is added up.
+    /// Ends the reservation with a reason; the time since the admission is added to the accumulated execution time.
     pub(crate) fn take_back(&mut self, reason: &str, message: &str) {
         if let Some(admitted) = since(&self.status.conditions, types::ADMITTED, "True") {
             let spent = self.now.as_second().saturating_sub(admitted.as_second());
@@ -204,13 +207,13 @@ impl Edit<'_> {
         self.status.admission = None;
         self.remove(own_types::CAPACITY_TIER);
         self.pending(reason, message);
-        // The condition is not taken out: Kueue may own its key still, and the API server refuses a write that leaves a part of a condition.
+        // The condition `PodsReady` is not removed: Kueue may still own its key, and the API server refuses a write that leaves a part of a condition.
         if find(&self.status.conditions, types::PODS_READY).is_some() {
             self.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
         }
     }
 
-    /// Allows another try.
+    /// Allows another try of the workload.
     pub(crate) fn requeue(&mut self, reason: &str, message: &str) {
         self.set(types::REQUEUED, true, reason, message);
         if let Some(state) = &mut self.status.requeue_state {
@@ -218,7 +221,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Drops the state of a deactivation: its reason is that of the eviction.
+    /// Removes the state of a deactivation: the eviction has the same reason.
     pub(crate) fn forget_deactivation(&mut self) {
         self.remove(types::DEACTIVATION_TARGET);
         self.status.requeue_state = None;
@@ -230,7 +233,7 @@ impl Edit<'_> {
     }
 }
 
-/// Sets a condition in any list; `true` when something but time changed.
+/// Sets a condition in a list of conditions; true if the condition changed in more than its time.
 pub(crate) fn set_in(
     conditions: &mut Vec<Condition>,
     kind: &str,
@@ -243,11 +246,10 @@ pub(crate) fn set_in(
     set_condition(conditions, new, now)
 }
 
-/// Whether `status.resourceRequests` has to be written anew. The spelling of a quantity plays no part, and neither does the unit that quota counts
-/// in.
+/// Whether `status.resourceRequests` must be written again. Neither the notation of a quantity nor the unit in which quota counts makes a difference.
 #[must_use]
 pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequest]) -> bool {
-    // A status that Berth wrote itself has the same words, so that mostly nothing is read.
+    // A status that Berth wrote has the same text, so that amounts are rarely parsed.
     let amount = |text: &Quantity| berth_quantity::parse_quantity(&text.0).ok();
     let same_amount =
         |one: &Quantity, other: &Quantity| one == other || amount(one).is_some_and(|one| Some(one) == amount(other));
@@ -262,7 +264,7 @@ pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequ
     current.len() != wanted.len() || !current.iter().zip(wanted).all(same_set)
 }
 
-/// Kind of a Workload, as in `apiVersion` and `kind`.
+/// API version and kind of a Workload.
 pub(crate) const KIND: (&str, &str) = (api::API_VERSION, "Workload");
 
 /// The complete apply body of the admission manager.
@@ -271,9 +273,9 @@ pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStat
     if let Value::Object(all) = serde_json::to_value(status).unwrap_or_default() {
         for (key, value) in all {
             match key.as_str() {
-                // Written under a manager of its own.
+                // Another field manager writes the field `reclaimablePods`.
                 "reclaimablePods" => {}
-                // An apply leaves null for an object whose last field is taken back, and the API server refuses that.
+                // An apply leaves null for an object whose last field is removed, and the API server refuses null.
                 _ if value.as_object().is_some_and(Map::is_empty) => {}
                 "conditions" => {
                     let owned: Vec<Value> = value

@@ -1,4 +1,4 @@
-//! Queues that stop or go away, and the effect on the quota of their workloads.
+//! Release of the quota of workloads, and the effect of stopped or deleted queues on that quota.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use jiff::Timestamp;
@@ -12,19 +12,19 @@ use crate::workload::status::find;
 use crate::workload::{evict, has_finalizer, remove_finalizer, status_write};
 use crate::write::{Kind, Purpose};
 
-/// Gives back the quota of an evicted workload of which nothing runs any more. The reason of its eviction decides whether it may be tried again at
-/// once.
+/// Releases the quota of an evicted workload of which no pod runs any more. The reason of the eviction decides whether the workload may be tried again
+/// immediately.
 pub(crate) fn release(workload: &WorkloadView, now: Timestamp) -> Decision {
     let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
     release_as(workload, reason.is_some_and(returns_at_once), now)
 }
 
-/// Frees the quota of an evicted workload; `requeued` says whether it may be tried again at once.
+/// Releases the quota of an evicted workload; `requeued` says whether the workload may be tried again immediately.
 pub(crate) fn release_as(workload: &WorkloadView, requeued: bool, now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.release(requeued)))
 }
 
-/// Gives back the quota of a workload that goes, and of which nothing runs any more: it is not tried again.
+/// Releases the quota of a workload that will not be tried again, and of which no pod runs any more.
 pub(crate) fn release_for_good(workload: &WorkloadView, message: &str, now: Timestamp) -> Decision {
     match workload.is(types::EVICTED) {
         true => release_as(workload, false, now),
@@ -32,12 +32,12 @@ pub(crate) fn release_for_good(workload: &WorkloadView, message: &str, now: Time
     }
 }
 
-/// Gives back a reservation that no admission has followed yet.
+/// Releases a reservation that was not followed by an admission.
 pub(crate) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str), now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.take_back(reason, message)))
 }
 
-/// Ends an admission for other pods than its Workload has: the quota goes back, and running pods are stopped first.
+/// Ends an admission that does not match the Workload's pods: the quota is released, and running pods are stopped first.
 pub(crate) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp) -> Option<Decision> {
     let why = workload.misfit()?;
     Some(match only_reserved {
@@ -46,14 +46,14 @@ pub(crate) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp
     })
 }
 
-/// Contradicts the condition `Admitted` of a Workload that holds no quota: nothing runs on it.
+/// Contradicts the condition `Admitted` of a Workload that holds no quota: no pod runs by such a Workload.
 pub(crate) fn unadmitted(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let wrong = ctx.settings.refuse_invalid && workload.phase == WorkloadPhase::Inconsistent;
     wrong.then(|| Decision::write(status_write(workload, Purpose::ExplainPending, now, |edit| edit.not_admitted())))
 }
 
-/// The last steps of a workload that is being deleted and of which nothing runs: its quota goes back where another finalizer keeps it, and then our
-/// finalizer goes.
+/// The last steps of a workload that is being deleted and of which no pod runs: its quota is released if another finalizer keeps the workload, and then Berth's
+/// finalizer is removed.
 pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
     let kept = workload.rare.as_ref().is_some_and(|rare| !rare.finalizers.is_empty());
     let holds = workload.holds_quota();
@@ -64,8 +64,8 @@ pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
     if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done }
 }
 
-/// Gives back a reservation that no admission has followed yet, where a queue or a flavor of it is gone or being deleted, or its namespace is being
-/// deleted.
+/// Releases a reservation that was not followed by an admission, if a queue or a flavor of the reservation is gone or being deleted, or if the namespace is
+/// being deleted.
 pub(crate) fn without_place(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let lost = missing_queue(ctx, workload).or_else(|| lost_flavor(ctx, workload).filter(|_| !ctx.session.is_offline));
     let why = lost.as_deref().map(|message| (reasons::MISCONFIGURED, message));
@@ -74,20 +74,20 @@ pub(crate) fn without_place(ctx: &Context<'_>, workload: &WorkloadView, now: Tim
     Some(take_back(workload, why, now))
 }
 
-/// How a workload comes back whose condition `Requeued` is False.
+/// The way in which a workload comes back whose condition `Requeued` is False.
 pub(crate) enum WayBack {
-    /// Not for now: the cause of its eviction goes on.
+    /// The workload does not come back for now: the cause of its eviction persists.
     Stays,
-    /// The workload is tried again from that time on; its condition gets this reason and message then.
+    /// The workload is tried again from a time on; its condition `Requeued` then gets this reason and message.
     At(Timestamp, &'static str, String),
 }
 
-/// How a workload comes back whose condition `Requeued` is False; `None` for any other. The engine gets the time of the next try from the same
-/// answer, so that the workload has its place in the first plan after that (`docs/departures/0049-requeued-in-the-same-plan.md`).
+/// The way in which a workload comes back whose condition `Requeued` is False; `None` for any other workload. The engine gets the time of the next try from the
+/// same result, so that the workload is part of the first plan after that time (`docs/departures/0049-requeued-in-the-same-plan.md`).
 pub(crate) fn way_back(ctx: &Context<'_>, workload: &WorkloadView) -> Option<WayBack> {
     let condition =
         find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False")?;
-    // Nothing of a pod that has ended can run again: the Workload goes with its pod.
+    // A pod that has ended cannot run again: the Workload is deleted with its pod.
     if has_ended_pod(ctx, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
         return Some(WayBack::Stays);
     }
@@ -130,7 +130,7 @@ fn stop_is_over(ctx: &Context<'_>, workload: &WorkloadView, since: Timestamp, wh
     }
 }
 
-/// Whether a workload is that of a pod by itself which has been started, and which therefore cannot wait again.
+/// Whether a workload belongs to a single pod that has been started, and that therefore cannot wait again.
 fn has_ended_pod(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
     let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
     ctx.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())

@@ -1,4 +1,4 @@
-//! Decisions about a Workload, without a controller.
+//! Tests of decisions about a Workload, without a controller.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::testing::step::{Step, step};
 use crate::testing::{State, at, in_seconds, now, own_name};
 use berth_engine::model::{Admission, Eviction, Limits};
 
-/// The next step for Workload `w`.
+/// The next decision about Workload `w`.
 pub(super) fn decided(state: &State) -> Step {
     step(&decide(&state.context(), &own_name("w"), now()))
 }
@@ -22,7 +22,7 @@ pub(super) fn pending() -> Value {
     workload_of(&job("a"))
 }
 
-/// A suspended job `a` with its Workload of that form.
+/// The state with a suspended job `a` and a Workload of the job.
 pub(super) fn with(workload: Value) -> State {
     State::new().with(job("a")).with(workload)
 }
@@ -100,7 +100,7 @@ fn reservation_has_the_planned_flavors_and_admits_without_checks() {
     assert_eq!(found.events.len(), 1, "it is not admitted yet");
 }
 
-/// Nothing would start the job of a plan whose owner goes: the plan is not written, unless an earlier write of it may still be applied.
+/// No controller would start a job that is being deleted: a planned admission is not written, unless an earlier write of the admission may still be applied.
 #[test]
 fn planned_admission_of_a_job_that_goes_is_not_written() {
     let mut state = planned(with(pending()));
@@ -120,7 +120,7 @@ fn deactivation_without_quota_says_at_once_why_the_workload_waits() {
     assert_eq!(found.events, [""; 0], "it has lost no quota");
 }
 
-/// A workload over its longest time is deactivated, and gets the whole time again when it is activated.
+/// A workload over its longest execution time is deactivated, and gets the full time again when the workload is activated.
 #[test]
 fn run_ends_at_its_longest_time_including_earlier_runs() {
     let ran = |past: i32| {
@@ -151,7 +151,7 @@ fn pending_workload_says_why_it_is_not_tried_until_it_has_said_so() {
     assert_eq!(decided(&with(with_condition(workload(), known))).what, "done");
 }
 
-/// A victim that the engine has chosen is evicted; one that was evicted meanwhile is left alone.
+/// A victim that the engine has chosen is evicted; a victim that was evicted meanwhile is not evicted again.
 #[test]
 fn planned_eviction_is_written_while_the_workload_keeps_its_quota() {
     let chosen = |workload: Value| {

@@ -1,5 +1,4 @@
-//! Measures of a change of a Workload: Kueue's counters and histograms. Only the leader counts, so that a sum over replicas
-//! counts nothing twice.
+//! Metrics of a change of a Workload: Kueue's counters and histograms. Only the leader counts, so that a sum over replicas counts nothing twice.
 
 use berth_api::conditions::{reasons, types};
 use berth_jobs::pods::PodState;
@@ -15,7 +14,7 @@ use crate::workload::evictions::{evictions, queued_since};
 use crate::workload::status::{find_true, since};
 use crate::write::{Kind, ObjectKey};
 
-/// Collects the measures of one change.
+/// Collects the metrics of one change of a Workload.
 struct Tally<'a> {
     new: &'a WorkloadView,
     cluster_queue: String,
@@ -65,7 +64,7 @@ impl Tally<'_> {
     }
 }
 
-/// The measures of a change from `old` to `new`, seen at `now`. `local` switches the series of LocalQueues on.
+/// The metrics of a Workload's change from `old` to `new`, observed at `now`. `local` switches the series of LocalQueues on.
 pub(crate) fn measures(
     old: &WorkloadView,
     new: &WorkloadView,
@@ -130,7 +129,7 @@ pub(crate) fn measures(
     if became(types::FINISHED) {
         tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
         let past = i64::from(new.status.accumulated_past_execution_time_seconds.unwrap_or_default());
-        // The last slice of a job that grows has the time of all of them.
+        // The last slice of a scaled job has the execution time of all slices.
         let ended = since(&new.status.conditions, types::ADMITTED, "True").filter(|_| !is_replaced(new));
         if let Some(admitted) = ended {
             let running = timeline.millis_between(admitted, now);
@@ -166,7 +165,8 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
     }
 }
 
-/// The measure of a Workload that a job got just now. A job whose spec has been changed since it was made may have waited for that.
+/// The metric of the time until a job got its Workload. A job whose spec has been changed since its creation is left out, because the change may have caused
+/// the wait.
 pub(crate) fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Option<Measure> {
     let name = (job.namespace.clone(), job.name.clone());
     let (created, generation) = match job.kind {
@@ -182,7 +182,7 @@ pub(crate) fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Op
     Some(Measure::Observe { name: "kueue_workload_creation_latency_seconds", labels, millis })
 }
 
-/// The measure of a pod whose gate was taken away just now.
+/// The metric of a pod whose scheduling gate was just removed.
 pub(crate) fn ungated(view: &View, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
     let group = group_of(&name.0, old);
     let workload = match &group {

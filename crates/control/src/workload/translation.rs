@@ -1,4 +1,4 @@
-//! The translation of a Workload for the engine.
+//! Translation of a Workload into the engine's types.
 
 use std::hash::{Hash, Hasher};
 
@@ -20,7 +20,7 @@ use crate::write::{Kind, key};
 use jiff::Timestamp;
 
 impl Context<'_> {
-    /// The status write with the reason why a workload waits after a cycle. `reason` may be absent, though the engine always gives one.
+    /// The status write with the reason why a workload waits after a scheduling cycle. `reason` may be absent, though the engine always gives a reason.
     pub(crate) fn telling(
         &self,
         uid: &str,
@@ -37,20 +37,22 @@ impl Context<'_> {
         Some(draft)
     }
 
-    /// A Workload as the engine gets it, `None` when it is unknown.
+    /// A Workload in the engine's type, `None` if the Workload is unknown.
     pub(crate) fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
         let name = (namespace.to_owned(), name.to_owned());
         self.view.workloads.get(&name).map(|workload| self.engine_workload(workload))
     }
 
+    /// A Workload of the view in the engine's type.
     pub(crate) fn engine_workload(&self, workload: &WorkloadView) -> engine::WorkloadSpec {
         let conditions = &workload.status.conditions;
         let state = match &workload.status.admission {
             Some(admission) if workload.reserved() => {
                 let reserved = since(conditions, types::QUOTA_RESERVED, "True").unwrap_or(workload.created);
-                // A scale-up keeps the original admission time: it does not renew its preemption protection, and its loss counts from that time.
+                // A scale-up keeps the original admission time: the scale-up does not renew the job's preemption protection, and lost work counts from that
+                // time.
                 let at = admitted_before(workload).map_or(reserved, |before| before.min(reserved));
-                // A workload whose owner's kind cannot be listed cannot be evicted: its preemptor would wait for ever.
+                // A workload whose owner's kind cannot be listed cannot be evicted: its preemptor would wait forever.
                 let kept = self.unlisted_owner(workload).is_some();
                 engine::WorkloadState::Reserved(deltas::reservation(
                     admission,
@@ -97,7 +99,7 @@ impl Context<'_> {
             pod_sets,
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
-            // Growth takes what is idle, and so do pods that were let in: they may be gone before their victims are.
+            // A scale-up takes only idle quota, and so do pods that were let in: such pods may be gone before their victims are.
             preempts: match replaces.is_some() || runs || self.flights.was_refused_quota(&workload.object_key()) {
                 true => engine::Preempts::Nobody,
                 false => workload.preempts,
@@ -114,13 +116,14 @@ impl Context<'_> {
         }
     }
 
-    /// Whether equal workloads in the queue of this one preempt each other by age: one put before an older one would be preempted by it.
+    /// Whether equal workloads in the queue of this workload preempt each other by age: in such a queue an older workload would preempt a workload that was put
+    /// before it.
     fn equals_go_by_age(&self, workload: &WorkloadView) -> bool {
         let queue = self.queue_of(workload).and_then(|name| self.view.cluster_queues.get(name));
         queue.is_some_and(|queue| deltas::equals_go_by_age(queue))
     }
 
-    /// Time before which a workload must not be tried: its requeue time, or the back-off of a refused write.
+    /// Time before which a workload must not be tried: its requeue time, or the end of the back-off after a refused write.
     fn not_before(&self, workload: &WorkloadView) -> Option<engine::Millis> {
         let requeue = workload
             .status
@@ -133,20 +136,22 @@ impl Context<'_> {
     }
 }
 
-/// A workload as the engine is to get it.
+/// A change of a workload in the engine's world.
 pub(crate) struct Mirrored {
+    /// Uid of the workload.
     pub(crate) uid: String,
+    /// The change that the engine is to apply.
     pub(crate) delta: engine::Delta,
-    /// The workload asks for no quota any more, and holds none.
+    /// True if the workload requests no quota any more, and holds no quota.
     pub(crate) is_over: bool,
-    /// The workload does not wait: it is over, or has quota.
+    /// True if the workload does not wait: the workload is over, or has quota.
     pub(crate) is_settled: bool,
 }
 
 impl Context<'_> {
-    /// A workload of the view as the engine is to get it; `None` while a write of ours about its quota is still on its way: then the engine's own
-    /// accounting holds until the result is seen. A write to a workload without quota, such as the reason why it waits, holds nothing up: the queue may
-    /// open before that write is seen, and the engine must know by then that pods of the job run, or which policy the queue follows.
+    /// The change that passes a workload of the view to the engine; `None` while a write of Berth about the workload's quota is under way: until the watch
+    /// shows the result, the engine's own accounting holds. A write to a workload without quota, such as its pending reason, delays nothing: the queue may open
+    /// before the watch shows that write, and the engine must know by then that pods of the job run, or which policy the queue follows.
     pub(crate) fn mirrored(&self, name: &Name) -> Option<Mirrored> {
         let workload = self.view.workloads.get(name)?;
         let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
@@ -165,8 +170,8 @@ impl Context<'_> {
     }
 }
 
-/// Changes with everything for which the engine tries a parked workload again. The reason why it waits is left out, because it is
-/// written after each try.
+/// A hash that changes with every fact for which the engine tries a parked workload again. The pending reason is left out, because it is written after each
+/// try.
 fn revision(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();
     (workload.generation, workload.reshaped).hash(&mut hasher);
@@ -179,6 +184,7 @@ fn revision(workload: &WorkloadView) -> u64 {
 }
 
 impl Context<'_> {
+    /// Replaces the reasons in a status write by Kueue's older reasons, if the configuration selects them.
     pub(crate) fn say_older_reasons(&self, draft: &mut Draft) {
         if self.settings.observe_unadmitted {
             return;

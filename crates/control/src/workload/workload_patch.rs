@@ -6,65 +6,66 @@ use serde_json::{Map, Value};
 
 use crate::cache::workload_view::WorkloadView;
 
-/// A merge patch of a Workload, for the version that was read.
+/// A merge patch of a Workload, with the version that was read as its precondition.
 pub(crate) struct WorkloadPatch(ObjectPatch);
 
 impl WorkloadPatch {
+    /// An empty patch of a Workload, with the Workload's uid and version as preconditions.
     pub(crate) fn of(workload: &WorkloadView) -> Self {
         Self(ObjectPatch::of_version(&workload.uid, workload.resource_version.clone()))
     }
 
-    /// Adds the change that a note of the crate `jobs` is.
+    /// Adds the change that a note of the crate `jobs` makes to a patch.
     pub(crate) fn with(self, note: impl FnOnce(ObjectPatch) -> ObjectPatch) -> Self {
         Self(note(self.0))
     }
 
-    /// `metadata.annotations`; null removes one.
+    /// Sets `metadata.annotations`; null removes an annotation.
     pub(crate) fn annotations(self, annotations: Map<String, Value>) -> Self {
         Self(self.0.annotations(annotations))
     }
 
-    /// One of `metadata.annotations`; `None` removes it.
+    /// Sets one of `metadata.annotations`; `None` removes the annotation.
     pub(crate) fn annotation(self, name: &str, value: Option<&str>) -> Self {
         Self(self.0.annotation(name, value))
     }
 
-    /// One of `metadata.labels`.
+    /// Sets one of `metadata.labels`.
     pub(crate) fn label(self, name: &str, value: &str) -> Self {
         Self(self.0.labels([(name, value)]))
     }
 
-    /// `metadata.finalizers`, complete.
+    /// Sets the complete list `metadata.finalizers`.
     pub(crate) fn finalizers<T: AsRef<str>>(self, names: impl IntoIterator<Item = T>) -> Self {
         Self(self.0.finalizers(names))
     }
 
-    /// `metadata.ownerReferences`, complete.
+    /// Sets the complete list `metadata.ownerReferences`.
     pub(crate) fn owner_references(self, references: Vec<Value>) -> Self {
         Self(self.0.owner_references(references))
     }
 
-    /// `spec.active`.
+    /// Sets `spec.active`.
     pub(crate) fn active(self, active: bool) -> Self {
         Self(self.0.spec("active", active))
     }
 
-    /// `spec.podSets`, complete.
+    /// Sets the complete list `spec.podSets`.
     pub(crate) fn pod_sets(self, sets: Value) -> Self {
         Self(self.0.spec("podSets", sets))
     }
 
-    /// `spec.priority`.
+    /// Sets `spec.priority`.
     pub(crate) fn priority(self, value: i32) -> Self {
         Self(self.0.spec("priority", value))
     }
 
-    /// Fields of the spec, by their names.
+    /// Sets fields of the spec by their names.
     pub(crate) fn spec_fields(self, fields: Map<String, Value>) -> Self {
         Self(self.0.spec_fields(fields))
     }
 
-    /// `status.admissionChecks`, complete.
+    /// Sets the complete list `status.admissionChecks`.
     pub(crate) fn admission_checks(self, checks: &[api::AdmissionCheckState]) -> Self {
         Self(self.0.status(serde_json::json!({ "admissionChecks": checks })))
     }

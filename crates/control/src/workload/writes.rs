@@ -1,4 +1,4 @@
-//! Writes to a Workload, and the events about them.
+//! Writes to a Workload, and the events about the writes.
 
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
@@ -19,9 +19,10 @@ use crate::write::{EventType, Notice, Purpose};
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = berth_api::labels::RESOURCE_IN_USE_FINALIZER;
 
-/// Pause in seconds before a workload is tried again that could not be started as it was admitted.
+/// Pause in seconds before a workload is tried again whose job could not be started with its admission.
 const PLACEMENT_SECONDS: i64 = 60;
 
+/// An event about a Workload.
 pub(crate) fn notice(
     workload: &WorkloadView,
     event_type: EventType,
@@ -39,7 +40,7 @@ pub(crate) fn notice(
     }
 }
 
-/// Reason of the event about an eviction for that reason.
+/// Reason of the event about an eviction, derived from the reason of the eviction.
 pub(crate) fn evicted_due_to(reason: &str) -> String {
     format!("{}{reason}", event_reasons::EVICTED_DUE_TO_PREFIX)
 }
@@ -57,7 +58,7 @@ pub(crate) fn status_write(
     Draft::apply_status(purpose, workload.object_key(), (ADMISSION_MANAGER, body), workload.version())
 }
 
-/// A status write of a manager of its own, which owns no more than these fields, whatever others have written meanwhile.
+/// A status write of a separate field manager, which owns only the given fields, whatever other managers have written meanwhile.
 pub(crate) fn separate_write(
     workload: &WorkloadView,
     purpose: Purpose,
@@ -83,7 +84,7 @@ pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
     remove_finalizer_and(workload, |patch| patch)
 }
 
-/// As [`remove_finalizer`], with another `change` in the same patch.
+/// The removal of Berth's finalizer from a Workload, with another `change` in the same patch.
 pub(crate) fn remove_finalizer_and(
     workload: &WorkloadView,
     change: impl FnOnce(WorkloadPatch) -> WorkloadPatch,
@@ -94,16 +95,17 @@ pub(crate) fn remove_finalizer_and(
     object_write(workload, purpose, |patch| change(patch.finalizers(rest)))
 }
 
+/// Whether a Workload has Berth's finalizer.
 pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
     workload.guarded
 }
 
-/// An eviction with its event.
+/// The write of an eviction, with its event.
 pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, why: (&str, &str), message: &str) -> Draft {
     evict_and(workload, now, why, message, |_| {})
 }
 
-/// An eviction for the `count`th time-out: the workload is not tried again before `delay` seconds are over.
+/// The write of an eviction after the `count`th time-out: the workload is not tried again before `delay` seconds have passed.
 pub(crate) fn evict_for_seconds(
     workload: &WorkloadView,
     now: Timestamp,
@@ -117,6 +119,7 @@ pub(crate) fn evict_for_seconds(
     })
 }
 
+/// The write of an eviction, with another `change` of the status and with its event.
 pub(super) fn evict_and(
     workload: &WorkloadView,
     now: Timestamp,
@@ -137,8 +140,8 @@ pub(super) fn evict_and(
     draft
 }
 
-/// Handles a workload that cannot be started as it was admitted. A problem that may pass costs its reservation, and it is tried again after a minute.
-/// Any other problem ends it. `tell` makes the event at its job (`docs/departures/0044-placement-that-passes.md`).
+/// Handles a workload whose job cannot be started with the admission. After a temporary problem the workload is evicted, and tried again after a minute. Any
+/// other problem finishes the workload. `tell` makes the event for its job (`docs/departures/0044-placement-that-passes.md`).
 pub(crate) fn cannot_start(
     workload: &WorkloadView,
     now: Timestamp,

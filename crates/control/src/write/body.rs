@@ -1,14 +1,14 @@
-//! Bodies of the writes of decisions. Only builders that know the preconditions make them.
+//! Bodies of the writes of decisions. Only builders that know the preconditions construct bodies.
 
 use berth_jobs::{ObjectApply, ObjectPatch};
 use serde_json::Value;
 
-/// Body of a write, before it is packed.
+/// Body of a write, before the body is packed as text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Body(Value);
 
 impl Body {
-    /// An object that has no uid or version to name yet: one that is created, or one that is applied by a name that no other client uses.
+    /// The body for an object without a uid or version: an object that is created, or that is applied under a name that no other client uses.
     pub(crate) const fn of_new(object: Value) -> Self {
         Self(object)
     }
@@ -18,12 +18,12 @@ impl Body {
         self.0
     }
 
-    /// A field of the body, by its path.
+    /// A field of the body, by its JSON path.
     pub(crate) fn pointer(&self, path: &str) -> Option<&Value> {
         self.0.pointer(path)
     }
 
-    /// A field of the body to correct, by its path.
+    /// A mutable field of the body, by its JSON path.
     pub(crate) fn pointer_mut(&mut self, path: &str) -> Option<&mut Value> {
         self.0.pointer_mut(path)
     }

@@ -1,4 +1,4 @@
-//! Checkpoints as requests and answers name them.
+//! Checkpoints in tasks and in answers to queries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use berth_api::berth::CheckpointStoreSpec;
 use jiff::Timestamp;
 
-/// The place of the checkpoints of a job.
+/// The place of a job's checkpoints in a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckpointPlace {
     /// Name of the CheckpointStore.
     pub store: String,
-    /// The store.
+    /// Spec of the CheckpointStore.
     pub spec: Arc<CheckpointStoreSpec>,
     /// Namespace of the job.
     pub namespace: String,
@@ -25,38 +25,38 @@ impl CheckpointPlace {
         format!("{}/{id}", self.uri())
     }
 
-    /// Whether a URI that pods know is at this place.
+    /// Whether a checkpoint's URI lies at this place.
     pub(crate) fn has(&self, uri: &str) -> bool {
         uri.strip_prefix(&self.uri()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// URI under which the job saves.
+    /// URI under which the job saves its checkpoints.
     pub(crate) fn uri(&self) -> String {
         self.spec.uri(&self.namespace, &self.job)
     }
 }
 
-/// A complete checkpoint.
+/// A complete checkpoint of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Name of the checkpoint in the job's folder.
     pub id: String,
-    /// Time at which it was complete.
+    /// Time at which the checkpoint was complete.
     pub at: Timestamp,
-    /// Step of the training.
+    /// Step of the training at the checkpoint.
     pub step: i64,
-    /// Epoch of the training.
+    /// Epoch of the training at the checkpoint.
     pub epoch: Option<i64>,
-    /// Size of all its files.
+    /// Size in bytes of all files of the checkpoint.
     pub bytes: u64,
-    /// Metadata that the job gave it.
+    /// Metadata that the job gave the checkpoint.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Order of the checkpoints of a job: it goes on from the last one.
+/// Order of the checkpoints of a job: the job resumes from the checkpoint with the highest rank.
 pub type Rank<'a> = (Timestamp, i64, &'a str);
 
-/// The rank of a checkpoint that was complete then, with that step and name.
+/// The rank of a checkpoint by its completion time, step and name.
 #[must_use]
 pub const fn rank(at: Timestamp, step: i64, id: &str) -> Rank<'_> {
     (at, step, id)

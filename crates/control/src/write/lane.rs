@@ -1,30 +1,30 @@
-//! Lanes of tasks: the one order of urgency.
+//! Lanes of tasks: the order of urgency.
 
-/// Lane of a task, the most urgent first. The runtime takes the tasks of the lanes that share slots in this order.
+/// Lane of a task, the most urgent lane first. The runtime takes the tasks of the lanes that share slots in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Tasks that move jobs.
+    /// Tasks that start, stop, admit and evict jobs.
     Jobs,
-    /// Tasks that keep objects right.
+    /// Tasks that keep objects up to date.
     Upkeep,
-    /// Reasons, for people.
+    /// Writes of reasons for users.
     Reasons,
-    /// Figures. They grow old behind hundreds of finalizers.
+    /// Figures in statuses. Figures may become old behind hundreds of removals of finalizers.
     Figures,
-    /// Ends of Workloads, which give quota back: see [`Lane::as_awaited`].
+    /// Writes of the ends of Workloads, which release quota: see [`Lane::as_awaited`].
     Ends,
-    /// Tidying up: nothing waits for it.
+    /// Clean-up that no job waits for.
     Cleanup,
-    /// Listings of stores of checkpoints. A store that does not answer must not keep anything else waiting.
+    /// Listings of checkpoint stores. A store that does not answer must not delay tasks of other lanes.
     StoreListings,
-    /// Deletions in stores of checkpoints.
+    /// Deletions in checkpoint stores.
     StoreDeletions,
-    /// Annotations on all pods of a job: each task is many patches, which wait for the rate one by one.
+    /// Annotations on all pods of a job: each task is many patches, which wait one by one for the rate limit.
     Pods,
 }
 
 impl Lane {
-    /// The lane while a workload waits for quota, or while none does: the end of a Workload is as urgent as [`Lane::Upkeep`] when its quota is wanted.
+    /// The lane if a workload waits for quota, or if none waits: the end of a Workload is as urgent as [`Lane::Upkeep`] if its quota is wanted.
     #[must_use]
     pub const fn as_awaited(self, quota_is_wanted: bool) -> Self {
         match self {

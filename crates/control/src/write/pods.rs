@@ -1,23 +1,23 @@
-//! The pods of a job, and pods that are found by queries.
+//! Criteria for the pods of a job, and pods that queries find.
 
 use std::collections::BTreeSet;
 
 use berth_api::labels::POD_SET;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-/// The pods of a job.
+/// Criteria by which the pods of a job are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodsOf {
-    /// Label by which they name the uid of the job. Anybody may write it: it narrows the search and proves nothing.
+    /// Label by which the pods name the uid of their job. Any client may write the label: the label narrows the search and proves nothing.
     pub label: &'static str,
-    /// That uid.
+    /// Uid of the job.
     pub uid: String,
-    /// Uids of the Jobs that control them; `None` if not all of these are known: then any Job may.
+    /// Uids of the Jobs that control the pods; `None` if not all of these Jobs are known: then any Job may control the pods.
     pub jobs: Option<BTreeSet<String>>,
 }
 
 impl PodsOf {
-    /// Whether a pod that was found by the label is one of them: a Job of theirs controls it.
+    /// Whether a pod that was found by the label belongs to the job: a Job with one of the known uids controls the pod.
     #[must_use]
     pub fn has(&self, pod: &ObjectMeta) -> bool {
         berth_jobs::controller(pod).is_some_and(|owner| {
@@ -27,23 +27,23 @@ impl PodsOf {
     }
 }
 
-/// A pod on a node of which all pods are asked for.
+/// A pod on a node whose pods are queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodOnNode {
-    /// Namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Name.
+    /// Name of the pod.
     pub name: String,
-    /// Uid.
+    /// Uid of the pod.
     pub uid: String,
-    /// The pod set that its label names; empty without that label.
+    /// Name of the pod set in the pod's label; empty without that label.
     pub pod_set: String,
-    /// Name and uid of the batch/v1 Job that controls it, if one does.
+    /// Name and uid of the batch/v1 Job that controls the pod, if a Job controls it.
     pub job: Option<(String, String)>,
 }
 
 impl PodOnNode {
-    /// A pod by its metadata.
+    /// The pod with the given metadata.
     #[must_use]
     pub fn of(pod: ObjectMeta) -> Self {
         let job = berth_jobs::controller(&pod).filter(|owner| is_batch_job(owner));
@@ -59,21 +59,21 @@ impl PodOnNode {
     }
 }
 
-/// A pod that names a job which is gone.
+/// A pod whose job is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftPod {
-    /// Name.
+    /// Name of the pod.
     pub name: String,
-    /// Uid.
+    /// Uid of the pod.
     pub uid: String,
-    /// Being deleted.
+    /// True if the pod is being deleted.
     pub deleting: bool,
-    /// Name and uid of the batch/v1 Job that controls it, if one does.
+    /// Name and uid of the batch/v1 Job that controls the pod, if a Job controls it.
     pub job: Option<(String, String)>,
 }
 
 impl LeftPod {
-    /// A pod by its metadata; `None` of one that another kind controls.
+    /// The pod with the given metadata; `None` if an object of another kind than batch/v1 Job controls the pod.
     #[must_use]
     pub fn of(pod: ObjectMeta) -> Option<Self> {
         let controller = berth_jobs::controller(&pod);

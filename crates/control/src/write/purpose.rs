@@ -2,157 +2,157 @@
 
 use super::Lane;
 
-/// Why a task is given out: closed, one name per decision, used in logs, metrics and tests.
+/// Purpose of a task: a closed set with one name per decision, used in logs, metrics and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
     /// Create the Workload of a job.
     CreateWorkload,
-    /// Bring a pending Workload's spec in line with its job, or note on it how that ended.
+    /// Update a pending Workload's spec to its job, or note the end of the job on the Workload.
     UpdateWorkload,
     /// Take ownership of a prebuilt Workload.
     AdoptWorkload,
-    /// Reserve quota (and admit, when nothing else is needed).
+    /// Reserve quota, and admit the Workload if no admission check must be waited for.
     ReserveQuota,
-    /// Write why a workload is pending.
+    /// Write the reason why a workload is pending.
     ExplainPending,
-    /// Write why a workload is pending that no cycle looked at: its queue cannot take it, or an equal one found no room.
+    /// Write the reason why a workload is pending that no scheduling cycle tried: its queue cannot take the workload, or an equal workload found no room.
     ExplainUnseen,
-    /// Set Admitted after its checks.
+    /// Set the condition `Admitted` after the admission checks.
     SetAdmitted,
-    /// The list of a Workload's admission checks follows its queue.
+    /// Update the list of a Workload's admission checks to its queue.
     SyncAdmissionChecks,
-    /// The list of the states of its preemption gates follows its spec.
+    /// Update the list of a Workload's preemption gate states to its spec.
     SyncPreemptionGates,
-    /// An admission check of Berth's own is ready, to be retried or rejected.
+    /// Set an admission check of Berth's own to Ready, Retry or Rejected.
     AnswerCheck,
-    /// Active condition of such a check.
+    /// Set the condition `Active` of an admission check of Berth's own.
     ActivateCheck,
-    /// Make a PodTemplate for a ProvisioningRequest, or hand it over to that.
+    /// Create a PodTemplate for a ProvisioningRequest, or make the ProvisioningRequest the template's owner.
     PreparePodTemplate,
-    /// Delete a PodTemplate that was made for an earlier reservation.
+    /// Delete a PodTemplate that was created for an earlier reservation.
     WithdrawPodTemplate,
     /// Create a ProvisioningRequest.
     RequestCapacity,
-    /// Delete a ProvisioningRequest that is not needed.
+    /// Delete a ProvisioningRequest that is not needed any more.
     WithdrawRequest,
-    /// Evict: the job must stop.
+    /// Evict a Workload, so that its job must stop.
     Evict,
-    /// Give quota back after the job stopped.
+    /// Release quota after the job stopped.
     ReleaseQuota,
-    /// Requeued=True after a back-off, restart or reactivation.
+    /// Set `Requeued` to True after a back-off, restart or reactivation.
     Requeue,
-    /// Set spec.active=false.
+    /// Set `spec.active` of a Workload to false.
     Deactivate,
-    /// PodsReady condition, and the count of time-outs.
+    /// Set the condition `PodsReady`, and the count of time-outs.
     SetPodsReady,
-    /// Reclaimable pods.
+    /// Write the reclaimable pods of a Workload.
     SetReclaimable,
-    /// Finished condition.
+    /// Set the condition `Finished` of a Workload.
     FinishWorkload,
-    /// Suspend a job that runs without admission, restoring its template.
+    /// Suspend a job that runs without admission, and restore its template.
     SuspendJob,
     /// Clear a suspended job's start time, so that its template may change.
     ClearStartTime,
-    /// Start a job: unsuspend with placement.
+    /// Start a job: end its suspension, with node selectors for its placement.
     StartJob,
-    /// Give a job or a pod another version, so that a start of unknown outcome can no longer be applied to it.
+    /// Give a job or a pod a new version, so that a start with an unknown outcome cannot be applied any more.
     WithdrawStart,
-    /// Write its placement into the template of a job that stays suspended, until the Jobs that were made of the user's template have gone.
+    /// Write the placement into the template of a job that stays suspended, until the Jobs that were created from the user's template have gone.
     PlaceTemplate,
-    /// Bring back the user's template of a suspended job.
+    /// Restore the user's template of a suspended job.
     RestoreTemplate,
-    /// Status of a queue, cohort.
+    /// Write the status of a queue or cohort.
     QueueStatus,
-    /// Add a finalizer.
+    /// Add a finalizer to an object.
     AddFinalizer,
     /// Remove a finalizer that a deletion waits for.
     RemoveFinalizer,
-    /// Remove the finalizer of a finished Workload: nothing waits for it.
+    /// Remove the finalizer of a finished Workload, which no deletion waits for.
     LetFinishedGo,
     /// Delete a Workload.
     DeleteWorkload,
-    /// Delete a job (retention).
+    /// Delete a job after its retention time.
     DeleteJob,
     /// Create the objects that a TrainingJob's pods need before they start.
     PrepareTraining,
     /// Create a Job that runs a role of a TrainingJob.
     StartTraining,
-    /// Delete such a Job.
+    /// Delete a Job that runs a role of a TrainingJob.
     StopTraining,
-    /// Change the number of workers of a TrainingJob that runs.
+    /// Change the number of workers of a running TrainingJob.
     ScaleTraining,
-    /// Ask whether the pods of workers that were taken have gone.
+    /// Query whether the pods of workers that were removed have gone.
     ProbeSurplus,
-    /// Give back the quota of such workers.
+    /// Release the quota of workers that were removed.
     LowerCount,
-    /// Status of a TrainingJob.
+    /// Write the status of a TrainingJob.
     TrainingStatus,
-    /// Delete a Job that a suspended job of another kind is made of: it would keep selectors that no longer hold. Or have the pods of a job
-    /// go that is kept while it is being deleted.
+    /// Delete a Job that is part of a suspended job, because the Job would keep outdated node selectors. Or delete the pods of a Job that a finalizer keeps
+    /// while the Job is being deleted.
     DeleteChild,
-    /// Ask whether pods of a deleted job are left: its quota is free only when none is.
+    /// Query whether pods of a deleted job are left: the quota of the job is released only if no pod is left.
     ProbePods,
-    /// Ask which pods a job has left behind that was deleted without them: they hold its quota until they have ended.
+    /// Query the pods that are left of a job that was deleted without them: the pods hold the job's quota until they have ended.
     FindLeftPods,
-    /// Read a large job, of which only a part is kept: its Workload is to be made.
+    /// Read a large job completely, because the view keeps only a part of the job and a Workload must be created for it.
     ReadJob,
-    /// Read a pod of a job for which its Job does not answer, or that may have been resized.
+    /// Read a pod of a job that its Job does not count, or that may have been resized.
     ReadPod,
     /// List the checkpoints of a TrainingJob in its store.
     ListCheckpoints,
-    /// Delete checkpoints there beyond those that are kept.
+    /// Delete checkpoints in a store beyond the number that is kept.
     DeleteCheckpoints,
-    /// Notify the pods of a job that it is to stop, so that they save their work.
+    /// Notify the pods of a job that the job is to stop, so that the pods save their work.
     NotifyPods,
-    /// Ask the pods of a job that is to lose workers to save their work before.
+    /// Ask the pods of a job to save their work before workers are removed.
     AskToSave,
-    /// Ask which pods of a started job no node takes: its capacity may not have turned up.
+    /// Query the pods of a started job that no node takes: capacity for the job may be missing.
     FindStuckPods,
-    /// Ask which pods run on a node that is being taken away.
+    /// Query the pods on a node that is being taken away.
     FindPodsOnNode,
-    /// Ask how many nodes the pods of a TrainingJob are on.
+    /// Query the number of nodes on which the pods of a TrainingJob run.
     CountNodes,
-    /// Write into the status of a pod that and why it goes.
+    /// Write into the status of a pod that the pod will be deleted, and why.
     CondemnPod,
-    /// Delete a pod: it cannot wait again once it was started, or its group has too many.
+    /// Delete a pod that cannot wait again because it was started, or that its group has too many of.
     DeletePod,
-    /// Mark a pod as managed that no review has gone over, or tell it that it is admitted.
+    /// Mark a pod as managed that no webhook has reviewed, or notify a pod that it is admitted.
     MarkPod,
-    /// Remove our finalizer from a pod from which nothing more is to be learnt.
+    /// Remove Berth's finalizer from a pod whose end has been recorded.
     ReleasePod,
-    /// The pods that came to a group own its Workload too.
+    /// Add the pods that joined a group to the owners of the group's Workload.
     AddOwners,
-    /// Condition that pods of a group are to be replaced.
+    /// Set the condition that pods of a group are to be replaced.
     SetWaitingForPods,
 }
 
 impl Purpose {
-    /// Whether it is a status that is written when it is marked, and at no other time: one that failed has to be marked again.
+    /// Whether the task writes a status only after the status was marked as changed: after a failed write the status must be marked again.
     pub(crate) const fn is_coalesced(self) -> bool {
         matches!(self, Self::QueueStatus | Self::TrainingStatus)
     }
 
-    /// Whether such a write, applied late, would use quota that another workload may hold by then.
+    /// Whether a late application of the write would use quota that another workload may hold by then.
     pub(crate) const fn uses_quota(self) -> bool {
         matches!(self, Self::ReserveQuota | Self::StartJob | Self::StartTraining)
     }
 
-    /// Whether a Workload is made, or the job is read for that: only some of these are under way at a time.
+    /// Whether the task creates a Workload, or reads a job to create its Workload: only a limited number of such tasks are under way at a time.
     pub(crate) const fn creates(self) -> bool {
         matches!(self, Self::CreateWorkload | Self::ReadJob)
     }
 
-    /// Whether pods are asked to save their work. The object of such a write does not change by it.
+    /// Whether the task asks pods to save their work. The object of such a task does not change by the task.
     pub(crate) const fn asks_to_save(self) -> bool {
         matches!(self, Self::NotifyPods | Self::AskToSave)
     }
 
-    /// Whether it deletes an object that is not looked at again before it is gone.
+    /// Whether the task deletes an object about which no decision is made until the object is gone.
     pub(crate) const fn withdraws(self) -> bool {
         matches!(self, Self::WithdrawRequest | Self::WithdrawPodTemplate)
     }
 
-    /// Whether the object is not there yet: a refusal is reported at the object that wanted it.
+    /// Whether the object of the task does not exist yet: a refusal is reported at the object that needs the new object.
     pub(crate) const fn makes_anew(self) -> bool {
         matches!(self, Self::PreparePodTemplate | Self::RequestCapacity | Self::PrepareTraining | Self::StartTraining)
     }

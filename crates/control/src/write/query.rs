@@ -1,46 +1,46 @@
-//! Queries of control to the runtime, with an answer type of its own for each kind of query. Queries change nothing.
+//! Queries of control to the runtime, with a separate answer type for each kind of query. Queries change nothing.
 
 use super::{Checkpoint, CheckpointPlace, LeftPod, PodOnNode, PodsOf, StuckPod};
 
-/// A query. Like a write it belongs to an object, has its turn in a term, and comes back with an outcome.
+/// A query. Like a write, a query belongs to an object and a term, and comes back with an outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
-    /// GET of pods of a job that have not ended. Answered with [`QueryAnswer::PodsLeft`].
+    /// GET of a job's pods that have not ended. The answer is [`QueryAnswer::PodsLeft`].
     ProbePods {
-        /// Which pods.
+        /// Criteria for the pods.
         pods: PodsOf,
-        /// Number of pods that are allowed.
+        /// Number of pods that may be left.
         most: usize,
     },
-    /// GET of some pods of a job that are on no node, and of events about some of them. Answered with [`QueryAnswer::Stuck`].
+    /// GET of some pods of a job that are on no node, and of events about some of these pods. The answer is [`QueryAnswer::Stuck`].
     FindStuckPods {
-        /// Which pods.
+        /// Criteria for the pods.
         pods: PodsOf,
     },
-    /// GET of events about pods that are known to be on no node. Answered with [`QueryAnswer::Stuck`].
+    /// GET of autoscalers' events about pods that are known to be on no node. The answer is [`QueryAnswer::Stuck`].
     AskAutoscalers {
         /// The pods with their uids.
         pods: Vec<(String, StuckPod)>,
     },
-    /// GET of the pods on a node that have not ended. Answered with [`QueryAnswer::OnNode`].
+    /// GET of the pods on a node that have not ended. The answer is [`QueryAnswer::OnNode`].
     FindPodsOnNode,
-    /// GET of some of the pods that a job has left behind and that have not ended. Answered with [`QueryAnswer::Left`].
+    /// GET of some of the pods that a job has left behind and that have not ended. The answer is [`QueryAnswer::Left`].
     FindLeftPods {
         /// The labels by which pods may name the uid of the job.
         labels: Vec<&'static str>,
-        /// That uid.
+        /// Uid of the job.
         uid: String,
     },
-    /// GET of the pods of a job that have not ended. Answered with [`QueryAnswer::Nodes`].
+    /// GET of the nodes of a job's pods that have not ended. The answer is [`QueryAnswer::Nodes`].
     CountNodes {
-        /// Which pods.
+        /// Criteria for the pods.
         pods: PodsOf,
     },
-    /// GET of the object itself. Answered with [`QueryAnswer::Object`]; [`QueryFailure::Gone`] where it is not there.
+    /// GET of the object of the task. The answer is [`QueryAnswer::Object`], or the failure [`QueryFailure::Gone`] if the object does not exist.
     ReadObject,
-    /// Not of the API server: the complete checkpoints of a job. Answered with [`QueryAnswer::Checkpoints`].
+    /// Listing of a job's complete checkpoints in a store, without the API server. The answer is [`QueryAnswer::Checkpoints`].
     ListCheckpoints {
-        /// Where.
+        /// Place of the checkpoints.
         place: CheckpointPlace,
     },
 }
@@ -48,19 +48,19 @@ pub enum Query {
 /// Kinds of queries by the type of their answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
-    /// Whether more pods than allowed have not ended.
+    /// Query whether more pods than allowed have not ended.
     PodsLeft,
-    /// Pods that no node takes.
+    /// Query for the pods that no node takes.
     Stuck,
-    /// Pods on a node.
+    /// Query for the pods on a node.
     OnNode,
-    /// Pods that a job has left behind.
+    /// Query for the pods that a job has left behind.
     Left,
-    /// Number of nodes.
+    /// Query for the number of nodes of a job's pods.
     Nodes,
-    /// An object.
+    /// Query for an object.
     Object,
-    /// Listing of a store.
+    /// Query for the checkpoints in a store.
     Checkpoints,
 }
 
@@ -80,36 +80,36 @@ impl Query {
     }
 }
 
-/// Pods of a job that have not ended, compared with the number that is allowed.
+/// Number of a job's pods that have not ended, compared with the number that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodsLeft {
-    /// At most the allowed number.
+    /// At most the allowed number of pods has not ended.
     Allowed,
-    /// More.
+    /// More than the allowed number of pods have not ended.
     TooMany,
 }
 
 /// Answer to a query: one variant for each [`QueryKind`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueryAnswer {
-    /// Whether more pods than allowed have not ended.
+    /// The answer whether more pods than allowed have not ended.
     PodsLeft(PodsLeft),
-    /// The pods that the scheduler found no node for, some of them where there are many.
+    /// The pods for which the scheduler found no node; only some of these pods if there are many.
     Stuck(Vec<StuckPod>),
     /// The pods on a node.
     OnNode(Vec<PodOnNode>),
-    /// The pods that a job has left behind, some of them where there are many.
+    /// The pods that a job has left behind; only some of these pods if there are many.
     Left(Vec<LeftPod>),
-    /// How many nodes the pods of a job are on.
+    /// The number of nodes on which the pods of a job run.
     Nodes(usize),
-    /// An object, as JSON, as a watch would show it.
+    /// An object as JSON, as a watch would show it.
     Object(Box<str>),
-    /// The listing of a store, or why it failed.
+    /// The listing of a checkpoint store, or the reason why the listing failed.
     Checkpoints(Result<Vec<Checkpoint>, String>),
 }
 
 impl QueryAnswer {
-    /// Kind of the queries that it answers.
+    /// Kind of the queries that this type of answer belongs to.
     #[must_use]
     pub const fn kind(&self) -> QueryKind {
         match self {
@@ -127,14 +127,14 @@ impl QueryAnswer {
 /// Reason why a query has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryFailure {
-    /// 404: the object is not there.
+    /// Status 404: the object does not exist.
     Gone,
-    /// Refused for good (422, 403, 400): text for the user.
+    /// The API server refused the query permanently (422, 403, 400): text for the user.
     Refused(String),
-    /// Too busy, or not readable now: again after that many milliseconds.
+    /// The server is too busy, or the object is not readable now: the query may be sent again after this number of milliseconds.
     Busy(u64),
-    /// The answer was lost in Berth: text for the log.
+    /// Berth lost the answer: text for the log.
     Lost(String),
-    /// Not sent: the term is over.
+    /// The query was not sent, because the term is over.
     NotSent,
 }

@@ -1,49 +1,49 @@
-//! Kinds of objects of the API, by which URLs are made.
+//! Kinds of API objects, from which URLs are made.
 
 use berth_api::{GROUP, VERSION, berth};
 use berth_jobs::JobType;
 
-/// Kinds of objects that Berth reads or writes by their URL. [`super::Kind`] has more: what control decides about without an object of its own.
+/// Kinds of objects that Berth reads or writes by their URL. [`super::Kind`] has more kinds, which control decides about without an API object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceKind {
     /// A kind of job that can be suspended.
     Job(JobType),
-    /// kueue.x-k8s.io Workload.
+    /// Workload of kueue.x-k8s.io.
     Workload,
-    /// kueue.x-k8s.io ClusterQueue.
+    /// ClusterQueue of kueue.x-k8s.io.
     ClusterQueue,
-    /// kueue.x-k8s.io LocalQueue.
+    /// LocalQueue of kueue.x-k8s.io.
     LocalQueue,
-    /// kueue.x-k8s.io Cohort.
+    /// Cohort of kueue.x-k8s.io.
     Cohort,
-    /// kueue.x-k8s.io ResourceFlavor.
+    /// ResourceFlavor of kueue.x-k8s.io.
     ResourceFlavor,
-    /// kueue.x-k8s.io AdmissionCheck.
+    /// AdmissionCheck of kueue.x-k8s.io.
     AdmissionCheck,
-    /// autoscaling.x-k8s.io/v1 ProvisioningRequest.
+    /// ProvisioningRequest of autoscaling.x-k8s.io/v1.
     ProvisioningRequest,
-    /// PodTemplate.
+    /// PodTemplate of the core group.
     PodTemplate,
-    /// berth.dev QueuePolicy.
+    /// QueuePolicy of berth.dev.
     QueuePolicy,
-    /// berth.dev TrainingJob.
+    /// TrainingJob of berth.dev.
     TrainingJob,
-    /// Service.
+    /// Service of the core group.
     Service,
-    /// ConfigMap.
+    /// ConfigMap of the core group.
     ConfigMap,
-    /// Pod.
+    /// Pod of the core group.
     Pod,
-    /// apps/v1 Deployment.
+    /// Deployment of apps/v1.
     Deployment,
-    /// apps/v1 StatefulSet.
+    /// StatefulSet of apps/v1.
     StatefulSet,
-    /// Node.
+    /// Node of the core group.
     Node,
 }
 
 impl ResourceKind {
-    /// API group (empty for the core group), version and plural as in the URL.
+    /// API group (empty for the core group), version and plural, as in the URL of an object.
     #[must_use]
     pub const fn resource(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -67,7 +67,7 @@ impl ResourceKind {
         }
     }
 
-    /// The kind's name, as in `kind:`.
+    /// The name of the kind, as in the field `kind`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl ResourceKind {
         }
     }
 
-    /// Group and version, as in `apiVersion:`.
+    /// Group and version, as in the field `apiVersion`.
     #[must_use]
     pub fn api_version(self) -> String {
         let (group, version, _) = self.resource();

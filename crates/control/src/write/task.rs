@@ -1,4 +1,4 @@
-//! Tasks of the runtime: each is a write or a query, and comes back with an outcome.
+//! Tasks of the runtime: each task is a write or a query, and comes back with an outcome.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ pub struct TaskId(pub u64);
 pub enum Subresource {
     /// The object itself.
     None,
-    /// `/status`.
+    /// The subresource `/status`.
     Status,
 }
 
-/// A JSON body as text: on a busy server writes wait by the hundred, and a tree of values takes several times as much.
+/// A JSON body as text: on a busy server hundreds of writes wait, and parsed JSON needs several times as much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed(Box<str>);
 
 impl Packed {
-    /// The text.
+    /// The text of the body.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The tree.
+    /// The parsed body.
     #[must_use]
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
@@ -43,54 +43,56 @@ impl From<Value> for Packed {
     }
 }
 
-/// A write. Bodies carry `metadata.uid` and, when derived from a read, `metadata.resourceVersion`.
+/// A write. Bodies have `metadata.uid` and, if the write was derived from a read, `metadata.resourceVersion`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write<Body = Packed> {
-    /// POST.
+    /// Creation of an object by POST.
     Create(Body),
     /// Server-side apply with `force`, under a field manager.
     Apply {
-        /// Field manager.
+        /// Field manager of the apply.
         manager: &'static str,
-        /// Addressed part.
+        /// Part of the object that the apply addresses.
         subresource: Subresource,
-        /// Body: complete for everything the manager owns there.
+        /// Body of the apply: complete for all fields that the field manager owns in this part of the object.
         body: Body,
     },
     /// RFC 7386 merge patch, under a field manager.
     Merge {
-        /// Field manager.
+        /// Field manager of the merge patch.
         manager: &'static str,
-        /// Addressed part.
+        /// Part of the object that the merge patch addresses.
         subresource: Subresource,
-        /// Body.
+        /// Body of the merge patch.
         body: Body,
     },
-    /// Merge patches of the pods of a job that have not ended, one by one. `Applied` when all carry the annotations, `Busy` when
-    /// that takes more time.
+    /// Merge patches of the pods of a job that have not ended, one by one. The outcome is `Applied` if all pods have the annotations, and `Busy` if the patches
+    /// need more time.
     AnnotatePods {
-        /// Which pods.
+        /// Criteria for the pods.
         pods: PodsOf,
-        /// Annotations.
+        /// Annotations for each pod.
         annotations: BTreeMap<String, String>,
     },
-    /// Deletes checkpoints in a store. `Applied` when they are gone, else [`WriteOutcome::StoreFailed`].
+    /// Deletion of checkpoints in a store. The outcome is `Applied` if the checkpoints are gone, and otherwise [`WriteOutcome::StoreFailed`].
     DeleteCheckpoints {
-        /// Where.
+        /// Place of the checkpoints.
         place: CheckpointPlace,
-        /// Which.
+        /// Ids of the checkpoints to delete.
         ids: Vec<String>,
     },
-    /// DELETE with a uid precondition.
+    /// Deletion of an object by DELETE with a uid precondition.
     Delete {
-        /// Uid that must still be the object's.
+        /// Uid that the object must still have.
         uid: String,
-        /// Objects that it owns go before it, also where finalizers of others keep it (foreground propagation); else after it.
+        /// True if owned objects are deleted before the object, also if finalizers of other clients keep the object (foreground propagation); false if they are
+        /// deleted after the object.
         owned_first: bool,
     },
 }
 
 impl Write<Body> {
+    /// The write with its body as text.
     pub(crate) fn pack(self) -> Write {
         match self {
             Self::Create(body) => Write::Create(body.into_value().into()),
@@ -107,17 +109,17 @@ impl Write<Body> {
     }
 }
 
-/// The action of a task.
+/// The action of a task: a write or a query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action<Body = Packed> {
-    /// A change.
+    /// A write, which changes an object.
     Write(Write<Body>),
     /// A query, which changes nothing.
     Query(Query),
 }
 
 impl<B> Action<B> {
-    /// The place in a store that the action goes to.
+    /// The place in a checkpoint store that the action reads or writes.
     pub(crate) fn place(&self) -> Option<&CheckpointPlace> {
         match self {
             Self::Query(Query::ListCheckpoints { place }) | Self::Write(Write::DeleteCheckpoints { place, .. }) => {
@@ -127,13 +129,14 @@ impl<B> Action<B> {
         }
     }
 
-    /// Whether the action reads, or is about the pods of a job: when it has to wait, writes to its object do not.
+    /// Whether the action is a query, or is about the pods of a job: while such an action waits, writes to its object do not wait.
     pub(crate) const fn spares_its_object(&self) -> bool {
         matches!(self, Self::Query(_) | Self::Write(Write::AnnotatePods { .. }))
     }
 }
 
 impl Action<Body> {
+    /// The action with its body as text.
     pub(crate) fn pack(self) -> Action {
         match self {
             Self::Write(write) => Action::Write(write.pack()),
@@ -154,54 +157,54 @@ impl<B> From<Query> for Action<B> {
     }
 }
 
-/// One task.
+/// A task for the runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Identity; its outcome comes back under it.
+    /// Identity of the task, which the outcome refers to.
     pub id: TaskId,
-    /// Term of the decision.
+    /// Term of leadership in which the task was decided.
     pub term: Term,
-    /// Why.
+    /// Purpose of the task.
     pub purpose: Purpose,
-    /// Object.
+    /// Object of the task.
     pub key: ObjectKey,
-    /// Action.
+    /// Write or query of the task.
     pub action: Action,
 }
 
 /// Outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// Done; the resourceVersion of the object afterwards (empty after a delete).
+    /// The write was applied.
     Applied {
-        /// New resourceVersion.
+        /// New resourceVersion of the object, empty after a deletion.
         resource_version: String,
     },
-    /// Precondition failed (409 on patch): decide again on the newest state.
+    /// A precondition failed (409 on a patch): control decides again on the newest state.
     Conflict,
-    /// Create found an object of that name.
+    /// A creation found an existing object of the name.
     AlreadyExists,
-    /// 404, or another uid under that name.
+    /// Status 404, or an object with another uid under the name.
     Gone,
-    /// Refused for good (422, 403, 400): text for the user.
+    /// The API server refused the write permanently (422, 403, 400): text for the user.
     Refused(String),
-    /// Too busy (429, 503): again after that many milliseconds.
+    /// The API server is too busy (429, 503): the write may be sent again after this number of milliseconds.
     Busy(u64),
-    /// Time-out or broken connection: the write may or may not have happened.
+    /// Time-out or broken connection: the write may or may not have been applied.
     Unknown(String),
-    /// A store of checkpoints has failed: text for the user.
+    /// A checkpoint store has failed: text for the user.
     StoreFailed(String),
-    /// Not sent: the term is over.
+    /// The write was not sent, because the term is over.
     NotSent,
 }
 
-/// Outcome of a task: a [`WriteOutcome`] of a write, an answer or a failure of a query. Control takes an outcome of another type than its task's, or an
-/// answer of another kind, as a lost one.
+/// Outcome of a task: a [`WriteOutcome`] of a write, or an answer or failure of a query. Control treats an outcome of another type than its task's, or an
+/// answer of another kind, as a lost outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskOutcome {
     /// Outcome of a write.
     Written(WriteOutcome),
-    /// Answer to a query, or why there is none.
+    /// Answer to a query, or the reason why there is no answer.
     Answered(Result<QueryAnswer, QueryFailure>),
 }
 

@@ -77,7 +77,7 @@ fn pending_workload_is_not_tried_for_the_first_reason_that_holds() {
     }
 }
 
-/// A gated workload, and one on hold, is out of its queue: it does not count among those that wait there.
+/// A gated workload, or a workload on hold, is out of its queue: such a workload does not count among the workloads that wait in the queue.
 #[test]
 fn blocked_workload_counts_in_its_queue_unless_it_is_gated_or_held() {
     let counts = |workload: Value, job: Value| {
@@ -120,7 +120,7 @@ fn usage_that_nobody_can_hold_is_reported_with_its_text() {
     assert!(event.starts_with("Warning UnreadableUsage: status.admission says \"-2\" of cpu"), "{event}");
 }
 
-/// The next run of a TrainingJob needs the names of its Jobs.
+/// The next run of a TrainingJob needs the names of the Jobs of the last run.
 #[test]
 fn training_job_waits_for_jobs_of_its_last_run() {
     let training = training_job("a");

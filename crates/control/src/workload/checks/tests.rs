@@ -7,13 +7,13 @@ use crate::testing::objects::{
 use crate::testing::step::{Step, step};
 use crate::testing::{State, at, now};
 
-/// ClusterQueue `cq` with these checks for all flavors.
+/// ClusterQueue `cq` with these admission checks for all flavors.
 fn queue(checks: &[&str]) -> Value {
     let rules: Vec<Value> = checks.iter().map(|check| json!({"name": check})).collect();
     changed(cluster_queue("cq", &[("f", 10)]), json!({"spec": {"admissionChecksStrategy": {"admissionChecks": rules}}}))
 }
 
-/// The Workload of job `a` with checks in these states.
+/// The Workload of job `a` with admission checks in these states.
 fn checked(workload: Value, states: &[(&str, &str)]) -> Value {
     let states = states.iter().map(|(name, state)| {
         json!({"name": name, "state": state, "message": format!("{state}, in words"), "lastTransitionTime": at(-10)})
@@ -63,7 +63,7 @@ fn admission_after_checks_says_how_long_quota_was_held() {
     assert_eq!(found.events, ["Normal Admitted: Admitted by ClusterQueue cq, wait time since reservation was 60s"]);
 }
 
-/// Checks that another controller has answered keep their state when the list changes.
+/// Checks that another controller has answered keep their state when the list of checks changes.
 #[test]
 fn listed_checks_are_those_of_the_queue_with_their_answers() {
     let found =

@@ -19,7 +19,7 @@ fn wishes<'a>() -> Wishes<'a> {
     }
 }
 
-/// The write by which that Workload follows these wishes.
+/// The body of the write that updates a Workload to the values of its owner.
 fn followed(workload: Value, wishes: Wishes<'_>) -> Option<Value> {
     let state = State::new().with(workload);
     follow(state.workload("w"), wishes).map(|decision| step(&decision).body)
@@ -52,7 +52,7 @@ fn workload_takes_over_what_its_owner_wants_while_it_has_no_quota() {
     assert_eq!(followed(with_quota(), Wishes { queue: Some("x"), tiers: Some("spot"), ..wishes() }), None);
 }
 
-/// A job takes names out of its gates one by one; a prebuilt Workload keeps its own while the job says nothing.
+/// A job removes names from its Workload's gates one by one; a prebuilt Workload keeps its own gates if the job names no gates.
 #[test]
 fn gates_of_a_workload_only_become_fewer() {
     let gates = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "a,b"}}});

@@ -10,7 +10,7 @@ fn notice(reason: &str, message: String) -> Notice {
     Notice { key, uid, event_type: EventType::Normal, reason, message, reporter: "reporter" }
 }
 
-/// The creation of Workload `w` for job `a`, in that state.
+/// The creation of Workload `w` for job `a`, in the given state.
 fn created(state: &State, made: Value) -> Step {
     let made: api::Workload = read(made);
     step(&create(&state.context(), &named(Kind::JOB, "a"), &made, |message| notice("CreatedWorkload", message)))

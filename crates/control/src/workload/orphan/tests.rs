@@ -18,7 +18,7 @@ fn of_job() -> Value {
     workload_of(&job("a"))
 }
 
-/// A state in which the pods of Workload `w` were seen gone.
+/// The state after the pods of Workload `w` were observed to be gone.
 fn without_pods(mut state: State) -> State {
     state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
     state
@@ -99,7 +99,7 @@ fn workload_whose_reference_was_removed_is_taken_back_or_finished() {
     for (name, state, expected) in rows {
         let found = decided(&state);
         match (name, expected) {
-            // Whether the finalizer is still there decides.
+            // The presence of the finalizer decides about a finished Workload that was left behind.
             ("finished, left behind", _) => assert!(found.is_some() || !state.workload("w").guarded, "{name}"),
             _ => assert_eq!(found.as_deref(), expected, "{name}"),
         }
@@ -117,7 +117,7 @@ fn workload_that_never_had_an_owner_releases_an_evicted_reservation() {
     assert_eq!(decided(&offline), None, "the caller decides when it leaves");
 }
 
-/// Its own controller starts and stops it: Berth keeps its quota until its finalizer is removed.
+/// The owner's own controller starts and stops the job: Berth keeps the quota until the finalizer of the Workload is removed.
 #[test]
 fn workload_with_owner_of_unknown_kind_keeps_its_quota() {
     let owner = json!({"metadata": {"ownerReferences": [

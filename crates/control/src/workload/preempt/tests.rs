@@ -16,7 +16,7 @@ fn eviction() -> engine::Eviction {
     }
 }
 
-/// The preemption of Workload `w`, of that form, by these other Workloads.
+/// The preemption of Workload `w` in a state with these other Workloads.
 fn preempted(victim: Value, others: Vec<Value>) -> Step {
     let state = others.into_iter().fold(State::new().with(victim), State::with);
     step(&preempt(&state.context(), state.workload("w"), &eviction(), now()))
@@ -47,7 +47,7 @@ fn victim_is_evicted_with_the_reason_and_paths_of_its_preemption() {
     );
 }
 
-/// A reader of events in one namespace may not be allowed to read another one.
+/// A reader of events in one namespace may not be allowed to read another namespace.
 #[test]
 fn preemptor_of_another_namespace_does_not_get_the_victims_name() {
     let far = changed(workload("other"), json!({"metadata": {"namespace": "far", "uid": "other-uid"}}));

@@ -12,7 +12,7 @@ fn kept_for(millis: Option<i64>) -> Settings {
     Settings { retain_finished_ms: millis, retain_deactivated_ms: millis, ..Settings::default() }
 }
 
-/// The Workload of job `a`, deactivated a minute ago for that reason.
+/// The Workload of job `a`, deactivated a minute ago for a reason.
 fn deactivated(reason: &str) -> Value {
     let workload = with_condition(workload_of(&job("a")), condition("Evicted", true, reason));
     changed(workload, json!({"spec": {"active": false}}))
@@ -41,7 +41,7 @@ fn workload_without_a_known_job_is_left_to_its_controller() {
     assert_eq!(step(&retention(&state.context(), state.workload("w"), now())).what, "done");
 }
 
-/// If the Workload of a TrainingJob went before the status of the TrainingJob shows its end, the job would run again.
+/// If the Workload were deleted before the status of its TrainingJob shows the end, the job would run again.
 #[test]
 fn finished_workload_stays_until_its_training_job_shows_the_end() {
     let ended = changed(training_job("a"), json!({"status": {"phase": "Succeeded"}}));

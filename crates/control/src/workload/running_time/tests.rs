@@ -6,7 +6,7 @@ use crate::testing::step::step;
 use crate::testing::{State, in_seconds, now};
 use crate::workload::stops::take_back;
 
-/// A workload admitted for a minute by the time of day, of which so many seconds were a jump of the clock.
+/// A workload that was admitted a minute ago by the wall clock, where a number of these seconds was a jump of the clock.
 fn jumped(seconds: i64) -> State {
     let workload = with_condition(admitted(workload("w")), condition_since("Admitted", true, "Admitted", -60));
     let mut state = State::new().with(workload);

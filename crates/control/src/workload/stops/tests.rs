@@ -12,7 +12,7 @@ fn pending() -> Value {
     workload_of(&job("a"))
 }
 
-/// A Workload that was evicted for that reason and is not requeued, with the time of its next try.
+/// A Workload that was evicted for a reason and is not requeued, with the time of its next try.
 fn not_requeued(reason: &str, again: Option<i64>) -> Value {
     let workload = with_condition(pending(), condition_since("Requeued", false, reason, -10));
     match again {
@@ -92,7 +92,7 @@ fn reservation_without_a_place_is_taken_back_with_the_reason() {
     assert_eq!(lost(flavor), Some(Some("Misconfigured: ClusterQueue cq has flavor f no longer".to_owned())));
 }
 
-/// Quota goes back before the finalizer does, if another finalizer keeps the Workload.
+/// Quota is released before the finalizer is removed, if another finalizer keeps the Workload.
 #[test]
 fn workload_that_goes_gives_back_quota_before_its_finalizer_where_it_stays() {
     let guarded =
@@ -147,7 +147,7 @@ fn quota_of_a_workload_that_goes_for_good_is_not_requeued() {
     );
 }
 
-/// Another client says that a Workload without quota is admitted: nothing would run on it.
+/// Another client has set `Admitted` on a Workload without quota, by which no pod would run.
 #[test]
 fn admitted_condition_without_quota_is_contradicted() {
     let claimed = || with_condition(pending(), condition_since("Admitted", true, "Admitted", -1));

@@ -10,7 +10,7 @@ fn view(object: Value) -> State {
     State::new().with(object)
 }
 
-/// Names of the counters and histograms of a change, with the seconds that histograms get.
+/// Names of the counters and histograms of a Workload's change, with the seconds of each histogram.
 fn measured(old: Value, new: Value) -> Vec<String> {
     let (old, new) = (view(old), view(new));
     let found = measures(old.workload("w"), new.workload("w"), false, (now(), &new.view.timeline));

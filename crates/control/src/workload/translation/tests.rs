@@ -39,7 +39,7 @@ fn engine_gets_queue_pods_and_state_of_a_workload() {
     }
 }
 
-/// Pods that have ended give their quota back, and a waiting workload asks only for the others.
+/// Pods that have ended give their quota back, and a waiting workload requests quota only for its other pods.
 #[test]
 fn engine_gets_only_pods_that_may_still_run() {
     let over = json!({"status": {"reclaimablePods": [{"name": "main", "count": 1}]}});
