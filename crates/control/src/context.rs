@@ -39,7 +39,7 @@ pub(crate) struct Context<'a> {
     pub(crate) capacity: &'a Ladder,
 }
 
-/// Questions that the view alone answers.
+/// Facts for decisions that the view alone has.
 impl<'a> Context<'a> {
     /// Notes of control about a Workload.
     pub(crate) fn notes_of(&self, workload: &WorkloadView) -> &'a WorkloadNotes {

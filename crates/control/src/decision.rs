@@ -12,7 +12,7 @@ pub(crate) struct Draft {
     pub(crate) purpose: Purpose,
     /// The object of the write or query.
     pub(crate) key: ObjectKey,
-    /// The write or query itself.
+    /// The action that the decision asks for: a write or a query.
     pub(crate) action: Action<Body>,
     /// The resourceVersion that the decision was derived from, 0 if the write depends on no version.
     pub(crate) based_on: u64,
@@ -36,7 +36,7 @@ impl Draft {
         Self { based_on, ..Self::of_any_version(purpose, key, merge_patch(MANAGER, patch)) }
     }
 
-    /// The same merge patch or server-side apply, under another field manager.
+    /// The draft of a merge patch or server-side apply, under another field manager.
     pub(crate) fn managed_by(mut self, name: &'static str) -> Self {
         if let Action::Write(Write::Merge { manager, .. } | Write::Apply { manager, .. }) = &mut self.action {
             *manager = name;
@@ -80,20 +80,21 @@ fn merge_patch(manager: &'static str, patch: ObjectPatch) -> Write<Body> {
     Write::Merge { manager, subresource, body: patch.into() }
 }
 
-/// Result of a decision.
+/// Result of control's decision about an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
     /// No write or event is needed until an observation changes.
     Done,
-    /// The object is decided about again at a time.
+    /// Control decides about the object again at a time.
     Wait(Timestamp),
-    /// The object is decided about again when fewer Workloads are being created.
+    /// Control decides about the object again when fewer Workloads are being created.
     WaitForCreations,
-    /// The object is decided about again when another object is created or changes.
+    /// Control decides about the object again when another object is created or changes.
     WaitFor(ObjectKey),
     /// A write or query is to be performed.
     Write(Box<Draft>),
-    /// An event for the user is to be published, once per text. The object is decided about again immediately, because the object may need a write, too.
+    /// An event for the user is to be published, once per text. After the event, control decides about the object again immediately, because the object may
+    /// need a write, too.
     Tell(Box<Notice>),
 }
 

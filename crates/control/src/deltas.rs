@@ -245,7 +245,7 @@ fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fung
 }
 
 /// Message about a field of a ClusterQueue that decides whether a job may run and that Berth does not support yet. Kueue ignores a concurrentAdmissionPolicy
-/// while the feature gate is off; Berth reports it to the user who wrote the policy.
+/// while the feature gate is off; Berth reports the policy to the user who wrote it.
 fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
     let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; make the ClusterQueue anew without it to \
                    admit workloads";

@@ -1,4 +1,4 @@
-//! Input of control: observations of objects. Outcomes of control's own tasks are defined in `write.rs`.
+//! Input of control: observations of objects. `write/task.rs` defines the outcomes of control's own tasks.
 
 use berth_api as api;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -18,7 +18,7 @@ pub enum Change<T> {
     Delete(T),
     /// The complete list of a kind after a (re)list: objects that are not in the list are gone.
     Reset(Vec<T>),
-    /// End of a (re)list whose objects were reported before, one by one: namespace and name of each. Objects that are not in the list are gone.
+    /// End of a (re)list whose objects were reported before, one by one: namespace and name of each. Objects that are not in the complete list are gone.
     Only(Vec<(String, String)>),
 }
 
@@ -82,9 +82,9 @@ pub enum Observation {
 /// The property by which a watch finds a pod that lacks the label of managed pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
-    /// The pod names a queue.
+    /// The watch selects pods that name a queue.
     Queue,
-    /// The pod names no queue, and belongs to a StatefulSet.
+    /// The watch selects pods that name no queue and belong to a StatefulSet.
     StatefulSet,
 }
 

@@ -5,7 +5,7 @@
 pub struct Gate {
     /// Kueue's name of the gate.
     pub name: &'static str,
-    /// Default of the gate: true if the gate is on.
+    /// Default of the feature gate: true if the gate is on.
     pub on: bool,
     /// True if the gate cannot be changed.
     pub locked: bool,

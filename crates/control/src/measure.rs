@@ -3,7 +3,7 @@
 /// Labels of a metric series, from bounded sets only (queues, reasons, classes).
 pub type Labels = Vec<(&'static str, String)>;
 
-/// An event that changes a metric.
+/// A change of a metric that the runtime drains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// An increment of a counter.
@@ -26,7 +26,7 @@ pub enum Measure {
         name: &'static str,
         /// Labels of the histogram.
         labels: Labels,
-        /// Duration in milliseconds.
+        /// Value for the histogram: a duration in milliseconds.
         millis: i64,
     },
 }

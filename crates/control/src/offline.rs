@@ -116,13 +116,13 @@ impl Offline {
         &self.objects
     }
 
-    /// Events so far.
+    /// Events that were published so far in the offline run.
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// Writes so far, in their order.
+    /// Purposes and objects of the writes so far in the offline run, in their order.
     #[must_use]
     pub fn writes(&self) -> &[(Purpose, ObjectKey)] {
         &self.writes
@@ -144,7 +144,7 @@ impl Offline {
         self.history.get_or_insert_default();
     }
 
-    /// Results of the writes since [`Offline::keep_history`], in their order.
+    /// The history: results of the writes since [`Offline::keep_history`], in their order.
     #[must_use]
     pub fn history(&self) -> &[Made] {
         self.history.as_deref().unwrap_or_default()
@@ -188,7 +188,7 @@ impl Offline {
     /// Creates or replaces an object of a kind that Berth watches, also of a kind that [`Offline::put`] ignores.
     ///
     /// # Errors
-    /// The fault of the object.
+    /// Names the fault of an object that cannot be read.
     pub fn put_as(&mut self, written: Kind, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
@@ -280,7 +280,7 @@ impl Offline {
             Kind::TrainingJob => Observation::TrainingJob(change(object, gone)?),
             Kind::Pod => Observation::Pod(change(object, gone)?),
             Kind::StatefulSet => Observation::StatefulSet(change(object, gone)?),
-            // No watch shows objects of these kinds.
+            // No watch shows Services, ConfigMaps and other objects of these kinds.
             Kind::Service
             | Kind::ConfigMap
             | Kind::PodGroup

@@ -1,7 +1,7 @@
-//! Usage of a job beyond the quota that its Workloads hold. Such usage comes from pods that are replaced while they end, from pods of a job that another client
-//! has started, and from Jobs and pods of a group for which no quota is held. The usage is found in the view, passed to the engine, and charged to the job's
-//! ClusterQueue until the pods are gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). No usage beyond quota is stored: a process that
-//! begins to lead finds the usage again.
+//! Usage of a job beyond the quota that the job's Workloads hold. Usage beyond quota comes from pods that are replaced while they end, from pods of a job that
+//! another client has started, and from Jobs and pods of a group for which no quota is held. The usage is found in the view, passed to the engine, and charged
+//! to the job's ClusterQueue until the pods are gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). No usage beyond quota is stored: a
+//! process that begins to lead finds the usage again.
 
 mod jobs;
 pub(crate) mod known;
@@ -29,7 +29,7 @@ struct Found {
     pods: [i64; 2],
 }
 
-/// Amounts by resource.
+/// Requested amounts by resource.
 type Requests = BTreeMap<String, Amount>;
 
 impl Found {
@@ -109,8 +109,8 @@ impl Context<'_> {
         overruns.outlived.contains_key(&workload.uid) || is_known()
     }
 
-    /// Whether the job of a Workload runs pods without any quota. Such a Workload waits until the pods have ended, because a reservation in the meantime would
-    /// hold quota for twice as many pods.
+    /// Whether the job of a Workload runs pods without any quota. The Workload waits until pods without quota have ended, because a reservation in the meantime
+    /// would hold quota for twice as many pods.
     pub(crate) fn runs_without_quota(&self, workload: &WorkloadView) -> bool {
         workload
             .whole()

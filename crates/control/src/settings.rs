@@ -7,38 +7,38 @@ use std::collections::BTreeSet;
 /// `waitForPodsReady.requeuingStrategy` and time-outs, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitForPodsReady {
-    /// `waitForPodsReady.timeout` in milliseconds.
+    /// `waitForPodsReady.timeout`: time in milliseconds within which all pods of a Workload must be ready.
     pub timeout_ms: i64,
     /// `waitForPodsReady.recoveryTimeout` in milliseconds; `None` switches the recovery time-out off.
     pub recovery_timeout_ms: Option<i64>,
-    /// `waitForPodsReady.blockAdmission`.
+    /// `waitForPodsReady.blockAdmission`: true if admissions wait until the pods of all admitted Workloads are ready.
     pub block_admission: bool,
     /// True if `requeuingStrategy.timestamp` is `Creation`, and false for `Eviction`.
     pub order_by_creation: bool,
     /// `requeuingStrategy.backoffLimitCount`; `None` allows any number of retries.
     pub backoff_limit_count: Option<i32>,
-    /// `requeuingStrategy.backoffBaseSeconds`.
+    /// `requeuingStrategy.backoffBaseSeconds`: delay before the first retry.
     pub backoff_base_seconds: i64,
-    /// `requeuingStrategy.backoffMaxSeconds`.
+    /// `requeuingStrategy.backoffMaxSeconds`: longest delay before a retry.
     pub backoff_max_seconds: i64,
 }
 
-/// Control's settings.
+/// The settings of control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `integrations.frameworks`: the job kinds that Berth manages. Other kinds are left alone.
+    /// `integrations.frameworks`: the job kinds that Berth manages. Berth ignores other job kinds.
     pub job_kinds: BTreeSet<Kind>,
-    /// `manageJobsWithoutQueueName`.
+    /// `manageJobsWithoutQueueName`: true if Berth manages jobs that name no queue.
     pub manage_jobs_without_queue_name: bool,
     /// `managedJobsNamespaceSelector`, as a label selector in the engine's form.
     pub managed_namespaces: berth_engine::model::Selector,
-    /// `integrations.labelKeysToCopy`.
+    /// `integrations.labelKeysToCopy`: keys of the labels that a Workload gets from its job.
     pub label_keys_to_copy: BTreeSet<String>,
     /// `waitForPodsReady`; `None` if the feature is off.
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
-    /// `resources.excludeResourcePrefixes`.
+    /// `resources.excludeResourcePrefixes`: prefixes of the resources that quota does not count.
     pub exclude_resource_prefixes: Vec<String>,
-    /// `resources.transformations`.
+    /// `resources.transformations`: rules that convert requested resources into resources with quota.
     pub transformations: Vec<berth_jobs::Transformation>,
     /// The resource by which TrainingJobs request accelerators, and the node label of the accelerator type.
     pub cards: berth_jobs::training::Cards,
@@ -55,7 +55,7 @@ pub struct Settings {
     pub preemption_gates: bool,
     /// Gate `UnadmittedWorkloadsObservability`: true if unadmitted Workloads get precise reasons, and are counted by reason.
     pub observe_unadmitted: bool,
-    /// Gate `MetricForWorkloadCreationLatency`.
+    /// Gate `MetricForWorkloadCreationLatency`: true if the time until a job gets its Workload is measured.
     pub creation_latency_metric: bool,
     /// Gate `PriorityBoost`: true if the annotation `kueue.x-k8s.io/priority-boost` has an effect.
     pub priority_boost: bool,
@@ -67,11 +67,11 @@ pub struct Settings {
     pub retain_finished_ms: Option<i64>,
     /// `objectRetentionPolicies.workloads.afterDeactivatedByKueue` in milliseconds; `None` keeps deactivated Workloads.
     pub retain_deactivated_ms: Option<i64>,
-    /// `metrics.localQueueMetrics.enable`.
+    /// `metrics.localQueueMetrics.enable`: true if LocalQueues have metrics.
     pub local_queue_metrics: bool,
-    /// Gate `MetricsForCohorts`.
+    /// Gate `MetricsForCohorts`: true if cohorts have metrics.
     pub cohort_metrics: bool,
-    /// `metrics.enableClusterQueueResources`.
+    /// `metrics.enableClusterQueueResources`: true if the resources of ClusterQueues have metrics.
     pub queue_resource_metrics: bool,
     /// Keys of the taints by which a cloud announces that a node is taken back.
     pub reclaim_taints: BTreeSet<String>,

@@ -114,13 +114,13 @@ impl State {
             .with(objects::local_queue("lq", "cq"))
     }
 
-    /// The state with one more object.
+    /// The fixture's state with one more object.
     pub(crate) fn with(mut self, object: Value) -> Self {
         self.put(object);
         self
     }
 
-    /// The context of decisions on this state.
+    /// The context for decisions that read the fixture's state.
     pub(crate) fn context(&self) -> Context<'_> {
         Context {
             settings: &self.settings,
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// Observes an object as a watch would show it. An object of the same name is replaced.
+    /// Observes an object as a watch would show it. An observed object replaces an older object of its name.
     pub(crate) fn put(&mut self, object: Value) {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, name) = (text("/kind"), (text("/metadata/namespace"), text("/metadata/name")));

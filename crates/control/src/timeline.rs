@@ -24,7 +24,7 @@ struct Point {
 }
 
 impl Point {
-    /// The reading of the monotonic clock at this point.
+    /// The reading of the monotonic clock at this point of the timeline.
     const fn steady(self) -> i64 {
         self.at.saturating_sub(self.lead)
     }
@@ -35,14 +35,15 @@ impl Point {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     points: Vec<Point>,
-    /// The last reading of both clocks.
+    /// The last reading of the wall clock and the monotonic clock.
     latest: Point,
     /// True if the wall clock has gone at about half the speed of the monotonic clock since the last point but one, and still does.
     slow: bool,
 }
 
 impl Timeline {
-    /// Records a reading of both clocks, neither of which goes back. The result is true if the relation of the clocks has changed since the last reading.
+    /// Records a reading of the wall clock and the monotonic clock, neither of which goes back. The result is true if the relation of the clocks has changed
+    /// since the last reading.
     pub(crate) fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
         let at = now.as_millisecond();
         let told = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
@@ -79,7 +80,7 @@ impl Timeline {
         if passed < LEAST_MS { self.slow } else { lost.saturating_mul(SLOW_PART) >= passed }
     }
 
-    /// Whether both clocks have always gone together.
+    /// Whether the wall clock and the monotonic clock have always gone together.
     pub(crate) fn is_even(&self) -> bool {
         self.points.len() < 2
     }
@@ -294,7 +295,7 @@ mod tests {
             let (one, other) = (picks.0.get(&clocks.seen), picks.1.get(&clocks.seen));
             let (from, to) = if one <= other { (one, other) } else { (other, one) };
             let passed = clocks.line.millis_between(at(from.0), at(to.0));
-            // Each end may be off by a difference too small to count.
+            // Each end of a duration may be off by a difference between the clocks that is ignored.
             prop_assert!((passed - (to.1 - from.1)).abs() <= 2 * NOTED_MS, "{passed} for {} of {:?}", to.1 - from.1, clocks.line);
         }
 
@@ -314,7 +315,7 @@ mod tests {
             let since = at(BEGIN + since);
             let due = line.after(since, ms);
             let passed = line.millis_between(since, due);
-            // The result is exact to the millisecond but for rounding, while the wall clock goes at half speed.
+            // The due time is exact to the millisecond but for rounding, while the wall clock goes at half speed.
             prop_assert!((passed - ms).abs() <= 2, "{passed} of {ms} at {due} of {line:?}");
             prop_assert!(line.after(since, ms + 1) >= due);
         }

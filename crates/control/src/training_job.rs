@@ -295,7 +295,8 @@ impl<'a> TrainingCase<'a> {
             && !silent
             && let Some(told) = status::told_at_once(self)
         {
-            // The status is written before the suspension. A status that the API server refuses delays the suspension by no more than a few tries.
+            // The TrainingJob's status is written before its Workload is deactivated. A status that the API server refuses delays the suspension by no more
+            // than a few tries.
             return Some(Decision::write(told));
         }
         let marked = workload.suspended_with_job();
@@ -336,12 +337,12 @@ impl<'a> TrainingCase<'a> {
             find(conditions, types::REQUEUED).filter(|condition| condition.status == "False")
         };
         if left.is_some_and(|condition| condition.reason.starts_with(reasons::DEACTIVATED)) {
-            // The job was just resumed, and is not in its queue again yet.
+            // The TrainingJob was just resumed, and is not in its queue again yet.
             return None;
         }
         let told = &self.view.status.conditions;
         let ended = find(told, training_types::RUNNING).and_then(|running| match running.status.as_str() {
-            // The status does not say yet that the job has stopped running.
+            // The status of the TrainingJob does not say yet that the job has stopped running.
             "True" => since(conditions, types::EVICTED, "True"),
             _ => Some(running.last_transition_time.0),
         });
@@ -353,7 +354,7 @@ impl<'a> TrainingCase<'a> {
         Some(self.ctx.view.timeline.after_seconds(begun, limit))
     }
 
-    /// Ends the job after its longest wait.
+    /// Ends the TrainingJob after its longest wait.
     fn waited_too_long(&self, workload: &WorkloadView) -> Decision {
         let limit = self.view.facts.max_wait_seconds.unwrap_or_default();
         let message =
@@ -441,7 +442,7 @@ impl<'a> TrainingCase<'a> {
         self.probe(workload).filter(|_| gone && workload.reserved())
     }
 
-    /// Ends the job together with its Workload. While pods still run, the end is noted first: the Job that shows the end may be deleted meanwhile.
+    /// Ends the TrainingJob together with its Workload. While pods still run, the end is noted first: the Job that shows the end may be deleted meanwhile.
     fn finish(&self, workload: &WorkloadView, end: &TrainingEnd) -> Decision {
         if let Some(decision) = self.clear(workload) {
             let note = || {

@@ -63,7 +63,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         return retention::finished(ctx, workload, now);
     }
     if workload.deleting {
-        // The job stops first; the decision about the job then removes the Workload's finalizer.
+        // The job of a deleted Workload stops first; the decision about the job then removes the Workload's finalizer.
         return Decision::Done;
     }
     if workload.unreadable {
@@ -74,7 +74,8 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         let feared = ctx.flights.strays.may_land(&key(Kind::Workload, name));
         let leaves = crate::workload::orphan::standing(ctx, workload) == Standing::Leaving || ctx.is_ending(&name.0);
         if (leaves || unasked(ctx, workload).is_some()) && !feared {
-            // No controller would start the job. If an earlier write may still be applied, only the next write shows the outcome of the earlier write.
+            // No controller would start the job of the planned admission. If an earlier write may still be applied, only the next write shows the outcome of
+            // the earlier write.
             return Decision::Done;
         }
         return reserve(ctx, workload, admission, now);
@@ -89,7 +90,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
         && ctx.stands(workload)
         && ctx.surplus_of(workload).is_none()
     {
-        // The job has no workers left to give up: the complete job is preempted.
+        // The elastic job has no workers left to give up: the complete job is preempted.
         return crate::workload::preempt::preempt(ctx, workload, &asked.eviction, now);
     }
     if let Some(value) = ctx.view.new_value(workload) {
@@ -236,7 +237,7 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
         .or_else(|| crate::workload::pods_ready::decide(ctx, workload, begun, now))
 }
 
-/// Ends a run at its longest execution time.
+/// Ends the run of a workload at its longest execution time.
 fn within_limit(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(limit) = workload.max_execution_seconds else { return Decision::Done };
     let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
@@ -257,7 +258,7 @@ fn within_limit(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp,
 /// Decides about a workload without quota: its next try, or the reason why the workload may not be tried.
 fn waiting(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     if crate::workload::orphan::standing(ctx, workload) == Standing::Leaving {
-        // The workload is deleted with its owner.
+        // The waiting workload is deleted together with its owner.
         return Decision::Done;
     }
     if is_suspended(ctx, workload) {
@@ -276,7 +277,7 @@ fn waiting(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
     let lifted = gates::lifted(workload);
     let free = || lifted.is_some().then(|| (reasons::PENDING_EVALUATION, LIFTED.to_owned()));
     let blocked = blocked(ctx, workload);
-    // Only a reason with a message gets an event.
+    // Only a pending reason with a message gets an event.
     let holds = blocked.as_ref().is_some_and(|(_, message)| !message.is_empty());
     let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
     let reason = if ctx.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };

@@ -26,7 +26,7 @@ pub use task::{Action, Packed, Subresource, Task, TaskId, TaskOutcome, Write, Wr
 
 /// Reporting controller of events about admission.
 pub(crate) const SCHEDULER: &str = labels::FIELD_MANAGER_ADMISSION;
-/// Reporting controller of other events about Workloads.
+/// Reporting controller of events about Workloads that do not concern admission.
 pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
 /// Reporting controller of events about TrainingJobs.
 pub(crate) const TRAINING_REPORTER: &str = "berth-training-job-controller";
@@ -212,11 +212,11 @@ impl Kind {
 /// Key of an object or group that control decides about: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Kind of the object or group.
+    /// Kind of the object or group that the key names.
     pub kind: Kind,
-    /// Namespace, empty for cluster-scoped kinds.
+    /// Namespace of the object or group, empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Name of the object or group.
+    /// Name of the object or group that the key names.
     pub name: String,
 }
 

@@ -1,8 +1,8 @@
-//! The API server: stored objects with their versions, and the meaning of each request to them.
+//! The simulated API server: stored objects with their versions, and the effect of each request on the objects.
 //!
-//! Requests have the preconditions of Kubernetes' API: a patch that names a uid or a resourceVersion which is not the object's is a conflict, a
-//! creation under a taken name is refused, and a patch that changes nothing makes no version. Finalizers keep an object that is deleted, and objects
-//! without an owner go. A client learns of changes by the [`Revision`]s.
+//! Requests have the preconditions of Kubernetes' API: a patch that names another uid or resourceVersion than the object's is a conflict, a creation under a
+//! taken name is refused, and a patch that changes nothing creates no version. Finalizers keep an object that is deleted, and the garbage collection deletes
+//! objects whose owners are gone. A client observes changes through the [`Revision`]s.
 
 mod deletion;
 mod patch;
@@ -16,38 +16,38 @@ use serde_json::{Value, json};
 
 pub use patch::merge;
 
-/// Annotation that a review gives each pod that it makes wait.
+/// Annotation that a webhook review adds to each pod with Berth's scheduling gate.
 const ROLE_HASH: &str = "kueue.x-k8s.io/role-hash";
-/// Writer of objects that no other writer was named for.
+/// Field manager of a request for which no other field manager was named.
 pub const USER: &str = "e2e-user";
 
-/// One stored state of an object, in the order of versions.
+/// One stored state of an object; revisions are ordered by their versions.
 #[derive(Clone, Debug)]
 pub struct Revision {
-    /// Version of the state; counts the revisions of all objects.
+    /// Version of the state; versions count the revisions of all objects.
     pub version: u64,
-    /// Key of the object.
+    /// Key of the object that the revision is about.
     pub key: ObjectKey,
-    /// State before, if the object was there.
+    /// Previous state of the object, if the object existed before.
     pub before: Option<Value>,
-    /// New state, or the last one if the object is gone.
+    /// New state of the object, or the last state if the object is gone.
     pub object: Value,
-    /// True if the object is gone.
+    /// True if the object is gone after the revision.
     pub gone: bool,
-    /// Field manager of the request.
+    /// Field manager of the request that caused the revision.
     pub writer: &'static str,
 }
 
-/// The point in time at which objects go whose owners are gone.
+/// The time at which objects are deleted whose owners are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollection {
-    /// In the moment in which the last owner goes.
+    /// Objects are deleted immediately, when their last owner is gone.
     AtOnce,
-    /// When the collector is called.
+    /// Objects are deleted when the garbage collector is called.
     Later,
 }
 
-/// Stored objects, and the revisions that no watch has taken yet.
+/// The simulated API server: stored objects, and the revisions that no watch has taken yet.
 #[derive(Debug)]
 pub struct ApiServer {
     objects: BTreeMap<ObjectKey, Value>,
@@ -61,7 +61,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// A server without objects, at that time.
+    /// A server without objects, at the given time.
     #[must_use]
     pub fn new(now: Timestamp, collection: GarbageCollection) -> Self {
         Self {
@@ -82,24 +82,24 @@ impl ApiServer {
         ObjectKey { kind, namespace: namespace.into(), name: name.into() }
     }
 
-    /// Time by which the server stamps objects.
+    /// The server's time, which becomes part of new objects.
     #[must_use]
     pub const fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Sets the time.
+    /// Sets the server's time.
     pub const fn set_now(&mut self, now: Timestamp) {
         self.now = now;
     }
 
-    /// All objects.
+    /// All stored objects.
     #[must_use]
     pub const fn objects(&self) -> &BTreeMap<ObjectKey, Value> {
         &self.objects
     }
 
-    /// An object.
+    /// A stored object.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<&Value> {
         self.objects.get(key)
@@ -111,12 +111,12 @@ impl ApiServer {
         self.version
     }
 
-    /// From now on requests are those of this field manager.
+    /// Sets the field manager of all later requests.
     pub const fn write_as(&mut self, writer: &'static str) {
         self.writer = writer;
     }
 
-    /// Fields that a policy of the cluster adds to the spec of each Job as it is made.
+    /// Sets the fields that a policy of the cluster adds to the spec of each new Job.
     pub fn add_to_jobs(&mut self, fields: Option<Value>) {
         self.adds_to_jobs = fields;
     }
@@ -131,7 +131,7 @@ impl ApiServer {
         self.objects.remove(key)
     }
 
-    /// Stores a state that no watch shows, as another client may have written it a moment ago.
+    /// Stores a state that no watch shows, as another client may have written the state a moment ago.
     pub fn store_unseen(&mut self, key: &ObjectKey, object: Value) {
         self.objects.insert(key.clone(), object);
     }
@@ -141,7 +141,7 @@ impl ApiServer {
         self.put_as(kind, object, None);
     }
 
-    /// Puts an object; a new object gets that uid.
+    /// Creates or replaces an object as a user would; a new object gets the given uid.
     pub fn put_as(&mut self, kind: Kind, mut object: Value, given: Option<&str>) {
         let metadata = object["metadata"].as_object_mut().expect("an object has metadata");
         let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -168,7 +168,7 @@ impl ApiServer {
     ///
     /// # Panics
     ///
-    /// Panics if there is no such object.
+    /// Panics if no object has the key.
     pub fn edit(&mut self, key: &ObjectKey, patch: &Value) {
         let mut object = self.objects[key].clone();
         let spec = object["spec"].clone();
@@ -179,7 +179,7 @@ impl ApiServer {
         self.store(key, object);
     }
 
-    /// Stores a state as it is, with a new version. An object that is being deleted goes with its last finalizer.
+    /// Stores a state unchanged, with a new version. An object that is being deleted is removed together with its last finalizer.
     pub fn store(&mut self, key: &ObjectKey, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -198,7 +198,7 @@ impl ApiServer {
         self.collection == GarbageCollection::AtOnce
     }
 
-    /// Performs a write to a stored object; `None` for writes to other things than objects.
+    /// Performs a write to a stored object; `None` for writes that have no stored object.
     pub fn perform(&mut self, key: &ObjectKey, write: &Write) -> Option<WriteOutcome> {
         let (Write::Apply { manager, .. } | Write::Merge { manager, .. }) = write else {
             return match write {
@@ -279,7 +279,7 @@ impl ApiServer {
     }
 }
 
-/// Gives a pod with a gate the annotation that the review gives it.
+/// Adds the annotation of a webhook review to a pod with Berth's scheduling gate.
 fn review(pod: &mut Value) {
     let gates = pod["spec"]["schedulingGates"].as_array();
     let waits = gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == "kueue.x-k8s.io/admission"));

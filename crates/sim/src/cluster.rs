@@ -53,15 +53,15 @@ pub fn settings() -> Settings {
     }
 }
 
-/// A fault of the API server: the purpose of the write that fails, the outcome that the cluster reports for the write, and true if the write is applied
-/// nevertheless.
+/// A fault of the API server: the purpose of the write that fails, the outcome that the cluster reports for the write, and a bool that is true if the write is
+/// applied nevertheless.
 pub type Fault = (Purpose, WriteOutcome, bool);
 
 /// The cluster: an API server, its controllers and nodes, one control that leads, and faults of the writes.
 #[expect(clippy::struct_excessive_bools, reason = "switches of a test, each on or off")]
 pub struct Cluster {
     api: ApiServer,
-    /// The leader.
+    /// The control of the leader.
     pub control: Control,
     /// The control of a second replica, which observes the same objects and does not lead.
     standby: Option<Control>,
@@ -71,7 +71,7 @@ pub struct Cluster {
     pub notices: Vec<Notice>,
     /// The log entries that control has made about moves between capacity tiers.
     pub moves: Vec<TierMove>,
-    /// The time of each entry of `moves`.
+    /// The time of each move between capacity tiers in `moves`.
     pub moved_at: Vec<Timestamp>,
     /// Outcomes that the cluster reports for the next writes of a purpose. A write is applied nevertheless if the bool of its fault is true.
     pub faults: Vec<Fault>,
@@ -101,7 +101,7 @@ pub struct Cluster {
     pub told_pods: Vec<(String, BTreeMap<String, String>)>,
     /// The checkpoints in stores, by the path that the pods use.
     pub saved: BTreeMap<String, Vec<Checkpoint>>,
-    /// How many times control has had a store listed.
+    /// The number of listings of checkpoint stores that control has requested.
     pub looks: usize,
     /// The error with which every reading of a store fails.
     pub store_fault: Option<String>,
@@ -194,12 +194,12 @@ impl Cluster {
         self.api.objects()
     }
 
-    /// Time of the cluster.
+    /// Present time of the simulated cluster.
     pub const fn now(&self) -> Timestamp {
         self.api.now()
     }
 
-    /// Lets the time be another one, and nothing happen meanwhile.
+    /// Sets the time of the cluster; no controller runs in between.
     pub const fn set_now(&mut self, now: Timestamp) {
         self.api.set_now(now);
     }
@@ -215,17 +215,17 @@ impl Cluster {
         self.deliver();
     }
 
-    /// Removes an object so that no watch shows it.
+    /// Removes an object without a revision, so that no watch shows the removal.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Value> {
         self.api.forget(key)
     }
 
-    /// Stores a state that no watch shows, as another client may have written it a moment ago.
+    /// Stores a state that no watch shows, as another client may have written the state a moment ago.
     pub fn store_unseen(&mut self, key: &ObjectKey, object: Value) {
         self.api.store_unseen(key, object);
     }
 
-    /// Fields that a mutating policy of the cluster adds to the spec of each new Job.
+    /// Sets the fields that a mutating policy of the cluster adds to the spec of each new Job.
     pub fn add_to_jobs(&mut self, fields: Option<Value>) {
         self.api.add_to_jobs(fields);
     }
@@ -249,7 +249,7 @@ impl Cluster {
         panic!("no rest: {:?}", self.writes.iter().rev().take(10).collect::<Vec<_>>());
     }
 
-    /// One look at each JobSet by its controller.
+    /// Runs the JobSet controller once for each JobSet; true if the controller wrote.
     fn job_sets(&mut self) -> bool {
         if !self.job_sets_run || self.controller_sleeps {
             return false;
@@ -317,7 +317,7 @@ impl Cluster {
         }
     }
 
-    /// The API server applies the lost writes.
+    /// Lets the API server apply the lost writes, and returns their outcomes.
     pub fn land(&mut self) -> Vec<TaskOutcome> {
         std::mem::take(&mut self.lost).iter().map(|task| self.perform(task)).collect()
     }
@@ -396,7 +396,7 @@ impl Cluster {
         outcome
     }
 
-    /// A Job of namespace `team`, which is there.
+    /// A Job of namespace `team`, which must exist.
     pub fn job(&self, name: &str) -> &Value {
         &self.objects()[&Self::key(Kind::JOB, "team", name)]
     }
@@ -417,13 +417,13 @@ impl Cluster {
         list.into_iter().find(|condition| condition["type"] == json!(kind))
     }
 
-    /// Whether a condition of the Workload of a Job is true.
+    /// Whether a condition of a Job's Workload is true.
     pub fn is(&self, job: &str, kind: &str) -> bool {
         self.condition(job, kind).is_some_and(|condition| condition["status"] == json!("True"))
     }
 }
 
-/// Whether the node selector of a Job's pods requests a tier.
+/// Whether the node selector of a Job's pods requests a capacity tier.
 fn is_on(job: &Value, tier: &str) -> bool {
     job["spec"]["template"]["spec"]["nodeSelector"]["tier"] == json!(tier)
 }

@@ -1,4 +1,4 @@
-//! Controllers of Kubernetes and of others, as clients of the API server.
+//! Simulated controllers of Kubernetes and of the JobSet project, as clients of the API server.
 
 mod garbage;
 mod job_sets;

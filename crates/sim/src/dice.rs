@@ -1,17 +1,17 @@
-//! Random numbers that are the same everywhere.
+//! Random numbers that are the same on every machine.
 
-/// A generator of random numbers (xorshift64*). A seed gives the numbers.
+/// A generator of random numbers (xorshift64*), which depend only on the seed.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// The generator of a seed.
+    /// A generator of random numbers with the given seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below `end`.
+    /// A random number from 0, below `end`.
     ///
     /// # Panics
     ///
@@ -23,28 +23,28 @@ impl Dice {
         usize::try_from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33).expect("31 bits") % end
     }
 
-    /// A number of seconds from `from`, below `to`.
+    /// A random number of seconds from `from`, below `to`.
     pub fn seconds(&mut self, from: usize, to: usize) -> i64 {
         i64::try_from(from + self.below(to - from)).expect("31 bits")
     }
 
-    /// A number of milliseconds from `from` to `to`.
+    /// A random number of milliseconds from `from` to `to`.
     pub fn millis(&mut self, from: u64, to: u64) -> u64 {
         let width = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(1);
         from + self.below(width) as u64
     }
 
-    /// True in so many of a thousand cases.
+    /// A random bool that is true in `share` of a thousand cases.
     pub fn per_mille(&mut self, share: usize) -> bool {
         self.below(1_000) < share
     }
 
-    /// True in half of the cases.
+    /// A random bool that is true in half of the cases.
     pub fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
 
-    /// One of a list.
+    /// A random element of a list.
     pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())]
     }

@@ -1,7 +1,7 @@
-//! A cluster that fits in a test: an API server in memory with its controllers, and control as its client.
+//! A simulated cluster for tests: an API server in memory with its controllers, and control as a client of the API server.
 //!
-//! The crate serves tests, and never ships. Start reading at [`api_server::ApiServer`]. [`cluster::Cluster`] runs one leader in lockstep, for stories of
-//! jobs. [`simulation::run`] runs two replicas with a network of their own, by a seed.
+//! The crate serves tests only, and is part of no release. Readers should start at [`api_server::ApiServer`]. [`cluster::Cluster`] runs one leader in lockstep,
+//! for stories about jobs. [`simulation::run`] runs two replicas with a simulated network, by a seed.
 
 #![allow(clippy::missing_panics_doc, reason = "a panic is the failure of a test")]
 

@@ -10,7 +10,7 @@ pub fn flavor(name: &str, labels: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {"nodeLabels": labels}})
 }
 
-/// A ClusterQueue with cpus of some flavors, in their order.
+/// A ClusterQueue with cpus of the given flavors, in the given order.
 #[must_use]
 pub fn cluster_queue(name: &str, cohort: Option<&str>, flavors: &[(&str, &str)]) -> Value {
     let flavors: Vec<Value> = flavors
@@ -27,13 +27,13 @@ pub fn cluster_queue(name: &str, cohort: Option<&str>, flavors: &[(&str, &str)])
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// A LocalQueue.
+/// A LocalQueue of a ClusterQueue.
 #[must_use]
 pub fn local_queue(name: &str, cluster_queue: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "team"}, "spec": {"clusterQueue": cluster_queue}})
 }
 
-/// A Job of one pod in a queue.
+/// A Job of one pod in a LocalQueue.
 #[must_use]
 pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
     json!({
@@ -52,7 +52,7 @@ pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
     })
 }
 
-/// A JobSet `a` of two Jobs with two pods of one cpu each, as AxLearn writes it: not suspended, the queue in an annotation.
+/// A JobSet `a` of two Jobs with two pods of one cpu each, as AxLearn writes JobSets: not suspended, and with the queue in an annotation.
 #[must_use]
 pub fn job_set() -> Value {
     json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
@@ -75,7 +75,7 @@ pub fn training_job(name: &str, more: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "team"}, "spec": spec})
 }
 
-/// A pod as the webhook lets it be stored.
+/// A pod as the API server stores the pod after the webhook.
 #[must_use]
 pub fn pod(name: &str, cpu: &str) -> Value {
     json!({

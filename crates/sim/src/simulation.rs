@@ -1,11 +1,11 @@
-//! The simulation: two replicas of Berth at one API server, with a clock and a network of their own.
+//! The simulation: two replicas of Berth with one API server, a simulated clock and a simulated network.
 //!
-//! A seed gives the run byte for byte: what users, tenants and administrators do, the faults of the network, the moments at which controllers and
-//! processes have their turns. The judge of crate `invariants`, which shares no code with Berth, looks at every revision. At the end the faults stop,
-//! everything comes to rest, and all jobs are deleted: no write may follow, and no quota may be held. Start reading at [`run`].
+//! A seed determines the run byte for byte: the writes of users, tenants and administrators, the faults of the network, and the moments at which controllers
+//! and processes run. The judge of crate `invariants`, which shares no code with Berth, checks every revision. At the end the faults stop, the cluster comes to
+//! rest, and all jobs are deleted: after that, Berth must not write, and no Workload may hold quota. Readers should start at [`run`].
 //!
-//! The API server performs a request at the moment of its arrival, and drops one that arrives after the deadline that the request names, as a real
-//! one does. Questions about pods are answered from the stored pods.
+//! The API server performs a request when it arrives, and drops a request that arrives after the request's deadline, as a real API server does. Queries about
+//! pods are answered from the stored pods.
 
 mod events;
 mod judging;
@@ -40,43 +40,43 @@ pub use profile::{Drawn, ProcessFaults, Profile, RequestFaults};
 use replica::{GAP_MS, Replica};
 use trace::Trace;
 
-/// Number of replicas.
+/// Number of replicas of Berth in a simulation.
 const REPLICAS: usize = 2;
-/// Field manager of controllers of Kubernetes.
+/// Field manager of Kubernetes' controllers.
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// Time after which an edit of a quota is in force: the delay of a watch, a step, and the time until a request is dropped.
+/// Time after which an edit of a quota is in force: the delay of a watch, one step of control, and the time until a request is dropped.
 const IN_FORCE: Duration = Duration::from_secs(60);
 
-/// The result of a run.
+/// The result of a simulation run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Seed of the run.
     pub seed: u64,
-    /// Digest of the trace: two runs of one seed have the same.
+    /// Digest of the trace: two runs of one seed have equal digests.
     pub digest: u64,
-    /// Number of messages and turns.
+    /// Number of messages that have arrived in the run.
     pub steps: u64,
     /// Number of revisions that were judged.
     pub revisions: u64,
-    /// Number of faults that happened, and of changes of the leader.
+    /// Number of faults that happened in the run.
     pub faults: u64,
     /// Number of times that a replica began to lead.
     pub terms: u64,
-    /// The first thing that was wrong, if anything was.
+    /// The first failure of the run, if there was a failure.
     pub failure: Option<Failure>,
 }
 
-/// A broken invariant, or an end that is no rest.
+/// A broken invariant, or a run that does not come to rest.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The broken rule or the end that did not come.
+    /// The broken rule, or the end of the run that was not reached.
     pub what: String,
-    /// The last lines of the trace.
+    /// The last lines of the trace before the failure.
     pub trace: Vec<String>,
 }
 
-/// Runs one seed with that number of events from outside.
+/// Runs one seed with a number of external events.
 #[must_use]
 pub fn run(seed: u64, events: usize, profile: &Profile) -> Report {
     run_traced(seed, events, profile, false)
@@ -100,12 +100,12 @@ pub fn run_traced(seed: u64, events: usize, profile: &Profile, is_printed: bool)
     }
 }
 
-/// A run.
+/// The state of a simulation run.
 struct Simulation {
     now_ms: u64,
     begin: Timestamp,
     messages: Messages,
-    /// Numbers of the network and the processes.
+    /// Random numbers of the network and the processes.
     dice: Dice,
     drawn: Drawn,
     planted: Option<Planted>,
@@ -116,9 +116,9 @@ struct Simulation {
     tenant: Tenant,
     judging: Judging,
     trace: Trace,
-    /// Events from outside that are still to come.
+    /// Number of external events that are still to come.
     events_left: usize,
-    /// Number of events so far.
+    /// Number of external events so far.
     events: usize,
     has_controllers_due: bool,
     /// Jobs that the tenant has written to.
@@ -126,7 +126,7 @@ struct Simulation {
     steps: u64,
     faults: u64,
     terms: u64,
-    /// Time of the last request of Berth that was no question.
+    /// Time of Berth's last write, in milliseconds.
     last_write_ms: u64,
 }
 
@@ -168,7 +168,7 @@ impl Simulation {
         simulation
     }
 
-    /// The events from outside, with faults.
+    /// Runs the part of the simulation with external events and faults.
     fn live(&mut self, events: usize) -> Result<(), String> {
         self.events_left = events;
         self.messages.add(1_000, Message::Event);
@@ -223,7 +223,7 @@ impl Simulation {
         self.publish()
     }
 
-    /// Judges the new revisions and shows them to the open watches.
+    /// Judges the new revisions, and shows them to the open watches.
     fn publish(&mut self) -> Result<(), String> {
         let revisions = self.api.take_revisions();
         if !revisions.is_empty() && !self.has_controllers_due {
@@ -242,7 +242,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Controllers have their turns, each with some probability, so that their orders differ.
+    /// Runs the controllers of Kubernetes in random order, each with a probability.
     fn controllers(&mut self) {
         self.api.write_as(CONTROLLERS);
         let mut again = false;
@@ -275,7 +275,7 @@ impl Simulation {
         self.messages.add(self.now_ms, Message::Elect(process));
     }
 
-    /// Plans a turn of the loop of a process.
+    /// Schedules the next step of a process's control loop.
     fn plan_step(&mut self, who: Process, at_ms: u64) {
         let replica = &mut self.replicas[who.replica];
         let at = at_ms.max(replica.last_step + GAP_MS).max(self.now_ms);

@@ -1,4 +1,4 @@
-//! A tenant who writes every field, label, annotation, owner and finalizer of his jobs that the API server lets him write, at random.
+//! A simulated tenant who writes, at random, every field, label, annotation, owner and finalizer of the tenant's jobs that the API server allows.
 
 use berth_api::labels;
 use berth_control::write::{Kind, ObjectKey};
@@ -9,7 +9,7 @@ use crate::controllers::{ATTEMPT, PART};
 use crate::dice::Dice;
 use crate::manifests::{job, job_set, training_job};
 
-/// Keys of labels and annotations that a tenant may hope something of.
+/// Keys of labels and annotations by which a tenant may hope to influence Berth.
 const KEYS: [&str; 25] = [
     labels::QUEUE_NAME,
     labels::PREBUILT_WORKLOAD_NAME,
@@ -38,45 +38,45 @@ const KEYS: [&str; 25] = [
     "berth.dev/own-parallelism",
 ];
 
-/// The way in which objects that a deleted object owns go.
+/// The way in which the objects that a deleted object owns are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// After it.
+    /// Owned objects are deleted after their owner.
     Background,
-    /// Before it.
+    /// Owned objects are deleted before their owner.
     Foreground,
-    /// Not at all.
+    /// Owned objects are not deleted.
     Orphan,
 }
 
 /// A write of the tenant.
 #[derive(Clone, Debug)]
 pub enum Deed {
-    /// A new object.
+    /// The tenant creates an object.
     Create(Kind, Value),
-    /// A merge patch of an object.
+    /// The tenant changes an object by a merge patch.
     Edit(ObjectKey, Value),
-    /// The deletion of an object.
+    /// The tenant deletes an object.
     Delete(ObjectKey, Propagation),
 }
 
-/// The tenant, with random numbers of his own.
+/// The simulated tenant, with the tenant's own random numbers.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     dice: Dice,
     number: usize,
-    /// True: every job needs a queue, whether it names one or not.
+    /// True if every job needs a queue, even if the job names no queue.
     all_managed: bool,
 }
 
 impl Tenant {
-    /// A tenant in a cluster in which every job needs a queue, or only those that name one.
+    /// A tenant in a cluster; `all_managed` is true if every job needs a queue, and false if only jobs that name a queue do.
     #[must_use]
     pub const fn new(dice: Dice, all_managed: bool) -> Self {
         Self { dice, number: 0, all_managed }
     }
 
-    /// The tenant's next write; `None` if he finds nothing to write to.
+    /// The tenant's next write; `None` if there is no object to write to.
     pub fn next(&mut self, api: &ApiServer) -> Option<Deed> {
         self.number += 1;
         match self.dice.below(10) {
@@ -104,7 +104,7 @@ impl Tenant {
         self.pick(api, kind)
     }
 
-    /// The controller reference to some job of the tenant.
+    /// The owner reference to a random job of the tenant, as controller.
     fn controller(&mut self, api: &ApiServer) -> Option<Value> {
         let key = self.pick_job(api)?;
         let (api_version, kind) = match key.kind {
@@ -116,7 +116,7 @@ impl Tenant {
         Some(json!([{"apiVersion": api_version, "kind": kind, "name": key.name, "uid": uid, "controller": true}]))
     }
 
-    /// A value that may mean something under some key.
+    /// A random value that may have a meaning under some label or annotation.
     fn value(&mut self, api: &ApiServer) -> Value {
         match self.dice.below(10) {
             0 | 1 => Value::Null,
@@ -157,7 +157,7 @@ impl Tenant {
     fn creates_job(&mut self, api: &ApiServer, labelled: Value) -> Option<Deed> {
         let mut name = format!("j{}", self.number);
         if let Some(set) = self.pick(api, Kind::JOB_SET).filter(|_| self.dice.below(3) == 0) {
-            // The name that one of the Jobs of a JobSet has, or would have if there were more of them.
+            // The new Job has the name of one of the JobSet's Jobs, or the name that one more Job of the JobSet would have.
             name = format!("{}-job-{}", set.name, self.dice.below(4));
             if api.get(&ApiServer::key(Kind::JOB, "team", &name)).is_some() {
                 return None;
@@ -183,14 +183,14 @@ impl Tenant {
         if self.dice.below(6) == 0
             && let Some(workload) = self.pick(api, Kind::Workload)
         {
-            // The marks of a start by Berth.
+            // The labels and annotations of the new Job's template have the form that Berth writes when it starts a job.
             made["spec"]["template"]["metadata"] =
                 json!({"labels": {labels::POD_SET: "main"}, "annotations": {labels::WORKLOAD: workload.name}});
         }
         Some(Deed::Create(Kind::JOB, made))
     }
 
-    /// A patch of a job; two things may be changed at once.
+    /// A merge patch of a job with one or two changes.
     fn edits(&mut self, api: &ApiServer) -> Option<Deed> {
         let key = self.pick_job(api)?;
         let mut patch = json!({});
@@ -234,7 +234,7 @@ impl Tenant {
         })
     }
 
-    /// Marks and selectors of a pod template.
+    /// A random label or annotation, and a random node selector, of a pod template.
     fn marks(&mut self, api: &ApiServer) -> Value {
         let part = self.dice.pick(&["labels", "annotations"]);
         let marks = json!({part: self.key_and_value(api)});
@@ -242,7 +242,7 @@ impl Tenant {
         json!({"metadata": marks, "spec": {"nodeSelector": {"tier": tiers[self.dice.below(tiers.len())]}}})
     }
 
-    /// A change of a JobSet's spec. Its failure policy may come and go, and not change.
+    /// A random change of a JobSet's spec. The failure policy is added or removed, but never changed.
     fn change_of_set(&mut self, api: &ApiServer, key: &ObjectKey, suspended: bool) -> Option<Value> {
         let spec = &api.get(key)?["spec"];
         let (mut jobs, has_policy) = (spec["replicatedJobs"].clone(), spec["failurePolicy"].is_object());
@@ -275,7 +275,7 @@ impl Tenant {
         }
     }
 
-    /// Whether every job needs a queue.
+    /// Whether every job needs a queue, even if the job names no queue.
     #[must_use]
     pub const fn all_managed(&self) -> bool {
         self.all_managed

@@ -1,4 +1,4 @@
-//! Watches: a revision as the watch of its kind shows it to control.
+//! Simulated watches: the observations by which a watch shows a revision to control.
 
 use berth_control::event::{Change, FoundBy, JobPod, Observation};
 use berth_control::write::{Kind, ObjectKey};
@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 
 use crate::api_server::Revision;
 
-/// Label by which pods of Jobs are watched.
+/// Label by which a watch selects the pods of Jobs.
 pub const POD_SET: &str = "kueue.x-k8s.io/podset";
 /// Label of managed pods.
 pub const MANAGED: &str = "kueue.x-k8s.io/managed";
 
-/// The watch that reports first if a pod moves from one to another.
+/// The watch that reports first if a pod moves from one watch to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstReport {
     /// The watch that the pod leaves.
     Left,
-    /// The watch that the pod comes to.
+    /// The watch that the pod enters.
     Joined,
 }
 
-/// The observations of a revision, in the order in which they are shown; none for kinds without a watch.
+/// The observations of a revision, in the order in which watches show them; empty for kinds without a watch.
 ///
 /// # Panics
 ///
-/// Panics if an object cannot be decoded as one of its kind.
+/// Panics if an object cannot be decoded as an object of its kind.
 #[must_use]
 pub fn observations(revision: &Revision, first: FirstReport) -> Vec<Observation> {
     let (key, object) = (&revision.key, &revision.object);
@@ -38,7 +38,7 @@ pub fn observations(revision: &Revision, first: FirstReport) -> Vec<Observation>
             last["metadata"]["deletionGracePeriodSeconds"] = json!(0);
             [shown(&last, true), None]
         }
-        // A pod that loses the label leaves the watch like one that is deleted, with the last state that had it.
+        // A pod that loses the label leaves the watch like a deleted pod, with the last state that had the label.
         (Kind::JobPod, Some(before), false)
             if before["metadata"]["labels"][POD_SET].is_string() && object["metadata"]["labels"][POD_SET].is_null() =>
         {
@@ -57,11 +57,11 @@ fn is_marked(pod: &Value) -> bool {
     pod["metadata"]["labels"][MANAGED] == json!("true")
 }
 
-/// An object as the watch of its kind shows it; `None` for kinds without a watch.
+/// An object in the form in which the watch of its kind shows it; `None` for kinds without a watch.
 ///
 /// # Panics
 ///
-/// Panics if the object cannot be decoded as one of its kind.
+/// Panics if the object cannot be decoded as an object of its kind.
 #[must_use]
 pub fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observation> {
     macro_rules! observe {
@@ -92,7 +92,7 @@ pub fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observ
     })
 }
 
-/// A namespace with its labels, and since when it is being deleted.
+/// The observation of a namespace with its labels, and with the time since which it is being deleted.
 ///
 /// # Panics
 ///

@@ -17,7 +17,7 @@ impl Context<'_> {
     }
 
     /// Whether control makes no decision about a job of a kind, whatever else is observed. Only a change of the job itself can make it a managed job, and the
-    /// watch reports such a change with the complete job. A started job may still hold quota, and is needed completely to be stopped.
+    /// watch reports such a change with the complete job. To stop a started job, which may still hold quota, Berth needs the complete job.
     pub(crate) fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
         !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
     }

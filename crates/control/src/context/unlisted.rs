@@ -49,7 +49,7 @@ impl<'a> Context<'a> {
             || rare.is_some_and(|rare| rare.owners.iter().any(is_set))
     }
 
-    /// The reason why nothing is known of the job of a Workload, as text for the user; `None` if the job's kind is listed.
+    /// The reason why nothing is known about the job of a Workload, as text for the user; `None` if the job's kind is listed.
     pub(crate) fn unlisted_owner(&self, workload: &WorkloadView) -> Option<String> {
         if self.view.unlisted.is_empty() {
             return None;

@@ -34,7 +34,7 @@ pub enum Creation {
     Managed {
         /// Names of the pods that stand for a Deployment or StatefulSet; empty for a StatefulSet that is one group, and for a single pod.
         pods: Vec<String>,
-        /// Number of replicas that were left out.
+        /// Number of replicas that were left out, because a template may create only a limited number of pods.
         left_out: usize,
     },
     /// Berth does not manage the object, for this reason.
@@ -49,7 +49,7 @@ struct Maker<'a> {
     /// The kind of the pods' controller; the ReplicaSet of a Deployment does not exist offline.
     controller: &'static str,
     template: &'a PodTemplateSpec,
-    /// The reason why the queue that the object names has no effect.
+    /// The reason why the queue that the Deployment or StatefulSet names has no effect.
     overruled: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl Offline {
         let StatefulSet { metadata, spec, .. } = object;
         let spec = spec.unwrap_or_default();
         let replicas = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or_default();
-        // The type is wider than that of the first ordinal, so that the ordinals after it fit, too.
+        // The ordinals of a StatefulSet's pods have a wider type than the first ordinal in the API, so that later ordinals fit, too.
         let first = i64::from(spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or_default());
         let overruled = overruled(&metadata, facts, (facts.stateful_sets, STATEFUL_SET_FRAMEWORK));
         let maker = Maker { metadata: &metadata, controller: "StatefulSet", template: &spec.template, overruled };

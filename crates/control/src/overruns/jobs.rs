@@ -88,7 +88,7 @@ impl<'a> Context<'a> {
     }
 
     /// The carrier of a job's usage: the Workload by which the job runs or waits, or the job itself if the job has no Workload. `asked` is the LocalQueue that
-    /// the job names, `None` if the job does not request quota from Berth. The result is `None` if there is no carrier.
+    /// the job names, `None` if the job does not request quota from Berth. The result is `None` if no carrier can be charged.
     fn answering(
         &self,
         object: &ObjectKey,

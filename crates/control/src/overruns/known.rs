@@ -49,7 +49,7 @@ pub(crate) struct ExcessUsage {
 /// Effects of a new result about the usage of a job, pod or group.
 #[derive(Debug, Default)]
 pub(crate) struct OverrunChange {
-    /// Charges to pass to the engine.
+    /// Charges of usage beyond quota to pass to the engine.
     pub(crate) charges: Vec<BeyondSpec>,
     /// True if the job has begun, or ceased, to run more than twice the pods for which quota is held.
     pub(crate) is_decided_again: bool,
@@ -135,7 +135,7 @@ impl Overruns {
             self.note_holder(view, Some(new));
         }
         if old.is_some_and(|old| old.owner.is_none()) {
-            // The Workload has an owner again.
+            // The Workload has an owner again, so no usage is charged to the Workload itself.
             self.unsure.insert(new.object_key());
         }
     }
@@ -226,8 +226,8 @@ impl Overruns {
         changed
     }
 
-    /// Ends the charges of jobs that are gone, if no pod of the job is left, or if the pods that are left have been found and counted. There is nearly always
-    /// no such charge.
+    /// Ends the charges of jobs that are gone, if no pod of the job is left, or if the pods that are left have been found and counted. Jobs that are gone
+    /// nearly always have no charge.
     pub(crate) fn end_outlived(&mut self, view: &View, workloads: &WorkloadRecords) -> Vec<BeyondSpec> {
         let is_seen =
             |workload: &WorkloadView| workload.owner.is_none() && workloads.of(&workload.uid).pods().left().is_some();
@@ -244,7 +244,7 @@ impl Overruns {
 }
 
 impl Overrun {
-    /// Whether all running pods run without quota.
+    /// Whether all running pods of the job, pod or group run without quota.
     pub(super) fn is_without_quota(&self) -> bool {
         self.pods[0] > 0 && self.pods[1] == 0
     }

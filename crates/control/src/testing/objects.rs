@@ -197,7 +197,7 @@ pub(crate) fn finished(workload: Value) -> Value {
     with_condition(workload, condition("Finished", true, "Succeeded"))
 }
 
-/// An object that is being deleted.
+/// The object with the mark that it is being deleted.
 pub(crate) fn deleting(object: Value) -> Value {
     changed(object, json!({"metadata": {"deletionTimestamp": at(-10)}}))
 }

@@ -18,7 +18,7 @@ pub(crate) struct Step {
     pub(crate) events: Vec<String>,
 }
 
-/// A decision in the form for comparison.
+/// A decision in the form in which tests compare decisions.
 pub(crate) fn step(decision: &Decision) -> Step {
     let plain = |what: String| Step { what, body: Value::Null, events: Vec::new() };
     match decision {
@@ -31,7 +31,7 @@ pub(crate) fn step(decision: &Decision) -> Step {
     }
 }
 
-/// A write in the form for comparison.
+/// A write in the form in which tests compare decisions.
 pub(crate) fn written(draft: &Draft) -> Step {
     let part = |subresource: &Subresource| match subresource {
         Subresource::None => "",

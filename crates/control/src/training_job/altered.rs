@@ -30,7 +30,7 @@ const DISOWNED: &str = "somebody has changed its controller";
 /// Advice to the user about Jobs that are changed on creation.
 const ADVICE: &str =
     "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
-/// Events after which a job that was given up is tried again, in words.
+/// Events after which a TrainingJob that was given up is tried again, in words.
 const UNTIL: &str =
     "until its TrainingJob asks for other pods, or was suspended and is resumed, or spec.active is true again";
 
@@ -38,7 +38,7 @@ const UNTIL: &str =
 struct Alteration<'a> {
     role: String,
     job: &'a JobState,
-    /// The difference in words, empty for a suspended Job.
+    /// Difference from the Job that Berth created, in words; empty for a suspended Job.
     words: String,
 }
 
@@ -109,7 +109,7 @@ impl<'a> TrainingCase<'a> {
         if is_up { made > at.as_second() } else { made >= at.as_second() }
     }
 
-    /// Ends a run whose next run would be changed in the same way. The job is tried again after a pause, and is given up after a number of tries.
+    /// Ends a run whose next run would be changed in the same way. The TrainingJob is tried again after a pause, and is given up after a number of tries.
     fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
         let job = self.child_key(&altered.role).name;
         let words = &altered.words;

@@ -25,7 +25,7 @@ use crate::write::{Checkpoint, CheckpointPlace, Kind, key};
 const LOOK_MS: (i64, i64) = (2_000, 60_000);
 /// Pause between two listings during the job's grace period, in milliseconds.
 const LOOK_IN_GRACE_MS: i64 = 1_000;
-/// Pause after a failed listing, in milliseconds.
+/// Pause after a failed listing of a checkpoint store, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5_000;
 /// Longest wait of a start for a successful listing, in milliseconds; after that the start uses the checkpoint that is known.
 const START_PATIENCE_MS: i64 = 60_000;
@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Time from which a start goes on without a listing.
+/// Time from which a start goes on without a listing of the checkpoint store.
 pub(crate) fn patience_ends(begun: Timestamp) -> Timestamp {
     after(begun, START_PATIENCE_MS)
 }

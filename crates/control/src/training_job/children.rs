@@ -18,7 +18,7 @@ pub(crate) struct Children(BTreeMap<String, Seen>);
 struct Seen {
     /// True if the TrainingJob was observed without quota, so that every later Job was observed, too.
     from_start: bool,
-    /// Uids of the Jobs by name.
+    /// Uids of the TrainingJob's Jobs, by the name of the Job.
     jobs: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -52,8 +52,8 @@ impl Children {
         self.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
     }
 
-    /// Handles a Job that is gone. The Job's uid is kept while its owner has a Workload, because the Job's pods may outlive the Job, and is forgotten
-    /// otherwise.
+    /// Handles a TrainingJob's Job that is gone. The Job's uid is kept while its owner has a Workload, because the Job's pods may outlive the Job, and is
+    /// forgotten otherwise.
     pub(crate) fn forget_child(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
         let Some(seen) = self.0.get_mut(&owner) else { return };

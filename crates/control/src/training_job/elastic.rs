@@ -166,8 +166,8 @@ impl<'a> Context<'a> {
                 .is_none()
     }
 
-    /// Whether an admission check concerns the flavors that a Workload holds. Such a check would be requested again for all pods, running and new pods. Until
-    /// the check answers, both slices would hold their quota, and preemptions would spare both.
+    /// Whether an admission check concerns the flavors that a Workload holds. The admission check would be requested again for all pods, running and new pods.
+    /// Until the check answers, both slices would hold their quota, and preemptions would spare both slices.
     fn is_checked(&self, workload: &WorkloadView) -> bool {
         let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
         queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
@@ -189,7 +189,7 @@ impl<'a> Context<'a> {
         idle: Timestamp,
     ) -> bool {
         let up = || since(&view.status.conditions, training_types::RUNNING, "True");
-        // Quota that was released and reserved again since then says nothing about the run.
+        // If a scale-up has replaced the Workload of the run, the admission of the new slice says nothing about the begin of the run.
         let begun = if runs_on(workload) { up() } else { begun_at(workload).filter(|_| self.was_up(workload)) };
         // A checkpoint that is as old as the run is the checkpoint that the run began from.
         let saved = || self.saved_at(workload).zip(begun).is_some_and(|(at, begun)| at > begun && at >= idle);

@@ -9,19 +9,19 @@ use crate::write::{Checkpoint, CheckpointPlace};
 /// A listing of one TrainingJob's checkpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
-    /// The place that was listed. If the job or its store is edited, the listing does not hold for the new place.
+    /// The place in a checkpoint store that was listed. If the job or its store is edited, the listing does not hold for the new place.
     place: CheckpointPlace,
     /// Complete checkpoints, the oldest first.
     pub(crate) listed: Vec<Checkpoint>,
-    /// Time of the last successful listing.
+    /// Time of the last successful listing of the checkpoints.
     pub(crate) at: Option<Timestamp>,
-    /// Time of the last listing, successful or not.
+    /// Time of the last listing of the checkpoints, successful or not.
     pub(crate) tried: Timestamp,
-    /// The reason why the last listing failed.
+    /// The reason why the last listing of the checkpoints failed.
     pub(crate) fault: Option<String>,
 }
 
-/// Difference between a listing and the previous listing.
+/// Difference between a listing of checkpoints and the previous listing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ListingNews {
     /// Number of checkpoints that appeared since the previous successful listing.
@@ -31,12 +31,12 @@ pub(crate) struct ListingNews {
 }
 
 impl Listing {
-    /// The listing of a place that was not listed yet.
+    /// The empty listing of a place in a checkpoint store that was not listed yet.
     pub(super) fn unseen(place: &CheckpointPlace, now: Timestamp) -> Self {
         Self { place: place.clone(), listed: Vec::new(), at: None, tried: now, fault: None }
     }
 
-    /// Whether the listing is of a place.
+    /// Whether the listing is of the given place in a checkpoint store.
     pub(super) fn is_of(&self, place: &CheckpointPlace) -> bool {
         self.place == *place
     }
@@ -67,7 +67,7 @@ impl Listing {
         ListingNews { fresh, changed }
     }
 
-    /// Forgets deleted checkpoints.
+    /// Removes deleted checkpoints from the listing.
     pub(super) fn drop_all(&mut self, gone: &[String]) {
         self.listed.retain(|checkpoint| !gone.contains(&checkpoint.id));
     }

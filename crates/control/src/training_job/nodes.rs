@@ -18,7 +18,7 @@ use crate::write::{Kind, Purpose, Query, key};
 impl TrainingCase<'_> {
     /// Number of nodes of an admitted Workload's pods, `None` while the number is not known.
     pub(super) fn nodes(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {
-        // If all pods have gone meanwhile, the answer does not show where they ran.
+        // If all pods have gone meanwhile, the answer to the query does not show the nodes on which the pods ran.
         self.answer(workload, states).filter(|nodes| *nodes > 0)
     }
 

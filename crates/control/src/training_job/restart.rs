@@ -1,6 +1,6 @@
 //! Restart of a TrainingJob whose pods learn the number of workers only at their start. The new number is noted on the Workload (see `scale`). Then the Jobs
 //! with another number are deleted, their pods are waited for, quota of workers that do not come back is released, and the usual start creates the Jobs with
-//! the new number. Each step follows from the existing objects, so that another replica can continue the restart.
+//! the new number. Each step of the restart follows from the existing objects, so that another replica can continue the restart.
 
 use berth_api::labels;
 use berth_jobs::JobState;
@@ -15,7 +15,7 @@ use crate::training_job::growth::resumes_from;
 use crate::training_job::restarts::{noted, told_from, told_workers};
 
 impl TrainingCase<'_> {
-    /// The next step of a restart that was noted, `None` if the usual start continues from here, or has continued.
+    /// The next step of a TrainingJob's restart that was noted, `None` if the usual start continues from here, or has continued.
     pub(super) fn restarting(&self, workload: &WorkloadView) -> Option<Decision> {
         let scale = noted(workload)?;
         let words = format!("Restarts with {} workers", scale.workers);
@@ -69,8 +69,8 @@ impl TrainingCase<'_> {
         noted(workload).is_some_and(old)
     }
 
-    /// Time from which pods of a run may be created: after a restart not before the old pods were observed to be gone. If this process did not observe that,
-    /// the creation times of the Jobs decide.
+    /// Time from which pods of a run may be created: after a restart not before the old pods were observed to be gone. If this process did not observe the end
+    /// of the old pods, the creation times of the Jobs decide.
     pub(super) fn pods_come_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = told_from(workload)?;
         if noted(workload).is_none() {

@@ -21,10 +21,10 @@ pub(crate) struct Run<'a> {
     pub(crate) bounds: (i32, i32),
     /// The Job of the workers; `None` while the Job is being created again.
     pub(crate) job: Option<&'a JobState>,
-    /// Number of workers that are to run. For a job that restarts to scale, the number with which its pods started, unless a restart with fewer workers is
-    /// noted.
+    /// Number of workers that are to run. For a job that restarts to scale, the number of workers is the number with which its pods started, unless a restart
+    /// with fewer workers is noted.
     pub(crate) workers: i32,
-    /// The last change of the number of workers.
+    /// The last change of the run's number of workers.
     pub(crate) last: Option<Scale>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Added {
     pub(crate) since: Timestamp,
     /// Number of workers that are to run.
     pub(crate) workers: i32,
-    /// Number of ready workers.
+    /// Number of ready workers of the run.
     pub(crate) ready: i32,
     /// Least number of workers of the run.
     pub(crate) least: i32,

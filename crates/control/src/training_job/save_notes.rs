@@ -9,15 +9,15 @@ use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest
 pub(crate) struct SaveNotes {
     /// The recipients of the request to save before the job stops, from the first try on.
     notified: Option<Recipients>,
-    /// The last save of the job when this process evicted the Workload. The note is kept after the quota is released, because the status of the job may lag
-    /// behind.
+    /// The last save of the job when this process evicted the Workload. The note about the last save is kept after the quota is released, because the status of
+    /// the job may lag behind.
     before: Option<Box<Before>>,
     /// The request to save before workers are removed, from the first try on.
     asked: Option<Box<SaveRequest>>,
 }
 
 impl SaveNotes {
-    /// Whether nothing is noted.
+    /// Whether no request to save is noted about the Workload.
     pub(crate) fn is_empty(&self) -> bool {
         self.notified.is_none() && self.before.is_none() && self.asked.is_none()
     }

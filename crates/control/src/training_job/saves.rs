@@ -42,7 +42,7 @@ pub(crate) fn note_listing(
 ) -> Option<ListingNews> {
     let job = view.training.get(name)?;
     let Some(place) = place.filter(|place| place_of(view, name, job).as_ref() == Some(*place)) else {
-        // The job or its store was edited meanwhile: the present place has not been listed yet.
+        // The TrainingJob or its checkpoint store was edited meanwhile: the present place of the checkpoints has not been listed yet.
         return Some(ListingNews::default());
     };
     Some(jobs.change(&job.uid, |notes| notes.training_mut().take_listing(place, found, now)))
@@ -51,7 +51,7 @@ pub(crate) fn note_listing(
 /// Forgets the deleted checkpoints of a TrainingJob; false if the TrainingJob is not known any more.
 pub(crate) fn note_deleted(jobs: &mut JobRecords, view: &View, name: &Name, place: Option<&CheckpointPlace>) -> bool {
     let Some(job) = view.training.get(name) else { return false };
-    // The surplus contains exactly the deleted checkpoints: only a listing changes the surplus, and a job has one request at a time.
+    // The surplus of checkpoints contains exactly the deleted checkpoints: only a listing changes the surplus, and a job has one request at a time.
     let listing = jobs.of(&job.uid).training().listing();
     let listing = listing.filter(|listing| place.is_some_and(|place| listing.is_of(place)));
     if let Some(gone) = listing.map(|listing| surplus(jobs, job, listing)) {

@@ -25,7 +25,7 @@ impl TrainingCase<'_> {
         self.ctx.missing_store(self.view)
     }
 
-    /// The wait of a start until the checkpoint to resume from is known, `None` if the checkpoint is known.
+    /// The wait of a TrainingJob's start until the checkpoint to resume from is known, `None` if the checkpoint is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
         let begun = resumes_from(&self.ctx.notes.workloads, workload)?;
@@ -37,7 +37,8 @@ impl TrainingCase<'_> {
         (!known).then(|| Decision::Wait(patience_ends(begun)))
     }
 
-    /// Conditions about the save interval, kept or missed, and about the store, readable or not. Each condition is shown once it was true.
+    /// Conditions about the save interval, kept or missed, and about the store, readable or not. Each of these conditions is shown after it was true for the
+    /// first time.
     pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
         let due = self.ctx.save_due(self.name, self.view).filter(|_| is_up);
         let listing = self.ctx.listing_of(self.name, self.view);
@@ -72,7 +73,7 @@ impl TrainingCase<'_> {
                 new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
             }
             (Some(place), None) => {
-                // Checkpoints in another place are not shown.
+                // The status shows no checkpoints that are in another place.
                 let shown = new.checkpoints.len();
                 new.checkpoints.retain(|info| info.path.as_deref().is_none_or(|path| place.has(path)));
                 new.count = new.count.filter(|_| new.checkpoints.len() == shown);

@@ -68,8 +68,8 @@ impl TrainingCase<'_> {
             && size > granted(current)
             && size <= run.bounds.1
             && run.workers == granted(current);
-        // A slice with quota waits for an admission check that its queue did not have before. The wait is short, as no workload may preempt the slice
-        // meanwhile.
+        // A slice with quota waits for an admission check that its queue did not have before. The wait of the new slice is short, because no workload may
+        // preempt the slice meanwhile.
         let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
         let until = self.ctx.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
         let stands = !new.is(types::EVICTED) && new.active;
@@ -266,9 +266,9 @@ impl TrainingCase<'_> {
         Decision::write(draft.managed_by(MANAGER).telling(self.notice(EventType::Normal, reason, words)))
     }
 
-    /// Queries whether more pods are left than the `most` that stay with this number of workers, `None` if no more pods are known to be left. The answer may be
-    /// newer than the statuses of the Jobs. The quota is held until the statuses count no more pods either: otherwise the remaining pods would be charged as
-    /// usage beyond quota for a moment, and the job would be evicted for the preemptors to which its workers gave way.
+    /// Queries whether more pods are left than the `most` that stay with this number of workers, `None` if no more pods are known to be left. The answer about
+    /// the pods may be newer than the statuses of the Jobs. The quota is held until the statuses count no more pods either: otherwise the remaining pods would
+    /// be charged as usage beyond quota for a moment, and the job would be evicted for the preemptors to which its workers gave way.
     pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
         let parts = self.ctx.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
         let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 /// A request to an elastic job to give up workers.
 #[derive(Clone, Debug)]
 pub(crate) struct GiveUp {
-    /// Number of workers that stay.
+    /// Number of workers that stay after the job has given up workers.
     pub(crate) keeps: i32,
     /// The eviction that the engine wants, with its preemptor.
     pub(crate) eviction: engine::Eviction,
@@ -21,7 +21,7 @@ pub(crate) struct ScaleNotes {
 }
 
 impl ScaleNotes {
-    /// Whether nothing is noted.
+    /// Whether nothing is noted about the number of workers of the Workload.
     pub(crate) fn is_empty(&self) -> bool {
         self.gives_up.is_none() && self.shrunk.is_none()
     }

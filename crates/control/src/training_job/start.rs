@@ -86,7 +86,7 @@ impl TrainingCase<'_> {
         }
     }
 
-    /// The next object to create.
+    /// The next object to create for the start of an admitted TrainingJob.
     fn start(&self, workload: &WorkloadView) -> Decision {
         match &self.view.asked {
             Err(fault) => return self.never_starts(workload, fault),
@@ -277,8 +277,8 @@ impl TrainingCase<'_> {
         self.release(workload, &words, self.obstacle().map(|(_, text)| text))
     }
 
-    /// Time since when a run that was up lacks a Job, or pods that were created again after a Job was gone. The status records the time, so that every leader
-    /// knows it.
+    /// Time since when a run that was up lacks a Job, or pods that were created again after a Job was gone. The status of the TrainingJob records the time, so
+    /// that every leader knows the time.
     pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = told_from(workload)?;
         let told = find(&self.view.status.conditions, training_types::RUNNING)?;

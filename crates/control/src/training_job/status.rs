@@ -30,7 +30,7 @@ use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 /// Largest size in bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
 
-/// The status write of a TrainingJob, `None` if the status does not differ.
+/// The status write of a TrainingJob, `None` if the computed status equals the stored status.
 pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (object.namespace.clone(), object.name.clone());
     let view = ctx.view.training.get(&name)?;
@@ -217,7 +217,7 @@ impl Telling<'_> {
         let out_of_time = || {
             let limit = self.case.view.facts.scheduling_timeout_seconds?;
             let due = self.case.ctx.view.timeline.after_seconds(told_from(self.workload?)?, limit);
-            // A gang that ran until then had its pods, and lost some.
+            // A gang that ran until its eviction had all its pods, and then lost some of them.
             let running = find(&self.case.view.status.conditions, training_types::RUNNING);
             let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
             Some(at >= due && !ran)
@@ -249,7 +249,7 @@ impl Telling<'_> {
             && shown
             && before.status == "False"
         {
-            // The result is final: later checkpoints do not change it.
+            // The result of the request to save is final: later checkpoints do not change the result.
             return (false, before.reason.clone(), before.message.clone());
         }
         let grace = to_stop.or(to_shrink.map(|(grace, _)| grace));
@@ -345,7 +345,7 @@ impl Telling<'_> {
                 (true, own_reasons::WORKLOAD_DEACTIVATED.to_owned(), why.unwrap_or_default())
             }
             _ if view.facts.suspended => (true, REQUESTED.to_owned(), "spec.suspend is true".to_owned()),
-            // The Workload is activated next.
+            // The Workload of the resumed TrainingJob is activated next.
             Some(_) => (true, REQUESTED.to_owned(), "spec.suspend was true".to_owned()),
             None => (false, own_reasons::RESUMED.to_owned(), "The job may be queued".to_owned()),
         }
@@ -396,7 +396,7 @@ impl Telling<'_> {
             let left = workload.size(set.effective_name()).min(given);
             for (resource, amount) in &set.resource_usage {
                 let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
-                // The count of an elastic job may have been lowered since.
+                // The number of workers of an elastic job may have been lowered since the admission.
                 let each = amount.get().checked_div(i64::from(given)).filter(|_| left < given);
                 let amount = match each {
                     Some(each) => Amount::new(each.saturating_mul(i64::from(left))),

@@ -31,7 +31,7 @@ impl TrainingCase<'_> {
         if let Some(decision) = self.halt(workload) {
             return decision;
         }
-        // The quota is released even if the API server refuses the status.
+        // The quota is released even if the API server refuses the status of the TrainingJob.
         let silent = self.ctx.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
         let told = || status::answer_told(self).or_else(|| status::timeout_told(self));
         if let Some(told) = told().filter(|_| !silent) {
@@ -152,7 +152,7 @@ impl TrainingCase<'_> {
         let others: BTreeSet<ObjectKey> = children.filter(|child| !known.contains(*child)).cloned().collect();
         for object in known.iter().chain(&others) {
             if self.ctx.flights.busy(object) {
-                // A creation of the Job may be under way.
+                // A creation of the TrainingJob's Job may be under way.
                 return Some(Decision::Done);
             }
             // A TrainingJob that is deleted without its Jobs does not control them any more.
@@ -163,7 +163,7 @@ impl TrainingCase<'_> {
             // A finalizer may keep the Job forever, and its pods run as long as the Job exists: the pods are deleted before the Job.
             let kept = job.deleting && known.contains(object);
             if job.deleting && (!kept || self.ctx.notes.jobs.of(&job.uid).is_rid_of_pods()) {
-                // The pods of such a Job are looked for by a query.
+                // The pods of a Job that is being deleted are found by a query.
                 continue;
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();

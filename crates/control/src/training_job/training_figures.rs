@@ -189,7 +189,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
             && !is(&new.status, types::ADMITTED)
             && !is(&old.status, training_types::RUNNING);
         let ended = new.is_over();
-        // A job that ran before may run again after a single status write.
+        // A single status write may report that a job that ran before has stopped and runs again.
         let runs_since = |status: &TrainingJobStatus| since(&status.conditions, training_types::RUNNING, "True");
         let result = if runs_since(&new.status) > runs_since(&old.status) {
             Some(("success", "false"))

@@ -29,7 +29,7 @@ pub(crate) struct TrainingNotes {
     prepared: BTreeSet<ObjectKey>,
 }
 
-/// Failed scale-ups in a row.
+/// Failed scale-ups of a TrainingJob in a row.
 #[derive(Clone, Copy, Debug)]
 struct FailedScaleUps {
     times: u32,
@@ -39,7 +39,7 @@ struct FailedScaleUps {
     not_before: Timestamp,
 }
 
-/// Begin of the present run.
+/// Begin of the TrainingJob's present run.
 #[derive(Debug)]
 struct Begun {
     /// Id of the checkpoint from which the run began, `None` for a run that began without a checkpoint.
@@ -66,7 +66,7 @@ impl TrainingNotes {
         prepared: BTreeSet::new(),
     };
 
-    /// Whether nothing is noted.
+    /// Whether nothing is noted about the TrainingJob.
     pub(crate) fn is_empty(&self) -> bool {
         self.idle_since.is_none()
             && self.wanted.is_none()
@@ -134,7 +134,7 @@ impl TrainingNotes {
         self.listing.as_deref()
     }
 
-    /// Takes the result of a listing of a place. An earlier listing of another place is discarded.
+    /// Takes the result of a listing of checkpoints at a place in a store. An earlier listing of another place in a store is discarded.
     pub(crate) fn take_listing(
         &mut self,
         place: &CheckpointPlace,
@@ -146,7 +146,7 @@ impl TrainingNotes {
         listing.take(found, now)
     }
 
-    /// Forgets deleted checkpoints.
+    /// Removes deleted checkpoints from the TrainingJob's listing.
     pub(crate) fn drop_checkpoints(&mut self, gone: &[String]) {
         if let Some(listing) = &mut self.listing {
             listing.drop_all(gone);

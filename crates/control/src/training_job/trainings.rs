@@ -62,8 +62,8 @@ impl Trainings {
     }
 }
 
-/// Handles the outcome of a write: pods were notified to save, a run began or changed, or checkpoints were deleted. Returns the key of the TrainingJob that
-/// must be decided about again.
+/// Handles the outcome of a write: pods were notified to save, a run began or changed, or checkpoints were deleted. Returns the key of a TrainingJob if control
+/// must decide about the TrainingJob again.
 pub(crate) fn note_outcome(
     notes: &mut Notes,
     view: &View,

@@ -16,7 +16,7 @@ use crate::context::Context;
 /// Largest number of resources in a column.
 const MOST_RESOURCES: usize = 6;
 
-/// Amounts by resource, accelerators first.
+/// Sums of amounts by resource, with accelerators first.
 #[derive(Default)]
 struct Sums<'a>(BTreeMap<(bool, &'a str), Amount>);
 
@@ -37,7 +37,8 @@ fn listed(mut words: Vec<String>) -> String {
     words.join(", ")
 }
 
-/// The number of pods and the sum of their requests, as text. Each entry is a number of pods and the requests of one of these pods.
+/// The size of a Workload as text: its number of pods and the sum of their requests. Each entry of `sets` is a number of pods and the requests of one of these
+/// pods.
 fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String, Amount>)>) -> String {
     let (mut pods, mut sums) = (0_i64, Sums::default());
     for (count, requests) in sets {
@@ -53,7 +54,7 @@ fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String,
 }
 
 /// The quota that a ClusterQueue has given and its nominal quota, by resource over all flavors, as `cpu 7/10`; `None` for a queue without quota. The text is
-/// derived only from the spec and the usage in the status.
+/// derived only from the ClusterQueue's spec and the usage in its status.
 pub(crate) fn used(cards: &Cards, spec: &api::ClusterQueueSpec, cells: &[engine::CellUsage]) -> Option<String> {
     let (mut quotas, mut given) = (Sums::default(), Sums::default());
     for quota in spec.resource_groups.iter().flat_map(|group| &group.flavors).flat_map(|flavor| &flavor.resources) {

@@ -17,7 +17,7 @@ pub(crate) struct PendingReport<'a> {
     pub(crate) reason: &'a str,
     /// The message of the condition `QuotaReserved`.
     pub(crate) message: &'a str,
-    /// True if a scheduling cycle tried the workload itself, as the head of its queue.
+    /// True if the workload is the head of its queue, or the first of its class of equals.
     pub(crate) leading: bool,
     /// True if the workload would preempt, and its preemption gates are closed.
     pub(crate) is_gated: bool,

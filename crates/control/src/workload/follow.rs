@@ -23,13 +23,13 @@ pub(crate) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with 
 pub(crate) struct Wishes<'a> {
     /// Pod sets with the annotation of their size, if the pod sets are to change.
     pub(crate) pod_sets: Option<(Value, Annotations)>,
-    /// Name of the LocalQueue; `None` leaves the present queue.
+    /// Name of the owner's LocalQueue; `None` leaves the Workload's present queue.
     pub(crate) queue: Option<&'a str>,
-    /// Priority; `None` leaves the present priority.
+    /// Priority of the owner; `None` leaves the Workload's present priority.
     pub(crate) priority: Option<Wanted>,
     /// Names of the controllers that gate the admission, separated by commas.
     pub(crate) gated_by: Option<&'a str>,
-    /// Accepted capacity tiers.
+    /// Capacity tiers that the owner accepts.
     pub(crate) tiers: Option<&'a str>,
     /// Longest execution time in seconds, null for no limit; `None` leaves the present limit.
     pub(crate) limit: Option<Value>,

@@ -12,8 +12,8 @@ use crate::decision::{Decision, Draft};
 use crate::workload::orphan::{Standing, standing};
 use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Write, key};
 
-/// Creates the Workload of a job that has no Workload; `tell` makes the event about the creation. `asker` is the object that is decided about. A Workload that
-/// would leave no room for its status is not created, and no Workload replaces another Workload of the name: the user gets an event.
+/// Creates the Workload of a job that has no Workload; `tell` makes the event about the creation. `asker` is the object that control decides about. A Workload
+/// that would leave no room for its status is not created, and no Workload replaces another Workload of the name: the user gets an event.
 pub(crate) fn create(
     ctx: &Context<'_>,
     asker: &ObjectKey,
@@ -73,7 +73,7 @@ pub(crate) fn made_for_another(
     in_the_way(ctx, asker, workload, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
-/// Sends one event about the Workload that has the wanted name, and waits until that Workload is gone.
+/// Sends one event about the Workload whose name another Workload needs, and waits until the named Workload is gone.
 fn in_the_way(
     ctx: &Context<'_>,
     asker: &ObjectKey,

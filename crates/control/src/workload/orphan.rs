@@ -22,10 +22,10 @@ const CHILDREN_PAUSE_MS: i64 = 1_000;
 const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
 /// Decides about a workload whose owner is gone. If the workload has an owner reference, garbage collection deletes it, and Berth removes the finalizer when no
-/// pod of the job is left: until then the quota is in use (invariant L4). A workload without an owner reference is finished.
+/// pod of the job is left: until then the quota is in use (invariant L4). Berth finishes a workload without an owner reference.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if !workload.is_finished() && ctx.unlisted_owner(workload).is_some() {
-        // The view cannot show whether pods of the workload run. The status of a waiting workload reports that.
+        // The view cannot show whether pods of the workload run. The status of a waiting workload reports that its owner cannot be listed.
         return (workload.reserved() || workload.deleting).then_some(Decision::Done);
     }
     let Some(owner) = &workload.owner else { return without_owner(ctx, workload, now) };
@@ -108,7 +108,7 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
 }
 
 /// Lets the job with the given uid take its workload back, if the job exists and is not being deleted. If the job is being deleted, the garbage collector has
-/// removed the owner reference, so that the objects of the job are left behind. The cost is proportional to the jobs of the namespace.
+/// removed the owner reference, so that the objects of the job are left behind. The cost of the search is proportional to the jobs of the namespace.
 fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<Decision> {
     let (view, namespace) = (&ctx.view, workload.namespace.as_str());
     let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));

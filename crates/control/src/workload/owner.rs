@@ -45,9 +45,9 @@ pub(crate) fn parts_of<'a>(
 pub(crate) enum Standing {
     /// The owner exists, or is of a kind that Berth does not know: the owner's controller may start the job.
     There,
-    /// The owner is being deleted.
+    /// The owner of the workload is being deleted.
     Leaving,
-    /// The owner does not exist. A group of pods is absent if all of its pods are gone, so that no pod could use the quota.
+    /// The owner of the workload does not exist. A group of pods is absent if all of its pods are gone, so that no pod could use the quota.
     Absent,
 }
 

@@ -10,8 +10,8 @@ use crate::decision::Decision;
 use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, SCHEDULER, key};
 
-/// Message of the condition `Preempted`, in Kueue's words. An empty argument is written as UNKNOWN. A reason that Kueue does not have gets no cause, but the
-/// engine has no such reason.
+/// Message of the condition `Preempted`, in Kueue's words. An empty argument is written into the message as UNKNOWN. A reason that Kueue does not have gets no
+/// cause, but the engine has no such reason.
 #[must_use]
 pub fn preemption_message(
     (preemptor_uid, job_uid): (&str, &str),

@@ -12,9 +12,9 @@ use crate::workload::reason_notes::{ReasonNotes, ReasonPlace};
 use crate::workload::requests::requests_of;
 use crate::workload::status::requests_differ;
 
-/// Age in milliseconds at which a text that differs is written again.
+/// Age in milliseconds at which the text of a pending reason is written again if the text differs.
 const STALE_MS: i64 = 60_000;
-/// Writes of reasons per second.
+/// Largest number of writes of pending reasons per second.
 const RATE_PER_SECOND: i64 = 10;
 const BURST: i64 = 60;
 /// Milliseconds after an admission in which reasons are written at half the rate, so that the API server has time for admissions.
@@ -22,10 +22,11 @@ const BUSY_MS: i64 = 1_000;
 /// Tokens for one write: each millisecond adds one token for each write per second of the rate.
 const WRITE: i64 = 1_000;
 
-/// State of the rate limit. The reasons that are still to be written are in the records of their workloads, and the records are queued by their reasons.
+/// State of the rate limit for writes of pending reasons. The reasons that are still to be written are in the records of their workloads, and the records are
+/// queued by their reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
-    /// Tokens for writes; a thousand tokens allow one write.
+    /// Tokens for writes of pending reasons; a thousand tokens allow one write.
     tokens: i64,
     filled_at: Option<Timestamp>,
     admitted_at: Option<Timestamp>,
@@ -128,7 +129,7 @@ impl Ration {
         self.filled_at = Some(now);
     }
 
-    /// The next verdict to write, if the rate allows a write.
+    /// The next verdict about a pending workload to write, if the rate allows a write.
     pub(crate) fn next(&mut self, workloads: &mut WorkloadRecords, now: Timestamp, unpaced: bool) -> Option<Verdict> {
         self.refill(now);
         while let Some((_, uid)) = workloads.first_queued_from(LATER).filter(|(place, _)| is_due(*place, now)) {
@@ -143,7 +144,7 @@ impl Ration {
     }
 }
 
-/// The first place behind the queue.
+/// The first place behind the queue of pending reasons.
 const LATER: ReasonPlace = ReasonPlace::Later(Timestamp::MIN);
 
 /// Whether a reason behind the queue has waited until its old text is old enough.
@@ -162,7 +163,7 @@ pub(crate) fn forget(workloads: &mut WorkloadRecords, uid: &str) {
     workloads.change_known(uid, |notes| *notes.reason_mut() = ReasonNotes::default());
 }
 
-/// Time at which the next reason may be written.
+/// Time at which the next pending reason may be written.
 pub(crate) fn wake_at(workloads: &WorkloadRecords, now: Timestamp) -> Option<Timestamp> {
     match workloads.first_queued()?.0 {
         ReasonPlace::Queue(_) => now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok(),

@@ -22,7 +22,7 @@ pub(crate) struct ReasonNotes {
 }
 
 impl ReasonNotes {
-    /// Whether nothing is noted.
+    /// Whether no pending reason is noted about the Workload.
     pub(crate) fn is_empty(&self) -> bool {
         self.next.is_none() && self.written.is_none()
     }
@@ -47,14 +47,14 @@ impl ReasonNotes {
         self.next = next;
     }
 
-    /// Moves the reason to another place.
+    /// Moves the reason that is still to be written to another place.
     pub(crate) fn move_to(&mut self, new: ReasonPlace) {
         if let Some((_, place)) = &mut self.next {
             *place = new;
         }
     }
 
-    /// Takes the reason to write it now.
+    /// Takes the reason that is written now.
     pub(crate) fn write(&mut self, now: Timestamp) -> Option<Verdict> {
         self.written = Some(now);
         self.next.take().map(|(verdict, _)| verdict)

@@ -35,11 +35,11 @@ pub(crate) const OWNED: [&str; 10] = [
 
 /// A change of a status, with the time of the change and the generation of the object.
 pub(crate) struct Edit<'a> {
-    /// The status that is changed.
+    /// The status of the Workload that is changed.
     pub(crate) status: &'a mut api::WorkloadStatus,
-    /// The generation of the object, for conditions.
+    /// The generation of the Workload, for conditions.
     pub(crate) generation: i64,
-    /// The time of the change, for conditions.
+    /// The time of the status change, for conditions.
     pub(crate) now: Timestamp,
 }
 
@@ -103,7 +103,7 @@ impl Edit<'_> {
                     own.reason == entry.reason && own.underlying_cause == entry.underlying_cause
                 };
                 match stats.evictions.iter_mut().find(same) {
-                    // The reservation may be written for a second time.
+                    // The reservation of the new slice may be written for a second time.
                     Some(own) => own.count = own.count.max(entry.count),
                     None => stats.evictions.push(entry.clone()),
                 }
@@ -169,8 +169,8 @@ impl Edit<'_> {
             if check.state != check_states::PENDING {
                 check.retry_count = match check.state.as_str() {
                     check_states::RETRY => Some(check.retry_count.unwrap_or_default().saturating_add(1)),
-                    // The retry count is the number of tries of one wait: the count of a check that was ready, or given up, begins at zero again. Zero is
-                    // written, and the field is not left out, because another manager may own the entry, too.
+                    // The retry count is the number of tries of one wait: the count of a check that was ready, or given up, begins at zero again. The retry
+                    // count zero is written, and not left out, because another manager may own the entry, too.
                     _ => check.retry_count.map(|_| 0),
                 };
                 check.message = format!("Reset to Pending after {after}. Previously: {}", check.state);

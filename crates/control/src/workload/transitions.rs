@@ -64,7 +64,7 @@ impl Tally<'_> {
     }
 }
 
-/// The metrics of a Workload's change from `old` to `new`, observed at `now`. `local` switches the series of LocalQueues on.
+/// The metrics of a Workload's change from `old` to `new`, observed at `now`. `local` switches the metrics of LocalQueues on.
 pub(crate) fn measures(
     old: &WorkloadView,
     new: &WorkloadView,
@@ -100,7 +100,7 @@ pub(crate) fn measures(
             reserved.unwrap_or(now),
         );
     }
-    // Pods that recover were counted when they started.
+    // Pods that recover were counted in the metrics when they started.
     let started =
         find_true(&new.status.conditions, types::PODS_READY).is_some_and(|ready| ready.reason != reasons::RECOVERED);
     if became(types::PODS_READY) && started {

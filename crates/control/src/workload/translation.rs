@@ -99,7 +99,7 @@ impl Context<'_> {
             pod_sets,
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
-            // A scale-up takes only idle quota, and so do pods that were let in: such pods may be gone before their victims are.
+            // A scale-up takes only idle quota, and so do pods that were let in: pods that were let in may be gone before their victims are.
             preempts: match replaces.is_some() || runs || self.flights.was_refused_quota(&workload.object_key()) {
                 true => engine::Preempts::Nobody,
                 false => workload.preempts,

@@ -141,7 +141,7 @@ pub(super) fn evict_and(
 }
 
 /// Handles a workload whose job cannot be started with the admission. After a temporary problem the workload is evicted, and tried again after a minute. Any
-/// other problem finishes the workload. `tell` makes the event for its job (`docs/departures/0044-placement-that-passes.md`).
+/// other problem with the start finishes the workload. `tell` makes the event for its job (`docs/departures/0044-placement-that-passes.md`).
 pub(crate) fn cannot_start(
     workload: &WorkloadView,
     now: Timestamp,

@@ -7,9 +7,9 @@ pub enum Lane {
     Jobs,
     /// Tasks that keep objects up to date.
     Upkeep,
-    /// Writes of reasons for users.
+    /// Writes of reasons that users read, such as why a Workload waits.
     Reasons,
-    /// Figures in statuses. Figures may become old behind hundreds of removals of finalizers.
+    /// Writes of figures in statuses. Figures may become old behind hundreds of removals of finalizers.
     Figures,
     /// Writes of the ends of Workloads, which release quota: see [`Lane::as_awaited`].
     Ends,

@@ -132,7 +132,7 @@ impl Purpose {
         matches!(self, Self::QueueStatus | Self::TrainingStatus)
     }
 
-    /// Whether a late application of the write would use quota that another workload may hold by then.
+    /// Whether a late application of a write with this purpose would use quota that another workload may hold by then.
     pub(crate) const fn uses_quota(self) -> bool {
         matches!(self, Self::ReserveQuota | Self::StartJob | Self::StartTraining)
     }
@@ -142,7 +142,7 @@ impl Purpose {
         matches!(self, Self::CreateWorkload | Self::ReadJob)
     }
 
-    /// Whether the task asks pods to save their work. The object of such a task does not change by the task.
+    /// Whether the task asks pods to save their work. The object of a task that asks pods to save does not change by the task.
     pub(crate) const fn asks_to_save(self) -> bool {
         matches!(self, Self::NotifyPods | Self::AskToSave)
     }

@@ -2,43 +2,43 @@
 
 use super::{Checkpoint, CheckpointPlace, LeftPod, PodOnNode, PodsOf, StuckPod};
 
-/// A query. Like a write, a query belongs to an object and a term, and comes back with an outcome.
+/// A query of control to the runtime. Like a write, a query belongs to an object and a term, and comes back with an outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
-    /// GET of a job's pods that have not ended. The answer is [`QueryAnswer::PodsLeft`].
+    /// GET of a job's pods that have not ended, answered by [`QueryAnswer::PodsLeft`].
     ProbePods {
         /// Criteria for the pods.
         pods: PodsOf,
-        /// Number of pods that may be left.
+        /// Number of pods of the job that may be left.
         most: usize,
     },
-    /// GET of some pods of a job that are on no node, and of events about some of these pods. The answer is [`QueryAnswer::Stuck`].
+    /// GET of some pods of a job that are on no node, and of events about some of these pods, answered by [`QueryAnswer::Stuck`].
     FindStuckPods {
         /// Criteria for the pods.
         pods: PodsOf,
     },
-    /// GET of autoscalers' events about pods that are known to be on no node. The answer is [`QueryAnswer::Stuck`].
+    /// GET of autoscalers' events about pods that are known to be on no node, answered by [`QueryAnswer::Stuck`].
     AskAutoscalers {
-        /// The pods with their uids.
+        /// The uids and pod sets of the pods that the query is about.
         pods: Vec<(String, StuckPod)>,
     },
-    /// GET of the pods on a node that have not ended. The answer is [`QueryAnswer::OnNode`].
+    /// GET of the pods on a node that have not ended, answered by [`QueryAnswer::OnNode`].
     FindPodsOnNode,
-    /// GET of some of the pods that a job has left behind and that have not ended. The answer is [`QueryAnswer::Left`].
+    /// GET of some of the pods that a job has left behind and that have not ended, answered by [`QueryAnswer::Left`].
     FindLeftPods {
         /// The labels by which pods may name the uid of the job.
         labels: Vec<&'static str>,
         /// Uid of the job.
         uid: String,
     },
-    /// GET of the nodes of a job's pods that have not ended. The answer is [`QueryAnswer::Nodes`].
+    /// GET of the nodes of a job's pods that have not ended, answered by [`QueryAnswer::Nodes`].
     CountNodes {
         /// Criteria for the pods.
         pods: PodsOf,
     },
-    /// GET of the object of the task. The answer is [`QueryAnswer::Object`], or the failure [`QueryFailure::Gone`] if the object does not exist.
+    /// GET of the object of the task, answered by [`QueryAnswer::Object`], or by the failure [`QueryFailure::Gone`] if the object does not exist.
     ReadObject,
-    /// Listing of a job's complete checkpoints in a store, without the API server. The answer is [`QueryAnswer::Checkpoints`].
+    /// Listing of a job's complete checkpoints in a store, without the API server, answered by [`QueryAnswer::Checkpoints`].
     ListCheckpoints {
         /// Place of the checkpoints.
         place: CheckpointPlace,
@@ -96,7 +96,7 @@ pub enum QueryAnswer {
     PodsLeft(PodsLeft),
     /// The pods for which the scheduler found no node; only some of these pods if there are many.
     Stuck(Vec<StuckPod>),
-    /// The pods on a node.
+    /// The pods on a node that have not ended.
     OnNode(Vec<PodOnNode>),
     /// The pods that a job has left behind; only some of these pods if there are many.
     Left(Vec<LeftPod>),

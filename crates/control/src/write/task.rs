@@ -13,7 +13,7 @@ pub struct TaskId(pub u64);
 /// Part of the object that a patch addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// The object itself.
+    /// The object itself, without a subresource.
     None,
     /// The subresource `/status`.
     Status,
@@ -24,13 +24,13 @@ pub enum Subresource {
 pub struct Packed(Box<str>);
 
 impl Packed {
-    /// The text of the body.
+    /// The JSON body as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The parsed body.
+    /// The JSON body, parsed.
     #[must_use]
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
@@ -43,7 +43,7 @@ impl From<Value> for Packed {
     }
 }
 
-/// A write. Bodies have `metadata.uid` and, if the write was derived from a read, `metadata.resourceVersion`.
+/// A write of control to an object. Bodies have `metadata.uid` and, if the write was derived from a read, `metadata.resourceVersion`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write<Body = Packed> {
     /// Creation of an object by POST.

@@ -1,18 +1,18 @@
-//! Deletion of objects: finalizers keep them, and objects that they own go after them.
+//! Deletion of objects in the simulated API server: finalizers keep an object, and owned objects are deleted after their owner.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use super::ApiServer;
 
-/// Whether objects of a kind own others.
+/// Whether objects of a kind own other objects.
 pub(super) fn may_own(kind: Kind) -> bool {
     let owners = [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
     owners.contains(&kind) || kind == Kind::ProvisioningRequest
 }
 
 impl ApiServer {
-    /// Deletes an object; objects that it owns go after it.
+    /// Deletes an object; objects that it owns are deleted after it.
     pub fn delete(&mut self, key: &ObjectKey) {
         let Some(mut object) = self.get(key).cloned() else { return };
         if object["metadata"]["deletionTimestamp"].is_null() || self.collects_at_once() {
@@ -24,13 +24,13 @@ impl ApiServer {
         self.store(key, object);
     }
 
-    /// Whether an object with that uid is stored.
+    /// Whether an object with a uid is stored.
     #[must_use]
     pub fn has_uid(&self, uid: &Value) -> bool {
         self.objects().values().any(|object| &object["metadata"]["uid"] == uid)
     }
 
-    /// Objects that an owner reference ties to a uid.
+    /// Objects with an owner reference to a uid.
     #[must_use]
     pub fn owned_by(&self, uid: &Value) -> Vec<ObjectKey> {
         let owned = |object: &Value| {
@@ -40,7 +40,7 @@ impl ApiServer {
         self.objects().iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Deletes the objects of a gone owner that have no other one.
+    /// Deletes the objects of a gone owner that have no other owner.
     pub(super) fn collect_of(&mut self, owner: &Value) {
         for key in self.owned_by(owner) {
             let owners = self.get(&key).and_then(|object| object["metadata"]["ownerReferences"].as_array().cloned());

@@ -23,7 +23,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Server-side apply of a status, for a manager that carries everything it owns: its fields are replaced.
+/// Server-side apply of a status by a field manager whose body has all fields that the manager owns: these fields are replaced.
 pub(super) fn apply_status(object: &mut Value, body: &Value, manager: &str) {
     let mut status = object["status"].as_object().cloned().unwrap_or_default();
     let wanted = body["status"].as_object().cloned().unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) fn apply_status(object: &mut Value, body: &Value, manager: &str) {
         if let (Some(new), Some(old)) = (value.as_array_mut(), status.get(&field).and_then(Value::as_array))
             && field == "conditions"
         {
-            // Conditions of other managers stay; the manager of admissions carries all that it owns.
+            // Conditions of other field managers stay; the body of the admission manager has all conditions that the manager owns.
             let stays = |kind: &str| manager != "kueue-admission" || kind == "WaitingForReplacementPods";
             let kept = old.iter().filter(|one| stays(one["type"].as_str().unwrap_or_default()));
             let kept: Vec<Value> = kept.filter(|one| !new.iter().any(|n| n["type"] == one["type"])).cloned().collect();
@@ -48,7 +48,7 @@ pub(super) fn apply_status(object: &mut Value, body: &Value, manager: &str) {
     object["status"] = Value::Object(status);
 }
 
-/// Server-side apply of annotations and the counts of pod sets.
+/// Server-side apply of annotations and of the counts of pod sets.
 pub(super) fn apply_counts(object: &mut Value, body: &Value) {
     merge(&mut object["metadata"]["annotations"], &body["metadata"]["annotations"]);
     for wanted in body["spec"]["podSets"].as_array().into_iter().flatten() {

@@ -28,7 +28,7 @@ impl Cluster {
         going["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
         going["metadata"]["finalizers"] = json!(["orphan"]);
         if key.kind == Kind::JOB {
-            // The Job controller finds no pods of it any more.
+            // The Job controller finds no pods of the Job any more.
             going["status"]["active"] = json!(0);
             going["status"]["ready"] = json!(0);
         }
@@ -53,7 +53,7 @@ impl Cluster {
         }
     }
 
-    /// The garbage collector ends the orphaning deletion that [`Self::begin_orphaning`] has begun.
+    /// Ends the orphaning deletion that [`Self::begin_orphaning`] has begun, as the garbage collector does.
     pub fn end_orphaning(&mut self, key: &ObjectKey) {
         let uid = self.objects()[key]["metadata"]["uid"].as_str().unwrap().to_owned();
         for other in self.api.owned_by(&json!(uid)) {
@@ -113,7 +113,7 @@ impl Cluster {
         before != self.left_behind.len()
     }
 
-    /// Deletes an object; objects that it owns go after it.
+    /// Deletes an object; objects that it owns are deleted after it.
     pub fn delete(&mut self, key: &ObjectKey) {
         self.delete_as(key, false);
     }

@@ -22,7 +22,7 @@ fn indexes(list: &Value) -> i64 {
 }
 
 impl Cluster {
-    /// All pods of a job succeed.
+    /// Completes a Job: all of its pods succeed.
     pub fn complete(&mut self, name: &str) {
         let key = Self::key(Kind::JOB, "team", name);
         let mut job = self.objects()[&key].clone();
@@ -67,7 +67,7 @@ impl Cluster {
         for key in keys {
             let old = self.objects()[&key].clone();
             if old["metadata"]["deletionTimestamp"].is_string() {
-                // The controller neither starts nor stops a Job that is being deleted.
+                // The job controller neither starts nor stops a Job that is being deleted.
                 continue;
             }
             let mut new = old.clone();
@@ -79,7 +79,7 @@ impl Cluster {
             });
             let suspended = new["spec"]["suspend"] == json!(true);
             let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
-            // The job controller makes only as many pods as still have to complete.
+            // The job controller creates only as many pods as still have to complete.
             let ended = |field: &str| new["status"][field].as_i64().unwrap_or(0);
             let indexes = |field: &str| indexes(&new["status"][field]);
             let ended = ended("succeeded").max(indexes("completedIndexes") + indexes("failedIndexes"));

@@ -42,7 +42,7 @@ impl Cluster {
         control
     }
 
-    /// An administrator replaces the labels of the namespace.
+    /// Replaces the labels of the namespace, as an administrator does.
     pub fn label_namespace(&mut self, labels: &Value) {
         self.namespace_labels = labels.clone();
         let now = self.now();
@@ -51,12 +51,12 @@ impl Cluster {
         }
     }
 
-    /// The configuration of the next process manages only these job kinds.
+    /// Lets the configuration of the next process manage only these job kinds.
     pub fn manage_only(&mut self, kinds: &[Kind]) {
         self.settings.job_kinds = kinds.iter().copied().collect();
     }
 
-    /// A user deletes the namespace: its pods are deleted first, and no other object is deleted while a pod is left.
+    /// Deletes the namespace, as a user does: its pods are deleted first, and no other object is deleted while a pod is left.
     pub fn end_namespace(&mut self) {
         let now = self.now();
         self.ends = Some(now);
@@ -69,18 +69,18 @@ impl Cluster {
         }
     }
 
-    /// Another replica becomes the leader, and knows only the objects that it lists.
+    /// Makes another replica the leader, which knows only the objects that it lists.
     pub fn restart(&mut self) {
         self.restart_hearing_last(None);
     }
 
-    /// Another replica becomes the leader, and lists the objects of one kind last.
+    /// Makes another replica the leader, which lists the objects of one kind last.
     pub fn restart_hearing_last(&mut self, kind: Option<Kind>) {
         self.control = self.listed(kind);
         self.control.lead(Some(Term(2)));
     }
 
-    /// Another replica becomes the leader, and may not list objects of a kind.
+    /// Makes another replica the leader, which may not list the objects of a kind.
     pub fn restart_without(&mut self, kind: Kind) {
         self.unlisted = Some(kind);
         self.control = self.listed(None);
@@ -88,7 +88,7 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
-    /// The process leads again, and may not list the objects of a kind from now on: it knows only the objects of that kind that it saw before.
+    /// Lets the process lead again without the right to list a kind: the process knows only the objects of that kind that it observed before.
     pub fn claim_without(&mut self, kind: Kind) {
         self.unlisted = Some(kind);
         self.control.lead(None);
@@ -96,7 +96,7 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
-    /// The process may list the missing kind again.
+    /// Lets the process list the missing kind again.
     pub fn list_again(&mut self) {
         let Some(kind) = self.unlisted.take() else { return };
         let all: Vec<_> = self.objects().iter().filter(|(key, _)| key.kind == kind).collect();
@@ -108,18 +108,18 @@ impl Cluster {
         }
     }
 
-    /// From now on, a standby replica observes all changes of objects.
+    /// Adds a standby replica, which observes all later changes of objects.
     pub fn stand_by(&mut self) {
         self.standby = Some(self.listed(None));
     }
 
-    /// The standby replica becomes the leader.
+    /// Makes the standby replica the leader.
     pub fn fail_over(&mut self) {
         self.control = self.standby.take().expect("somebody stands by");
         self.control.lead(Some(Term(2)));
     }
 
-    /// Shows the leader and the standby replica all that has happened to objects.
+    /// Shows all new revisions of objects to the leader and the standby replica.
     pub(super) fn deliver(&mut self) {
         let first = if self.leaves_first { FirstReport::Left } else { FirstReport::Joined };
         let now = self.now();

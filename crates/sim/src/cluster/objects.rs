@@ -8,7 +8,7 @@ use super::Cluster;
 use crate::manifests::{cluster_queue, local_queue};
 
 impl Cluster {
-    /// A client changes an object by a merge patch.
+    /// Changes an object by a merge patch, as a client does.
     pub fn edit(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
         self.api.edit(&Self::key(kind, namespace, name), patch);
         self.deliver();
@@ -19,7 +19,7 @@ impl Cluster {
         self.writes.iter().filter(|(other, _)| *other == purpose).count()
     }
 
-    /// The answer to a read of a complete job or pod, with all fields that its user has written.
+    /// The answer to a query for a complete job or pod, with all fields that its user has written.
     pub(super) fn whole(&self, key: &ObjectKey) -> Result<QueryAnswer, QueryFailure> {
         self.objects().get(key).map(|job| QueryAnswer::Object(job.to_string().into())).ok_or(QueryFailure::Gone)
     }
@@ -43,13 +43,13 @@ impl Cluster {
         self.control.outcome(task.id, failure, now);
     }
 
-    /// A WorkloadPriorityClass, new or with another value.
+    /// Shows control a WorkloadPriorityClass that is new or has another value.
     pub fn set_class(&mut self, name: &str, value: i32) {
         let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
         self.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), self.now());
     }
 
-    /// An owner reference that names an object of namespace `team` as the controlling owner. Any client may write such a reference.
+    /// An owner reference that names an object of namespace `team` as the controlling owner. Any client may write such an owner reference.
     pub fn controlled_by(&self, kind: Kind, name: &str) -> Value {
         let (api_version, word) = match kind {
             Kind::TrainingJob => ("berth.dev/v1alpha1", "TrainingJob"),
@@ -60,8 +60,7 @@ impl Cluster {
         json!([{"apiVersion": api_version, "kind": word, "name": name, "uid": uid, "controller": true}])
     }
 
-    /// Creates ClusterQueues of the cohort `pool`, each given by name, LocalQueue and cpus: each queue may reclaim the quota that it has lent from any other
-    /// queue.
+    /// Creates two ClusterQueues of the cohort `pool`, each given by name, LocalQueue and cpus. Each queue may reclaim lent quota from any other queue.
     pub fn pool(&mut self, queues: [(&str, &str, i64); 2]) {
         for (name, local, cpus) in queues {
             let mut queue = cluster_queue(name, Some("pool"), &[("default", &cpus.to_string())]);

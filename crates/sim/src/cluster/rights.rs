@@ -62,7 +62,7 @@ fn needed(task: &Task) -> Vec<Right> {
     let own = |subresource, verb| right(task.key.kind, subresource, verb);
     match &task.action {
         Action::Write(Write::Create(_)) => vec![own(Subresource::None, "create")],
-        // The object may not exist yet, so that the apply needs the right to create, too.
+        // The applied Service or ConfigMap may not exist yet, so that the apply needs the right to create, too.
         Action::Write(Write::Apply { subresource, .. }) if matches!(task.key.kind, Kind::Service | Kind::ConfigMap) => {
             vec![own(*subresource, "patch"), own(*subresource, "create")]
         }
@@ -86,7 +86,7 @@ fn needed(task: &Task) -> Vec<Right> {
     }
 }
 
-/// Panics unless the chart grants what a task needs.
+/// Panics unless the chart grants all rights that a task needs.
 pub fn must_have(task: &Task) {
     for right in needed(task) {
         assert!(GRANTED.contains(&right), "{:?} of {} needs {right:?}", task.purpose, task.key);

@@ -1,4 +1,4 @@
-//! TrainingJobs and their Workloads, as stories read them.
+//! TrainingJobs and their Workloads in the form in which stories read them.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Cluster, is};
 
 impl Cluster {
-    /// A TrainingJob, which is there.
+    /// A TrainingJob of namespace `team`, which must exist.
     pub fn training(&self, name: &str) -> &Value {
         &self.objects()[&Self::key(Kind::TrainingJob, "team", name)]
     }
@@ -16,7 +16,7 @@ impl Cluster {
         self.training(name)["status"]["phase"].as_str().unwrap_or("")
     }
 
-    /// A condition of a TrainingJob; null without it.
+    /// A condition of a TrainingJob; null if the condition is absent.
     pub fn told(&self, name: &str, kind: &str) -> Value {
         let list = self.training(name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
         list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
@@ -35,7 +35,7 @@ impl Cluster {
         Self::key(Kind::Workload, "team", workload["metadata"]["name"].as_str().unwrap())
     }
 
-    /// Whether there is a Job of that name.
+    /// Whether a Job of a name exists.
     pub fn has_job(&self, name: &str) -> bool {
         self.objects().contains_key(&Self::key(Kind::JOB, "team", name))
     }
@@ -47,25 +47,25 @@ impl Cluster {
         &self.objects()[&Self::key(Kind::Workload, "team", slice)]
     }
 
-    /// How often a TrainingJob was evicted for a reason.
+    /// Number of evictions of a TrainingJob for a reason.
     pub fn evictions_of(&self, name: &str, reason: &str) -> i64 {
         let all = self.standing(name)["status"]["schedulingStats"]["evictions"].as_array();
         let found = all.into_iter().flatten().find(|entry| entry["reason"] == json!(reason));
         found.map_or(0, |entry| entry["count"].as_i64().unwrap())
     }
 
-    /// The tier in the status of a TrainingJob.
+    /// The capacity tier in the status of a TrainingJob.
     pub fn tier_of(&self, name: &str) -> &str {
         self.training(name)["status"]["capacityTier"].as_str().unwrap_or("")
     }
 
-    /// Workers for which the Job of a TrainingJob makes pods; 0 without one.
+    /// Number of workers for which the Job of a TrainingJob creates pods; 0 if there is no Job.
     pub fn workers(&self, name: &str) -> i64 {
         let key = Self::key(Kind::JOB, "team", &format!("{name}-worker"));
         self.objects().get(&key).map_or(0, |job| job["spec"]["completions"].as_i64().unwrap())
     }
 
-    /// Live Workloads of a TrainingJob: reserved cpus, and the Workload that each replaces.
+    /// Unfinished Workloads of a TrainingJob: name, number of reserved cpus, and the name of the Workload that each replaces.
     pub fn slices(&self, name: &str) -> Vec<(String, i64, Option<String>)> {
         let uid = &self.training(name)["metadata"]["uid"];
         let owned = self.objects().iter().filter(|(key, object)| {
@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// Cpus that a Workload holds.
+/// Number of cpus that a Workload holds.
 pub fn reserved(object: &Value) -> i64 {
     if !is(object, "QuotaReserved") {
         return 0;

@@ -1,4 +1,4 @@
-//! The garbage collector: objects go after their last owner, or before it where the deletion asks for that.
+//! The simulated garbage collector: objects are deleted after their last owner, or before it if the deletion requests that.
 
 use berth_control::write::ObjectKey;
 use serde_json::{Value, json};
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use super::jobs::is_deleting;
 use crate::api_server::ApiServer;
 
-/// Finalizer of an owner that goes after the objects that it owns.
+/// Finalizer of an owner that is deleted after the objects that it owns (foreground deletion).
 pub const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an owner that leaves the objects that it owns behind.
+/// Finalizer of an owner that is deleted without the objects that it owns (orphaning deletion).
 pub const ORPHAN: &str = "orphan";
 
-/// The collector, at an API server.
+/// The garbage collector, with the API server that it writes to.
 #[derive(Debug)]
 pub struct GarbageCollector<'a>(pub &'a mut ApiServer);
 
 impl GarbageCollector<'_> {
-    /// One look at each object with an owner, and at each owner that is being deleted; true if any of them led to a write.
+    /// Runs the garbage collector once for each owned object and for each owner that is being deleted; true if the collector wrote.
     pub fn look(&mut self) -> bool {
         self.finish(ORPHAN) | self.finish(FOREGROUND) | self.collect()
     }
 
-    /// Deletes objects of which no owner is there.
+    /// Deletes objects whose owners are all gone.
     fn collect(&mut self) -> bool {
         let is_left = |object: &Value| {
             let owners = object["metadata"]["ownerReferences"].as_array();
@@ -34,7 +34,7 @@ impl GarbageCollector<'_> {
         !left.is_empty()
     }
 
-    /// Deletes or releases the objects of owners that are deleted in that way, and then lets the owners go.
+    /// Deletes or releases the objects of owners whose deletion has the finalizer `way`, and then removes that finalizer from the owners.
     fn finish(&mut self, way: &str) -> bool {
         let has_finalizer = |object: &Value| {
             let list = object["metadata"]["finalizers"].as_array();

@@ -1,13 +1,13 @@
-//! A simulation of the JobSet controller of version 0.12: the controller makes, starts, stops and counts the Jobs of an attempt, and makes all Jobs anew after
-//! a failure. The controller finds a JobSet's Jobs by the uid of their controlling owner and by labels, not by names. An owned Job without the number of an
-//! attempt makes each reconciliation of the JobSet end with an error, and so does a Job of another owner under a name that the JobSet needs.
+//! A simulation of the JobSet controller of version 0.12: the controller creates, starts, stops and counts the Jobs of an attempt, and creates all Jobs again
+//! after a failure. The controller finds a JobSet's Jobs by the uid of their controlling owner and by labels, not by names. An owned Job without the number of
+//! an attempt makes each reconciliation of the JobSet end with an error, and so does a Job of another owner under a name that the JobSet needs.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::api_server::{ApiServer, merge};
 
-/// The label with the number of the attempt for which a Job was made.
+/// The label with the number of the attempt for which a Job was created.
 pub const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 /// The label with the name of the replicated job: the controller starts only Jobs that have this label.
 pub const PART: &str = "jobset.sigs.k8s.io/replicatedjob-name";
@@ -31,12 +31,12 @@ fn replicas(entry: &Value) -> u64 {
     entry["replicas"].as_u64().unwrap_or(1)
 }
 
-/// The controller, at an API server.
+/// The JobSet controller, with the API server that it writes to.
 #[derive(Debug)]
 pub struct JobSetController<'a>(pub &'a mut ApiServer);
 
 impl JobSetController<'_> {
-    /// One look at each JobSet; true if any of them led to a write.
+    /// Runs the JobSet controller once for each JobSet; true if the controller wrote.
     pub fn look(&mut self) -> bool {
         let sets: Vec<ObjectKey> = self.0.objects().keys().filter(|key| key.kind == Kind::JOB_SET).cloned().collect();
         sets.into_iter().fold(false, |moved, key| self.look_at_set(&key) | moved)
@@ -89,7 +89,7 @@ impl JobSetController<'_> {
         self.count_jobs(key, &set, &current, is_barred) || (!is_barred && self.run_jobs(&set, &current))
     }
 
-    /// Whether a Job is being deleted already and is kept by a user's finalizer.
+    /// Whether a Job is being deleted already, and is kept by a user's finalizer.
     fn goes(&self, job: &ObjectKey) -> bool {
         self.0.objects()[job]["metadata"]["deletionTimestamp"].is_string()
     }
@@ -140,10 +140,10 @@ impl JobSetController<'_> {
         true
     }
 
-    /// Makes the missing Jobs of a JobSet. The first bool is true if a Job was made, the second if the name of a Job is taken.
+    /// Creates the missing Jobs of a JobSet. The first bool is true if a Job was created, the second if the name of a Job is taken.
     fn make_jobs(&mut self, key: &ObjectKey, set: &Value, owned: &[&ObjectKey]) -> (bool, bool) {
         if owned.iter().any(|job| ended(&self.0.objects()[*job]) == Some(false)) {
-            // The controller handles a failure before it makes a Job.
+            // The JobSet controller handles a failure before it creates a Job.
             return (false, false);
         }
         let (mut made, mut is_barred) = (false, false);
@@ -176,7 +176,7 @@ impl JobSetController<'_> {
             let mut change = json!({"spec": {"suspend": suspend}});
             if !suspend {
                 let part = &self.0.objects()[&job]["metadata"]["labels"][PART];
-                // The controller does not start a Job that belongs to no replicated job.
+                // The JobSet controller does not start a Job that belongs to no replicated job.
                 let Some(entry) = entries(set).iter().find(|entry| entry["name"] == *part) else { continue };
                 let pods = &entry["template"]["spec"]["template"];
                 for field in ["labels", "annotations"] {

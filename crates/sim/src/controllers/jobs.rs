@@ -1,6 +1,6 @@
-//! The controller of Jobs, with a pod for each active index: pods are made, counted and deleted as Kubernetes' controller does it.
+//! The simulated job controller, with a pod for each active index: pods are created, counted and deleted as by Kubernetes' job controller.
 //!
-//! A pod keeps the controller's finalizer until the kubelet has ended it and the Job has counted it.
+//! A pod keeps the job controller's finalizer until the kubelet has ended the pod and its Job has counted the pod.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -9,17 +9,17 @@ use crate::api_server::{ApiServer, merge};
 
 /// Finalizer of the pods of Jobs.
 pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Labels with the uid of the Job.
+/// Labels of a pod with the uid of its Job.
 const UIDS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
-/// Labels with the name of the Job.
+/// Labels of a pod with the name of its Job.
 const NAMES: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
-/// Label with the uid of the JobSet of which the Job is a part.
+/// Label of a pod with the uid of the JobSet of which the pod's Job is a part.
 const JOB_SET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
 
 /// Grace period of the deletion of a pod, in seconds.
 const GRACE: i64 = 2;
 
-/// The controller, at an API server.
+/// The job controller, with the API server that it writes to.
 #[derive(Debug)]
 pub struct JobController<'a>(pub &'a mut ApiServer);
 
@@ -35,7 +35,7 @@ pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Whether a Job has its last condition.
+/// Whether a Job has a condition that ends it, `Complete` or `Failed`.
 #[must_use]
 pub fn is_over(job: &Value) -> bool {
     let all = job["status"]["conditions"].as_array();
@@ -47,7 +47,7 @@ fn count(job: &Value, field: &str) -> i64 {
     job["status"][field].as_i64().unwrap_or(0)
 }
 
-/// The uid of the controller of an object.
+/// The uid of the controlling owner of an object.
 fn controller(object: &Value) -> Option<&Value> {
     let owners = object["metadata"]["ownerReferences"].as_array();
     let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == json!(true))?;
@@ -55,14 +55,14 @@ fn controller(object: &Value) -> Option<&Value> {
 }
 
 impl JobController<'_> {
-    /// One look at each Job, and at the pods that no Job counts; true if any of them led to a write.
+    /// Runs the job controller once for each Job, and for the pods that no Job counts; true if the controller wrote.
     pub fn look(&mut self) -> bool {
         let jobs: Vec<ObjectKey> = self.0.objects().keys().filter(|key| key.kind == Kind::JOB).cloned().collect();
         let moved = jobs.into_iter().fold(false, |moved, key| self.look_at(&key) | moved);
         self.release_orphans() | moved
     }
 
-    /// Pods of a Job that it counts.
+    /// Pods that a Job controls and counts.
     fn pods_of(&self, job: &Value) -> Vec<ObjectKey> {
         let uid = &job["metadata"]["uid"];
         let is_its = |(key, pod): &(&ObjectKey, &Value)| key.kind == Kind::JobPod && controller(pod) == Some(uid);
@@ -72,7 +72,7 @@ impl JobController<'_> {
     fn look_at(&mut self, key: &ObjectKey) -> bool {
         let old = self.0.objects()[key].clone();
         if is_deleting(&old) {
-            // The controller neither starts nor stops a Job that is being deleted, and counts its pods that end.
+            // The job controller neither starts nor stops a Job that is being deleted, but counts the Job's pods that end.
             let pods = self.pods_of(&old);
             return pods.into_iter().fold(false, |moved, pod| self.untrack(&pod) | moved);
         }
@@ -139,7 +139,7 @@ impl JobController<'_> {
         moved
     }
 
-    /// Removes the controller's finalizer from a pod that has ended.
+    /// Removes the job controller's finalizer from a pod that has ended.
     fn untrack(&mut self, pod: &ObjectKey) -> bool {
         let object = &self.0.objects()[pod];
         if !has_ended(object) || !is_tracked(object) {
@@ -153,7 +153,7 @@ impl JobController<'_> {
         true
     }
 
-    /// Pods whose Job is gone, or does not control them any more, are counted by no Job.
+    /// Removes the job controller's finalizer from ended pods that no Job controls any more.
     fn release_orphans(&mut self) -> bool {
         let has_job = |pod: &Value| controller(pod).is_some_and(|uid| self.0.has_uid(uid));
         let pods = self.0.objects().iter().filter(|(key, pod)| key.kind == Kind::JobPod && !has_job(pod));

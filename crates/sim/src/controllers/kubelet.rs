@@ -1,4 +1,4 @@
-//! Nodes and their kubelets: pods without a gate get a node and run, and pods that are deleted end after their grace period.
+//! Simulated nodes and kubelets: pods without a scheduling gate get a node and run, and deleted pods end after their grace period.
 
 use berth_control::write::{Kind, ObjectKey};
 use jiff::{SignedDuration, Timestamp};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::jobs::{has_ended, is_deleting};
 use crate::api_server::{ApiServer, merge};
 
-/// All kubelets and the scheduler, at an API server.
+/// The scheduler and all kubelets, with the API server that they write to.
 #[derive(Debug)]
 pub struct Kubelets<'a>(pub &'a mut ApiServer);
 
 impl Kubelets<'_> {
-    /// One look at each pod; true if any of them led to a write, or waits for its grace period.
+    /// Runs the scheduler and the kubelets once for each pod; true if a pod was written, or waits for the end of its grace period.
     pub fn look(&mut self) -> bool {
         let is_pod = |key: &&ObjectKey| matches!(key.kind, Kind::Pod | Kind::JobPod);
         let pods: Vec<ObjectKey> = self.0.objects().keys().filter(is_pod).cloned().collect();
@@ -47,7 +47,7 @@ impl Kubelets<'_> {
     }
 }
 
-/// The time at which a pod that is being deleted has ended.
+/// The time at which the grace period of a deleted pod is over.
 fn end_of_grace(pod: &Value) -> Timestamp {
     let begun = pod["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
     let grace = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(2);

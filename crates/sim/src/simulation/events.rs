@@ -1,4 +1,4 @@
-//! Events from outside: users, a tenant, administrators, ends of pods, and what happens to processes and their connections.
+//! External events of a simulation: writes of users, of a tenant and of administrators, ends of pods, and faults of processes and their connections.
 
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, ObjectKey};
@@ -13,7 +13,7 @@ use crate::dice::Dice;
 use crate::manifests::{cluster_queue, flavor, job, job_set, local_queue, pod, training_job};
 use crate::tenant::{Deed, Propagation};
 
-/// Settings of a run.
+/// Settings of control in a simulation run.
 pub(super) fn settings(dice: &mut Dice) -> Settings {
     let mut settings = Settings { manage_jobs_without_queue_name: dice.below(3) == 0, ..Settings::default() };
     settings.job_kinds.insert(Kind::Pod);
@@ -21,7 +21,7 @@ pub(super) fn settings(dice: &mut Dice) -> Settings {
 }
 
 impl Simulation {
-    /// Queues of two cohorts or none, before the first event.
+    /// Creates the flavors and two queues, in a cohort or without, before the first external event.
     pub(super) fn set_up(&mut self) {
         self.api.write_as(USER);
         self.api.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "reserved"})));
@@ -44,7 +44,7 @@ impl Simulation {
         }
     }
 
-    /// The next event from outside.
+    /// Performs the next external event.
     pub(super) fn event(&mut self) {
         self.events += 1;
         self.events_left = self.events_left.saturating_sub(1);
@@ -76,7 +76,7 @@ impl Simulation {
         (!keys.is_empty()).then(|| keys[self.dice.below(keys.len())].clone())
     }
 
-    /// Something happens to a replica or its connection.
+    /// Lets a replica or its connection fail, with a probability.
     fn misfortune(&mut self) {
         let faults = self.drawn.processes;
         let replica = self.dice.below(self.replicas.len());
@@ -144,7 +144,7 @@ impl Simulation {
         Some(done)
     }
 
-    /// A pod ends, or all pods of its Job.
+    /// Ends a running pod, or all running pods of its Job.
     fn pods_end(&mut self) -> Option<String> {
         let runs = |key: &ObjectKey, pod: &Value| {
             matches!(key.kind, Kind::JobPod | Kind::Pod) && pod["status"]["phase"] == "Running" && !is_deleting(pod)
@@ -175,6 +175,7 @@ impl Simulation {
         Some(format!("a user deletes {key}, {way:?}"))
     }
 
+    /// Deletes an object; `way` says how its owned objects are deleted.
     pub(super) fn delete(&mut self, key: &ObjectKey, way: Propagation) {
         match way {
             Propagation::Background => self.api.delete(key),
@@ -224,7 +225,7 @@ impl Simulation {
         Some(format!("an administrator edits {name}: {patch}"))
     }
 
-    /// A Workload is deactivated, activated or deleted.
+    /// Activates, deactivates or deletes a Workload.
     fn workload_changes(&mut self) -> Option<String> {
         let key = self.pick(|key, _| key.kind == Kind::Workload)?;
         if self.dice.below(4) == 0 {

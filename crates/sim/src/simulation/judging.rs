@@ -1,4 +1,4 @@
-//! The judge of crate `invariants`, asked at every revision.
+//! The judge of crate `invariants` in a simulation, which checks every revision.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use serde_json::Value;
 use super::writers::Writers;
 use crate::api_server::Revision;
 
-/// Number of the last revisions that are kept for lists of an older state.
+/// Number of the last revisions that are kept, so that a list can show an older state.
 const KEPT: usize = 40;
 
-/// The judge with what it needs to know beside the objects.
+/// The judge, with the facts that it needs beside the objects.
 #[derive(Debug)]
 pub(super) struct Judging {
     judge: Judge,
     writers: Writers,
     past: VecDeque<Revision>,
     revisions: u64,
-    /// Berth may be later than its bounds until then.
+    /// Time in milliseconds until which Berth may exceed its time bounds.
     troubled_until: u64,
-    /// The judge counts times now.
+    /// True if the judge checks time bounds now.
     counts: bool,
 }
 
-/// The kind by which the judge knows objects of a kind.
+/// The judge's kind for a kind of control; `None` for kinds that the judge ignores.
 fn judged(kind: Kind) -> Option<kinds::Kind> {
     Some(match kind {
         Kind::ClusterQueue => kinds::CLUSTER_QUEUE,
@@ -42,6 +42,7 @@ fn judged(kind: Kind) -> Option<kinds::Kind> {
 }
 
 impl Judging {
+    /// A judge before the first revision; an edit of a quota is in force after `in_force`.
     pub(super) fn new(in_force: Duration) -> Self {
         let mut judge = Judge::with_edits_in_force_after(in_force);
         judge.nobody_leads(Duration::ZERO);
@@ -55,11 +56,12 @@ impl Judging {
         }
     }
 
+    /// Number of revisions that were judged.
     pub(super) const fn revisions(&self) -> u64 {
         self.revisions
     }
 
-    /// Judges a revision.
+    /// Judges a revision; the error names the broken invariant.
     pub(super) fn take(&mut self, revision: &Revision, at: Duration) -> Result<(), String> {
         self.revisions += 1;
         if self.past.len() == KEPT {
@@ -77,17 +79,17 @@ impl Judging {
         found.first().map_or(Ok(()), |violation| Err(violation.to_string()))
     }
 
-    /// A fault may delay Berth until then.
+    /// Notes that a fault may delay Berth until a time.
     pub(super) fn trouble(&mut self, until_ms: u64) {
         self.troubled_until = self.troubled_until.max(until_ms);
     }
 
-    /// Time up to which a fault may delay Berth.
+    /// Time in milliseconds up to which a fault may delay Berth.
     pub(super) const fn troubled_until(&self) -> u64 {
         self.troubled_until
     }
 
-    /// Notes whether a replica leads: times count while one does, and no fault is recent.
+    /// Notes whether a replica leads: time bounds are checked while a replica leads and no fault is recent.
     pub(super) fn leads(&mut self, leads: bool, now_ms: u64) {
         let counts = leads && now_ms >= self.troubled_until;
         if counts == self.counts {
@@ -98,7 +100,7 @@ impl Judging {
         if counts { self.judge.somebody_leads(now) } else { self.judge.nobody_leads(now) }
     }
 
-    /// The verdict about a state at rest.
+    /// The judge's verdict about a state at rest.
     pub(super) fn verdict(&mut self, now: Duration) -> Result<(), String> {
         let found = self.judge.verdict(now);
         if let Some(violation) = found.first() {
@@ -108,7 +110,7 @@ impl Judging {
         unbalanced.first().map_or(Ok(()), |(_, what)| Err(format!("Q3 broken at rest: {what}")))
     }
 
-    /// The objects as they were some revisions ago.
+    /// Restores an older state of the objects of a kind, from before the kept revisions.
     pub(super) fn rewind(&self, kind: Kind, objects: &mut Vec<(ObjectKey, Value)>) {
         for revision in self.past.iter().rev().filter(|revision| revision.key.kind == kind) {
             objects.retain(|(key, _)| *key != revision.key);

@@ -1,10 +1,10 @@
-//! The Lease at the API server.
+//! The Lease of the simulated API server.
 
 use std::time::Duration;
 
 use berth_lease::{Action, Record};
 
-/// The stored Lease, if there is one.
+/// The stored Lease, if there is a Lease.
 #[derive(Debug, Default)]
 pub(super) struct LeaseStore {
     record: Option<Record>,
@@ -16,16 +16,16 @@ pub(super) struct LeaseStore {
 pub(super) enum LeaseAnswer {
     /// The Lease as it is stored.
     Read(Option<Record>),
-    /// The Lease as the request left it.
+    /// The Lease after the request was applied.
     Written(Record),
-    /// The request lost a race.
+    /// Another candidate wrote the Lease first.
     Conflict,
-    /// No answer came.
+    /// No answer arrived.
     Lost,
 }
 
 impl LeaseStore {
-    /// Performs a request of a candidate.
+    /// Performs a candidate's request about the Lease.
     pub(super) fn perform(&mut self, identity: &str, duration: Duration, action: &Action) -> LeaseAnswer {
         let version = self.record.as_ref().map(|record| record.version.clone());
         let transitions = match action {

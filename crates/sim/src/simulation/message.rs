@@ -1,4 +1,4 @@
-//! Messages of the network and timers, in the order of their times.
+//! Messages of the simulated network and timers, ordered by their times.
 
 use std::collections::BTreeMap;
 
@@ -7,46 +7,46 @@ use berth_lease::Action;
 
 use super::lease_store::LeaseAnswer;
 
-/// A process of a replica: messages to an earlier one of the same replica are dropped.
+/// A process of a replica: messages to an earlier process of the replica are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     /// Number of the replica.
     pub(super) replica: usize,
-    /// Number of its start.
+    /// Number of the process among the processes of its replica.
     pub(super) start: u64,
 }
 
-/// Something that happens at a time.
+/// An event of the simulation that happens at a time.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    /// The next event from outside.
+    /// The next external event happens.
     Event,
-    /// A task has its turn in the runtime of a process.
+    /// The runtime of a process sends a task.
     Send(Process, Box<Task>),
-    /// A request arrives at the API server; with `answers`, its outcome goes back.
+    /// A request arrives at the API server; with `answers`, its outcome is sent back.
     Request { from: Process, task: Box<Task>, sent_ms: u64, answers: bool },
     /// An outcome arrives at a process.
     Answer(Process, TaskId, TaskOutcome),
-    /// The request for a list of a kind arrives at the API server, for an epoch of the lists.
+    /// The request for a list of a kind arrives at the API server; `epoch` counts the times at which a process has requested all lists.
     List { from: Process, stream: usize, epoch: u64 },
     /// Entries of a watch arrive at a process.
     Changes(Process, usize),
-    /// A candidate has its turn.
+    /// A candidate of a process makes its next step in the leader election.
     Elect(Process),
     /// A request about the Lease arrives at the API server.
     LeaseRequest { from: Process, action: Action, began_ms: u64, answers: bool },
     /// The answer to a request about the Lease arrives at a process.
     LeaseAnswer { to: Process, answer: LeaseAnswer, began_ms: u64 },
-    /// The loop of a process has its turn.
+    /// The control loop of a process makes a step.
     Step(Process),
-    /// Controllers of Kubernetes have their turn.
+    /// The controllers of Kubernetes run.
     Controllers,
-    /// A replica starts.
+    /// A new process of a replica starts.
     Start(usize),
 }
 
 impl Message {
-    /// The process at which it arrives; `None` for the API server and for what is outside.
+    /// The process at which the message arrives; `None` for messages to the API server and for external events.
     pub(super) const fn addressee(&self) -> Option<Process> {
         match self {
             Self::Send(to, _)
@@ -68,13 +68,13 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Adds a message that arrives at a time. Messages of one time arrive in the order in which they were added.
+    /// Adds a message that arrives at a time. Messages with equal times arrive in the order in which they were added.
     pub(super) fn add(&mut self, at_ms: u64, message: Message) {
         self.sequence += 1;
         self.waiting.insert((at_ms, self.sequence), message);
     }
 
-    /// The next message with its time.
+    /// Removes the next message, and returns it with its time.
     pub(super) fn next(&mut self) -> Option<(u64, Message)> {
         let ((at, _), message) = self.waiting.pop_first()?;
         Some((at, message))

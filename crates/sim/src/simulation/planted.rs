@@ -1,6 +1,6 @@
-//! Planted bugs: each alters what a process sees, sends or believes, so that a test can show that the simulation finds it.
+//! Planted bugs: each bug alters the data that a process receives, sends or relies on, so that a test can show that the simulation finds the bug.
 //!
-//! Control itself has no switch. Bugs inside of control and the engine are patches (`crates/sim/planted`).
+//! Control itself has no switch for bugs. Bugs inside control and the engine are patches (`crates/sim/planted`).
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Action, Packed, Task, TaskOutcome, Write, WriteOutcome};
@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 
 use crate::api_server::ApiServer;
 
-/// A bug of a process, outside of control.
+/// A planted bug of a process, outside of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// The writer sends a write in whatever term the process is.
+    /// The writer sends a write without a check that the process still leads in the write's term.
     DroppedTermCheck,
-    /// The writer does not look at the end of the lease, and the process leads on after it.
+    /// The writer ignores the end of the lease, and the process leads on after that end.
     OutlivedLease,
-    /// A new leader decides on lists from before its claim.
+    /// A new leader decides on lists from before its election.
     StaleLists,
     /// A list shows a state that is some revisions old.
     StaleRelist,
     /// The end of a list does not say which objects are gone.
     KeptGone,
-    /// Some changes never reach the process.
+    /// Some changes of objects never reach the process.
     LostWakeUp,
-    /// Patches have no precondition.
+    /// Patches have no preconditions.
     NoPreconditions,
-    /// A deletion hits whatever object has the name now.
+    /// A deletion applies to any object that has the name now.
     NoUidOfDeletion,
-    /// A write without an answer counts as one that did not happen.
+    /// A write without an answer counts as a write that was not applied.
     UnknownTakenForRefused,
     /// Reservations are charged twice.
     DoubleCharge,
     /// Reservations are charged with half of their amounts.
     HalfCharge,
-    /// The question about pods that are left is always answered with none.
+    /// The query about pods that are left always gets the answer that no pods are left.
     ForgottenPods,
 }
 
@@ -54,7 +54,7 @@ impl Planted {
         Self::ForgottenPods,
     ];
 
-    /// The task as a process with the bug sends it.
+    /// The task in the form in which a process with the planted bug sends it.
     pub(super) fn sent(self, mut task: Task, api: &ApiServer) -> Task {
         match (self, &mut task.action) {
             (Self::NoPreconditions, Action::Write(Write::Apply { body, .. } | Write::Merge { body, .. })) => {
@@ -76,7 +76,7 @@ impl Planted {
         task
     }
 
-    /// The outcome as a process with the bug takes it.
+    /// The outcome in the form in which a process with the planted bug receives it.
     pub(super) fn taken(self, outcome: TaskOutcome) -> TaskOutcome {
         match (self, outcome) {
             (Self::UnknownTakenForRefused, TaskOutcome::Written(WriteOutcome::Unknown(_))) => {
@@ -86,7 +86,7 @@ impl Planted {
         }
     }
 
-    /// An object as a process with the bug reads it.
+    /// Changes an object into the form in which a process with the planted bug reads it.
     pub(super) fn read(self, object: &mut Value) {
         let (times, by) = match self {
             Self::DoubleCharge => (2, 1),
@@ -104,7 +104,7 @@ impl Planted {
         }
     }
 
-    /// Whether a process with the bug takes an observation in.
+    /// Whether a process with the planted bug handles an observation.
     pub(super) const fn takes(self, observation: &Observation) -> bool {
         !(matches!(self, Self::KeptGone) && is_end_of_list(observation))
     }

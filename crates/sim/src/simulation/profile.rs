@@ -1,53 +1,53 @@
-//! Faults of a run: the profile says how strong each may be, and each run draws its own from it.
+//! Faults of a simulation run: the profile limits the strength of each fault, and each run draws its own faults from the profile.
 
 use std::fmt;
 
 use super::planted::Planted;
 use crate::dice::Dice;
 
-/// Largest share of each fault, and the planted bug, if any.
+/// Largest strength of each fault, and the planted bug, if there is a bug.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Largest shares of requests, of a thousand each.
+    /// Largest shares of requests with faults, per thousand.
     pub requests: RequestFaults,
-    /// Largest shares of events, of a thousand each.
+    /// Largest shares of external events with faults of a process, per thousand.
     pub processes: ProcessFaults,
     /// Longest delay of a watch, in milliseconds.
     pub lag_ms: u64,
-    /// A bug in what control sees or sends.
+    /// The planted bug of the runs, if there is a bug.
     pub planted: Option<Planted>,
 }
 
-/// Shares of requests of which something goes wrong, of a thousand.
+/// Shares of requests with each fault, per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestFaults {
-    /// The request never arrives.
+    /// Requests that never arrive.
     pub lost: usize,
-    /// The request is performed, and its answer never arrives.
+    /// Requests that are performed, but whose answer never arrives.
     pub unanswered: usize,
-    /// The request arrives seconds later.
+    /// Requests that arrive seconds later.
     pub late: usize,
-    /// The request arrives twice.
+    /// Requests that arrive twice.
     pub doubled: usize,
-    /// The request is refused for good, for now, or by a conflict.
+    /// Requests that the API server refuses permanently, for a while, or by a conflict.
     pub refused: usize,
 }
 
-/// Shares of events before which something happens to a process or its connection, of a thousand.
+/// Shares of external events before which a process or its connection fails, per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFaults {
-    /// A replica ends, and begins again after a while.
+    /// A process ends, and another process of its replica starts after a while.
     pub crashes: usize,
-    /// A replica does nothing for a while, and goes on as if no time had passed.
+    /// A process stops for a while, and then goes on as if no time had passed.
     pub pauses: usize,
-    /// A replica has no connection for a while.
+    /// A process has no connection for a while.
     pub cuts: usize,
     /// A watch ends and lists again.
     pub relists: usize,
 }
 
 impl Profile {
-    /// The profile of `make test`.
+    /// The profile that `make test` uses.
     #[must_use]
     pub const fn usual() -> Self {
         Self {
@@ -58,13 +58,13 @@ impl Profile {
         }
     }
 
-    /// The profile of `make test`, with a planted bug.
+    /// The profile that `make test` uses, with a planted bug.
     #[must_use]
     pub const fn with(planted: Planted) -> Self {
         Self { planted: Some(planted), ..Self::usual() }
     }
 
-    /// The faults of one run: none in one of four runs, otherwise about half of the kinds, each with a strength of its own.
+    /// The faults of one run: a quarter of all runs has no faults, and any other run has about half of the kinds of faults, each with a random strength.
     pub(super) fn draw(&self, dice: &mut Dice) -> Drawn {
         if dice.below(4) == 0 {
             return Drawn::healed();
@@ -112,16 +112,16 @@ impl fmt::Display for Profile {
 /// The faults of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drawn {
-    /// Shares of requests.
+    /// Shares of requests with each fault, per thousand.
     pub requests: RequestFaults,
-    /// Shares of events.
+    /// Shares of external events with faults of a process, per thousand.
     pub processes: ProcessFaults,
     /// Longest delay of a watch, in milliseconds.
     pub lag_ms: u64,
 }
 
 impl Drawn {
-    /// No fault at all: the end of a run.
+    /// The faults at the end of a run: no fault at all.
     pub(super) fn healed() -> Self {
         Self { lag_ms: 50, ..Self::default() }
     }

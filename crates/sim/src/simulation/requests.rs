@@ -1,4 +1,4 @@
-//! Requests of the processes: their faults, their arrival at the API server, and the answers.
+//! Requests of the simulated processes: their faults, their arrival at the API server, and the answers.
 
 use std::time::Duration;
 
@@ -17,31 +17,31 @@ use super::replica::{DEADLINE_MS, TIMING};
 use super::{Planted, Simulation};
 use crate::controllers::{FOREGROUND, has_ended};
 
-/// Field manager of creations by Berth.
+/// Field manager of objects that Berth creates.
 const BERTH: &str = "kueue";
-/// Time after which the API server drops a request, in milliseconds after it was sent.
+/// Time after which the API server drops a request, in milliseconds since the request was sent.
 const DROPPED_MS: u64 = 9_000;
 /// Time for which a request about the Lease waits for its answer, in milliseconds.
 const LEASE_DEADLINE_MS: u64 = 5_000;
-/// Time after a fault within which Berth may act later than its bounds, in milliseconds.
+/// Time after a fault within which Berth may exceed its time bounds, in milliseconds.
 const RECOVERY_MS: u64 = 60_000;
 
 impl Simulation {
-    /// Notes a fault: the bounds of the judge do not count for a while.
+    /// Notes a fault: the judge does not check time bounds for a while.
     pub(super) fn note_fault(&mut self, what: std::fmt::Arguments<'_>, lasts_ms: u64) {
         self.faults += 1;
         self.trace.note(self.now_ms, format_args!("fault: {what}"));
         self.judging.trouble(self.now_ms + lasts_ms + RECOVERY_MS);
     }
 
-    /// Tells the judge whether some replica leads and no fault is recent.
+    /// Reports to the judge whether a replica leads and is not paused.
     pub(super) fn follow_leaders(&mut self) {
         let now_ms = self.now_ms;
         let leads = self.replicas.iter().any(|replica| replica.is_open(now_ms) && now_ms >= replica.paused_until);
         self.judging.leads(leads, self.now_ms);
     }
 
-    /// A task has its turn in the runtime.
+    /// Sends a task as the runtime of a process does, with the faults of the network.
     pub(super) fn send(&mut self, from: Process, task: Task) {
         let replica = &self.replicas[from.replica];
         let (id, now) = (task.id, self.now_ms);
@@ -108,14 +108,14 @@ impl Simulation {
         self.messages.add(arrival, Message::Request { from, task: Box::new(task), sent_ms: now, answers });
     }
 
-    /// Another client changes an object, so that a conflict is true.
+    /// Changes an object as another client, so that a reported conflict is real.
     fn touch(&mut self, key: &ObjectKey) {
         let Some(object) = self.api.get(key).cloned() else { return };
         self.api.write_as(super::CONTROLLERS);
         self.api.store(key, object);
     }
 
-    /// A request arrives at the API server.
+    /// Performs a request that arrives at the API server.
     pub(super) fn request(&mut self, from: Process, task: &Task, sent_ms: u64, answers: bool) {
         if self.now_ms >= sent_ms + DROPPED_MS {
             return;
@@ -177,7 +177,7 @@ impl Simulation {
         self.api.store(key, object);
     }
 
-    /// Pods are one kind of the API, and two here.
+    /// The key under which the simulation stores a pod: the API has one kind of pods, and the simulation has two.
     fn stored_key(&self, key: &ObjectKey) -> ObjectKey {
         let other = match key.kind {
             Kind::Pod => Kind::JobPod,
@@ -231,7 +231,7 @@ impl Simulation {
         })
     }
 
-    /// An outcome arrives at a process.
+    /// Delivers an outcome to a process.
     pub(super) fn answer(&mut self, to: Process, id: TaskId, outcome: TaskOutcome) {
         let now = self.timestamp();
         let outcome = match self.planted {
@@ -243,7 +243,7 @@ impl Simulation {
         self.plan_step(to, self.now_ms);
     }
 
-    /// A candidate has its turn.
+    /// Lets a candidate make its next step in the leader election.
     pub(super) fn elect(&mut self, who: Process) {
         let now = Duration::from_millis(self.now_ms);
         let outlives = self.planted == Some(Planted::OutlivedLease);
@@ -279,7 +279,7 @@ impl Simulation {
         self.publish_lead(who, outlives);
     }
 
-    /// A request about the Lease arrives at the API server.
+    /// Performs a request about the Lease that arrives at the API server.
     pub(super) fn lease_request(&mut self, from: Process, action: &LeaseAction, began_ms: u64, answers: bool) {
         let identity = format!("replica-{}-{}", from.replica, from.start);
         let answer = self.lease.perform(&identity, TIMING.lease_duration, action);
@@ -292,7 +292,7 @@ impl Simulation {
         self.messages.add(at, Message::LeaseAnswer { to: from, answer, began_ms });
     }
 
-    /// The answer to a request about the Lease arrives.
+    /// Delivers the answer to a request about the Lease.
     pub(super) fn lease_answer(&mut self, to: Process, answer: LeaseAnswer, began_ms: u64) {
         let (now, outlives) = (Duration::from_millis(self.now_ms), self.planted == Some(Planted::OutlivedLease));
         let candidate = &mut self.replicas[to.replica].candidate;
@@ -306,7 +306,7 @@ impl Simulation {
         self.messages.add(self.now_ms, Message::Elect(to));
     }
 
-    /// The writer and the loop see the leadership of the candidate.
+    /// Shows the candidate's leadership to the writer and the control loop.
     fn publish_lead(&mut self, who: Process, outlives: bool) {
         let replica = &mut self.replicas[who.replica];
         let end = |until: Duration| if outlives { u64::MAX } else { u64::try_from(until.as_millis()).unwrap_or(0) };
@@ -334,7 +334,7 @@ fn no_answer(task: &Task) -> TaskOutcome {
     }
 }
 
-/// An outcome in a few words.
+/// An outcome in a few words for the trace.
 fn short(outcome: &TaskOutcome) -> String {
     match outcome {
         TaskOutcome::Answered(Ok(QueryAnswer::Object(_))) => "an object".to_owned(),

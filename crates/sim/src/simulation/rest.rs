@@ -1,4 +1,4 @@
-//! The end of a run: faults stop, and everything comes to rest; then all jobs are deleted, and no quota is held any more.
+//! The end of a simulation run: faults stop, and the cluster comes to rest; then all jobs are deleted, and no Workload may hold quota.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::tenant::Propagation;
 
 /// Time without a write of Berth after which the cluster is at rest, in milliseconds.
 const QUIET_MS: u64 = 150_000;
-/// Time within which the cluster comes to rest after the last event, in milliseconds.
+/// Time within which the cluster must come to rest after the last event, in milliseconds.
 const REST_MS: u64 = 1_800_000;
-/// Finalizers of Berth.
+/// Berth's finalizers on Workloads and pods.
 const FINALIZERS: [&str; 2] = ["kueue.x-k8s.io/resource-in-use", "kueue.x-k8s.io/managed"];
 
 impl Simulation {
-    /// Faults stop, and nothing comes from outside any more.
+    /// Runs the simulation without faults and external events until the cluster is at rest, and judges that state.
     pub(super) fn come_to_rest(&mut self) -> Result<(), String> {
         self.drawn = Drawn::healed();
         for replica in &mut self.replicas {
@@ -31,7 +31,7 @@ impl Simulation {
         self.judge_rest()
     }
 
-    /// Users delete all that they have, and release what they hold.
+    /// Deletes all jobs as their users do, removes the users' finalizers, and judges the end of the run.
     pub(super) fn tear_down(&mut self) -> Result<(), String> {
         self.trace.note(self.now_ms, format_args!("everything is deleted"));
         self.api.write_as(USER);
@@ -67,7 +67,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Pods that were left behind by the deletion of their owner end by themselves.
+    /// Ends the pods that were left behind by the deletion of their owner.
     fn end_orphans(&mut self) {
         self.api.write_as(USER);
         let pods = self.api.objects().iter().filter(|(key, _)| matches!(key.kind, Kind::JobPod));
@@ -76,7 +76,7 @@ impl Simulation {
         }
     }
 
-    /// Runs until Berth has written nothing for a while.
+    /// Runs the simulation until Berth has written nothing for a while.
     fn settle(&mut self, when: &str) -> Result<(), String> {
         let begun = self.now_ms;
         self.last_write_ms = begun;
@@ -89,7 +89,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Judges the state at rest: by the judge, by a fresh control, and by the quota that is left.
+    /// Checks the state at rest: by the judge, against a fresh control, and by the quota that is free.
     fn judge_rest(&mut self) -> Result<(), String> {
         self.judging.verdict(self.since_begin())?;
         let fresh = self.fresh().recompute();
@@ -108,7 +108,7 @@ impl Simulation {
         self.starving()
     }
 
-    /// A Workload that waits although quota for it is free, in a queue that skips what does not fit.
+    /// Fails if a Workload waits although quota for it is free, in a queue with the strategy BestEffortFIFO.
     fn starving(&self) -> Result<(), String> {
         let (mut forest, mut usage) = (Forest::default(), BTreeMap::<String, Usage>::new());
         let mut waiting = Vec::new();
@@ -150,7 +150,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Whether a Workload is one of a job that no tenant has written to.
+    /// Whether a Workload belongs to a Job that a user created and no tenant has written to.
     fn is_plain(&self, workload: &Value) -> bool {
         let owner = &workload["metadata"]["ownerReferences"][0];
         let made = owner["name"].as_str().is_some_and(|name| name.starts_with("uj"));
@@ -158,7 +158,7 @@ impl Simulation {
         made && owner["kind"] == "Job" && !touched
     }
 
-    /// The ClusterQueue of a Workload.
+    /// The ClusterQueue of a Workload, with its name.
     fn queue_of(&self, key: &ObjectKey, workload: &Value) -> Option<(String, &Value)> {
         let local = workload["spec"]["queueName"].as_str()?;
         let local = self.api.get(&ObjectKey { kind: Kind::LocalQueue, name: local.to_owned(), ..key.clone() })?;
@@ -168,7 +168,7 @@ impl Simulation {
     }
 }
 
-/// Thousandths of a cpu for the fewest pods with which a Workload may start.
+/// Thousandths of a cpu for the least number of pods with which a Workload may start.
 fn least(workload: &Value) -> i128 {
     let sets = workload["spec"]["podSets"].as_array();
     let of_set = |set: &Value| {
@@ -180,7 +180,7 @@ fn least(workload: &Value) -> i128 {
     sets.into_iter().flatten().map(of_set).sum()
 }
 
-/// The first place in which two digests differ.
+/// The first difference between two digests of state, as text.
 fn difference(kept: &Value, fresh: &Value) -> String {
     match (kept, fresh) {
         (Value::Object(kept), Value::Object(fresh)) => {

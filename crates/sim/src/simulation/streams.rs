@@ -1,4 +1,4 @@
-//! Watches of one process: for each kind, lists and changes that are under way to it.
+//! Watches of one simulated process: for each kind, the lists and changes that are under way to the process.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -28,9 +28,9 @@ pub(super) const WATCHED: [Kind; 11] = [
 /// An entry of a watch.
 #[derive(Clone, Debug)]
 pub(super) enum WatchEntry {
-    /// A change of an object.
+    /// A change of an object, as a revision of the API server.
     Revision(Rc<Revision>),
-    /// All objects of the kind, for an epoch of the lists.
+    /// All objects of the kind, with the epoch of the request for the list.
     List(Rc<Vec<(ObjectKey, Value)>>, u64),
 }
 
@@ -38,14 +38,14 @@ pub(super) enum WatchEntry {
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     entries: VecDeque<(u64, WatchEntry)>,
-    /// True while the watch is open: changes are sent.
+    /// True while the watch is open, so that changes are sent.
     pub(super) is_open: bool,
-    /// Last epoch whose list has arrived.
+    /// Last epoch whose list of the kind has arrived at the process.
     pub(super) listed: Option<u64>,
 }
 
 impl Stream {
-    /// Sends an entry that arrives no earlier than `at_ms`, and after all entries before it; the time of its arrival.
+    /// Sends an entry that arrives no earlier than `at_ms`, and after all earlier entries; returns the time of its arrival.
     pub(super) fn send(&mut self, at_ms: u64, entry: WatchEntry) -> u64 {
         let at = self.entries.back().map_or(at_ms, |(last, _)| at_ms.max(*last));
         self.entries.push_back((at, entry));
@@ -58,7 +58,7 @@ impl Stream {
         self.is_open = false;
     }
 
-    /// The next entry that has arrived.
+    /// The next entry of the watch that has arrived.
     pub(super) fn take(&mut self, now_ms: u64) -> Option<WatchEntry> {
         let (at, _) = self.entries.front()?;
         if *at > now_ms {
@@ -68,7 +68,7 @@ impl Stream {
     }
 }
 
-/// The observations of an entry.
+/// The observations that an entry of a watch shows to control.
 pub(super) fn shown(kind: Kind, entry: &WatchEntry) -> Vec<Observation> {
     match entry {
         WatchEntry::Revision(revision) => observations(revision, FirstReport::Joined),
@@ -79,7 +79,7 @@ pub(super) fn shown(kind: Kind, entry: &WatchEntry) -> Vec<Observation> {
     }
 }
 
-/// The ends of the lists of a kind, with the names of the listed objects.
+/// The observations that end the lists of a kind, with the names of the listed objects.
 fn ends(kind: Kind, objects: &[(ObjectKey, Value)]) -> Vec<Observation> {
     let name = |(key, _): &(ObjectKey, Value)| (key.namespace.clone(), key.name.clone());
     let names = || objects.iter().map(name).collect::<Vec<_>>();

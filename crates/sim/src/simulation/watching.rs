@@ -1,4 +1,4 @@
-//! Lists and watches of the processes.
+//! Lists and watches of the simulated processes.
 
 use std::rc::Rc;
 
@@ -9,14 +9,14 @@ use crate::api_server::Revision;
 use crate::watch::observation;
 
 impl Simulation {
-    /// Each watch of a process lists again, for the present epoch of its lists.
+    /// Lets each watch of a process end and list again, for the present epoch of its lists.
     pub(super) fn ask_lists(&mut self, who: Process) {
         for stream in 0..WATCHED.len() {
             self.ask_list(who, stream);
         }
     }
 
-    /// One watch ends, and lists again.
+    /// Lets one watch of a process end and list again.
     pub(super) fn ask_list(&mut self, who: Process, stream: usize) {
         let replica = &mut self.replicas[who.replica];
         replica.streams[stream].close();
@@ -25,7 +25,7 @@ impl Simulation {
         self.messages.add(at, Message::List { from: who, stream, epoch });
     }
 
-    /// The request for a list arrives at the API server.
+    /// Answers a request for a list that arrives at the API server.
     pub(super) fn list(&mut self, from: Process, stream: usize, epoch: u64) {
         let replica = &self.replicas[from.replica];
         if replica.identity() != from || epoch < replica.epoch {
@@ -50,7 +50,7 @@ impl Simulation {
         self.messages.add(at, Message::Changes(from, stream));
     }
 
-    /// Delay of an entry of a watch.
+    /// Random delay of an entry of a watch, in milliseconds.
     fn lag(&mut self) -> u64 {
         if self.dice.per_mille(50) { self.dice.millis(1, self.drawn.lag_ms) } else { self.dice.millis(1, 50) }
     }
@@ -74,7 +74,7 @@ impl Simulation {
         }
     }
 
-    /// Entries of a watch arrive at a process.
+    /// Delivers entries of a watch to a process.
     pub(super) fn changes(&mut self, to: Process, stream: usize) {
         let (now, kind) = (self.timestamp(), WATCHED[stream]);
         let mut is_due = false;
@@ -99,7 +99,7 @@ impl Simulation {
         }
     }
 
-    /// A fresh control that has listed everything: the state that the memory of a leader has to equal.
+    /// A fresh control that has listed all objects: the leader's state in memory must equal the state of the fresh control.
     pub(super) fn fresh(&self) -> berth_control::Control {
         let now = self.timestamp();
         let mut replica = super::Replica::new(usize::MAX);
@@ -115,7 +115,7 @@ impl Simulation {
     }
 }
 
-/// The entry as a process with a planted bug reads it.
+/// Changes an entry of a watch into the form in which a process with a planted bug reads it.
 fn alter(planted: Planted, entry: &mut WatchEntry) {
     if !matches!(planted, Planted::DoubleCharge | Planted::HalfCharge) {
         return;

@@ -1,4 +1,4 @@
-//! Writers of fields, as `metadata.managedFields` has them for the judge. Control does not read that field, so stored objects have none.
+//! Field managers of fields, as the judge expects them in `metadata.managedFields`. Control does not read that field, so stored objects do not have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 
 use crate::api_server::Revision;
 
-/// Last writer of each field of each object, and the version of its last write.
+/// The last field manager of each field of each object, with the version of the manager's last write.
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     objects: BTreeMap<ObjectKey, BTreeMap<&'static str, WrittenFields>>,
 }
 
-/// Fields of one writer.
+/// Fields that one field manager has written last.
 #[derive(Debug, Default)]
 struct WrittenFields {
-    /// Version of its last write that changed a field.
+    /// Version of the manager's last write that changed a field.
     version: u64,
     spec: BTreeSet<String>,
     status: BTreeSet<String>,
@@ -24,7 +24,7 @@ struct WrittenFields {
 }
 
 impl Writers {
-    /// The object of a revision with the writers of its fields.
+    /// The object of a revision with the managers of its fields in `metadata.managedFields`.
     pub(super) fn attribute(&mut self, revision: &Revision) -> Value {
         let mut object = revision.object.clone();
         if revision.gone {
@@ -81,7 +81,7 @@ fn named(fields: &BTreeSet<String>, prefix: &str) -> Value {
     Value::Object(fields.iter().map(|field| (format!("{prefix}{field}"), json!({}))).collect())
 }
 
-/// Names of the fields of an object that differ.
+/// Names of the fields of an object that differ between two states.
 fn changed(before: &Value, after: &Value) -> BTreeSet<String> {
     let names =
         |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
