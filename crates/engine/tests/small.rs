@@ -5,7 +5,7 @@
 //! Equivalent worlds are counted once (see `choices`): queues with equal quota below the same cohort are interchangeable, age matters only among workloads of
 //! equal priority, and priority matters only if two priorities occur. Worlds without a pending request are left out. 3,805,672,248 worlds are left.
 //! `BERTH_WORLDS` sets the part that is tried: every n-th world, and 1 means all worlds; a plain test run tries every 17,789th world. `BERTH_WORLDS_SECONDS` is
-//! the time in seconds that five million worlds may take (`make small-worlds`).
+//! the time in seconds that five million worlds may take (`make night PART=random`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Planted bugs: each bug alters the data that a process receives, sends or relies on, so that a test can show that the simulation finds the bug.
 //!
-//! Control itself has no switch for bugs. Bugs inside control and the engine are patches (`crates/sim/planted`).
+//! Control itself has no switch for bugs: a bug inside control or the engine takes a patch of its sources.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Action, Packed, Task, TaskOutcome, Write, WriteOutcome};

@@ -16,6 +16,8 @@ const OF_KUEUE: &str = "reasons";
 const BEGINNING: &str = "_PREFIX";
 /// Folder of sources that must use the constants instead of texts.
 const CONTROL: &str = "crates/control/src/";
+/// Beginning of the paths of the fixtures of unit tests, whose texts are what users and other programs write.
+const TESTING: &str = "crates/control/src/testing";
 /// Code that comes directly before the reason of an event.
 const BEFORE_REASON: [&str; 3] = ["EventType::Normal,", "EventType::Warning,", "reason:"];
 /// Files with the engine's reasons.
@@ -61,7 +63,8 @@ fn with(tree: &Tree, something_else: &[(&str, &str)]) -> Vec<Finding> {
     let constants: Vec<Constant<'_>> = LISTS.into_iter().flat_map(|path| constants(path, tree)).collect();
     let mut found = Vec::new();
     let mut met = BTreeSet::new();
-    let ships = |path: &str| path.starts_with(CONTROL) && path.ends_with(".rs") && !path.ends_with("tests.rs");
+    let is_of_tests = |path: &str| path.ends_with("tests.rs") || path.starts_with(TESTING);
+    let ships = |path: &str| path.starts_with(CONTROL) && path.ends_with(".rs") && !is_of_tests(path);
     for (path, source) in tree.files().filter(|(path, _)| ships(path)) {
         for (line, text) in shipped_texts(source) {
             let same: Vec<String> = constants.iter().filter(|word| word.is_in(&text)).map(Constant::path).collect();
