@@ -59,7 +59,7 @@ impl PendingReason {
         Self::PendingEvaluation,
     ];
 
-    /// Kueue's text of the reason of a pending workload.
+    /// Kueue's text of the reason of a pending workload. Cost: constant.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -7,6 +7,13 @@
 //! `preempt` finds victims, `quota` has the arithmetic of quota cells, cohorts and shares, `explain` answers questions about the world, [`steps`] is the
 //! test surface: everything that is public for tests alone.
 //!
+//! Doc comments of public functions state their cost as the number of objects that a function visits. Look-ups in maps and sorted sets count as constant, and
+//! logarithms are left out. A *scan over the flavors* tries the flavors of a ClusterQueue for each pod set and resource of a workload, up to the root of the
+//! cohort tree, with a search for victims for each flavor and resource that lacks quota. Partial admission repeats the scan as often as the logarithm of the
+//! pods that may be left out, several resource groups repeat the scan for at most 32 combinations of flavors, and a limit of the share of a tier adds the nodes
+//! of the cohort tree. A *search for victims* visits the nodes of the cohort tree and, in the worst case, all workloads that hold quota in the tree; with fair
+//! sharing the search compares the shares of the nodes for each victim.
+//!
 //! Entry points for a reader of the engine: [`World::apply`] (`world.rs`) and [`World::plan`] (`cycle/plan.rs`).
 
 #![cfg_attr(

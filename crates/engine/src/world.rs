@@ -63,7 +63,7 @@ impl Default for World {
 }
 
 impl World {
-    /// An empty world.
+    /// An empty world. Cost: constant.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -88,11 +88,18 @@ impl World {
         }
     }
 
-    /// Takes in one change. The cost of a workload is the depth of its cohort tree, of a queue or cohort the size of its tree, and of a flavor the number of
-    /// all queues.
+    /// Takes in one change.
     ///
     /// A planned admission keeps its quota while deltas still show the workload as pending under the `revision` of the plan. A planned eviction is kept while
     /// deltas still show the victim as not evicted. A delta `Forget` takes a planned admission or eviction back.
+    ///
+    /// Cost: for a workload, its pod sets and resources, the depth of its cohort tree and the number of replacement slices, and under admission fair sharing
+    /// the number of LocalQueues of its ClusterQueue; for usage beyond quota, its cells and the depth of the cohort tree; for a LocalQueue, its pending
+    /// workloads; for a flavor or the end of a stock-out, all ClusterQueues with their flavors; for a ClusterQueue, the nodes and cells of the cohort trees
+    /// that it leaves and joins, and its pending workloads; for a cohort, all cohorts and ClusterQueues, and the nodes and cells of the trees that change; for
+    /// a namespace, all LocalQueues, and the pending workloads of its own LocalQueues; for a ledger, its resources; for a tie salt, all workloads. A
+    /// ClusterQueue that becomes active or inactive adds the nodes of its tree and its pending workloads. A delta that repeats what is known of an object other
+    /// than a workload costs the comparison.
     ///
     /// # Errors
     /// Returns a [`Refusal`] if the delta names an unknown workload; a refused delta changes nothing.

@@ -14,7 +14,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Name as Kueue prints it.
+    /// Name as Kueue prints it. Cost: constant.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ pub enum PreemptionPossibility {
 }
 
 impl PreemptionPossibility {
-    /// Name as Kueue prints it.
+    /// Name as Kueue prints it. Cost: constant.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// The requeue outcome of the head.
+    /// The requeue outcome of the head. Cost: constant.
     #[must_use]
     pub const fn outcome(self) -> Outcome {
         match self {
@@ -22,19 +22,19 @@ impl Issued {
         }
     }
 
-    /// Whether the head's next scan over flavors begins at the first flavor: always, because victims that leave may make the first flavor fit.
+    /// Whether the head's next scan over flavors begins at the first flavor: always, because victims that leave may make the first flavor fit. Cost: constant.
     #[must_use]
     pub const fn scans_anew(self) -> bool {
         true
     }
 
-    /// Message for the head: `unfit`, the reason why the head is not a plain fit, followed by the part about preemptions.
+    /// Message for the head: `unfit`, the reason why the head is not a plain fit, followed by the part about preemptions. Cost: the length of the message.
     #[must_use]
     pub fn told(self, unfit: String) -> String {
         unfit + &self.suffix()
     }
 
-    /// The part of the head's message that is about preemptions.
+    /// The part of the head's message that is about preemptions. Cost: constant.
     #[must_use]
     pub fn suffix(self) -> String {
         match self.outcome() {

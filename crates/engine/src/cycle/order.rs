@@ -42,7 +42,7 @@ impl<N: Ord> Nominee<N> {
     }
 
     /// Compares two heads in the classical order: waiting preemptors first (if the gate is on), then less borrowing, higher priority, older, then the
-    /// tie-break.
+    /// tie-break. Cost: constant.
     #[must_use]
     pub fn compare(&self, other: &Self, gates: &Gates) -> Ordering {
         self.by_preemptor(other, gates)
@@ -75,7 +75,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// The values of a child whose share is `share` and that exceeds its quota in the cells `borrowed`, for a head that requests `requested`.
+    /// The values of a child whose share is `share` and that exceeds its quota in the cells `borrowed`, for a head that requests `requested`. Cost: the number
+    /// of cells in `requested` times the number of cells in `borrowed`.
     #[must_use]
     pub fn new(share: Share, borrowed: &[FlavorResource], requested: &BTreeMap<FlavorResource, Amount>) -> Self {
         let requested = requested.iter().map(|(cell, value)| (cell, units(*value)));
@@ -83,7 +84,7 @@ impl Standing {
     }
 }
 
-/// Order of two heads that meet at a cohort.
+/// Order of two heads that meet at a cohort. Cost: constant.
 #[must_use]
 pub fn compare_standing(a: (&Nominee, Standing), b: (&Nominee, Standing), gates: &Gates) -> Ordering {
     let by_borrowing = a.1.borrows_requested.cmp(&b.1.borrows_requested);

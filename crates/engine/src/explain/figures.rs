@@ -22,7 +22,8 @@ impl World {
         self.store.local_queues[id].spec.is_some().then_some(id)
     }
 
-    /// The condition `Active` of a ClusterQueue; `None` if no ClusterQueue has this name. The cost is the number of the ClusterQueue's flavors.
+    /// The condition `Active` of a ClusterQueue; `None` if no ClusterQueue has this name. Cost: the number of the ClusterQueue's flavors and the depth of its
+    /// cohort tree; below a cycle of cohorts, also the square of the number of cohorts on the way into and around the cycle.
     #[must_use]
     pub fn readiness(&self, cluster_queue: &str) -> Option<Readiness> {
         self.readiness_of(self.find_queue(cluster_queue)?)
@@ -76,7 +77,7 @@ impl World {
         })
     }
 
-    /// The condition `Active` of a LocalQueue; `None` if no LocalQueue has this name.
+    /// The condition `Active` of a LocalQueue; `None` if no LocalQueue has this name. Cost: constant.
     #[must_use]
     pub fn local_queue_readiness(&self, namespace: &str, name: &str) -> Option<Readiness> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
@@ -93,7 +94,7 @@ impl World {
         Some(Readiness { reason, message: message.to_owned(), active })
     }
 
-    /// Whether a workload waits for quota of an active queue. The cost is the number of queues.
+    /// Whether a workload waits for quota of an active queue. Cost: the number of all ClusterQueues.
     #[must_use]
     pub fn quota_is_wanted(&self) -> bool {
         self.store.queues.ids().any(|id| {
@@ -102,7 +103,7 @@ impl World {
         })
     }
 
-    /// Figures for the status of a ClusterQueue. The cost is the number of the ClusterQueue's classes of equals and cells.
+    /// Figures for the status of a ClusterQueue. Cost: the number of the ClusterQueue's classes of equals and cells, and of its flavors for each cell in use.
     #[must_use]
     pub fn figures(&self, cluster_queue: &str) -> Option<QueueFigures> {
         let queue = &self.store.queues[self.find_queue(cluster_queue)?];
@@ -122,8 +123,8 @@ impl World {
         })
     }
 
-    /// Figures for the status of a LocalQueue. Only quota of the LocalQueue's current ClusterQueue counts. The cost is the number of the LocalQueue's pending
-    /// workloads.
+    /// Figures for the status of a LocalQueue. Only quota of the LocalQueue's current ClusterQueue counts. Cost: the number of the LocalQueue's pending
+    /// workloads and of the cells of its ClusterQueue, and of the ClusterQueue's flavors for each cell in use.
     #[must_use]
     pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
@@ -193,7 +194,7 @@ impl World {
         cells
     }
 
-    /// Whether a ClusterQueue names the flavor or a workload holds quota in the flavor. The cost is the number of queues.
+    /// Whether a ClusterQueue names the flavor or a workload holds quota in the flavor. Cost: the number of all ClusterQueues, with their flavors and cells.
     #[must_use]
     pub fn flavor_in_use(&self, flavor: &str) -> bool {
         let Some(id) = self.store.flavor_names.get(&flavor.to_owned()) else { return false };
@@ -205,7 +206,7 @@ impl World {
         })
     }
 
-    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. The cost is the number of cells with usage beyond quota.
+    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. Cost: the number of cells with usage beyond quota.
     #[must_use]
     pub fn beyond(&self, cluster_queue: &str) -> Vec<(FlavorResource, crate::model::Amount)> {
         let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
@@ -215,7 +216,7 @@ impl World {
         rows
     }
 
-    /// Whether a ClusterQueue uses more of a flavor and resource than it may, including usage beyond quota. The cost is the height of the cohort tree.
+    /// Whether a ClusterQueue uses more of a flavor and resource than it may, including usage beyond quota. Cost: the depth of the cohort tree.
     #[must_use]
     pub fn is_overdrawn(&self, cluster_queue: &str, at: &FlavorResource) -> bool {
         let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
@@ -223,33 +224,35 @@ impl World {
         node.zip(cell).is_none_or(|(node, cell)| self.tree.raw_available(node, cell) < 0)
     }
 
-    /// Whether a workload holds quota, by its state or by a planned admission. The cost is one look-up in a map.
+    /// Whether a workload holds quota, by its state or by a planned admission. Cost: constant.
     #[must_use]
     pub fn holds_quota(&self, uid: &str) -> bool {
         let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));
         workload.is_some_and(|workload| workload.held().is_some())
     }
 
-    /// Whether workloads hold quota of a ClusterQueue.
+    /// Whether workloads hold quota of a ClusterQueue. Cost: constant.
     #[must_use]
     pub fn cluster_queue_in_use(&self, name: &str) -> bool {
         self.store.queue_ids.get(name).is_some_and(|id| !self.store.queues[*id].held.is_empty())
     }
 
-    /// Whether a cohort is on a cycle of parents or below one.
+    /// Whether a cohort is on a cycle of parents or below one. Cost: the number of cohorts above the cohort; for a cohort on a cycle or below one, the number
+    /// of all Cohort objects.
     #[must_use]
     pub fn cohort_cycle(&self, cohort: &str) -> bool {
         self.is_cyclic(cohort)
     }
 
-    /// The ClusterQueue that a LocalQueue names.
+    /// The ClusterQueue that a LocalQueue names. Cost: constant.
     #[must_use]
     pub fn cluster_queue_of(&self, namespace: &str, local_queue: &str) -> Option<&str> {
         let id = self.find_local_queue(namespace, local_queue)?;
         self.store.local_queues[id].spec.as_ref().map(|spec| spec.cluster_queue.as_str())
     }
 
-    /// Amount that a ClusterQueue may still use of a flavor and resource, and the amount that it could use if no quota were in use.
+    /// Amount that a ClusterQueue may still use of a flavor and resource, and the amount that it could use if no quota were in use. Cost: the depth of the
+    /// cohort tree.
     #[must_use]
     pub fn availability(
         &self,
@@ -263,7 +266,8 @@ impl World {
         Some((amount(self.tree.available(queue.node, cell)), amount(self.tree.potential(queue.node, cell))))
     }
 
-    /// Usage and subtree quota of a ClusterQueue (if `is_queue`) or Cohort, for each configured or used cell, sorted by flavor and resource.
+    /// Usage and subtree quota of a ClusterQueue (if `is_queue`) or Cohort, for each configured or used cell, sorted by flavor and resource. Cost: the number
+    /// of the ClusterQueue's or Cohort's cells.
     #[must_use]
     pub fn snapshot(
         &self,
@@ -288,7 +292,8 @@ impl World {
         rows
     }
 
-    /// Reason why a workload is pending; `None` if the workload is unknown or holds quota.
+    /// Reason why a workload is pending; `None` if the workload is unknown or holds quota. Cost: constant; for a workload of an inactive ClusterQueue, as for
+    /// [`World::readiness`].
     #[must_use]
     pub fn explain(&self, uid: &str, now: Millis) -> Option<Verdict> {
         let id = self.store.by_uid.get(uid).copied()?;
@@ -340,7 +345,7 @@ impl World {
         Some((reason, Arc::clone(class.why.as_ref().unwrap_or(&self.store.bypassed))))
     }
 
-    /// Objects whose figures or readiness have changed since the last call of `take_changed`.
+    /// Objects whose figures or readiness have changed since the last call of `take_changed`. Cost: the number of these objects.
     pub fn take_changed(&mut self) -> Changed {
         let cluster_queues = self.changed_queues.take();
         let local_queues = self.changed_local_queues.take();
@@ -421,7 +426,8 @@ impl World {
     }
 
     /// Faults of ClusterQueues that use more of a cell than the quota allows: more than nominal quota plus borrowing limit, or the root of the cohort tree uses
-    /// more than it has. The list of faults is empty unless quota was cut or reservations came from outside of the engine.
+    /// more than it has. The list of faults is empty unless quota was cut or reservations came from outside of the engine. Cost: the number of cells of all
+    /// ClusterQueues, and the depth of the cohort tree for each cell in use.
     #[must_use]
     pub fn over_quota(&self) -> Vec<String> {
         let mut faults = Vec::new();

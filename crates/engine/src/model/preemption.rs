@@ -51,7 +51,7 @@ pub enum Preempts {
 }
 
 impl Preempts {
-    /// The preemption policy `policy`, narrowed to this preemption scope.
+    /// The preemption policy `policy`, narrowed to this preemption scope. Cost: constant.
     #[must_use]
     pub const fn narrow(self, policy: PreemptionPolicy) -> PreemptionPolicy {
         match (self, policy) {
@@ -78,7 +78,7 @@ pub struct Preemption {
 }
 
 impl Preemption {
-    /// The preemption settings of a queue for a workload with the preemption scope `preempts`.
+    /// The preemption settings of a queue for a workload with the preemption scope `preempts`. Cost: constant.
     #[must_use]
     pub const fn of(self, preempts: Preempts) -> Self {
         Self {

@@ -90,7 +90,7 @@ impl Held {
     }
 }
 
-/// Whether a policy lets the preemptor, with this priority and queue-order timestamp, preempt the candidate.
+/// Whether a policy lets the preemptor, with this priority and queue-order timestamp, preempt the candidate. Cost: constant.
 #[must_use]
 pub fn policy_allows(policy: PreemptionPolicy, preemptor: (i64, Millis), candidate: (i64, Millis)) -> bool {
     let is_lower = candidate.0 < preemptor.0;

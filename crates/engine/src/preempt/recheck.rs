@@ -208,7 +208,7 @@ impl Check<'_> {
 
 impl World {
     /// Number of sets of victims that broke a rule in the second check, so that no workload was preempted. Each refused set of victims is a fault of the
-    /// engine, so the number must stay 0.
+    /// engine, so the number must stay 0. Cost: constant.
     #[must_use]
     pub const fn refused_victims(&self) -> u64 {
         self.refused_victims

@@ -6,7 +6,8 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{LocalQueue, Phase, Place, Workload};
 
 impl World {
-    /// Whether a workload is pending in a ClusterQueue or in another ClusterQueue of its cohort tree.
+    /// Whether a workload is pending in a ClusterQueue or in another ClusterQueue of its cohort tree. Cost: the number of all LocalQueues, and the depth of the
+    /// cohort tree for each LocalQueue with pending workloads.
     #[must_use]
     pub fn anyone_waits_beside(&self, cluster_queue: &str) -> bool {
         let root = |queue: QueueId| self.tree.root(self.store.queues[queue].node);
@@ -15,7 +16,7 @@ impl World {
         self.store.local_queues.iter().any(|(_, local)| waits(local))
     }
 
-    /// Whether two ClusterQueues are in one cohort tree, or are the same ClusterQueue.
+    /// Whether two ClusterQueues are in one cohort tree, or are the same ClusterQueue. Cost: the depth of the cohort trees of both ClusterQueues.
     #[must_use]
     pub fn are_in_one_tree(&self, one: &str, other: &str) -> bool {
         let root = |name: &str| Some(self.tree.root(self.store.queues[*self.store.queue_ids.get(name)?].node));
@@ -33,7 +34,7 @@ impl World {
     }
 
     /// Uids of the pending workloads of a ClusterQueue: the active workloads in order, and the workloads that are parked, blocked in their queue or in
-    /// back-off.
+    /// back-off. Cost: the number of pending workloads of the ClusterQueue.
     #[must_use]
     pub fn pending(&self, cluster_queue: &str) -> (Vec<String>, Vec<String>) {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {

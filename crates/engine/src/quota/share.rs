@@ -24,7 +24,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The ratio divided by the weight, as gauges show it: not rounded, and infinite for a borrower with weight 0.
+    /// The ratio divided by the weight, as gauges show it: not rounded, and infinite for a borrower with weight 0. Cost: constant.
     #[must_use]
     pub fn value(&self) -> f64 {
         if self.ratio <= 0.0 {
@@ -36,7 +36,7 @@ impl Share {
         }
     }
 
-    /// The share as the status shows it: rounded up, and `i64::MAX` for a borrower with weight 0.
+    /// The share as the status shows it: rounded up, and `i64::MAX` for a borrower with weight 0. Cost: constant.
     #[must_use]
     pub fn rounded(&self) -> i64 {
         let value = self.value().ceil();
@@ -46,7 +46,7 @@ impl Share {
         }
     }
 
-    /// Compares two shares, the smaller share first. Borrowers with weight 0 come last, and among them the ratio decides.
+    /// Compares two shares, the smaller share first. Borrowers with weight 0 come last, and among them the ratio decides. Cost: constant.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         let is_boundless = |share: &Self| share.weight <= 0.0 && share.ratio > 0.0;

@@ -23,14 +23,15 @@ pub struct ScanTime {
     pub cycle: u64,
 }
 
-/// Whether a scan that was made at `last` has to begin anew at `now`; with the gate `preserves`, a change of quota is ignored for one cycle.
+/// Whether a scan that was made at `last` has to begin anew at `now`; with the gate `preserves`, a change of quota is ignored for one cycle. Cost: constant.
 #[must_use]
 pub fn scan_is_outdated(last: ScanTime, now: ScanTime, preserves: bool) -> bool {
     let progress = Progress { generation: last.generation, cycle: last.cycle, ..Progress::default() };
     progress.is_outdated(now.generation, now.cycle, preserves)
 }
 
-/// Whether a scan has flavors left to try; `tried` has the progress of the scan by pod set and resource.
+/// Whether a scan has flavors left to try; `tried` has the progress of the scan by pod set and resource. Cost: the number of pod sets times the number of
+/// resources.
 #[must_use]
 pub fn scan_goes_on(tried: &[BTreeMap<String, i32>]) -> bool {
     let any = ResourceId::at(0);
@@ -43,7 +44,9 @@ impl Steps<'_> {
         self.0.store.queue_ids.get(cluster_queue).copied()
     }
 
-    /// Takes the head out of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes.
+    /// Takes the head out of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes. Cost: the depth of the cohort
+    /// tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the cohort tree, also the number of the
+    /// ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose back-off is over.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
         self.0.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;
@@ -54,7 +57,8 @@ impl Steps<'_> {
         self.0.store.workload(id).map(|workload| workload.uid.to_string())
     }
 
-    /// Takes the heads of all active ClusterQueues; returns names of ClusterQueues and uids of heads, sorted by name.
+    /// Takes the heads of all active ClusterQueues; returns names of ClusterQueues and uids of heads, sorted by name. Cost: as for [`Steps::pop_head`], for
+    /// each active ClusterQueue.
     pub fn pop_all_heads(&mut self, now: Millis) -> Vec<(String, String)> {
         let active =
             self.0.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.to_string());
@@ -64,7 +68,8 @@ impl Steps<'_> {
         heads.collect()
     }
 
-    /// Takes a given pending workload out of its place, as if it had been the head. Returns false if the workload is not pending in a queue.
+    /// Takes a given pending workload out of its place, as if it had been the head. Returns false if the workload is not pending in a queue. Cost: constant;
+    /// under admission fair sharing, the number of the ClusterQueue's LocalQueues.
     pub fn pop_workload(&mut self, uid: &str) -> bool {
         let Some((id, queue, place)) = self.place_of(uid) else { return false };
         match place {
@@ -90,12 +95,14 @@ impl Steps<'_> {
     }
 
     /// Puts a workload that was taken out of its queue back where a cycle with the outcome `outcome` would put it; `tried` is the progress of its scan over
-    /// flavors. Returns false if the workload was not taken out of its queue.
+    /// flavors. Returns false if the workload was not taken out of its queue. Cost: as for [`Steps::put_back_for`].
     pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
         self.put_back_for(uid, outcome, outcome.reason(), tried)
     }
 
-    /// Puts a head that was taken out of its queue back, with the reason `reason`.
+    /// Puts a head that was taken out of its queue back, with the reason `reason`. Cost: the depth of the cohort tree, and the number of members of the
+    /// workload's class of equals if the class is parked for a new reason; after a change in the cohort tree, also the number of the ClusterQueue's classes of
+    /// equals and of its workloads that are parked alone.
     pub fn put_back_for(
         &mut self,
         uid: &str,
@@ -135,7 +142,9 @@ impl Steps<'_> {
 
     /// Lets all parked workloads of a ClusterQueue's cohort tree be tried again, and workloads whose back-off is over. Returns the number of workloads that
     /// become active; 0 below a cycle of cohorts. The cohort tree is woken as by a delta, and its queues as at the start of a plan. In addition, unlike a delta
-    /// or a plan, `retry_parked` handles workloads that were taken out of their queue and workloads whose namespace did not match.
+    /// or a plan, `retry_parked` handles workloads that were taken out of their queue and workloads whose namespace did not match. Cost: the number of classes
+    /// of equals of the ClusterQueues of the cohort tree, of their workloads that are parked alone or whose namespace did not match, and of all workloads whose
+    /// back-off is over.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.0.store.queues[queue].node;
@@ -163,7 +172,7 @@ impl Steps<'_> {
         active(self).saturating_sub(before)
     }
 
-    /// True if two workloads are equal for scheduling; `None` if one of them is unknown.
+    /// True if two workloads are equal for scheduling; `None` if one of them is unknown. Cost: constant.
     #[must_use]
     pub fn same_class(&self, a: &str, b: &str) -> Option<bool> {
         let class = |uid: &str| {
@@ -173,14 +182,14 @@ impl Steps<'_> {
         Some(class(a)? == class(b)?)
     }
 
-    /// The workload of a ClusterQueue that goes first while its victims leave.
+    /// The workload of a ClusterQueue that goes first while its victims leave. Cost: constant.
     #[must_use]
     pub fn sticky(&self, cluster_queue: &str) -> Option<String> {
         let sticky = self.0.store.queues[self.queue_named(cluster_queue)?].pending.sticky?;
         self.0.store.workload(sticky).map(|workload| workload.uid.to_string())
     }
 
-    /// Reason for which a pending workload is parked with its class of equals; `None` if it is not parked with its class.
+    /// Reason for which a pending workload is parked with its class of equals; `None` if it is not parked with its class. Cost: constant.
     #[must_use]
     pub fn parked_with_equals(&self, uid: &str) -> Option<PendingReason> {
         let (id, queue, place) = self.place_of(uid)?;
@@ -188,7 +197,7 @@ impl Steps<'_> {
         self.0.store.queues[queue].pending.classes.get(&class)?.parked.filter(|_| place == Place::Class)
     }
 
-    /// Whether the progress of a workload's last scan over flavors is kept.
+    /// Whether the progress of a workload's last scan over flavors is kept. Cost: constant.
     #[must_use]
     pub fn has_progress(&self, uid: &str) -> bool {
         let workload = self.0.store.by_uid.get(uid).and_then(|id| self.0.store.workload(*id));

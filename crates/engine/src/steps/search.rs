@@ -16,14 +16,15 @@ use crate::preempt::usage::sort_line;
 use crate::quota::balance::amount;
 use crate::world::ids::{QueueId, WorkloadId};
 
-/// Whether flavor `a` is preferred to flavor `b`; each is given as its mode and the level from which it borrows.
+/// Whether flavor `a` is preferred to flavor `b`; each is given as its mode and the level from which it borrows. Cost: constant.
 #[must_use]
 pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &FlavorFungibility) -> bool {
     is_preferred(a, b, fungibility.preemption_over_borrowing)
 }
 
 /// The largest counts of pods that fit; `pod_sets` gives the count and `minCount` of each pod set. The result is `None` if no count can be reduced or no
-/// reduced counts fit. The search assumes that smaller counts fit if larger counts fit.
+/// reduced counts fit. The search assumes that smaller counts fit if larger counts fit. Cost: calls of `fits`, as many as the logarithm of the number of pods
+/// that may be left out.
 pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
     partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
 }
@@ -65,7 +66,7 @@ impl Steps<'_> {
     }
 
     /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. The LocalQueue usage of the workloads in `without_usage` is taken as
-    /// unknown. Workloads without quota are left out of the order.
+    /// unknown. Workloads without quota are left out of the order. Cost: a sort of the workloads in `uids`, each of which is looked for in `without_usage`.
     #[must_use]
     pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
         let Some(queue) = self.0.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -83,7 +84,8 @@ impl Steps<'_> {
     }
 
     /// The ClusterQueues from which fair sharing takes victims, one after the other, among workloads by uid. For each ClusterQueue in turn, a candidate is
-    /// taken (but keeps its quota), or the ClusterQueue is dropped if `drops` is true for this turn.
+    /// taken (but keeps its quota), or the ClusterQueue is dropped if `drops` is true for this turn. Cost: for each turn the shares of the nodes of the cohort
+    /// tree, and a sort of the workloads in `uids`.
     #[must_use]
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
         let Some(queue) = self.0.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -106,6 +108,7 @@ impl Steps<'_> {
     }
 
     /// Usage that a head keeps from later heads in its cycle: its full usage, or, in mode `Preempt` without victims, only the part within its queue's limits.
+    /// Cost: the number of cells in `usage`.
     #[must_use]
     pub fn kept_free(
         &mut self,

@@ -63,7 +63,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// The rule in words, for a sentence whose subject is the holder.
+    /// The rule in words, for a sentence whose subject is the holder. Cost: constant.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
