@@ -250,5 +250,5 @@ async fn core_loop_stops_after_the_last_write_outcome() {
     drop(world.outcomes);
     world.task.await.unwrap();
     let log = world.log.lock().unwrap();
-    assert_eq!(log.last().map(String::as_str), Some("outcome 1 Conflict"));
+    assert_eq!(log.last().map(String::as_str), Some("outcome 1 Written(Conflict)"));
 }
