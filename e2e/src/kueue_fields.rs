@@ -3,7 +3,7 @@
 //!
 //! The test breaks the rules of a schema about numbers, patterns, lists of words and required fields mechanically, wherever a good object has the
 //! field; and it leaves fields with a default out. A rule in CEL has a written case in the file `cases/kueue-fields` of its kind. The function
-//! [`uncovered`] names the rules that have neither a mechanical test nor a case. Statuses and rules that compare with the old object need an existing
+//! `uncovered` names the rules that have neither a mechanical test nor a case. Statuses and rules that compare with the old object need an existing
 //! object, which the test stores before it asks and which the cases do not change.
 
 mod asked;

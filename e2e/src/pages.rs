@@ -27,7 +27,7 @@ const NAMESPACE: &str = "default";
 /// Asks the API server about every object of the pages and leaves no object behind; returns the number of objects.
 ///
 /// # Errors
-/// Fails if the API server refuses an object, with all refused objects by page; and fails if a page has fewer objects than [`LEAST`].
+/// Fails if the API server refuses an object, with all refused objects by page; and fails if a page has fewer objects than `LEAST`.
 pub async fn accepted(client: &Client) -> Result<usize> {
     let (all, mut wrong) = (shown()?, Vec::new());
     for (page, object) in &all {
