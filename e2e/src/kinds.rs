@@ -151,7 +151,7 @@ impl Kind {
             .ok_or_else(|| anyhow!("the harness does not know kind {name} of {version:?}: add it to kinds.rs"))
     }
 
-    /// This kind as the judge of invariants names it.
+    /// Name of the kind for the judge in crate `invariants`.
     pub(crate) fn judged(self) -> berth_invariants::kinds::Kind {
         berth_invariants::kinds::Kind { api_version: self.api_version, kind: self.kind }
     }

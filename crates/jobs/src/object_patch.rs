@@ -1,17 +1,14 @@
 //! Bodies of merge patches. A body begins with the preconditions that the API server compares, so that no precondition can be forgotten.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The merge patch (RFC 7386) of an object, field by field. The API server applies the patch only to the object with the patch's uid and, if the patch was
 /// derived from a version, only to that version.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ObjectPatch {
     metadata: Map<String, Value>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
     spec: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Value>,
 }
 

@@ -184,7 +184,7 @@ impl ApiServer {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-        let gone = object["metadata"]["deletionTimestamp"].is_string() && !finalizers;
+        let gone = is_deleting(&object) && !finalizers;
         let uid = object["metadata"]["uid"].clone();
         let before = if gone { self.objects.remove(key) } else { self.objects.insert(key.clone(), object.clone()) };
         let (version, writer) = (self.version, self.writer);
@@ -277,6 +277,12 @@ impl ApiServer {
         self.store(key, new);
         Some(self.applied())
     }
+}
+
+/// Whether an object is being deleted.
+#[must_use]
+pub fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
 }
 
 /// Adds the annotation of a webhook review to a pod with Berth's scheduling gate.

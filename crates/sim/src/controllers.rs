@@ -7,5 +7,5 @@ mod kubelet;
 
 pub use garbage::{FOREGROUND, GarbageCollector, ORPHAN};
 pub use job_sets::{ATTEMPT, JobSetController, PART};
-pub use jobs::{JobController, TRACKING, has_ended, is_deleting, is_over};
+pub use jobs::{JobController, TRACKING, has_ended, is_over};
 pub use kubelet::Kubelets;

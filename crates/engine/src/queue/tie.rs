@@ -20,7 +20,7 @@ impl TieRule {
         if by_lot { Self::Lot(0) } else { Self::Uid }
     }
 
-    /// This rule with the salt that `text` gives.
+    /// The rule with the salt that `text` gives; a rule by UID has no salt.
     pub(crate) fn salted(self, text: &str) -> Self {
         match self {
             Self::Uid => Self::Uid,

@@ -20,8 +20,8 @@ pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
         "suspend" => Found::Whole(job.suspend_patch().into_body()),
         "stop" => Found::Whole(job.stop_patch().into_body()),
-        "unlock" => Found::of(job.unlock_patch()),
-        "restore" => Found::of(job.restore_patch(&original(kind, case))),
+        "unlock" => Found::of(job.unlock_patch().map(ObjectPatch::into_body)),
+        "restore" => Found::of(job.restore_patch(&original(kind, case)).map(ObjectPatch::into_body)),
         "needsRestore" => Found::of(job.state(None).needs_restore(&original(kind, case))),
         "defaults" => {
             let given = job.defaults(case.facts());

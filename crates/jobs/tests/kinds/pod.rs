@@ -21,7 +21,10 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
         "workload" => Found::Part(json!(made().unwrap())),
         "unreadable" => Found::Text(made().err()),
         "state" => Found::Part(state(&pod)),
-        "start" => Found::of(start().map_err(|error| error.to_string()).unwrap_or_default()),
+        "start" => {
+            let start = start().map_err(|error| error.to_string()).unwrap_or_default();
+            Found::of(start.map(ObjectPatch::into_body))
+        }
         "started" => Found::Part(merged(
             &case.object,
             &start().unwrap_or_default().map(ObjectPatch::into_body).unwrap_or_default(),

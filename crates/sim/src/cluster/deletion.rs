@@ -4,6 +4,7 @@ use berth_control::write::{Kind, LeftPod, ObjectKey};
 use serde_json::{Value, json};
 
 use super::Cluster;
+use crate::api_server::is_deleting;
 
 /// Labels in which pods name the uid of their job.
 const UID_LABELS: [&str; 4] = [
@@ -88,7 +89,7 @@ impl Cluster {
         let of = |(key, pod): (&ObjectKey, &Value)| LeftPod {
             name: key.name.clone(),
             uid: pod["metadata"]["uid"].as_str().unwrap().to_owned(),
-            deleting: pod["metadata"]["deletionTimestamp"].is_string(),
+            deleting: is_deleting(pod),
             job: None,
         };
         left.chain(pods.map(of)).collect()

@@ -4,6 +4,7 @@ use berth_control::write::{Kind, ObjectKey, PodsOf};
 use serde_json::{Value, json};
 
 use super::Cluster;
+use crate::api_server::is_deleting;
 
 /// Whether the number of a Job's workers may change.
 pub(super) fn is_elastic(job: &Value) -> bool {
@@ -66,7 +67,7 @@ impl Cluster {
         let mut moved = false;
         for key in keys {
             let old = self.objects()[&key].clone();
-            if old["metadata"]["deletionTimestamp"].is_string() {
+            if is_deleting(&old) {
                 // The job controller neither starts nor stops a Job that is being deleted.
                 continue;
             }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::job_controller::is_elastic;
 use super::{Cluster, is_on, merge};
+use crate::api_server::is_deleting;
 
 impl Cluster {
     /// Binds pods that have no scheduling gate, runs the bound pods, and ends deleted pods.
@@ -18,7 +19,7 @@ impl Cluster {
             let old = self.objects()[&key].clone();
             let mut new = old.clone();
             let gates = new["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
-            let leaves = new["metadata"]["deletionTimestamp"].is_string();
+            let leaves = is_deleting(&new);
             let bound = new["spec"]["nodeName"].is_string();
             let phase = new["status"]["phase"].as_str().unwrap_or("Pending").to_owned();
             let tier = &new["spec"]["nodeSelector"]["tier"];

@@ -3,8 +3,7 @@
 use berth_control::write::ObjectKey;
 use serde_json::{Value, json};
 
-use super::jobs::is_deleting;
-use crate::api_server::ApiServer;
+use crate::api_server::{ApiServer, is_deleting};
 
 /// Finalizer of an owner that is deleted after the objects that it owns (foreground deletion).
 pub const FOREGROUND: &str = "foregroundDeletion";

@@ -5,7 +5,7 @@
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
-use crate::api_server::{ApiServer, merge};
+use crate::api_server::{ApiServer, is_deleting, merge};
 
 /// The label with the number of the attempt for which a Job was created.
 pub const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
@@ -44,7 +44,7 @@ impl JobSetController<'_> {
 
     fn look_at_set(&mut self, key: &ObjectKey) -> bool {
         let set = self.0.objects()[key].clone();
-        if set["metadata"]["deletionTimestamp"].is_string() {
+        if is_deleting(&set) {
             return false;
         }
         let uid = &set["metadata"]["uid"];
@@ -91,7 +91,7 @@ impl JobSetController<'_> {
 
     /// Whether a Job is being deleted already, and is kept by a user's finalizer.
     fn goes(&self, job: &ObjectKey) -> bool {
-        self.0.objects()[job]["metadata"]["deletionTimestamp"].is_string()
+        is_deleting(&self.0.objects()[job])
     }
 
     /// Writes the status of the JobSet, if the status has changed. After an error in this reconciliation, only the end and the restarts of the JobSet are

@@ -5,7 +5,7 @@
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
-use crate::api_server::{ApiServer, merge};
+use crate::api_server::{ApiServer, is_deleting, merge};
 
 /// Finalizer of the pods of Jobs.
 pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
@@ -27,12 +27,6 @@ pub struct JobController<'a>(pub &'a mut ApiServer);
 #[must_use]
 pub fn has_ended(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
-}
-
-/// Whether an object is being deleted.
-#[must_use]
-pub fn is_deleting(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
 }
 
 /// Whether a Job has a condition that ends it, `Complete` or `Failed`.

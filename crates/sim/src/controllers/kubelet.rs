@@ -4,8 +4,8 @@ use berth_control::write::{Kind, ObjectKey};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::jobs::{has_ended, is_deleting};
-use crate::api_server::{ApiServer, merge};
+use super::jobs::has_ended;
+use crate::api_server::{ApiServer, is_deleting, merge};
 
 /// The scheduler and all kubelets, with the API server that they write to.
 #[derive(Debug)]

@@ -8,8 +8,7 @@ use berth_invariants::quota_tree::{Cell, Forest, Usage, charge, thousandths};
 use serde_json::{Value, json};
 
 use super::{Drawn, Simulation};
-use crate::api_server::USER;
-use crate::controllers::is_deleting;
+use crate::api_server::{USER, is_deleting};
 use crate::tenant::Propagation;
 
 /// Time without a write of Berth after which the cluster is at rest, in milliseconds.
