@@ -14,24 +14,34 @@ const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
 
 /// An AdmissionCheck, reduced to the fields that control needs.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Check {
-    pub(crate) controller: String,
-    pub(crate) active: bool,
-    pub(crate) parameters: Option<api::AdmissionCheckParametersReference>,
-    pub(crate) conditions: Vec<Condition>,
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
-    pub(crate) generation: i64,
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) deleting: bool,
+pub struct Check {
+    /// `spec.controllerName`: the controller that answers the check.
+    pub controller: String,
+    /// True if the condition `Active` of the check is true; a ClusterQueue that names an inactive check is inactive.
+    pub active: bool,
+    /// `spec.parameters`: the object with the parameters of the check. `None` if the check names no object.
+    pub parameters: Option<api::AdmissionCheckParametersReference>,
+    /// The conditions of the status; empty if the check has no status yet.
+    pub conditions: Vec<Condition>,
+    /// The uid of the check; empty if no API server has stored the check, as for checks that `berth decide` reads from files.
+    pub uid: String,
+    /// The resourceVersion of the check; empty if no API server has stored the check.
+    pub resource_version: String,
+    /// The generation of the check, for the condition that Berth writes; 0 if the check has none.
+    pub generation: i64,
+    /// All finalizers of the check, of Berth and of other clients.
+    pub finalizers: Vec<String>,
+    /// True if the check is being deleted; its finalizer is removed when no ClusterQueue names the check any more.
+    pub deleting: bool,
 }
 
 impl Check {
-    pub(crate) fn of(object: &api::AdmissionCheck) -> Self {
+    /// The reduced form of an observed AdmissionCheck.
+    pub fn of(object: &api::AdmissionCheck) -> Self {
         let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         Self {
             controller: object.spec.controller_name.clone(),
-            active: crate::workload::status::is_true(&conditions, types::ACTIVE),
+            active: berth_api::conditions::is_true(&conditions, types::ACTIVE),
             parameters: object.spec.parameters.clone(),
             conditions,
             uid: object.uid().to_owned(),
@@ -43,18 +53,18 @@ impl Check {
     }
 
     /// Whether Berth itself answers the check, by a request to an autoscaler.
-    pub(crate) fn asks_autoscaler(&self) -> bool {
+    pub fn asks_autoscaler(&self) -> bool {
         self.controller == PROVISIONING
     }
 
     /// Whether two states of a check have the same effect on ClusterQueues.
-    pub(crate) fn serves_as(&self, other: &Self) -> bool {
+    pub fn serves_as(&self, other: &Self) -> bool {
         (&self.controller, self.active) == (&other.controller, other.active)
     }
 }
 
 /// The time from which a Workload that its checks sent back may be tried again: the latest time of the checks in state Retry.
-pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
+pub fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
     states
         .iter()
         .filter(|check| check.state == check_states::RETRY)
@@ -80,17 +90,17 @@ fn flavors(queue: &api::ClusterQueueSpec) -> BTreeSet<&str> {
 }
 
 /// Whether one of the checks requires that its Workload is tried later, or not at all.
-pub(crate) fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
+pub fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
     states.iter().any(|check| [check_states::RETRY, check_states::REJECTED].contains(&check.state.as_str()))
 }
 
 /// The checks of a ClusterQueue with the flavors to which they apply; an empty set means all flavors.
-pub(crate) fn of_queue(queue: &api::ClusterQueueSpec) -> Vec<(String, BTreeSet<String>)> {
+pub fn of_queue(queue: &api::ClusterQueueSpec) -> Vec<(String, BTreeSet<String>)> {
     rules(queue).iter().map(|rule| (rule.name.clone(), rule.on_flavors.iter().cloned().collect())).collect()
 }
 
 /// Whether a ClusterQueue names a check.
-pub(crate) fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
+pub fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
     rules(queue).iter().any(|rule| rule.name == check)
 }
 
@@ -138,7 +148,7 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
 /// Names of the checks that apply to a Workload with the given admission. To an admission with flavors, the checks of these flavors and the checks without
 /// named flavors apply, even if a flavor was removed from the queue since. To an admission without flavors, no check applies. To a Workload without an
 /// admission, the checks apply that are for every flavor of the queue.
-pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
+pub fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
     let given: Option<BTreeSet<&str>> = admission.map(|admission| {
         admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
     });

@@ -3,14 +3,14 @@
 use berth_jobs::JobState;
 use berth_jobs::training::{ROLES, child_job_name, role_of_child};
 
-use crate::cache::View;
-use crate::cache::training_view::TrainingView;
+use crate::View;
 use crate::names::Name;
-use crate::write::{Kind, ObjectKey, key};
+use crate::object::{Kind, ObjectKey, key};
+use crate::training_view::TrainingView;
 
 impl View {
     /// The Job that runs a role of the TrainingJob with the given uid, if the Job exists.
-    pub(crate) fn child_of(&self, name: &Name, uid: &str, role: &str) -> Option<&JobState> {
+    pub fn child_of(&self, name: &Name, uid: &str, role: &str) -> Option<&JobState> {
         let child = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
         let ours = |job: &&JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
         self.jobs.get(&child).filter(ours)
@@ -18,7 +18,7 @@ impl View {
 
     /// The TrainingJob of which a Job is a part: the Job has the name of a role of the TrainingJob, and the TrainingJob has not ended. Any other Job that names
     /// the TrainingJob as its controller is a job like any other.
-    pub(crate) fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
+    pub fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
         let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::JOB)?;
         let view = self.training.get(&(object.namespace.clone(), owner.name.to_string()));
@@ -30,7 +30,7 @@ impl View {
     }
 
     /// The Jobs that run any role of the TrainingJob with the given uid, including roles that the TrainingJob's spec no longer has.
-    pub(crate) fn children_of<'a>(&'a self, name: &Name, uid: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
+    pub fn children_of<'a>(&'a self, name: &Name, uid: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let first = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, "")));
         let prefix = first.clone();
         let below = move |key: &ObjectKey| {

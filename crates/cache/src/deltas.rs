@@ -13,12 +13,12 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::cache::admission_checks::{self as checks, Check};
-pub(crate) use crate::deltas::reserved::{Pods, reservation};
+use crate::admission_checks::{self as checks, Check};
+pub use crate::deltas::reserved::{Pods, reservation};
 use crate::settings::Settings;
 
 /// An amount of a resource in the notation of the API.
-pub(crate) fn quantity(resource: &str, amount: Amount) -> Quantity {
+pub fn quantity(resource: &str, amount: Amount) -> Quantity {
     Quantity(berth_quantity::format(resource, amount))
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
 
 /// A ResourceFlavor in the engine's type. A flavor with a wrong annotation or capacity tier is unusable; `strict` makes a flavor that fails validation
 /// unusable, too.
-pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::FlavorSpec {
+pub fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::FlavorSpec {
     let spec = &object.spec;
     let told = object.metadata.labels.as_ref().and_then(|labels| labels.get(api::labels::CAPACITY_TIER));
     let tier = told.map(|word| word.parse::<api::CapacityTier>());
@@ -94,7 +94,7 @@ pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::Flav
 }
 
 /// A capacity tier in the engine's type.
-pub(crate) fn tier(tier: api::CapacityTier) -> engine::Tier {
+pub fn tier(tier: api::CapacityTier) -> engine::Tier {
     match tier {
         api::CapacityTier::Reserved => engine::Tier::Reserved,
         api::CapacityTier::OnDemand => engine::Tier::OnDemand,
@@ -110,7 +110,7 @@ fn weight(text: Option<&Quantity>) -> i64 {
 
 /// The fair-sharing weight of a ClusterQueue, as a number.
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-pub(crate) fn weight_of(queue: &api::ClusterQueue) -> f64 {
+pub fn weight_of(queue: &api::ClusterQueue) -> f64 {
     let told = queue.spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref());
     weight(told) as f64 / engine::WEIGHT_ONE as f64
 }
@@ -124,7 +124,10 @@ fn optional_quota(resource: &str, text: Option<&Quantity>, field: &str) -> Resul
 }
 
 /// Resource groups in the engine's type, or a text that names the field which cannot be read.
-pub(crate) fn groups(groups: &[api::ResourceGroup]) -> Result<Vec<engine::ResourceGroup>, String> {
+///
+/// # Errors
+/// A quota cannot be read; the text names its field.
+pub fn groups(groups: &[api::ResourceGroup]) -> Result<Vec<engine::ResourceGroup>, String> {
     groups.iter().enumerate().map(|(index, group)| resource_group(index, group)).collect()
 }
 
@@ -159,7 +162,7 @@ fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::Re
 }
 
 /// A Cohort in the engine's type; resource groups that cannot be read are left out.
-pub(crate) fn cohort(object: &api::Cohort) -> engine::CohortSpec {
+pub fn cohort(object: &api::Cohort) -> engine::CohortSpec {
     let spec = &object.spec;
     engine::CohortSpec {
         name: object.metadata.name.clone().unwrap_or_default(),
@@ -170,7 +173,10 @@ pub(crate) fn cohort(object: &api::Cohort) -> engine::CohortSpec {
 }
 
 /// A label selector in the engine's type; `Err` names the requirement that cannot be read.
-pub(crate) fn selector(selector: &LabelSelector) -> Result<engine::Selector, String> {
+///
+/// # Errors
+/// A requirement has an unknown operator; the text names the requirement.
+pub fn selector(selector: &LabelSelector) -> Result<engine::Selector, String> {
     let mut requirements: Vec<engine::Requirement> = selector
         .match_labels
         .iter()
@@ -204,7 +210,7 @@ pub(crate) fn selector(selector: &LabelSelector) -> Result<engine::Selector, Str
 }
 
 /// Whether labels satisfy a label selector.
-pub(crate) fn matches(selector: &engine::Selector, labels: &BTreeMap<String, String>) -> bool {
+pub fn matches(selector: &engine::Selector, labels: &BTreeMap<String, String>) -> bool {
     selector.0.iter().all(|requirement| {
         let value = labels.get(&requirement.key);
         match requirement.op {
@@ -223,7 +229,7 @@ fn refused(errors: &[api::validation::FieldError]) -> Option<String> {
 }
 
 /// Stop policy of a queue. An unknown word stops the queue, too, because the user may have meant to stop it.
-pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
+pub fn stop(policy: Option<&str>) -> engine::StopPolicy {
     match policy {
         None | Some("None" | "") => engine::StopPolicy::None,
         Some("HoldAndDrain") => engine::StopPolicy::HoldAndDrain,
@@ -253,7 +259,7 @@ fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
 }
 
 /// A ClusterQueue in the engine's type; a ClusterQueue that is invalid, cannot be read or is being deleted is inactive, with the reason.
-pub(crate) fn cluster_queue(
+pub fn cluster_queue(
     object: &api::ClusterQueue,
     checks: &BTreeMap<String, Check>,
     settings: &Settings,
@@ -315,13 +321,13 @@ pub(crate) fn cluster_queue(
 }
 
 /// Whether a ClusterQueue's workloads of equal priority preempt each other by their age.
-pub(crate) fn equals_go_by_age(object: &api::ClusterQueue) -> bool {
+pub fn equals_go_by_age(object: &api::ClusterQueue) -> bool {
     let preemption = object.spec.preemption.as_ref();
     preemption.and_then(|rules| rules.within_cluster_queue.as_deref()) == Some("LowerOrNewerEqualPriority")
 }
 
 /// A LocalQueue in the engine's type.
-pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
+pub fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
     engine::LocalQueueSpec {
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
         name: object.metadata.name.clone().unwrap_or_default(),
@@ -332,7 +338,7 @@ pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
 }
 
 /// Recent usage of a LocalQueue for admission fair sharing, from the LocalQueue's status.
-pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> {
+pub fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> {
     let status = object.status.as_ref()?.fair_sharing.as_ref()?.admission_fair_sharing_status.as_ref()?;
     let amount = |(resource, text): (&String, &Quantity)| {
         (resource.clone(), berth_quantity::parse_quantity(&text.0).unwrap_or(berth_quantity::Nano(0)))
@@ -342,7 +348,7 @@ pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> 
 }
 
 /// A pod set's requests and constraints in the engine's type.
-pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> engine::PodSetSpec {
+pub fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> engine::PodSetSpec {
     engine::PodSetSpec {
         count: i64::from(needs.count),
         min_count: needs.min_count.map(i64::from),
@@ -359,7 +365,7 @@ pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> e
 }
 
 /// Preemption scope of a Workload by its annotation; with an unknown word the Workload preempts no other Workload.
-pub(crate) fn preempts(word: Option<&str>) -> engine::Preempts {
+pub fn preempts(word: Option<&str>) -> engine::Preempts {
     match word {
         None | Some("PreemptAlways") => engine::Preempts::AsQueue,
         Some("PreemptLower") => engine::Preempts::Lower,
@@ -368,14 +374,14 @@ pub(crate) fn preempts(word: Option<&str>) -> engine::Preempts {
 }
 
 /// Removes the node selectors and tolerations that choose a kind of capacity from a pod set.
-pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
+pub fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
     let is_capacity = |key: &str| api::CAPACITY_SELECTORS.contains(&key);
     pod_set.node_selector.retain(|key, _| !is_capacity(key));
     pod_set.tolerations.retain(|toleration| !is_capacity(&toleration.key));
 }
 
 /// The engine's admission as the field `status.admission` of a Workload.
-pub(crate) fn admission(plan: &engine::Admission) -> api::Admission {
+pub fn admission(plan: &engine::Admission) -> api::Admission {
     api::Admission {
         cluster_queue: Some(plan.cluster_queue.to_string()),
         pod_set_assignments: plan

@@ -7,49 +7,54 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_jobs::PodsJob;
 
-use crate::cache::workload_view::WorkloadView;
 use crate::names::Name;
+use crate::workload_view::WorkloadView;
 
 /// Names of pods, by pod set.
 type BySet = BTreeMap<Box<str>, BTreeSet<String>>;
 
 /// A pod that is being deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndingPod {
-    pub(crate) job: PodsJob,
+pub struct EndingPod {
+    /// The Job that controls the pod.
+    pub job: PodsJob,
     /// The uid of the JobSet or TrainingJob.
-    pub(crate) whole: Box<str>,
+    pub whole: Box<str>,
     /// The name of the pod's pod set.
-    pub(crate) set: Box<str>,
+    pub set: Box<str>,
     /// True if no Job counts the pod.
-    pub(crate) is_left: bool,
+    pub is_left: bool,
 }
 
 /// All ending pods. Pods are found by name, and Jobs and their controlling jobs by namespace and uid, because any client may write a uid of another namespace
 /// into a label.
 #[derive(Debug, Default)]
-pub(crate) struct EndingPods {
+pub struct EndingPods {
     all: BTreeMap<Name, EndingPod>,
     /// Names of the pods of each Job.
-    pub(crate) by_job: BTreeMap<Name, BTreeSet<String>>,
+    pub by_job: BTreeMap<Name, BTreeSet<String>>,
     /// Pods of each JobSet or TrainingJob that no Job counts.
-    pub(crate) left: BTreeMap<Name, BySet>,
+    pub left: BTreeMap<Name, BySet>,
 }
 
 impl EndingPods {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no ending pod is known, which is the usual state of a cluster.
+    pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    pub(crate) fn get(&self, name: &Name) -> Option<&EndingPod> {
+    /// The ending pod with a name; `None` if the pod is not an ending pod.
+    pub fn get(&self, name: &Name) -> Option<&EndingPod> {
         self.all.get(name)
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
+    /// Names of all ending pods, in the order of the names.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.all.keys()
     }
 
-    pub(crate) fn put(&mut self, name: &Name, pod: EndingPod) {
+    /// Stores an ending pod in place of its older state, and updates the indexes.
+    pub fn put(&mut self, name: &Name, pod: EndingPod) {
         self.remove(name);
         let within = |uid: &str| (name.0.clone(), uid.to_owned());
         self.by_job.entry(within(&pod.job.uid)).or_default().insert(name.1.clone());
@@ -60,7 +65,8 @@ impl EndingPods {
         self.all.insert(name.clone(), pod);
     }
 
-    pub(crate) fn remove(&mut self, name: &Name) -> Option<EndingPod> {
+    /// Removes an ending pod, also from the indexes. Returns its last state; `None` if the pod was not known.
+    pub fn remove(&mut self, name: &Name) -> Option<EndingPod> {
         let old = self.all.remove(name)?;
         let job = (name.0.clone(), old.job.uid.to_string());
         if let Some(pods) = self.by_job.get_mut(&job) {
@@ -83,19 +89,20 @@ impl EndingPods {
     }
 
     /// The number of pods of a JobSet or TrainingJob that no Job counts, by pod set.
-    pub(crate) fn left_of(&self, namespace: &str, whole: &str) -> impl Iterator<Item = (&str, i64)> {
+    pub fn left_of(&self, namespace: &str, whole: &str) -> impl Iterator<Item = (&str, i64)> {
         let sets = (!self.left.is_empty()).then(|| self.left.get(&(namespace.to_owned(), whole.to_owned())));
         let number = |pods: &BTreeSet<String>| i64::try_from(pods.len()).unwrap_or(i64::MAX);
         sets.flatten().into_iter().flatten().map(move |(set, pods)| (&**set, number(pods)))
     }
 
     /// Whether a Workload's job has pods that no Job counts.
-    pub(crate) fn has_left(&self, workload: &WorkloadView) -> bool {
+    pub fn has_left(&self, workload: &WorkloadView) -> bool {
         let mut owner = workload.owner.iter().filter(|_| !self.left.is_empty());
         owner.any(|owner| self.left.contains_key(&(workload.namespace.clone(), owner.uid.clone())))
     }
 
-    pub(crate) fn of_job(&self, namespace: &str, uid: &str) -> Vec<Name> {
+    /// Names of the ending pods of the Job with a uid, counted by the Job or not; empty if there are none.
+    pub fn of_job(&self, namespace: &str, uid: &str) -> Vec<Name> {
         let pods = self.by_job.get(&(namespace.to_owned(), uid.to_owned()));
         pods.into_iter().flatten().map(|pod| (namespace.to_owned(), pod.clone())).collect()
     }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use crate::write::Kind;
+use crate::object::Kind;
 pub use berth_jobs::{JobPod, JobType, KINDS as JOB_TYPES, SharedJob};
 
 /// A change of one kind of object, as a watch reports it.

@@ -4,12 +4,12 @@ use berth_api::labels;
 use berth_jobs::workload_name;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::cache::{Name, View};
-use crate::write::Kind;
+use crate::object::Kind;
+use crate::{Name, View};
 
 impl View {
     /// Whether a pod that is of that group now says that it was started by a Workload which is none of a group.
-    pub(crate) fn was_started_alone(&self, name: &Name, pod: &Pod, group: &str) -> bool {
+    pub fn was_started_alone(&self, name: &Name, pod: &Pod, group: &str) -> bool {
         let annotations = pod.metadata.annotations.as_ref();
         let Some(by) = annotations.and_then(|all| all.get(labels::WORKLOAD)).filter(|by| *by != group) else {
             return false;
@@ -20,12 +20,12 @@ impl View {
     }
 
     /// Whether a Workload holds quota for this pod alone.
-    pub(crate) fn has_quota_of_its_own(&self, uid: &str) -> bool {
+    pub fn has_quota_of_its_own(&self, uid: &str) -> bool {
         self.workloads.owned_by(uid).any(|workload| workload.holds_quota())
     }
 
     /// Whether a role has more pods than its Workload: a change of one of them may give another one its place.
-    pub(crate) fn is_crowded(&self, group: &Name, role: &str) -> bool {
+    pub fn is_crowded(&self, group: &Name, role: &str) -> bool {
         let Some(workload) = self.workloads.get(group).filter(|workload| workload.group.is_some()) else {
             return false;
         };

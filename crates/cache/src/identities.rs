@@ -2,13 +2,13 @@
 
 use berth_jobs::version_of;
 
-use crate::cache::training_view::TrainingView;
-use crate::cache::{View, WorkloadView};
-use crate::write::{Kind, ObjectKey};
+use crate::object::{Kind, ObjectKey};
+use crate::training_view::TrainingView;
+use crate::{View, WorkloadView};
 
 impl View {
     /// The uid of an object; `None` if the object is not known.
-    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
+    pub fn uid_of(&self, object: &ObjectKey) -> Option<String> {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => self.workloads.get(&name).map(|workload| workload.uid.clone()),
@@ -23,7 +23,7 @@ impl View {
     }
 
     /// The version of an object in the view; 0 if the object is not known.
-    pub(crate) fn seen_version(&self, object: &ObjectKey) -> u64 {
+    pub fn seen_version(&self, object: &ObjectKey) -> u64 {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => self.workloads.get(&name).map_or(0, WorkloadView::version),

@@ -4,7 +4,7 @@ use berth_jobs::JobState;
 
 /// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JobPhase {
+pub enum JobPhase {
     /// The job is not suspended: its controller starts its pods, or has started them.
     Running,
     /// The job is suspended, and its pod templates do not have the fields that the user wrote again.
@@ -16,7 +16,8 @@ pub(crate) enum JobPhase {
 }
 
 impl JobPhase {
-    pub(crate) fn of(job: &JobState) -> Self {
+    /// The phase of an observed job. An ended job is finished, suspended or not.
+    pub fn of(job: &JobState) -> Self {
         Self::from_flags(job.finished.is_some(), job.suspended, job.stopping)
     }
 

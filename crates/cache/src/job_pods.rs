@@ -8,11 +8,11 @@ use berth_jobs::{JobPod, PodSetNeeds, PodsJob};
 use jiff::Timestamp;
 
 use crate::names::Name;
-use crate::write::{Kind, ObjectKey, key};
+use crate::object::{Kind, ObjectKey, key};
 
 /// The result of reading a pod.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub enum Look {
     /// The pod has ended.
     Ended,
     /// The pod runs, or may run at any moment.
@@ -26,29 +26,30 @@ pub(crate) enum Look {
 
 /// A pod that was observed to be odd.
 #[derive(Debug)]
-pub(crate) struct OddPod {
+pub struct OddPod {
     /// The last observed state of the pod.
-    pub(crate) pod: JobPod,
+    pub pod: JobPod,
     /// True if a Job counts the pod, and did so when the pod was first observed.
-    pub(crate) controlled: bool,
+    pub controlled: bool,
     /// True if the watch still shows the pod; otherwise the pod has lost the label that the watch selects.
-    pub(crate) watched: bool,
+    pub watched: bool,
     /// True if the pod was observed to lose its Job, or the label.
-    pub(crate) witnessed: bool,
+    pub witnessed: bool,
     /// The time since which the pod is in this state.
-    pub(crate) since: Timestamp,
+    pub since: Timestamp,
     /// The last reading of the pod: its time, the generation that was read, and its result.
-    pub(crate) look: Option<(Timestamp, i64, Look)>,
+    pub look: Option<(Timestamp, i64, Look)>,
     /// The uids of all jobs that the pod has named.
-    pub(crate) jobs: BTreeSet<Box<str>>,
+    pub jobs: BTreeSet<Box<str>>,
     /// The Job that controlled the pod last.
-    pub(crate) job: Option<PodsJob>,
+    pub job: Option<PodsJob>,
     /// The Workload that the pod named first.
-    pub(crate) workload: Option<Box<str>>,
+    pub workload: Option<Box<str>>,
 }
 
 impl OddPod {
-    pub(crate) fn new(pod: JobPod, now: Timestamp, watched: bool) -> Self {
+    /// The entry of a pod that was observed to be odd at the time `now`. If `watched` is false, the pod counts as a pod that was observed to lose the label.
+    pub fn new(pod: JobPod, now: Timestamp, watched: bool) -> Self {
         let (controlled, workload) = (pod.job.is_some(), pod.workload.clone());
         let mut odd = Self {
             pod: JobPod::default(),
@@ -66,7 +67,7 @@ impl OddPod {
     }
 
     /// Records a newer state of the pod.
-    pub(crate) fn take(&mut self, pod: JobPod) {
+    pub fn take(&mut self, pod: JobPod) {
         let own = pod.job.iter().map(|job| job.uid.clone());
         self.jobs.extend(own.chain(pod.named.iter().cloned()));
         if let Some(job) = pod.job.clone().filter(|_| self.controlled) {
@@ -76,43 +77,48 @@ impl OddPod {
     }
 
     /// Whether no Job counts the pod, as far as this was observed.
-    pub(crate) fn is_beside(&self) -> bool {
+    pub fn is_beside(&self) -> bool {
         !(self.controlled && self.watched)
     }
 
     /// Whether the pod was observed to have ended. A pod that was never on a node and is kept only by a finalizer has ended, too.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.pod.gone || matches!(self.look, Some((_, _, Look::Ended)))
     }
 }
 
 /// The odd pods, by name.
 #[derive(Debug, Default)]
-pub(crate) struct OddPods(BTreeMap<Name, OddPod>);
+pub struct OddPods(BTreeMap<Name, OddPod>);
 
 impl OddPods {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no odd pod is known, which is the usual state of a cluster.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn get(&self, name: &Name) -> Option<&OddPod> {
+    /// The odd pod with a name; `None` if the pod is not known to be odd.
+    pub fn get(&self, name: &Name) -> Option<&OddPod> {
         self.0.get(name)
     }
 
-    pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut OddPod> {
+    /// The odd pod with a name, to be changed; `None` if the pod is not known to be odd.
+    pub fn get_mut(&mut self, name: &Name) -> Option<&mut OddPod> {
         self.0.get_mut(name)
     }
 
-    pub(crate) fn insert(&mut self, name: Name, odd: OddPod) {
+    /// Stores an odd pod in place of its older entry.
+    pub fn insert(&mut self, name: Name, odd: OddPod) {
         self.0.insert(name, odd);
     }
 
-    pub(crate) fn remove(&mut self, name: &Name) -> Option<OddPod> {
+    /// Removes an odd pod. Returns its entry; `None` if the pod was not known to be odd.
+    pub fn remove(&mut self, name: &Name) -> Option<OddPod> {
         self.0.remove(name)
     }
 
     /// Marks the odd pods that a list of the watch does not have as not watched. Returns the names of the pods that were watched before.
-    pub(crate) fn miss(&mut self, listed: &BTreeSet<Name>, now: Timestamp) -> Vec<Name> {
+    pub fn miss(&mut self, listed: &BTreeSet<Name>, now: Timestamp) -> Vec<Name> {
         let mut missed = Vec::new();
         for (name, odd) in self.0.iter_mut().filter(|(name, odd)| odd.watched && !listed.contains(*name)) {
             (odd.watched, odd.since) = (false, now);
@@ -122,13 +128,13 @@ impl OddPods {
     }
 
     /// The odd pods of a namespace.
-    pub(crate) fn of<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
+    pub fn of<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
         let first = (namespace.to_owned(), String::new());
         self.0.range(first..).take_while(move |(name, _)| name.0 == namespace)
     }
 
     /// Keys of the odd pods, of one namespace or of all namespaces.
-    pub(crate) fn keys(&self, namespace: Option<&str>) -> Vec<ObjectKey> {
+    pub fn keys(&self, namespace: Option<&str>) -> Vec<ObjectKey> {
         match namespace {
             Some(namespace) => self.of(namespace).map(|(name, _)| key(Kind::JobPod, name)).collect(),
             None => self.0.keys().map(|name| key(Kind::JobPod, name)).collect(),

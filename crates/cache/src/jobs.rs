@@ -6,14 +6,14 @@ use std::ops::Deref;
 use berth_jobs::JobState;
 use rustc_hash::FxHashMap;
 
-use crate::write::{Kind, ObjectKey};
+use crate::object::{Kind, ObjectKey};
 
 /// The jobs of all kinds by key; for reading, the type dereferences to the map.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub struct Jobs {
     all: BTreeMap<ObjectKey, JobState>,
     /// The keys of Jobs by the uid of their controller. A Job may also name the uid of an object of another namespace.
-    pub(crate) controlled: FxHashMap<Box<str>, BTreeSet<ObjectKey>>,
+    pub controlled: FxHashMap<Box<str>, BTreeSet<ObjectKey>>,
 }
 
 impl Deref for Jobs {
@@ -32,7 +32,7 @@ fn whole_of<'a>(key: &ObjectKey, job: &'a JobState) -> Option<&'a str> {
 
 impl Jobs {
     /// Stores a job in place of its older state.
-    pub(crate) fn insert(&mut self, key: ObjectKey, job: JobState) {
+    pub fn insert(&mut self, key: ObjectKey, job: JobState) {
         let uid = whole_of(&key, &job);
         let old = self.all.get(&key);
         if old.and_then(|old| whole_of(&key, old)) != uid {
@@ -45,7 +45,7 @@ impl Jobs {
     }
 
     /// Removes a job.
-    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<JobState> {
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<JobState> {
         self.unlink(key);
         self.all.remove(key)
     }
@@ -67,14 +67,14 @@ impl Jobs {
     }
 
     /// Drops the parts of a large job that no patch needs.
-    pub(crate) fn lighten(&mut self, key: &ObjectKey) {
+    pub fn lighten(&mut self, key: &ObjectKey) {
         if let Some(job) = self.all.get_mut(key) {
             job.lighten();
         }
     }
 
     /// The Jobs of a namespace that name a uid as the uid of their controller. The cost grows with the number of these Jobs.
-    pub(crate) fn controlled_by<'a>(
+    pub fn controlled_by<'a>(
         &'a self,
         namespace: &'a str,
         uid: &str,
@@ -88,7 +88,7 @@ impl Jobs {
 }
 
 /// Whether two states of a job request quota by the same Workload, as far as this depends on the job itself.
-pub(crate) fn asks_alike(old: &JobState, new: &JobState) -> bool {
+pub fn asks_alike(old: &JobState, new: &JobState) -> bool {
     let asks = |job: &JobState| job.queue_name.is_some();
     asks(old) == asks(new) && old.owner == new.owner && old.prebuilt_workload == new.prebuilt_workload
 }

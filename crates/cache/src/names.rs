@@ -3,15 +3,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Namespace and name of an object.
-pub(crate) type Name = (String, String);
+pub type Name = (String, String);
 
 /// Namespace and name in an object's metadata; an absent part is empty.
-pub(crate) fn name_of(metadata: &ObjectMeta) -> Name {
+pub fn name_of(metadata: &ObjectMeta) -> Name {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// Whether two states of one object differ in the object's status at most: all effects of the spec and metadata have been handled already.
-pub(crate) fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
+pub fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
     let intent = |meta: &ObjectMeta| {
         // Without a generation, a change of the spec cannot be noticed.
         let generation = meta.generation.filter(|generation| *generation > 0)?;

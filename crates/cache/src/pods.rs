@@ -18,13 +18,13 @@ type LastPlace = (i32, Option<Place>);
 
 /// The pods that name one group.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
+pub struct Group {
     /// Names of the pods of the group.
     members: BTreeSet<Box<str>>,
     /// The numbers of the pods in each state.
-    pub(crate) tally: Tally,
+    pub tally: Tally,
     /// Pods that were not observed among the owners of the Workload yet.
-    pub(crate) newcomers: BTreeSet<Box<str>>,
+    pub newcomers: BTreeSet<Box<str>>,
     /// For each role, a size and the last place within it. Every pod of a crowded role needs the last place, and this cache keeps each pod from comparing
     /// itself with all other pods. The cache is cleared when a pod of the group is created, changed or deleted.
     last_places: RefCell<BTreeMap<Box<str>, LastPlace>>,
@@ -40,7 +40,7 @@ struct Known {
 
 /// All managed pods, by name and by group.
 #[derive(Debug, Default)]
-pub(crate) struct PodBook {
+pub struct PodBook {
     all: BTreeMap<Name, Known>,
     /// The requests of running pods, by their digest; pods with equal requests share one entry.
     needs: BTreeMap<[u8; 16], Weak<PodSetNeeds>>,
@@ -52,66 +52,67 @@ pub(crate) struct PodBook {
 }
 
 /// The group of a pod of a namespace.
-pub(crate) fn group_of(namespace: &str, pod: &PodState) -> Option<Name> {
+pub fn group_of(namespace: &str, pod: &PodState) -> Option<Name> {
     Some((namespace.to_owned(), pod.group.as_ref()?.name.to_string()))
 }
 
 /// The text that stands for the uid of a pod group, which is not an object: its name.
-pub(crate) fn group_uid(namespace: &str, name: &str) -> String {
+pub fn group_uid(namespace: &str, name: &str) -> String {
     format!("group/{namespace}/{name}")
 }
 
 impl PodBook {
-    pub(crate) fn get(&self, name: &Name) -> Option<&PodState> {
+    /// The last observed state of a pod; `None` if the pod is not known as a managed pod.
+    pub fn get(&self, name: &Name) -> Option<&PodState> {
         self.all.get(name).map(|known| &*known.state)
     }
 
     /// Names of the pods without the label of managed pods that the given watch has found.
-    pub(crate) fn found_by(&self, by: FoundBy) -> impl Iterator<Item = &Name> {
+    pub fn found_by(&self, by: FoundBy) -> impl Iterator<Item = &Name> {
         self.marked(false).filter(move |name| self.is_found_by(name, by))
     }
 
     /// Whether a known pod has no label of managed pods and was found by the given watch.
-    pub(crate) fn is_found_by(&self, name: &Name, by: FoundBy) -> bool {
+    pub fn is_found_by(&self, name: &Name, by: FoundBy) -> bool {
         self.get(name).is_some_and(|pod| !pod.marked && pod.queue_name.is_some() == (by == FoundBy::Queue))
     }
 
     /// The pods with the label of managed pods if `marked` is true, otherwise the pods without the label.
-    pub(crate) fn marked(&self, marked: bool) -> impl Iterator<Item = &Name> {
+    pub fn marked(&self, marked: bool) -> impl Iterator<Item = &Name> {
         self.all.iter().filter(move |(_, known)| known.state.marked == marked).map(|(name, _)| name)
     }
 
     /// The running pods that no webhook has reviewed.
-    pub(crate) fn let_in(&self) -> impl Iterator<Item = (&Name, &PodState)> {
+    pub fn let_in(&self) -> impl Iterator<Item = (&Name, &PodState)> {
         self.let_in.iter().filter_map(|name| Some((name, self.get(name)?)))
     }
 
     /// Whether there is a running pod that no webhook has reviewed.
-    pub(crate) fn has_let_in(&self) -> bool {
+    pub fn has_let_in(&self) -> bool {
         !self.let_in.is_empty()
     }
 
     /// The pods of a namespace, by name.
-    pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Name, &'a PodState)> {
+    pub fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Name, &'a PodState)> {
         let first = (namespace.to_owned(), String::new());
         let all = self.all.range(first..).take_while(move |(name, _)| name.0 == namespace);
         all.map(|(name, known)| (name, &*known.state))
     }
 
     /// The requests of a pod without a gate.
-    pub(crate) fn asked(&self, name: &Name) -> Option<&PodSetNeeds> {
+    pub fn asked(&self, name: &Name) -> Option<&PodSetNeeds> {
         self.all.get(name)?.asked.as_deref()
     }
 
     /// Records the requests of a pod without a gate.
-    pub(crate) fn note_asked(&mut self, name: &Name, asked: Option<Arc<PodSetNeeds>>) {
+    pub fn note_asked(&mut self, name: &Name, asked: Option<Arc<PodSetNeeds>>) {
         if let Some(known) = self.all.get_mut(name) {
             known.asked = asked;
         }
     }
 
     /// The requests of pods with a digest; `compute` computes the requests if no pod with the digest is known.
-    pub(crate) fn needs(
+    pub fn needs(
         &mut self,
         digest: [u8; 16],
         compute: impl FnOnce() -> Option<PodSetNeeds>,
@@ -127,7 +128,7 @@ impl PodBook {
     }
 
     /// Keeps the role with which a pod was started, whatever role the pod's annotation names later.
-    pub(crate) fn keep_role(&self, name: &Name, pod: &mut PodState) {
+    pub fn keep_role(&self, name: &Name, pod: &mut PodState) {
         let old = self.get(name).filter(|old| old.uid == pod.uid && !old.gated);
         if let (Some(old), Some(new)) = (old.and_then(|old| old.group.as_ref()), pod.group.as_mut())
             && old.name == new.name
@@ -136,30 +137,32 @@ impl PodBook {
         }
     }
 
-    pub(crate) fn group(&self, name: &Name) -> Option<&Group> {
+    /// The pods that name a group; `None` if no known pod names the group.
+    pub fn group(&self, name: &Name) -> Option<&Group> {
         self.groups.get(name)
     }
 
     /// The Workload of a group is gone: the next Workload will have to name all pods of the group as owners.
-    pub(crate) fn forget_owners(&mut self, group: &Name) {
+    pub fn forget_owners(&mut self, group: &Name) {
         if let Some(group) = self.groups.get_mut(group) {
             group.newcomers = group.members.clone();
         }
     }
 
-    pub(crate) fn group_mut(&mut self, name: &Name) -> Option<&mut Group> {
+    /// The pods that name a group, to be changed; `None` if no known pod names the group.
+    pub fn group_mut(&mut self, name: &Name) -> Option<&mut Group> {
         self.groups.get_mut(name)
     }
 
     /// The pods of a group in the order of their names.
-    pub(crate) fn members(&self, group: &Name) -> impl Iterator<Item = (&str, &PodState)> + use<'_> {
+    pub fn members(&self, group: &Name) -> impl Iterator<Item = (&str, &PodState)> + use<'_> {
         let namespace = group.0.clone();
         let names = self.groups.get(group).into_iter().flat_map(|group| &group.members);
         names.filter_map(move |name| Some((&**name, self.get(&(namespace.clone(), name.to_string()))?)))
     }
 
     /// Whether a pod is among the first `size` pods of its role.
-    pub(crate) fn has_place(&self, group: &Name, (name, pod): (&str, &PodState), size: i32) -> bool {
+    pub fn has_place(&self, group: &Name, (name, pod): (&str, &PodState), size: i32) -> bool {
         let Some(known) = self.groups.get(group) else { return false };
         let mut places = known.last_places.borrow_mut();
         if places.get(pod.role()).is_none_or(|(of, _)| *of != size) {
@@ -171,17 +174,17 @@ impl PodBook {
     }
 
     /// Marks a group: before the next decision, control looks at all pods of the group, once for any number of changes.
-    pub(crate) fn crowd(&mut self, group: Name) {
+    pub fn crowd(&mut self, group: Name) {
         self.crowded.insert(group);
     }
 
     /// Takes the groups that [`Self::crowd`] has marked.
-    pub(crate) fn take_crowded(&mut self) -> BTreeSet<Name> {
+    pub fn take_crowded(&mut self) -> BTreeSet<Name> {
         std::mem::take(&mut self.crowded)
     }
 
     /// Stores a pod in place of its older state.
-    pub(crate) fn put(&mut self, name: Name, pod: PodState) {
+    pub fn put(&mut self, name: Name, pod: PodState) {
         let stays = self.get(&name).is_some_and(|old| group_of(&name.0, old) == group_of(&name.0, &pod));
         let same = self.all.get(&name).filter(|known| known.state.uid == pod.uid && !pod.gated);
         let asked = same.and_then(|known| known.asked.clone());
@@ -202,7 +205,7 @@ impl PodBook {
     }
 
     /// Forgets a pod; true if the pod was known. The pod's group stays if the pod `returns`.
-    pub(crate) fn remove(&mut self, name: &Name, returns: bool) -> bool {
+    pub fn remove(&mut self, name: &Name, returns: bool) -> bool {
         let Some(Known { state: old, .. }) = self.all.remove(name) else { return false };
         self.let_in.remove(name);
         let Some(place) = group_of(&name.0, &old) else { return true };
@@ -221,7 +224,7 @@ impl PodBook {
     }
 
     /// Names of the pods, of one namespace or of all namespaces.
-    pub(crate) fn names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
+    pub fn names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
         of_namespace(&self.all, namespace)
     }
 
@@ -241,7 +244,7 @@ fn of_namespace<'a, T>(
 
 /// The StatefulSets whose pods are managed, by name and by group.
 #[derive(Debug, Default)]
-pub(crate) struct SetBook {
+pub struct SetBook {
     all: BTreeMap<Name, SetState>,
     groups: BTreeMap<Name, Name>,
 }
@@ -252,28 +255,31 @@ impl SetBook {
         of_namespace(&self.groups, namespace)
     }
 
-    pub(crate) fn get(&self, name: &Name) -> Option<&SetState> {
+    /// The last observed state of a StatefulSet; `None` if its pods are not managed, or it does not exist.
+    pub fn get(&self, name: &Name) -> Option<&SetState> {
         self.all.get(name)
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
+    /// Names of all StatefulSets whose pods are managed, in the order of the names.
+    pub fn keys(&self) -> impl Iterator<Item = &Name> {
         self.all.keys()
     }
 
     /// The StatefulSet whose pods form a group, with its name.
-    pub(crate) fn of_group(&self, group: &Name) -> Option<(&str, &SetState)> {
+    pub fn of_group(&self, group: &Name) -> Option<(&str, &SetState)> {
         let name = self.groups.get(group)?;
         Some((name.1.as_str(), self.all.get(name)?))
     }
 
     /// Stores a StatefulSet in place of its older state.
-    pub(crate) fn put(&mut self, name: Name, set: SetState) {
+    pub fn put(&mut self, name: Name, set: SetState) {
         self.remove(&name);
         self.groups.insert((name.0.clone(), set.group.to_string()), name.clone());
         self.all.insert(name, set);
     }
 
-    pub(crate) fn remove(&mut self, name: &Name) {
+    /// Removes a StatefulSet, also from the index by group. An unknown name changes nothing.
+    pub fn remove(&mut self, name: &Name) {
         if let Some(old) = self.all.remove(name) {
             self.groups.remove(&(name.0.clone(), old.group.to_string()));
         }

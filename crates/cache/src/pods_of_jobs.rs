@@ -2,16 +2,16 @@
 
 use berth_jobs::{JobPod, JobState, PodsJob};
 
-use crate::cache::ending_pods::EndingPod;
-use crate::cache::job_pods::OddPod;
-use crate::cache::{View, WorkloadView};
+use crate::ending_pods::EndingPod;
+use crate::job_pods::OddPod;
 use crate::names::Name;
-use crate::write::{Kind, ObjectKey, key};
+use crate::object::{Kind, ObjectKey, key};
+use crate::{View, WorkloadView};
 
 impl View {
     /// Whether a pod names the uid of its Job together with another name: the Job's controller does not find such a pod by its labels. The cost is one look-up
     /// if the name is right.
-    pub(crate) fn is_misnamed(&self, pod: &JobPod) -> bool {
+    pub fn is_misnamed(&self, pod: &JobPod) -> bool {
         let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting) else { return false };
         let jobs = &self.jobs;
         let is_it = |object: &ObjectKey| jobs.get(object).is_some_and(|known| *known.uid == *job.uid);
@@ -20,7 +20,7 @@ impl View {
     }
 
     /// The Workload by whose quota a pod was started; of several possible Workloads, one that holds quota.
-    pub(crate) fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&WorkloadView> {
+    pub fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&WorkloadView> {
         let named = [&odd.workload, &odd.pod.workload].into_iter().flatten();
         let named = named.filter_map(|name| self.workloads.get(&(namespace.to_owned(), name.to_string())));
         let owned = odd.jobs.iter().flat_map(|uid| self.workloads.owned_by(uid));
@@ -30,7 +30,7 @@ impl View {
     }
 
     /// The Job that has made a pod, if the Job still exists.
-    pub(crate) fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&ObjectKey, &JobState)> {
+    pub fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&ObjectKey, &JobState)> {
         let jobs = &self.jobs;
         let last = odd.job.as_ref().map(|job| key(Kind::JOB, &(namespace.to_owned(), job.name.to_string())));
         let last = last.and_then(|object| jobs.get_key_value(&object));
@@ -42,17 +42,14 @@ impl View {
     }
 
     /// The odd pods that run by the quota of a Workload, or beyond it.
-    pub(crate) fn odd_pods_of<'a>(
-        &'a self,
-        workload: &'a WorkloadView,
-    ) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
+    pub fn odd_pods_of<'a>(&'a self, workload: &'a WorkloadView) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
         let all = self.odd_pods.of(&workload.namespace).filter(|(_, odd)| !odd.has_ended());
         all.filter(move |(name, odd)| self.workload_of_odd(&name.0, odd).is_some_and(|found| found.uid == workload.uid))
     }
 
     /// The entry for an ending pod; `None` if the pod is not being deleted, or its Job is no part of another job. The cost is one look-up for a pod that is
     /// being deleted, and nothing for any other pod.
-    pub(crate) fn ending_pod(&self, pod: &JobPod, leads: bool) -> Option<EndingPod> {
+    pub fn ending_pod(&self, pod: &JobPod, leads: bool) -> Option<EndingPod> {
         let job = pod.job.as_ref().filter(|_| pod.deleting && !pod.gone)?;
         let is_whole = |kind: &str| Kind::of_whole(kind).is_some_and(Kind::is_made_of_jobs);
         let owner = self.job_of_pod(&pod.namespace, job).and_then(|job| job.owner.as_ref());
@@ -68,7 +65,7 @@ impl View {
     }
 
     /// Whether the Job of a pod still counts the pod. A Job that was taken from its TrainingJob counts for no Workload.
-    pub(crate) fn is_counted(&self, namespace: &str, job: &PodsJob, whole: &str) -> bool {
+    pub fn is_counted(&self, namespace: &str, job: &PodsJob, whole: &str) -> bool {
         if self.is_unlisted(Kind::JOB) {
             return true;
         }

@@ -11,7 +11,7 @@ use berth_api::berth::{
     WaitingTimeBonus,
 };
 
-use crate::cache::policy_rules::{Claim, Lost, Policy, Rules, fields, milliseconds, selector};
+use crate::policy_rules::{Claim, Lost, Policy, Rules, fields, milliseconds, selector};
 
 /// A value with the policy that sets it.
 type PolicyValue<T> = Option<(T, Arc<str>)>;

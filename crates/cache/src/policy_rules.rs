@@ -12,23 +12,28 @@ use berth_api::validation::{summary, validate_label_selector};
 use berth_engine::model as engine;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::cache::tier_rules::{BackoffRules, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::deltas;
+use crate::tier_rules::{BackoffRules, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 
 /// Fields of a QueuePolicy that messages name.
-pub(crate) mod fields {
+pub mod fields {
     pub(crate) const MAX_JOBS: &str = "spec.admission.maxJobs";
-    pub(crate) const MAX_GPUS: &str = "spec.admission.maxGPUsPerJob";
-    pub(crate) const MIN_PRIORITY: &str = "spec.admission.priorityRange.min";
-    pub(crate) const MAX_PRIORITY: &str = "spec.admission.priorityRange.max";
+    /// The field that limits the accelerators of one job.
+    pub const MAX_GPUS: &str = "spec.admission.maxGPUsPerJob";
+    /// The field with the lowest priority of a job.
+    pub const MIN_PRIORITY: &str = "spec.admission.priorityRange.min";
+    /// The field with the highest priority of a job.
+    pub const MAX_PRIORITY: &str = "spec.admission.priorityRange.max";
     pub(crate) const BORROWING: &str = "spec.borrowingRatioPercent";
     pub(crate) const MIN_DIFFERENCE: &str = "spec.preemption.minPriorityDifference";
     pub(crate) const PROTECTED: &str = "spec.preemption.protectedRunningTime";
     pub(crate) const MAX_VICTIMS: &str = "spec.preemption.maxVictims";
     pub(crate) const MAX_EVICTED: &str = "spec.preemption.maxEvictedPercent";
     pub(crate) const GRACE: &str = "spec.preemption.gracePeriod";
-    pub(crate) const TIERS: &str = "spec.capacityTiers";
-    pub(crate) const CLASSES: &str = "spec.priorityFromLabel";
+    /// The field with the settings of capacity tiers. The shares by tier have fields of their own, because policies are merged share by share.
+    pub const TIERS: &str = "spec.capacityTiers";
+    /// The field that gives jobs a WorkloadPriorityClass by a label.
+    pub const CLASSES: &str = "spec.priorityFromLabel";
     pub(crate) const BONUS: &str = "spec.waitingTimeBonus";
     /// The fields of the shares by tier: reserved, on demand, spot.
     pub(crate) const SHARES: [(&str, &str); 3] = [
@@ -40,76 +45,87 @@ pub(crate) mod fields {
 
 /// A field of a policy that an older policy overrules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub struct Lost {
     /// The younger policy.
-    pub(crate) policy: Arc<str>,
+    pub policy: Arc<str>,
     /// A text with the field, both values if they are short, the older policy, and the value that counts.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// The fields of one or several policies, in the form in which control uses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// Names of the policies that set the fields, by the fields that messages can name.
     pub(crate) sources: BTreeMap<&'static str, Arc<str>>,
-    pub(crate) tiers: Option<TierRules>,
+    /// The rules of capacity tiers; `None` if no policy has `spec.capacityTiers`.
+    pub tiers: Option<TierRules>,
     /// The priority class of a job by the value of a label.
-    pub(crate) classes: Option<ClassesByLabel>,
-    pub(crate) limits: Limits,
+    pub classes: Option<ClassesByLabel>,
+    /// The limits of admission; without `spec.admission` in a policy, there is no limit.
+    pub limits: Limits,
     pub(crate) guard: engine::PreemptionGuard,
     /// Time for a checkpoint before a stop, in milliseconds.
-    pub(crate) grace_ms: Option<i64>,
+    pub grace_ms: Option<i64>,
     /// Points of priority that an hour of waiting is worth.
-    pub(crate) points_per_hour: u32,
+    pub points_per_hour: u32,
     /// The most that a queue may borrow, in per cent of its nominal quota.
     pub(crate) borrowing_percent: Option<i64>,
 }
 
 /// The WorkloadPriorityClasses of jobs by a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClassesByLabel {
-    pub(crate) label: String,
+pub struct ClassesByLabel {
+    /// The key of the label, which is read from the pod templates of the Workload in their order, and then from the Workload.
+    pub label: String,
     /// Names of classes by value of the label.
-    pub(crate) names: BTreeMap<String, String>,
+    pub names: BTreeMap<String, String>,
 }
 
 /// The limits of admission of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
-    pub(crate) max_jobs: Option<u32>,
-    pub(crate) max_gpus: Option<i64>,
-    pub(crate) min_priority: Option<i32>,
-    pub(crate) max_priority: Option<i32>,
+pub struct Limits {
+    /// The greatest number of jobs of one ClusterQueue that hold quota at once; `None` if the number is not limited.
+    pub max_jobs: Option<u32>,
+    /// The greatest number of accelerators that the pods of one job request together; `None` if the number is not limited.
+    pub max_gpus: Option<i64>,
+    /// The lowest effective priority with which a Workload is admitted; `None` if there is no lower bound.
+    pub min_priority: Option<i32>,
+    /// The highest effective priority with which a Workload is admitted; `None` if there is no upper bound.
+    pub max_priority: Option<i32>,
 }
 
 /// A policy with the values that are computed from it.
 #[derive(Clone, Debug)]
-pub(crate) struct Policy {
-    pub(crate) object: Box<QueuePolicy>,
-    pub(crate) rules: Arc<Rules>,
+pub struct Policy {
+    /// The last observed state of the QueuePolicy, with its status.
+    pub object: Box<QueuePolicy>,
+    /// The rules of this policy alone, as if no other policy claimed its ClusterQueues.
+    pub rules: Arc<Rules>,
     /// The label selector of the queues that the policy selects, or an error about the selector.
-    pub(crate) selector: Option<Result<engine::Selector, String>>,
+    pub selector: Option<Result<engine::Selector, String>>,
 }
 
 /// The rules that a ClusterQueue follows, with the policies that make the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
-    pub(crate) rules: Arc<Rules>,
+pub struct Claim {
+    /// The merged rules of all policies that claim the ClusterQueue.
+    pub rules: Arc<Rules>,
     /// The fields that are overruled by other policies.
-    pub(crate) lost: Vec<Lost>,
+    pub lost: Vec<Lost>,
     /// Names of the policies that claim the ClusterQueue, the oldest first.
-    pub(crate) of: Vec<Arc<str>>,
+    pub of: Vec<Arc<str>>,
 }
 
 impl Claim {
     /// Whether the capacity tiers of a queue's jobs depend on labels.
-    pub(crate) fn reads_labels(&self) -> bool {
+    pub fn reads_labels(&self) -> bool {
         self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
     }
 }
 
 impl Rules {
-    pub(crate) fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
+    /// The rules of a spec. `sources` has the policies that set its fields. A field that is absent from the spec has its default, or sets no limit.
+    pub fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
         Self {
             sources,
             tiers: spec.capacity_tiers.as_ref().map(tier_rules),
@@ -126,14 +142,14 @@ impl Rules {
     }
 
     /// Name of the policy that sets a field.
-    pub(crate) fn source(&self, field: &str) -> &str {
+    pub fn source(&self, field: &str) -> &str {
         self.sources.get(field).map_or("", |policy| policy)
     }
 }
 
 impl Policy {
     /// Whether the policy claims a ClusterQueue with the given name and labels.
-    pub(crate) fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    pub fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let selects = |selector: &engine::Selector| deltas::matches(selector, labels);
         self.object.spec.cluster_queues.iter().any(|named| named == name)
             || self.selector.as_ref().is_some_and(|selector| selector.as_ref().is_ok_and(selects))
@@ -141,7 +157,10 @@ impl Policy {
 }
 
 /// The label selector of ClusterQueues. A selector that was stored before the schema refused it selects no queue, and the policy's status reports it.
-pub(crate) fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
+///
+/// # Errors
+/// The selector is invalid; the text names its field.
+pub fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
     let path = "spec.clusterQueueSelector";
     let faults = validate_label_selector(told, path);
     if !faults.is_empty() {

@@ -3,26 +3,27 @@
 use berth_api as api;
 use berth_jobs::Priority;
 
-use crate::cache::{Name, View, WorkloadView};
+use crate::{Name, View, WorkloadView};
 
 /// The kind of the priority classes that jobs name for their Workloads.
-pub(crate) const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
+pub const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
 
 /// The name of the WorkloadPriorityClass that a job names, and the name of the PriorityClass of the job's pods.
-pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
+pub type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
 
 /// The priority that a Workload should have.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) priority: Priority,
+pub struct Wanted {
+    /// The value of the priority, with the class from which the value comes.
+    pub priority: Priority,
     /// True if a policy reads the priority from a label.
-    pub(crate) by_label: bool,
+    pub by_label: bool,
 }
 
 impl WorkloadView {
     /// Whether a Workload's job names another class than the Workload has, and the Workload may change to that class. The value is the Workload's own: a user
     /// may edit the value, and the value follows the class only when the class changes.
-    pub(crate) fn changes_class(&self, wanted: &Wanted) -> bool {
+    pub fn changes_class(&self, wanted: &Wanted) -> bool {
         let class = wanted.priority.class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
         let new = class.map(|class| class.name.clone());
         match &self.priority_class {
@@ -37,7 +38,10 @@ impl WorkloadView {
 
 impl View {
     /// The priority of a job that names the given classes, or the name of a class that does not exist yet. The class for Workloads comes first.
-    pub(crate) fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, String> {
+    ///
+    /// # Errors
+    /// A class does not exist; the text is its name.
+    pub fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, String> {
         if let Some(class) = of_workloads {
             let value = self.workload_priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
             return Ok(Priority::of_workload_class(class, value));
@@ -52,7 +56,7 @@ impl View {
 
     /// Records the value of a WorkloadPriorityClass, or its deletion. Returns the Workloads that have to take over the value; an unchanged value is not taken
     /// over.
-    pub(crate) fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
+    pub fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
         let old = match value {
             Some(value) => self.workload_priorities.insert(name.to_owned(), value),
             None => self.workload_priorities.remove(name),
@@ -61,7 +65,7 @@ impl View {
     }
 
     /// Sets the current value of a class in the Workloads of the class (of every class for `None`). Returns the Workloads that have changed.
-    pub(crate) fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
+    pub fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
         let values = &self.workload_priorities;
         let value_of = |named: &api::PriorityClassRef| {
             let asked = named.kind == WORKLOAD_CLASS && class.is_none_or(|class| named.name == class);
@@ -79,7 +83,7 @@ impl View {
     }
 
     /// The value that a Workload takes over from its class; `None` if the Workload keeps its own value.
-    pub(crate) fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
+    pub fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
         let class = workload.priority_class.as_ref().filter(|_| workload.takes_class_value)?;
         self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
     }

@@ -9,22 +9,22 @@ use berth_api::labels;
 use berth_jobs::controller;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::admission_checks::Check;
+use crate::admission_checks::Check;
 use crate::names::Name;
-use crate::write::Kind;
+use crate::object::Kind;
 
 /// The complete pod sets of a Workload, which are kept while the Workload has quota and waits for its checks.
 #[derive(Clone, Debug)]
-pub(crate) struct AskedCapacity {
+pub struct AskedCapacity {
     /// The pod sets of the Workload, as JSON.
-    pub(crate) pod_sets: Box<str>,
+    pub pod_sets: Box<str>,
     /// The parameters that the Workload's annotations set.
-    pub(crate) parameters: BTreeMap<String, String>,
+    pub parameters: BTreeMap<String, String>,
 }
 
 impl AskedCapacity {
     /// The capacity that Berth may have to request for a Workload; `None` if there is none.
-    pub(crate) fn of(
+    pub fn of(
         annotations: &BTreeMap<String, String>,
         pod_sets: &[api::PodSet],
         status: Option<&api::WorkloadStatus>,
@@ -38,18 +38,19 @@ impl AskedCapacity {
 
 /// A PodTemplate of a ProvisioningRequest.
 #[derive(Clone, Debug)]
-pub(crate) struct TemplateView {
-    pub(crate) metadata: ObjectMeta,
+pub struct TemplateView {
+    /// The metadata of the PodTemplate: its owners, the annotation with its Workload, and the version for patches.
+    pub metadata: ObjectMeta,
 }
 
 impl TemplateView {
     /// The uid of the Workload or the ProvisioningRequest that controls the PodTemplate.
-    pub(crate) fn owner(&self) -> &str {
+    pub fn owner(&self) -> &str {
         controller(&self.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default()
     }
 
     /// The name of the Workload for which the PodTemplate was made.
-    pub(crate) fn workload(&self) -> Option<&str> {
+    pub fn workload(&self) -> Option<&str> {
         let named = self.metadata.annotations.as_ref().and_then(|all| all.get(labels::WORKLOAD));
         let owner = controller(&self.metadata).filter(|owner| owner.kind == Kind::Workload.name());
         named.map(String::as_str).or_else(|| owner.map(|owner| owner.name.as_str()))
@@ -58,23 +59,27 @@ impl TemplateView {
 
 /// All ProvisioningRequests, with their templates and configurations.
 #[derive(Debug, Default)]
-pub(crate) struct ProvisioningBook {
+pub struct ProvisioningBook {
     /// True if the cluster serves ProvisioningRequests; `None` if that is not known yet.
-    pub(crate) served: Option<bool>,
-    pub(crate) configs: BTreeMap<String, Box<api::ProvisioningRequestConfig>>,
-    pub(crate) requests: BTreeMap<Name, Box<ProvisioningRequest>>,
-    pub(crate) templates: BTreeMap<Name, TemplateView>,
+    pub served: Option<bool>,
+    /// The ProvisioningRequestConfigs, by name.
+    pub configs: BTreeMap<String, Box<api::ProvisioningRequestConfig>>,
+    /// The ProvisioningRequests, by namespace and name. `put` and `drop` change the map together with its index by Workload.
+    pub requests: BTreeMap<Name, Box<ProvisioningRequest>>,
+    /// The PodTemplates of ProvisioningRequests, by namespace and name.
+    pub templates: BTreeMap<Name, TemplateView>,
     /// Names of ProvisioningRequests by the uid of their Workload.
     owned: BTreeMap<String, BTreeSet<Name>>,
 }
 
 impl ProvisioningBook {
     /// The ProvisioningRequests that were made for a Workload.
-    pub(crate) fn of_workload(&self, uid: &str) -> impl Iterator<Item = &Name> {
+    pub fn of_workload(&self, uid: &str) -> impl Iterator<Item = &Name> {
         self.owned.get(uid).into_iter().flatten()
     }
 
-    pub(crate) fn put(&mut self, name: Name, object: Box<ProvisioningRequest>) {
+    /// Stores a ProvisioningRequest in place of its older state, and updates the index by Workload.
+    pub fn put(&mut self, name: Name, object: Box<ProvisioningRequest>) {
         self.drop(&name);
         if let Some(owner) = controller(&object.metadata) {
             self.owned.entry(owner.uid.clone()).or_default().insert(name.clone());
@@ -82,7 +87,8 @@ impl ProvisioningBook {
         self.requests.insert(name, object);
     }
 
-    pub(crate) fn drop(&mut self, name: &Name) -> Option<Box<ProvisioningRequest>> {
+    /// Removes a ProvisioningRequest, also from the index by Workload. Returns its last state; `None` if the request was not known.
+    pub fn drop(&mut self, name: &Name) -> Option<Box<ProvisioningRequest>> {
         let old = self.requests.remove(name)?;
         if let Some(owner) = controller(&old.metadata)
             && let Some(names) = self.owned.get_mut(&owner.uid)
@@ -96,7 +102,10 @@ impl ProvisioningBook {
     }
 
     /// The configuration of an admission check, or the reason why there is none.
-    pub(crate) fn config(&self, check: &Check) -> Result<&api::ProvisioningRequestConfigSpec, String> {
+    ///
+    /// # Errors
+    /// The check names no configuration that exists; the text says why.
+    pub fn config(&self, check: &Check) -> Result<&api::ProvisioningRequestConfigSpec, String> {
         const KIND: &str = "ProvisioningRequestConfig";
         let Some(parameters) = &check.parameters else {
             return Err(format!("spec.parameters is missing: name a {KIND} of {}", api::GROUP));

@@ -1,6 +1,6 @@
 //! Settings: the configuration file, reduced to the fields that control acts on. The manager parses the file.
 
-use crate::write::Kind;
+use crate::object::Kind;
 use berth_jobs::pods::PodState;
 use std::collections::BTreeSet;
 
@@ -115,7 +115,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Whether a pod, or the StatefulSet of the pod, names a queue.
-    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
+    pub fn names_a_queue(&self, pod: &PodState) -> bool {
         let through_set = pod.is_of_set() && self.job_kinds.contains(&Kind::StatefulSet);
         pod.queue_name.is_some() || through_set || self.manage_jobs_without_queue_name
     }

@@ -12,31 +12,31 @@ use crate::deltas;
 
 /// The pod sets of a Workload, reduced to the fields on which decisions depend.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub struct Shape {
     /// Namespace, reduced pod sets, digests and constraints as JSON: the identity of the shape, and the source from which the other fields are computed again.
     source: Arc<str>,
     /// The pod sets for the engine.
-    pub(crate) pod_sets: Vec<engine::PodSetSpec>,
+    pub pod_sets: Vec<engine::PodSetSpec>,
     /// Digests by which a job is compared with its Workload.
-    pub(crate) digests: Vec<PodSetDigest>,
+    pub digests: Vec<PodSetDigest>,
     /// The digest of the requests of each pod set, see [`berth_jobs::requests_digest`].
     asks: Box<[[u8; 16]]>,
     /// The parts of the pod templates that Berth restores when a job stops.
-    pub(crate) originals: Vec<TemplateParts>,
+    pub originals: Vec<TemplateParts>,
     /// The reason why the pod sets are not valid in any cluster: the present schema may be stricter than the schema at their creation.
     pub(crate) illegal: Option<String>,
     /// The reason why the requests of the pod sets are out of bounds.
-    pub(crate) refused: Option<String>,
+    pub refused: Option<String>,
 }
 
 impl Shape {
     /// Whether pods whose requests have this digest have the same requests as the pods of the pod set.
-    pub(crate) fn is_asked_by(&self, pod_set: &str, asks: &[u8; 16]) -> bool {
+    pub fn is_asked_by(&self, pod_set: &str, asks: &[u8; 16]) -> bool {
         self.digests.iter().zip(self.asks.iter()).any(|(set, given)| set.name == pod_set && given == asks)
     }
 
     /// The resource of which a pod requests more than the pods of a pod set.
-    pub(crate) fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<Excess> {
+    pub fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<Excess> {
         let given = self.pod_sets.iter().find(|set| set.name == pod_set)?;
         own.requests.iter().find_map(|(resource, asked)| {
             let given = given.requests.get(resource).copied().unwrap_or(engine::Amount::ZERO).max(engine::Amount::ZERO);
@@ -47,20 +47,26 @@ impl Shape {
 
 /// A resource of which a pod requests more than was admitted.
 #[derive(Debug)]
-pub(crate) struct Excess {
-    pub(crate) resource: String,
-    pub(crate) asked: engine::Amount,
-    pub(crate) given: engine::Amount,
+pub struct Excess {
+    /// The name of the resource.
+    pub resource: String,
+    /// The amount that the pod requests, in milli units for `cpu` and in units for other resources.
+    pub asked: engine::Amount,
+    /// The amount that each pod of the pod set may request, in the same unit; zero if the pod set has none of the resource.
+    pub given: engine::Amount,
 }
 
 /// The parts of the text that identifies a shape.
 type Source = (String, Vec<api::PodSet>, Vec<PodSetDigest>, Vec<u64>);
 
 /// The facts on which requests depend beside the pod sets.
-pub(crate) struct RequestContext<'a> {
-    pub(crate) limits: LimitSummary,
-    pub(crate) overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
-    pub(crate) rules: RequestRules,
+pub struct RequestContext<'a> {
+    /// The combined LimitRanges of the namespace; their defaults count as requests.
+    pub limits: LimitSummary,
+    /// The fixed overhead of a pod, by the name of the pod's RuntimeClass.
+    pub overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
+    /// The rules of the configuration by which requests become charged quota.
+    pub rules: RequestRules,
     /// True if pod sets that violate the rules are refused.
     pub(crate) strict: bool,
     /// True if equal Workloads must have equal pod templates, as far as Kueue compares pod templates.
@@ -69,7 +75,7 @@ pub(crate) struct RequestContext<'a> {
 
 impl RequestContext<'_> {
     /// The requests of pod sets under these facts.
-    pub(crate) fn needs_of(&self, pod_sets: &[api::PodSet]) -> WorkloadNeeds {
+    pub fn needs_of(&self, pod_sets: &[api::PodSet]) -> WorkloadNeeds {
         let overhead = |class: &str| self.overheads.get(class);
         berth_jobs::workload_needs(pod_sets, &self.limits, overhead, &self.rules)
     }
@@ -88,13 +94,13 @@ impl RequestContext<'_> {
 
 /// All shapes in use.
 #[derive(Debug, Default)]
-pub(crate) struct Shapes {
+pub struct Shapes {
     known: BTreeMap<Arc<str>, Arc<Shape>>,
 }
 
 impl Shapes {
     /// The shape of the given pod sets.
-    pub(crate) fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &RequestContext<'_>) -> Arc<Shape> {
+    pub fn of(&mut self, namespace: &str, pod_sets: &[api::PodSet], around: &RequestContext<'_>) -> Arc<Shape> {
         let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
         let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
         let constraints: Vec<u64> = pod_sets.iter().map(|set| around.constraints_of(set)).collect();
@@ -114,7 +120,7 @@ impl Shapes {
     }
 
     /// Forgets a shape that only the caller still uses.
-    pub(crate) fn release(&mut self, shape: &Arc<Shape>) {
+    pub fn release(&mut self, shape: &Arc<Shape>) {
         if Arc::strong_count(shape) <= 2 {
             self.known.remove(&shape.source);
         }

@@ -3,12 +3,12 @@
 
 use berth_jobs::JobState;
 
-use crate::cache::View;
-use crate::write::{Kind, ObjectKey};
+use crate::View;
+use crate::object::{Kind, ObjectKey};
 
 impl View {
     /// Drops the pod template of a job that has ended, and can neither start nor change again: the job's Workload has the template, or the job has no Workload.
-    pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
+    pub fn shed_job(&mut self, key: &ObjectKey) {
         let workloads = &self.workloads;
         self.jobs.shed_where(key, |job| {
             let knows = workloads.owned_by(&job.uid).any(|workload| workload.is_finished());
@@ -23,6 +23,6 @@ impl View {
 }
 
 /// The kind of a job's owner, if owners of that kind may decide for the job.
-pub(crate) fn above(job: &JobState) -> Option<Kind> {
+pub fn above(job: &JobState) -> Option<Kind> {
     Kind::of_whole(&job.owner.as_ref()?.kind)
 }

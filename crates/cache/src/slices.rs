@@ -2,20 +2,20 @@
 
 use berth_api::conditions::{find_true, reasons, types};
 
-use crate::cache::{View, WorkloadView};
+use crate::{View, WorkloadView};
 
 /// The reason of the end of a slice that another slice has replaced.
-pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
+pub const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
 
 /// Whether a Workload was finished because another slice has replaced it.
-pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
+pub fn is_replaced(workload: &WorkloadView) -> bool {
     let end = find_true(&workload.status.conditions, types::FINISHED);
     end.is_some_and(|end| end.reason == REPLACED)
 }
 
 impl View {
     /// The present Workload of an elastic job: the slice that has replaced the other slices.
-    pub(crate) fn slice_of(&self, owner_uid: &str) -> Option<&WorkloadView> {
+    pub fn slice_of(&self, owner_uid: &str) -> Option<&WorkloadView> {
         let live: Vec<&WorkloadView> = self
             .workloads_of(owner_uid)
             .into_iter()

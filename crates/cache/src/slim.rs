@@ -9,30 +9,30 @@ use berth_jobs::{LimitSummary, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::provisioning_book::AskedCapacity;
-use crate::cache::shape::{RequestContext, Shapes};
-use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadPhase, WorkloadView};
 use crate::deltas;
+use crate::object::Kind;
+use crate::provisioning_book::AskedCapacity;
 use crate::settings::Settings;
-use crate::write::Kind;
+use crate::shape::{RequestContext, Shapes};
+use crate::{Member, Name, Owner, Rare, TierWish, View, WorkloadPhase, WorkloadView};
 
 /// The kind of the owners of a group's Workload that are pods.
 const POD: &str = "Pod";
 
 impl WorkloadView {
     /// The assignments of the Workload's pod sets, if the Workload has quota.
-    pub(crate) fn given(&self) -> impl Iterator<Item = &api::PodSetAssignment> {
+    pub fn given(&self) -> impl Iterator<Item = &api::PodSetAssignment> {
         self.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments)
     }
 
     /// The flavors of the assignments, in the order of pod sets and resources.
-    pub(crate) fn given_flavors(&self) -> impl Iterator<Item = &String> {
+    pub fn given_flavors(&self) -> impl Iterator<Item = &String> {
         self.given().flat_map(|set| set.flavors.values())
     }
 }
 
 /// The slim form of a Workload that was observed.
-pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::Workload) -> WorkloadView {
+pub fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::Workload) -> WorkloadView {
     // Functions that need the complete object are called before the object is taken apart.
     let priority = berth_jobs::effective_priority(&object, settings.priority_boost);
     let gates = || berth_jobs::unsupported_gates(&object).filter(|_| !settings.preemption_gates);
@@ -132,7 +132,7 @@ pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object
 
 /// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed. Workloads that hold quota keep what they were
 /// given. Returns the names of the Workloads whose requests were computed again.
-pub(crate) fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes, namespace: Option<&str>) -> Vec<Name> {
+pub fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes, namespace: Option<&str>) -> Vec<Name> {
     let mut concerned = Vec::new();
     let seen = &*view;
     let renewed = shapes.renew(namespace, |place| surroundings(seen, settings, place));
@@ -152,7 +152,7 @@ pub(crate) fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes,
 }
 
 /// The rules of the configuration by which requests are counted.
-pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
+pub fn request_rules(settings: &Settings) -> RequestRules {
     RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),
@@ -161,7 +161,7 @@ pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
 }
 
 /// The facts on which the requests of pods in a namespace depend.
-pub(crate) fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
+pub fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
     RequestContext {
         limits: LimitSummary::of(view.limits_of(namespace)),
         overheads: &view.overheads,
@@ -194,5 +194,5 @@ fn group_of(metadata: &ObjectMeta) -> Option<Box<[Member]>> {
 /// The pod group that owns the Workload with the group's name; the group is no object, so that its name stands for its uid.
 fn group_owner(metadata: &ObjectMeta) -> Option<Owner> {
     let (namespace, name) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.clone()?);
-    Some(Owner { kind: Kind::PodGroup.name().to_owned(), uid: crate::cache::pods::group_uid(namespace, &name), name })
+    Some(Owner { kind: Kind::PodGroup.name().to_owned(), uid: crate::pods::group_uid(namespace, &name), name })
 }

@@ -14,12 +14,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
-use crate::cache::training_view::has_ended;
-use crate::cache::{Name, name_of};
 use crate::deltas;
 use crate::event::{Change, Observation};
+use crate::object::Kind;
 use crate::settings::Settings;
-use crate::write::Kind;
+use crate::training_view::has_ended;
+use crate::{Name, name_of};
 
 /// The label by which a selector selects namespaces by name.
 const NAME: &str = berth_api::labels::NAMESPACE_NAME;

@@ -4,20 +4,20 @@ use berth_engine::model::Tier;
 
 /// The back-off of a flavor that was out of stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BackoffRules {
+pub struct BackoffRules {
     /// The delay after the first failure, in milliseconds.
-    pub(crate) initial_ms: i64,
+    pub initial_ms: i64,
     /// The factor by which the delay grows with each further failure.
-    pub(crate) factor: i64,
+    pub factor: i64,
     /// The longest delay, in milliseconds.
-    pub(crate) max_ms: i64,
+    pub max_ms: i64,
     /// The time in milliseconds without a further failure after which a failure is forgotten.
-    pub(crate) decay_ms: i64,
+    pub decay_ms: i64,
 }
 
 impl BackoffRules {
     /// The delay in milliseconds after a number of failures in a row.
-    pub(crate) fn delay_ms(&self, failures: u32) -> i64 {
+    pub fn delay_ms(&self, failures: u32) -> i64 {
         let growth = self.factor.max(1).checked_pow(failures.saturating_sub(1)).unwrap_or(i64::MAX);
         self.initial_ms.saturating_mul(growth).min(self.max_ms).max(0)
     }
@@ -25,19 +25,24 @@ impl BackoffRules {
 
 /// The times at which a running job may move back to a better tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub enum When {
+    /// A job moves only if its last checkpoint is not older than the time since which the better tier has been free.
     AfterCheckpoint,
+    /// A job moves with or without a checkpoint.
     Anytime,
 }
 
 /// The rules by which a running job moves back to a better tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClimbRules {
-    pub(crate) when: When,
-    pub(crate) min_stay_ms: i64,
+pub struct ClimbRules {
+    /// The times at which a job may move, with regard to its checkpoints.
+    pub when: When,
+    /// The shortest time in milliseconds for which a job runs before it moves.
+    pub min_stay_ms: i64,
     /// Time in milliseconds for which the better tier must have been free.
-    pub(crate) steady_ms: i64,
-    pub(crate) max_times: i32,
+    pub steady_ms: i64,
+    /// The number of times that a Workload may move back; with 0, no Workload moves back.
+    pub max_times: i32,
 }
 
 /// The default rules for moving back to a better tier.
@@ -46,20 +51,20 @@ pub(crate) const USUAL_CLIMB: ClimbRules =
 
 /// The signals that count as a lack of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Signals {
+pub struct Signals {
     /// True if a pod that no node takes within the patience counts.
-    pub(crate) unschedulable: bool,
+    pub unschedulable: bool,
     /// True if an autoscaler's message that a pod gets no node counts.
-    pub(crate) scale_up_failed: bool,
+    pub scale_up_failed: bool,
     /// True if an autoscaler's failure to provide requested capacity counts.
-    pub(crate) provisioning_failed: bool,
+    pub provisioning_failed: bool,
     /// True if a taint that announces the end of a spot node with a running pod counts.
-    pub(crate) node_reclaimed: bool,
+    pub node_reclaimed: bool,
 }
 
 impl Signals {
     /// The signals with the given names of a policy; an empty list means all signals.
-    pub(crate) fn of(names: &[String]) -> Self {
+    pub fn of(names: &[String]) -> Self {
         let counts = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
         Self {
             unschedulable: counts("Unschedulable"),
@@ -72,36 +77,39 @@ impl Signals {
 
 /// The tiers of jobs that have a label with one of several values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TiersFor {
-    pub(crate) label: String,
+pub struct TiersFor {
+    /// The key of the label. The tiers apply if the Workload or one of its pod templates has the label with one of the values.
+    pub label: String,
     /// The values of the label for which the tiers apply.
-    pub(crate) values: Vec<String>,
+    pub values: Vec<String>,
     /// The tiers, the best first.
-    pub(crate) tiers: Vec<Tier>,
+    pub tiers: Vec<Tier>,
 }
 
 /// The tier rules of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TierRules {
+pub struct TierRules {
     /// The tiers of jobs that name no tier, the best first; if empty, jobs take flavors in the order of the queue.
-    pub(crate) default: Vec<Tier>,
+    pub default: Vec<Tier>,
     /// The tiers of jobs that name no tier and have a label; the first rule that fits replaces `default`.
-    pub(crate) default_for: Vec<TiersFor>,
+    pub default_for: Vec<TiersFor>,
     /// The time in milliseconds for which a started job may lack nodes, for the tiers reserved, on demand and spot.
-    pub(crate) patience_ms: [i64; 3],
-    pub(crate) signals: Signals,
-    pub(crate) backoff: BackoffRules,
+    pub patience_ms: [i64; 3],
+    /// The signals that count as a lack of capacity.
+    pub signals: Signals,
+    /// The back-off of a flavor whose nodes were not created.
+    pub backoff: BackoffRules,
     /// True if the tiers override selectors of capacity in jobs.
-    pub(crate) overrides: bool,
+    pub overrides: bool,
     /// The rules for moving back; `None` if no job moves back to a better tier.
-    pub(crate) climb: Option<ClimbRules>,
+    pub climb: Option<ClimbRules>,
     /// The share of each tier that a queue may hold at most, in per cent, for the tiers reserved, on demand and spot.
     pub(crate) max_shares: [Option<u32>; 3],
 }
 
 impl TierRules {
     /// The time in milliseconds for which a job in a tier may lack nodes.
-    pub(crate) fn patience_ms(&self, tier: Tier) -> i64 {
+    pub fn patience_ms(&self, tier: Tier) -> i64 {
         let [reserved, on_demand, spot] = self.patience_ms;
         match tier {
             Tier::Reserved => reserved,
@@ -114,7 +122,7 @@ impl TierRules {
 const MINUTE_MS: i64 = 60_000;
 
 /// The default tier rules.
-pub(crate) static USUAL: TierRules = TierRules {
+pub static USUAL: TierRules = TierRules {
     default: Vec::new(),
     default_for: Vec::new(),
     patience_ms: [10 * MINUTE_MS; 3],

@@ -33,7 +33,7 @@ impl Point {
 /// Relation of the wall clock and the monotonic clock. The lead of the wall clock over the monotonic clock changes evenly between two points, and is constant
 /// before the first point. Without points, both clocks have always gone together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timeline {
+pub struct Timeline {
     points: Vec<Point>,
     /// The last reading of the wall clock and the monotonic clock.
     latest: Point,
@@ -44,7 +44,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Records a reading of the wall clock and the monotonic clock, neither of which goes back. The result is true if the relation of the clocks has changed
     /// since the last reading.
-    pub(crate) fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
+    pub fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
         let at = now.as_millisecond();
         let told = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
         let before = std::mem::replace(&mut self.latest, told);
@@ -81,7 +81,7 @@ impl Timeline {
     }
 
     /// Whether the wall clock and the monotonic clock have always gone together.
-    pub(crate) fn is_even(&self) -> bool {
+    pub fn is_even(&self) -> bool {
         self.points.len() < 2
     }
 
@@ -106,7 +106,7 @@ impl Timeline {
     }
 
     /// The wall clock time at which `ms` milliseconds have passed since another wall clock time.
-    pub(crate) fn after(&self, since: Timestamp, ms: i64) -> Timestamp {
+    pub fn after(&self, since: Timestamp, ms: i64) -> Timestamp {
         if self.is_even() {
             return after(since, ms);
         }
@@ -131,12 +131,12 @@ impl Timeline {
     }
 
     /// The wall clock time at which `seconds` seconds have passed since another wall clock time.
-    pub(crate) fn after_seconds(&self, since: Timestamp, seconds: i64) -> Timestamp {
+    pub fn after_seconds(&self, since: Timestamp, seconds: i64) -> Timestamp {
         self.after(since, seconds.saturating_mul(1_000))
     }
 
     /// Milliseconds that passed from one wall clock time to another, 0 if the second time is earlier.
-    pub(crate) fn millis_between(&self, from: Timestamp, to: Timestamp) -> i64 {
+    pub fn millis_between(&self, from: Timestamp, to: Timestamp) -> i64 {
         if self.is_even() {
             return crate::moments::millis_between(from, to);
         }
@@ -144,7 +144,7 @@ impl Timeline {
     }
 
     /// Seconds that passed from one wall clock time to another; 0 if the second time is earlier.
-    pub(crate) fn seconds_between(&self, from: Timestamp, to: Timestamp) -> i64 {
+    pub fn seconds_between(&self, from: Timestamp, to: Timestamp) -> i64 {
         if self.is_even() {
             return crate::moments::seconds_between(from, to);
         }

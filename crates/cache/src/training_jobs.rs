@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
-use crate::cache::training_view::{Counted, TrainingView};
 use crate::names::Name;
+use crate::training_view::{Counted, TrainingView};
 
 /// The TrainingJobs by name; for reading, the type dereferences to the map.
 #[derive(Debug, Default)]
-pub(crate) struct TrainingJobs {
+pub struct TrainingJobs {
     all: BTreeMap<Name, TrainingView>,
     elastic: BTreeSet<Name>,
 }
@@ -23,17 +23,17 @@ impl Deref for TrainingJobs {
 
 impl TrainingJobs {
     /// Names of the elastic TrainingJobs, in the order of the names.
-    pub(crate) fn elastic(&self) -> impl Iterator<Item = &Name> {
+    pub fn elastic(&self) -> impl Iterator<Item = &Name> {
         self.elastic.iter()
     }
 
     /// Whether any TrainingJob is elastic.
-    pub(crate) fn has_elastic(&self) -> bool {
+    pub fn has_elastic(&self) -> bool {
         !self.elastic.is_empty()
     }
 
     /// Stores a TrainingJob in place of its older state.
-    pub(crate) fn insert(&mut self, name: Name, job: TrainingView) {
+    pub fn insert(&mut self, name: Name, job: TrainingView) {
         if job.facts.elastic.is_some() {
             self.elastic.insert(name.clone());
         } else {
@@ -43,13 +43,13 @@ impl TrainingJobs {
     }
 
     /// Removes a TrainingJob.
-    pub(crate) fn remove(&mut self, name: &Name) -> Option<TrainingView> {
+    pub fn remove(&mut self, name: &Name) -> Option<TrainingView> {
         self.elastic.remove(name);
         self.all.remove(name)
     }
 
     /// Records the number of nodes on which the pods of a TrainingJob run; false if the TrainingJob is no longer known.
-    pub(crate) fn note_counted(&mut self, name: &Name, counted: Option<Counted>) -> bool {
+    pub fn note_counted(&mut self, name: &Name, counted: Option<Counted>) -> bool {
         let Some(job) = self.all.get_mut(name) else { return false };
         job.counted = counted;
         true

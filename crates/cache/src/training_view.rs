@@ -14,58 +14,68 @@ use berth_jobs::{PodSetDigest, lets_go_first};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::workload_view::WorkloadView;
+use crate::workload_view::WorkloadView;
 
 /// The identity of a set of pods: the pods of one admission stay on their nodes while no pod fails and the number of pods does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crew {
-    pub(crate) admitted: Timestamp,
-    pub(crate) failed: i32,
-    pub(crate) wanted: i32,
+pub struct Crew {
+    /// The time at which the Workload of the pods was admitted.
+    pub admitted: Timestamp,
+    /// The number of failed pods of all roles.
+    pub failed: i32,
+    /// The number of pods that all roles should have.
+    pub wanted: i32,
 }
 
 /// The number of nodes that was counted for a set of pods.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
-    pub(crate) crew: Crew,
-    pub(crate) nodes: i32,
+pub struct Counted {
+    /// The set of pods whose nodes were counted; the number does not apply to any other set.
+    pub crew: Crew,
+    /// The number of nodes; 0 if no pod was on a node when the nodes were counted.
+    pub nodes: i32,
 }
 
 /// A TrainingJob with the fields that decisions need.
 #[derive(Clone, Debug)]
-pub(crate) struct TrainingView {
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
-    pub(crate) generation: i64,
+pub struct TrainingView {
+    /// The uid of the TrainingJob.
+    pub uid: String,
+    /// The resourceVersion of the observed state, see [`Self::version`].
+    pub resource_version: String,
+    /// The generation of the TrainingJob, for its conditions and `status.observedGeneration`; 0 if the TrainingJob has none.
+    pub generation: i64,
     /// Time of the TrainingJob's creation, in milliseconds since 1970.
-    pub(crate) created: i64,
-    pub(crate) deleting: bool,
+    pub created: i64,
+    /// True if the TrainingJob is being deleted.
+    pub deleting: bool,
     /// True if the TrainingJob is being deleted, and the garbage collector orphans the objects that the TrainingJob owns.
-    pub(crate) leaves_pods: bool,
+    pub leaves_pods: bool,
     /// The queue, the priority and the patience of the TrainingJob.
-    pub(crate) facts: TrainingFacts,
+    pub facts: TrainingFacts,
     /// The annotations of the TrainingJob that its Workload carries.
-    pub(crate) own_annotations: [(&'static str, Option<String>); 2],
+    pub own_annotations: [(&'static str, Option<String>); 2],
     /// The controllers that gate the TrainingJob's admission.
-    pub(crate) admission_gates: Option<String>,
+    pub admission_gates: Option<String>,
     /// The last checkpoint of the TrainingJob, if the TrainingJob's annotations name one.
-    pub(crate) saved: Option<Saved>,
+    pub saved: Option<Saved>,
     /// Names of the TrainingJob's roles, workers first.
-    pub(crate) roles: Vec<String>,
+    pub roles: Vec<String>,
     /// The PriorityClass of the workers' pods.
-    pub(crate) pod_priority_class: Option<String>,
+    pub pod_priority_class: Option<String>,
     /// The pod sets of the TrainingJob, for the comparison with the pod sets of a Workload, or the errors of the TrainingJob's spec.
-    pub(crate) asked: Result<Vec<PodSetDigest>, String>,
-    pub(crate) status: TrainingJobStatus,
+    pub asked: Result<Vec<PodSetDigest>, String>,
+    /// The last observed status; the default status if the TrainingJob has no status yet.
+    pub status: TrainingJobStatus,
     /// The number of nodes on which the TrainingJob's pods ran when the nodes were last counted.
-    pub(crate) counted: Option<Counted>,
+    pub counted: Option<Counted>,
     /// The spec of the TrainingJob and the metadata that Berth reads, as JSON.
     packed: Arc<str>,
 }
 
 impl TrainingView {
     /// A TrainingJob that was observed, in place of its older state.
-    pub(crate) fn new(object: Box<TrainingJob>, older: Option<&Self>, cards: &Cards) -> Self {
+    pub fn new(object: Box<TrainingJob>, older: Option<&Self>, cards: &Cards) -> Self {
         let TrainingJob { metadata, spec, status } = *object;
         let leaves_pods = lets_go_first(&metadata);
         let (uid, version) = (metadata.uid.clone(), metadata.resource_version);
@@ -105,17 +115,17 @@ impl TrainingView {
     }
 
     /// The TrainingJob without its status.
-    pub(crate) fn whole(&self) -> TrainingJob {
+    pub fn whole(&self) -> TrainingJob {
         serde_json::from_str(&self.packed).unwrap_or_default()
     }
 
     /// Whether the TrainingJob has ended, even if some of its Jobs still exist.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         has_ended(&self.status)
     }
 
     /// Whether the status shows that the run that began at a time has been up.
-    pub(crate) fn was_up_since(&self, begun: Timestamp) -> bool {
+    pub fn was_up_since(&self, begun: Timestamp) -> bool {
         let told = find(&self.status.conditions, training_types::RUNNING);
         let told = told.filter(|told| told.status == "True" || told.reason == own_reasons::JOB_GONE);
         told.is_some_and(|told| told.last_transition_time.0 >= begun)
@@ -123,7 +133,7 @@ impl TrainingView {
 
     /// Whether the TrainingJob's pods would be the pods for which a Workload has quota, because the TrainingJob's spec may have changed since. The admission
     /// decides about the number of workers.
-    pub(crate) fn asks_as(&self, workload: &WorkloadView) -> bool {
+    pub fn asks_as(&self, workload: &WorkloadView) -> bool {
         let Ok(asked) = &self.asked else { return false };
         asked.len() == workload.shape.digests.len()
             && asked.iter().zip(&workload.shape.digests).all(|(asked, runs)| {
@@ -134,18 +144,19 @@ impl TrainingView {
     }
 
     /// Whether a run may begin now with the given number of workers.
-    pub(crate) fn begins_with(&self, workers: i32) -> bool {
+    pub fn begins_with(&self, workers: i32) -> bool {
         let asked = self.asked.iter().flatten().find(|set| set.name == WORKER);
         asked.is_some_and(|set| (set.min_count.unwrap_or(set.count)..=set.count).contains(&workers))
     }
 
-    pub(crate) fn version(&self) -> u64 {
+    /// The resourceVersion as a number, for comparison with other states of the TrainingJob; 0 if it is not a number.
+    pub fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or_default()
     }
 }
 
 /// Whether a TrainingJob with the given status has ended.
-pub(crate) fn has_ended(status: &TrainingJobStatus) -> bool {
+pub fn has_ended(status: &TrainingJobStatus) -> bool {
     matches!(status.phase.as_str(), phases::SUCCEEDED | phases::FAILED)
 }
 

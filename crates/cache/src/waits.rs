@@ -4,24 +4,24 @@ use berth_api::conditions::{find, find_true, reasons, types};
 use jiff::{SignedDuration, Timestamp};
 
 use super::WorkloadView;
-use crate::cache::tier_reasons::{LEAVES_TIER, RECLAIMED};
 use crate::moments::after_seconds;
+use crate::tier_reasons::{LEAVES_TIER, RECLAIMED};
 
 impl WorkloadView {
     /// The time since which a Workload's job is queued: a slice by which the job grew was created later, and keeps the job's place in the queue.
-    pub(crate) fn queued_first(&self) -> Timestamp {
+    pub fn queued_first(&self) -> Timestamp {
         let past = self.rare.as_ref().and_then(|rare| rare.past);
         past.map_or(self.created, |past| past.queued.min(self.created))
     }
 
     /// Whether a Workload is evicted because its capacity was taken away.
-    pub(crate) fn was_reclaimed(&self) -> bool {
+    pub fn was_reclaimed(&self) -> bool {
         find_true(&self.status.conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == RECLAIMED)
     }
 
     /// The time since which a Workload waits, where waiting counts: since the Workload's last eviction. After an eviction for lack of capacity, the waiting
     /// counts from the Workload's creation, or from its last return after a preemption, without the time for which the Workload was admitted.
-    pub(crate) fn waits_since(&self) -> Timestamp {
+    pub fn waits_since(&self) -> Timestamp {
         let conditions = &self.status.conditions;
         let Some(evicted) = find_true(conditions, types::EVICTED) else { return self.created };
         let evicted_at = evicted.last_transition_time.0;
@@ -35,7 +35,7 @@ impl WorkloadView {
     }
 
     /// The timestamp by which Workloads are ordered in their queue.
-    pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
+    pub fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
         let evicted = find_true(&self.status.conditions, types::EVICTED);
         // Without priority among queues, a Workload that was reclaimed while it borrowed is ordered behind its preemptor.
         let reclaimed = find(&self.status.conditions, types::PREEMPTED)

@@ -5,7 +5,7 @@ use berth_api::conditions::{is_true, types};
 
 /// The phase of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkloadPhase {
+pub enum WorkloadPhase {
     /// The Workload waits for quota, or for the end of a state in which it cannot get quota.
     Pending,
     /// The Workload holds quota, and waits for its admission checks.
@@ -27,7 +27,7 @@ pub(crate) enum WorkloadPhase {
 
 impl WorkloadPhase {
     /// The phase of a Workload with the given `spec.active` and status.
-    pub(crate) fn of(active: bool, status: &api::WorkloadStatus) -> Self {
+    pub fn of(active: bool, status: &api::WorkloadStatus) -> Self {
         let is = |kind: &str| is_true(&status.conditions, kind);
         let is_admitted = is(types::ADMITTED);
         if is(types::FINISHED) {
@@ -48,7 +48,7 @@ impl WorkloadPhase {
     }
 
     /// Whether the Workload counts in the usage of a ClusterQueue.
-    pub(crate) fn holds_quota(self) -> bool {
+    pub fn holds_quota(self) -> bool {
         match self {
             Self::Reserved | Self::Admitted | Self::Evicting { .. } => true,
             Self::Pending | Self::Finished | Self::Inactive | Self::Inconsistent => false,
@@ -56,17 +56,17 @@ impl WorkloadPhase {
     }
 
     /// Whether the Workload holds quota that it is not about to give back.
-    pub(crate) fn keeps_quota(self) -> bool {
+    pub fn keeps_quota(self) -> bool {
         matches!(self, Self::Reserved | Self::Admitted)
     }
 
     /// Whether the Workload holds quota by which its pods may have been started.
-    pub(crate) fn was_admitted(self) -> bool {
+    pub fn was_admitted(self) -> bool {
         matches!(self, Self::Admitted | Self::Evicting { was_admitted: true })
     }
 
     /// Whether the Workload is evicted and still holds its quota.
-    pub(crate) fn is_evicting(self) -> bool {
+    pub fn is_evicting(self) -> bool {
         matches!(self, Self::Evicting { .. })
     }
 }

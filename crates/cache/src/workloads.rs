@@ -13,11 +13,11 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::cache::{Name, WorkloadView};
+use crate::{Name, WorkloadView};
 
 /// The Workloads, with the indexes by which they are found.
 #[derive(Debug, Default)]
-pub(crate) struct Workloads {
+pub struct Workloads {
     /// Each Workload is in a box, because larger values would be copied when the list grows.
     places: Vec<Option<Box<WorkloadView>>>,
     /// Free places.
@@ -58,12 +58,12 @@ impl Workloads {
     }
 
     /// The Workload with a name.
-    pub(crate) fn get(&self, name: &Name) -> Option<&WorkloadView> {
+    pub fn get(&self, name: &Name) -> Option<&WorkloadView> {
         at(&self.places, self.place_of(&name.0, &name.1)?)
     }
 
     /// The Workload with a name, for changes of fields that no index uses.
-    pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut WorkloadView> {
+    pub fn get_mut(&mut self, name: &Name) -> Option<&mut WorkloadView> {
         self.slot(self.place_of(&name.0, &name.1)?)?.as_deref_mut()
     }
 
@@ -72,17 +72,17 @@ impl Workloads {
     }
 
     /// The name of the workload with a uid.
-    pub(crate) fn name_of(&self, uid: &str) -> Option<Name> {
+    pub fn name_of(&self, uid: &str) -> Option<Name> {
         self.by_uid(uid).map(WorkloadView::key)
     }
 
     /// The names of all Workloads, in no particular order.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Name> {
+    pub fn keys(&self) -> impl Iterator<Item = Name> {
         self.values().map(WorkloadView::key)
     }
 
     /// All Workloads, in no particular order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &WorkloadView> {
+    pub fn values(&self) -> impl Iterator<Item = &WorkloadView> {
         self.places.iter().flatten().map(Box::as_ref)
     }
 
@@ -92,7 +92,7 @@ impl Workloads {
     }
 
     /// The workload with a uid.
-    pub(crate) fn by_uid(&self, uid: &str) -> Option<&WorkloadView> {
+    pub fn by_uid(&self, uid: &str) -> Option<&WorkloadView> {
         let here = |place: &u32| at(&self.places, *place).is_some_and(|found| found.uid == uid);
         at(&self.places, *self.by_uid.find(hash_of_uid(uid), here)?)
     }
@@ -103,32 +103,32 @@ impl Workloads {
     }
 
     /// Workloads that an owner controls.
-    pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &WorkloadView> {
+    pub fn owned_by(&self, uid: &str) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.owned.get(uid))
     }
 
     /// Workloads that hold quota of a ClusterQueue.
-    pub(crate) fn reserving(&self, cluster_queue: &str) -> impl Iterator<Item = &WorkloadView> {
+    pub fn reserving(&self, cluster_queue: &str) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.reserving.get(cluster_queue))
     }
 
     /// Workloads that hold quota of any ClusterQueue, in no particular order.
-    pub(crate) fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
+    pub fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
         self.reserving.values().flat_map(|names| self.of(Some(names)))
     }
 
     /// Workloads of a LocalQueue that hold quota.
-    pub(crate) fn holding(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
+    pub fn holding(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.holding.get(local_queue))
     }
 
     /// Workloads of a LocalQueue that are not finished.
-    pub(crate) fn members(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
+    pub fn members(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.members.get(local_queue))
     }
 
     /// Stores a Workload in place of its older state; returns the older state.
-    pub(crate) fn put(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
+    pub fn put(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
         let key = new.key();
         let known = self.place_of(&key.0, &key.1);
         if let Some(known) = known.and_then(|place| self.slot(place)).and_then(Option::as_mut)
@@ -168,7 +168,7 @@ impl Workloads {
     }
 
     /// Forgets a Workload and all its index entries.
-    pub(crate) fn remove(&mut self, key: &Name) -> Option<Box<WorkloadView>> {
+    pub fn remove(&mut self, key: &Name) -> Option<Box<WorkloadView>> {
         let place = self.place_of(&key.0, &key.1)?;
         let old = self.slot(place)?.take()?;
         for (table, hash) in

@@ -1,6 +1,5 @@
 //! The facade of control: observations and outcomes of tasks come in, and tasks go out; see [`Control`].
 
-mod decide;
 mod digest;
 mod failures;
 mod observe;
@@ -8,37 +7,38 @@ mod outcomes;
 mod planning;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use berth_cache::View;
+use berth_cache::settings::Settings;
 use berth_engine::World;
 use berth_engine::model as engine;
+use berth_reconcile::capacity::Ladder;
+use berth_reconcile::context::Context;
+use berth_reconcile::decide;
+use berth_reconcile::decision::{Decision, Draft};
+use berth_reconcile::job::grace;
+use berth_reconcile::measure::{Figures, Measure, TierMove};
+use berth_reconcile::notes::Notes;
+use berth_reconcile::observe::pod_change::PodChange;
+use berth_reconcile::observe::pods;
+use berth_reconcile::observe::quota_rules::QuotaRules;
+use berth_reconcile::state::flight::Flights;
+use berth_reconcile::state::plans;
+use berth_reconcile::state::work_queue::WorkQueue;
+use berth_reconcile::state::{Quota, Reports, Session};
+use berth_reconcile::training_job::trainings::Trainings;
+use berth_reconcile::training_job::{elastic, growth};
+use berth_reconcile::workload::explain::{PendingReport, explain};
+use berth_reconcile::workload::ration;
+use berth_reconcile::write::{Action, Kind, Notice, ObjectKey, Purpose, Task, Term, Write, cluster_key};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cache::View;
-use crate::capacity::Ladder;
-use crate::context::Context;
+use crate::controller::digest::Digest;
 use crate::controller::planning::Planning;
-use crate::decision::{Decision, Draft};
-use crate::job::grace;
-use crate::measure::{Figures, Measure, TierMove};
-use crate::notes::Notes;
-use crate::observe::pod_change::PodChange;
-use crate::observe::pods;
-use crate::observe::quota_rules::QuotaRules;
-use crate::settings::Settings;
-use crate::state::flight::Flights;
-use crate::state::plans;
-use crate::state::work_queue::WorkQueue;
-use crate::state::{Quota, Reports, Session};
-use crate::training_job::trainings::Trainings;
-use crate::training_job::{elastic, growth};
-use crate::workload::explain::{PendingReport, explain};
-use crate::workload::ration;
-use crate::write::{Action, Kind, Notice, ObjectKey, Purpose, Task, Term, Write, cluster_key};
 
 /// The result of one step.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +127,11 @@ impl Control {
             training: &self.training,
             capacity: &self.capacity,
         }
+    }
+
+    /// The state that a digest shows.
+    fn digest(&self) -> Digest<'_> {
+        Digest { view: &self.view, quota: &self.quota }
     }
 
     /// The owners of the state that a plan changes.
@@ -405,14 +410,14 @@ impl Control {
     /// accounting. The cost of the digest grows with the number of all observed objects.
     #[must_use]
     pub fn recompute(&self) -> Value {
-        self.context().recompute()
+        self.digest().recompute()
     }
 
     /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. This digest costs much less than
     /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
     #[must_use]
     pub fn held(&self) -> Value {
-        self.context().held()
+        self.digest().held()
     }
 
     /// The gauges of all queues, and the figures of control's own health. The cost of the gauges grows with the number of Workloads.

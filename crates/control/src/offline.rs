@@ -8,22 +8,22 @@ mod manifest;
 use std::collections::BTreeMap;
 
 use berth_api::conversion;
+use berth_cache::event::{Change, Observation};
+use berth_cache::moments::after;
+use berth_cache::settings::Settings;
+use berth_cache::surroundings::Surroundings;
 use berth_engine::model as engine;
 use berth_jobs::SharedJob;
+use berth_reconcile::workload::status::OWNED;
+use berth_reconcile::write::{
+    Action, Kind, Notice, ObjectKey, PodsLeft, Purpose, Query, QueryAnswer, QueryFailure, Subresource, Task,
+    TaskOutcome, Term, Write, WriteOutcome,
+};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::controller::Control;
-use crate::event::{Change, Observation};
-use crate::moments::after;
-use crate::settings::Settings;
-use crate::surroundings::Surroundings;
-use crate::workload::status::OWNED;
-use crate::write::{
-    Action, Kind, Notice, ObjectKey, PodsLeft, Purpose, Query, QueryAnswer, QueryFailure, Subresource, Task,
-    TaskOutcome, Term, Write, WriteOutcome,
-};
 
 pub use creation::Creation;
 pub use manifest::{Manifest, examine};

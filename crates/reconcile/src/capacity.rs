@@ -4,21 +4,21 @@
 //! out of stock (`stock`) for every job that requests at least as many pods, and the job moves to its next tier. The order of the tiers, the patience and the
 //! back-off are in `rules`.
 
-pub(crate) mod capacity_notes;
-pub(crate) mod climb;
-pub(crate) mod climbers;
-pub(crate) mod figures;
+pub mod capacity_notes;
+pub mod climb;
+pub mod climbers;
+pub mod figures;
 pub(crate) mod lack;
 mod ladder;
 mod loss;
-pub(crate) mod losses;
+pub mod losses;
 mod pauses;
 mod pods;
-pub(crate) mod reclaim;
+pub mod reclaim;
 pub(crate) mod stock;
 mod tier_assignment;
 mod tier_assignments;
-pub(crate) mod watch;
+pub mod watch;
 
 use berth_api::AdmissionCheckState;
 use berth_api::conditions::reasons::{self as kueue, DEACTIVATED_DUE_TO_PREFIX};
@@ -27,21 +27,21 @@ use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
-use crate::cache::admission_checks::{Check, have_failed};
-use crate::cache::tier_reasons::{RECLAIMED, STOCK_OUT};
 use crate::context::Context;
 use crate::training_job::restarts::told_from;
 use crate::workload::status::{find, since};
 use crate::write::{Kind, ObjectKey};
-pub(crate) use lack::WantedPods;
-pub(crate) use ladder::{Ladder, StockOuts};
+use berth_cache::WorkloadView;
+use berth_cache::admission_checks::{Check, have_failed};
+use berth_cache::tier_reasons::{RECLAIMED, STOCK_OUT};
+pub use lack::WantedPods;
+pub use ladder::{Ladder, StockOuts};
 use loss::Loss;
 use tier_assignment::TierAssignment;
 pub(crate) use tier_assignments::tier_assignments;
 
 /// The tier assignments of a job all of whose pods have nodes, with the numbers of the pods.
-pub(crate) fn turned_up(ctx: &Context<'_>, object: &ObjectKey, job: &JobState) -> Vec<TierAssignment> {
+pub fn turned_up(ctx: &Context<'_>, object: &ObjectKey, job: &JobState) -> Vec<TierAssignment> {
     let training = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
     let whole = training.map_or(job.uid.as_str(), |owner| &*owner.uid);
     // A TrainingJob has a Job for each pod set.
@@ -60,7 +60,7 @@ pub(crate) fn turned_up(ctx: &Context<'_>, object: &ObjectKey, job: &JobState) -
 
 /// The stock-outs that caused the last eviction of a Workload; `None` if no tier rules apply to the Workload. A replica that does not lead has not asked about
 /// the Workload's pods, and follows the stock-outs that the leader writes into the policy's status, if there is a policy.
-pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timestamp) -> Option<StockOuts> {
+pub fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timestamp) -> Option<StockOuts> {
     let rules = ctx.tier_rules(workload)?;
     let (backoff, signals) = (rules.backoff, rules.signals);
     let conditions = &workload.status.conditions;
@@ -94,7 +94,7 @@ pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timesta
 
 impl Context<'_> {
     /// The time at which a Workload was evicted for lack of capacity, if the eviction happened between the two states.
-    pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
+    pub fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
         let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
         let counts = match evicted.reason.as_str() {
             STOCK_OUT | RECLAIMED => true,

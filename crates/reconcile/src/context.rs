@@ -1,42 +1,43 @@
 //! The state that decisions read.
 
 mod managed;
+mod told;
 mod unlisted;
 
+use berth_cache::job_pods::OddPod;
+use berth_cache::settings::Settings;
+use berth_cache::{Name, View, WorkloadView};
 use berth_jobs::JobState;
 
-use crate::cache::job_pods::OddPod;
-use crate::cache::{Name, View, WorkloadView};
 use crate::capacity::Ladder;
 use crate::notes::Notes;
 use crate::notes::workload::WorkloadNotes;
-use crate::settings::Settings;
 use crate::state::flight::Flights;
 use crate::state::{Quota, Reports, Session};
 use crate::training_job::trainings::Trainings;
 use crate::write::ObjectKey;
 
-/// State of [`crate::Control`] for reading. Decisions get the context instead of `Control` itself, so that a decision changes no state.
+/// State of the controller for reading. Decisions get the context instead of the controller itself, so that a decision changes no state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Context<'a> {
+pub struct Context<'a> {
     /// The settings of control.
-    pub(crate) settings: &'a Settings,
+    pub settings: &'a Settings,
     /// The role in which this process decides: leader or not, online or offline.
-    pub(crate) session: &'a Session,
+    pub session: &'a Session,
     /// The last observed state of every object.
-    pub(crate) view: &'a View,
+    pub view: &'a View,
     /// Quota, usage and pending Workloads, with the engine's state.
-    pub(crate) quota: &'a Quota,
+    pub quota: &'a Quota,
     /// The writes under way, and the writes whose result is unknown.
-    pub(crate) flights: &'a Flights,
+    pub flights: &'a Flights,
     /// The notes of control about single objects.
-    pub(crate) notes: &'a Notes,
+    pub notes: &'a Notes,
     /// The state of events and statuses that report to users.
-    pub(crate) reports: &'a Reports,
+    pub reports: &'a Reports,
     /// The growth of elastic TrainingJobs, and the Jobs that have run each TrainingJob.
-    pub(crate) training: &'a Trainings,
+    pub training: &'a Trainings,
     /// The state of the capacity fallback that is not in objects.
-    pub(crate) capacity: &'a Ladder,
+    pub capacity: &'a Ladder,
 }
 
 /// Facts for decisions that the view alone has.
@@ -47,7 +48,7 @@ impl<'a> Context<'a> {
     }
 
     /// The uid of an object of the view; `None` if the object was not observed.
-    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
+    pub fn uid_of(&self, object: &ObjectKey) -> Option<String> {
         self.view.uid_of(object)
     }
 
@@ -78,7 +79,7 @@ impl<'a> Context<'a> {
     }
 
     /// Whether this process leads, so that control may decide about writes.
-    pub(crate) fn leads(&self) -> bool {
+    pub fn leads(&self) -> bool {
         self.session.leads()
     }
 }

@@ -16,7 +16,7 @@ use crate::decision::{Decision, Draft};
 use crate::write::{Kind, ObjectKey};
 
 /// The next write, query or wait for an object.
-pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
+pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     job_pods::after_strays(ctx, by_kind(ctx, key, now), now)
 }
 
@@ -62,7 +62,7 @@ fn by_kind(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
 }
 
 /// The status write of an object whose status writes are coalesced; `None` if the status is up to date.
-pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+pub fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
         Kind::TrainingJob if ctx.is_unlisted(key.kind) => None,
         Kind::TrainingJob => training_job::status::status(ctx, key, now),

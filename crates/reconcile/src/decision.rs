@@ -7,22 +7,22 @@ use crate::write::{Action, Body, Notice, ObjectKey, Purpose, Query, Subresource,
 
 /// A write or query that a decision asks for, before it gets an identity as a task.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub struct Draft {
     /// The purpose of the write or query.
-    pub(crate) purpose: Purpose,
+    pub purpose: Purpose,
     /// The object of the write or query.
-    pub(crate) key: ObjectKey,
+    pub key: ObjectKey,
     /// The action that the decision asks for: a write or a query.
-    pub(crate) action: Action<Body>,
+    pub action: Action<Body>,
     /// The resourceVersion that the decision was derived from, 0 if the write depends on no version.
-    pub(crate) based_on: u64,
+    pub based_on: u64,
     /// Events to publish after the API server has applied the write.
-    pub(crate) notices: Vec<Notice>,
+    pub notices: Vec<Notice>,
 }
 
 impl Draft {
     /// A query about an object.
-    pub(crate) fn ask(purpose: Purpose, key: ObjectKey, query: Query) -> Self {
+    pub fn ask(purpose: Purpose, key: ObjectKey, query: Query) -> Self {
         Self { purpose, key, action: query.into(), based_on: 0, notices: Vec::new() }
     }
 
@@ -32,7 +32,7 @@ impl Draft {
     }
 
     /// A merge patch that was derived from a version of its object, 0 for no version. A patch of the status goes to the URL of the status subresource.
-    pub(crate) fn merge(purpose: Purpose, key: ObjectKey, patch: ObjectPatch, based_on: u64) -> Self {
+    pub fn merge(purpose: Purpose, key: ObjectKey, patch: ObjectPatch, based_on: u64) -> Self {
         Self { based_on, ..Self::of_any_version(purpose, key, merge_patch(MANAGER, patch)) }
     }
 
@@ -45,7 +45,7 @@ impl Draft {
     }
 
     /// The server-side apply of a status under a field manager, derived from a version of its object.
-    pub(crate) fn apply_status(
+    pub fn apply_status(
         purpose: Purpose,
         key: ObjectKey,
         (manager, body): (&'static str, ObjectApply),
@@ -66,7 +66,7 @@ impl Draft {
     }
 
     /// Adds an event to a write.
-    pub(crate) fn telling(mut self, notice: Notice) -> Self {
+    pub fn telling(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
         self
     }
@@ -82,7 +82,7 @@ fn merge_patch(manager: &'static str, patch: ObjectPatch) -> Write<Body> {
 
 /// Result of control's decision about an object.
 #[derive(Clone, Debug)]
-pub(crate) enum Decision {
+pub enum Decision {
     /// No write or event is needed until an observation changes.
     Done,
     /// Control decides about the object again at a time.
@@ -100,12 +100,12 @@ pub(crate) enum Decision {
 
 impl Decision {
     /// The decision to perform a write or query.
-    pub(crate) fn write(draft: Draft) -> Self {
+    pub fn write(draft: Draft) -> Self {
         Self::Write(Box::new(draft))
     }
 
     /// The decision to publish an event.
-    pub(crate) fn tell(notice: Notice) -> Self {
+    pub fn tell(notice: Notice) -> Self {
         Self::Tell(Box::new(notice))
     }
 
@@ -119,7 +119,7 @@ impl Decision {
     }
 
     /// The first decision if it is a write or event, otherwise `next`, evaluated again at the time of the first decision at the latest.
-    pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
+    pub fn or_else(self, next: impl FnOnce() -> Self) -> Self {
         let first = if let Self::Done = self { None } else { Some(self) };
         Self::first_or_earliest(first, next)
     }

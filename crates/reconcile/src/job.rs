@@ -5,25 +5,25 @@
 //! `kept.rs` a job that does not request quota through its Workload any more, and `owners.rs` a job that another object controls.
 
 pub(crate) mod altered;
-pub(crate) mod attempts;
+pub mod attempts;
 mod build;
 mod case;
 mod going;
-pub(crate) mod grace;
+pub mod grace;
 pub(crate) mod job_events;
 mod kept;
-pub(crate) mod left;
+pub mod left;
 mod moved;
 pub(crate) mod overgrown;
 mod owners;
 mod parts;
 pub(crate) mod placement;
 pub(crate) mod pods_notes;
-pub(crate) mod remains;
+pub mod remains;
 mod same;
 pub(crate) mod save_requests;
 pub(crate) mod start_notes;
-pub(crate) mod starts;
+pub mod starts;
 mod stop;
 
 use berth_api as api;
@@ -33,11 +33,9 @@ use berth_jobs::ObjectPatch;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::cache::{JobPhase, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
-use crate::moments::after_seconds;
 use crate::policies::NamedClasses;
 use crate::workload::checks;
 use crate::workload::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
@@ -46,6 +44,8 @@ use crate::workload::pods_ready;
 use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, key};
+use berth_cache::moments::after_seconds;
+use berth_cache::{JobPhase, WorkloadPhase, WorkloadView};
 use build::Unbuilt;
 use case::JobCase;
 use kept::{Asks, displaced};
@@ -60,7 +60,7 @@ const RECLAIM_SECONDS: i64 = 5;
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
 
 /// Decides about one job.
-pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
+pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     let Some(job) = ctx.view.jobs.get(key) else { return Decision::Done };
     let case = JobCase { ctx, key, job, now };
     let owned = ctx.view.workloads_of(&job.uid);

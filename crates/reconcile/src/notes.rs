@@ -1,12 +1,12 @@
 //! Notes of control about objects, beside their observed state. Each object has one record, and removing the record forgets all notes about the object.
 
-pub(crate) mod job;
+pub mod job;
 mod records;
 pub(crate) mod workload;
 
 use berth_api::conditions::types;
+use berth_cache::{View, WorkloadView};
 
-use crate::cache::{View, WorkloadView};
 use crate::notes::job::JobNotes;
 use crate::notes::records::Records;
 use crate::notes::workload::WorkloadNotes;
@@ -14,23 +14,23 @@ use crate::state::plans;
 use crate::write::{Kind, ObjectKey};
 
 /// Records of Workloads, by uid.
-pub(crate) type WorkloadRecords = Records<WorkloadNotes>;
+pub type WorkloadRecords = Records<WorkloadNotes>;
 
 /// Records of jobs of all kinds, by uid.
-pub(crate) type JobRecords = Records<JobNotes>;
+pub type JobRecords = Records<JobNotes>;
 
 /// The notes about all Workloads and jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub struct Notes {
     /// Notes about Workloads, by uid.
-    pub(crate) workloads: WorkloadRecords,
+    pub workloads: WorkloadRecords,
     /// Notes about jobs, by uid.
-    pub(crate) jobs: JobRecords,
+    pub jobs: JobRecords,
 }
 
 impl Notes {
     /// Takes a newer state of a Workload: forgets the notes that its eviction, its end or the loss of its quota makes void.
-    pub(crate) fn note_workload(&mut self, new: &WorkloadView) {
+    pub fn note_workload(&mut self, new: &WorkloadView) {
         if let Some(owner) = new.owner.as_ref().filter(|_| new.is(types::EVICTED) || new.is_finished()) {
             self.jobs.change_known(&owner.uid, JobNotes::forget_starts);
         }
@@ -46,7 +46,7 @@ impl Notes {
     }
 
     /// Drops a planned admission that will not be written, so that the Workload's observed state counts again.
-    pub(crate) fn drop_plan(&mut self, view: &View, object: &ObjectKey) {
+    pub fn drop_plan(&mut self, view: &View, object: &ObjectKey) {
         let Some(uid) = view.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
         plans::drop_admission(&mut self.workloads, &uid);
     }

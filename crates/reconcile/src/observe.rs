@@ -2,28 +2,27 @@
 
 mod ending_pods;
 mod job_pods;
-pub(crate) mod jobs;
+pub mod jobs;
 mod namespaces;
-pub(crate) mod pod_change;
-pub(crate) mod pods;
+pub mod pod_change;
+pub mod pods;
 mod policies;
 mod queues;
-pub(crate) mod quota_rules;
-pub(crate) mod training_jobs;
-pub(crate) mod workloads;
+pub mod quota_rules;
+pub mod training_jobs;
+pub mod workloads;
 
 use std::collections::BTreeSet;
 
 use berth_api as api;
+use berth_cache::event::Change;
+use berth_cache::names::{Name, name_of};
 use berth_jobs::SharedJob;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::event::Change;
-use crate::names::{Name, name_of};
-
 /// The objects of a change, with their names, in the order in which control takes the objects. Removed objects (`None`) come before the other objects of the
 /// change. The argument `known` has the names in the view, and a known object that a list does not have was removed.
-pub(crate) fn objects<T: HasMeta>(change: Change<T>, known: impl Iterator<Item = Name>) -> Vec<(Name, Option<T>)> {
+pub fn objects<T: HasMeta>(change: Change<T>, known: impl Iterator<Item = Name>) -> Vec<(Name, Option<T>)> {
     let missed = |listed: &BTreeSet<Name>| {
         let mut missed: Vec<Name> = known.filter(|name| !listed.contains(name)).collect();
         missed.sort_unstable();
@@ -42,12 +41,12 @@ pub(crate) fn objects<T: HasMeta>(change: Change<T>, known: impl Iterator<Item =
 }
 
 /// The names of cluster-wide objects, with an empty namespace.
-pub(crate) fn cluster_wide<'a>(names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = Name> {
+pub fn cluster_wide<'a>(names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = Name> {
     names.map(|name| (String::new(), name.clone()))
 }
 
 /// An object with metadata.
-pub(crate) trait HasMeta {
+pub trait HasMeta {
     /// The metadata of the object.
     fn meta(&self) -> &ObjectMeta;
 }

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use berth_engine::model as engine;
 use berth_engine::model::{Amount, BeyondSpec, FlavorResource};
 
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::deltas;
 use crate::write::{Kind, ObjectKey};
+use berth_cache::deltas;
+use berth_cache::{Name, WorkloadView};
 pub(crate) use known::Overruns;
 use known::{ExcessUsage, Overrun};
 
@@ -77,14 +77,14 @@ impl Found {
 }
 
 /// Usage beyond quota of a job, pod or group; `None` if no pod runs beyond quota.
-pub(crate) fn usage_of(ctx: &Context<'_>, object: &ObjectKey) -> Option<ExcessUsage> {
+pub fn usage_of(ctx: &Context<'_>, object: &ObjectKey) -> Option<ExcessUsage> {
     // A running job may have been read offline without its Workload.
     let counts = |found: &Found| found.is_beyond() && !(ctx.session.is_offline && found.pods[1] == 0);
     ctx.overrun_of(object).filter(counts).map(Found::into_usage)
 }
 
 /// Whether pods that ran beyond quota outlive their job: the job is gone, and its Workload is kept until no pod is left.
-pub(crate) fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
+pub fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
     let known = ctx.quota.overruns.known.get(object);
     let charge = known.and_then(|known| known.charge.as_ref()).filter(|_| object.kind.is_admitted_with_pods());
     let Some(workload) = charge.and_then(|charge| ctx.view.workloads.by_uid(&charge.carrier)) else { return false };

@@ -5,7 +5,7 @@
 mod case;
 pub(crate) mod job_pods;
 pub(crate) mod kept;
-pub(crate) mod let_in;
+pub mod let_in;
 mod member;
 mod place;
 pub(crate) mod right;
@@ -20,7 +20,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;
@@ -35,10 +34,11 @@ use crate::workload::status::{find_true, seconds};
 use crate::workload::stops::{let_go, release, release_as, take_back};
 use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
 use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Subresource, Write, key};
-pub(crate) use case::{PodCase, notice};
+use berth_cache::{Name, WorkloadPhase, WorkloadView};
+pub use case::{PodCase, notice};
 
 /// Decides about one pod.
-pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(pod) = ctx.view.pods.get(name) else { return Decision::Done };
     let case = PodCase { ctx, name, pod, now };
     let managed = case.managed();
@@ -427,7 +427,7 @@ impl PodCase<'_> {
     }
 
     /// Removes Berth's finalizer from the pod.
-    pub(crate) fn release(&self) -> Decision {
+    pub fn release(&self) -> Decision {
         self.patch(Purpose::ReleasePod, self.pod.release_patch(), Vec::new())
     }
 }

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 
 use berth_api::conditions::{event_reasons, reasons, types};
 use berth_api::labels::FIELD_MANAGER_RECLAIMABLE_PODS;
+use berth_cache::pods::Group;
+use berth_cache::{Name, WorkloadPhase, WorkloadView};
 use berth_jobs::pods::{PodState, STATEFUL_SET_FRAMEWORK, SetState, Tally, excess, replaced};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -18,8 +20,6 @@ use serde_json::{Value, json};
 pub(crate) use empty::without_pods;
 use waiting::{WAITING, waits_for_pods};
 
-use crate::cache::pods::Group;
-use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;

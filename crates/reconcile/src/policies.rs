@@ -6,13 +6,13 @@ mod labels;
 mod limits;
 pub(crate) mod status;
 
+use berth_cache::WorkloadView;
+use berth_cache::policy_rules::Rules;
 use berth_engine::model as engine;
 
-use crate::cache::WorkloadView;
-use crate::cache::policy_rules::Rules;
 use crate::context::Context;
 
-pub(crate) use crate::cache::priorities::{NamedClasses, Wanted};
+pub(crate) use berth_cache::priorities::{NamedClasses, Wanted};
 pub(crate) use labels::{NO_CLASS, no_class};
 
 impl<'a> Context<'a> {

@@ -4,13 +4,13 @@ pub(crate) mod check;
 
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
+use berth_cache::View;
+use berth_cache::names::Name;
+use berth_cache::provisioning_book::TemplateView;
 use berth_jobs::version_of;
 use k8s_openapi::api::core::v1::PodTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::View;
-use crate::cache::provisioning_book::TemplateView;
-use crate::names::Name;
 use crate::state::flight::Flights;
 use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, key};
@@ -23,13 +23,15 @@ fn identity(metadata: &ObjectMeta) -> ObjectVersion {
 }
 
 /// Records whether the cluster serves ProvisioningRequests.
-pub(crate) fn put_served(view: &mut View, work: &mut WorkQueue, served: bool) {
+pub fn put_served(view: &mut View, work: &mut WorkQueue, served: bool) {
     if view.provisioning.served.replace(served) != Some(served) {
         work.touch_provisioning(view, None);
     }
 }
 
-pub(crate) fn put_config(
+/// Takes a ProvisioningRequestConfig that was observed or removed (`None`).
+/// Marks the admission checks that name the configuration, and the Workloads that wait for these checks.
+pub fn put_config(
     view: &mut View,
     work: &mut WorkQueue,
     name: &str,
@@ -42,7 +44,9 @@ pub(crate) fn put_config(
     work.touch_provisioning(view, Some(name));
 }
 
-pub(crate) fn put_request(
+/// Takes a ProvisioningRequest that was observed or removed (`None`), and marks the objects that the request concerns.
+/// An observed state that is older than the known state is ignored.
+pub fn put_request(
     view: &mut View,
     flights: &mut Flights,
     work: &mut WorkQueue,
@@ -60,7 +64,9 @@ pub(crate) fn put_request(
     });
 }
 
-pub(crate) fn put_template(
+/// Takes a PodTemplate that was observed or removed (`None`), and marks the objects that the PodTemplate concerns.
+/// An observed state that is older than the known state is ignored.
+pub fn put_template(
     view: &mut View,
     flights: &mut Flights,
     work: &mut WorkQueue,

@@ -5,6 +5,8 @@ pub(crate) mod schedule;
 pub(crate) mod status_write;
 pub(crate) mod usage;
 
+use berth_cache::deltas::quantity;
+use berth_cache::{Name, WorkloadView, admission_checks};
 use berth_jobs::ObjectPatch;
 use std::collections::BTreeMap;
 
@@ -20,9 +22,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::workload::FINALIZER;
 
-use crate::cache::{Name, WorkloadView, admission_checks};
 use crate::decision::{Decision, Draft};
-use crate::deltas::quantity;
 use crate::queues::status_write::draft;
 use crate::workload::columns;
 use crate::workload::status::set_in;
@@ -157,7 +157,7 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
 pub(crate) fn faults(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     let found = match key.kind {
         Kind::ResourceFlavor => ctx.view.flavors.get(&key.name).map(|object| {
-            let unusable = crate::deltas::flavor(object, ctx.settings.refuse_invalid).unusable;
+            let unusable = berth_cache::deltas::flavor(object, ctx.settings.refuse_invalid).unusable;
             (&object.metadata, unusable.unwrap_or_default())
         }),
         Kind::Cohort => ctx
@@ -240,7 +240,8 @@ pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
 fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
     let Some(admission) = &workload.status.admission else { return };
     let pods = |name: &str| workload.pods(name, reclaims);
-    let held = crate::deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None);
+    let held =
+        berth_cache::deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None);
     for set in held.pod_sets {
         for (resource, amount) in set.usage {
             if let Some(flavor) = set.flavors.get(&resource) {

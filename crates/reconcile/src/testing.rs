@@ -1,26 +1,26 @@
 //! Fixture for tests of decisions: the state that decisions read, filled from plain objects, and decisions as values to compare. No test of a decision builds
-//! [`crate::Control`].
+//! the controller.
 
 pub(crate) mod objects;
 pub(crate) mod step;
 
+use berth_cache::event::{Change, Observation};
+use berth_cache::moments::after_seconds;
+use berth_cache::names::Name;
+use berth_cache::settings::Settings;
+use berth_cache::slim::slim;
+use berth_cache::training_view::TrainingView;
 use berth_jobs::SharedJob;
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cache::slim::slim;
-use crate::cache::training_view::TrainingView;
 use crate::capacity::Ladder;
 use crate::context::Context;
-use crate::event::{Change, Observation};
-use crate::moments::after_seconds;
-use crate::names::Name;
 use crate::notes::Notes;
 use crate::observe::pod_change::PodChange;
 use crate::observe::quota_rules::QuotaRules;
 use crate::provisioning;
-use crate::settings::Settings;
 use crate::state::flight::Flights;
 use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports, Session};
@@ -64,7 +64,7 @@ pub(crate) struct State {
     /// The term in which the process leads.
     pub(crate) session: Session,
     /// The last observed state of every object.
-    pub(crate) view: crate::cache::View,
+    pub(crate) view: berth_cache::View,
     /// Quota, usage and pending Workloads.
     pub(crate) quota: Quota,
     /// The writes under way.
@@ -97,7 +97,7 @@ impl State {
     pub(crate) fn with_settings(settings: Settings) -> Self {
         let state = Self {
             session: Session { term: Some(Term(1)), ..Session::default() },
-            view: crate::cache::View::default(),
+            view: berth_cache::View::default(),
             quota: Quota::new(&settings),
             flights: Flights::default(),
             notes: Notes::default(),
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// A Workload of the view.
-    pub(crate) fn workload(&self, name: &str) -> &crate::cache::WorkloadView {
+    pub(crate) fn workload(&self, name: &str) -> &berth_cache::WorkloadView {
         self.view.workloads.get(&own_name(name)).unwrap_or_else(|| panic!("no Workload {name}"))
     }
 

@@ -4,18 +4,18 @@
 
 mod altered;
 mod case;
-pub(crate) mod checkpoints;
+pub mod checkpoints;
 pub(crate) mod children;
 mod conditions;
-pub(crate) mod elastic;
-pub(crate) mod growth;
+pub mod elastic;
+pub mod growth;
 pub(crate) mod listing;
-pub(crate) mod nodes;
+pub mod nodes;
 mod restart;
 pub(crate) mod restarts;
 mod run;
 pub(crate) mod save_notes;
-pub(crate) mod saves;
+pub mod saves;
 mod saving;
 mod scale;
 pub(crate) mod scale_notes;
@@ -24,9 +24,9 @@ mod start;
 pub(crate) mod status;
 mod stop;
 pub(crate) mod stored;
-pub(crate) mod training_figures;
+pub mod training_figures;
 pub(crate) mod training_notes;
-pub(crate) mod trainings;
+pub mod trainings;
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,6 @@ use berth_jobs::{Finish, JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::UNMANAGED_NAMESPACE;
@@ -51,8 +50,9 @@ use crate::workload::names::create;
 use crate::workload::orphan::lost_by;
 use crate::workload::status::{find, find_true, is_true, since};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, status_write};
-pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
+pub use crate::write::TRAINING_REPORTER as REPORTER;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, key};
+use berth_cache::{Name, WorkloadPhase, WorkloadView};
 pub(crate) use case::TrainingCase;
 
 /// Message of a TrainingJob whose quota is released while a finalizer keeps the object.
@@ -62,7 +62,7 @@ const GOING: &str = "TrainingJob is being deleted";
 const CLOCKS_DIFFER_SECONDS: i64 = 5;
 
 /// Decides about one TrainingJob.
-pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(view) = ctx.view.training.get(name) else { return Decision::Done };
     let case = TrainingCase { ctx, name, view, now };
     let owned = ctx.view.workloads_of(&view.uid);

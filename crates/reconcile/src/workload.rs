@@ -4,7 +4,7 @@ pub(crate) mod blocked;
 pub(crate) mod checks;
 pub(crate) mod columns;
 pub(crate) mod evictions;
-pub(crate) mod explain;
+pub mod explain;
 pub(crate) mod follow;
 pub(crate) mod gates;
 pub(crate) mod names;
@@ -12,22 +12,23 @@ pub(crate) mod older_reasons;
 pub(crate) mod orphan;
 pub(crate) mod owner;
 pub(crate) mod pods_ready;
-pub(crate) mod preempt;
+pub mod preempt;
 pub(crate) mod queue_stop;
-pub(crate) mod ration;
+pub mod ration;
 pub(crate) mod reason_notes;
 pub(crate) mod requests;
 pub(crate) mod retention;
 mod running_time;
-pub(crate) mod status;
+pub mod status;
 pub(crate) mod stops;
-pub(crate) mod transitions;
+pub mod transitions;
 mod translation;
 mod workload_patch;
 pub(crate) mod writes;
 
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 use berth_api::conditions::{check_states, types};
+use berth_cache::deltas;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
@@ -39,20 +40,19 @@ use crate::workload::gates::{GATED, LIFTED};
 use crate::workload::orphan::Standing;
 
 use crate::decision::Decision;
-use crate::deltas;
 use crate::workload::stops::{WayBack, queue_stop, take_back, unadmitted, unfit, way_back, without_place};
 
-use crate::cache::{Name, WorkloadView};
 use crate::training_job::restarts::told_from;
 use crate::workload::status::{Edit, find, find_true, since};
-pub(crate) use crate::workload::writes::{
+pub use crate::workload::writes::{
     FINALIZER, REPORTER, cannot_start, evict, evict_for_seconds, evicted_due_to, has_finalizer, notice, object_write,
     remove_finalizer, remove_finalizer_and, separate_write, status_write,
 };
 use crate::write::{EventType, Kind, Purpose, SCHEDULER, key};
+use berth_cache::{Name, WorkloadView};
 
 /// Decides about one Workload.
-pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(workload) = ctx.view.workloads.get(name) else {
         return Decision::Done;
     };
@@ -210,7 +210,7 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     // Only an eviction resets failed checks: without an eviction the failed checks would keep the workload out of its queue.
     let only_reserved =
-        admitted.is_none() && !crate::cache::admission_checks::have_failed(&workload.status.admission_checks);
+        admitted.is_none() && !berth_cache::admission_checks::have_failed(&workload.status.admission_checks);
     if let Some(decision) = unfit(workload, only_reserved, now) {
         return decision;
     }

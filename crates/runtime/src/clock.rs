@@ -1,7 +1,7 @@
 //! The clock of the control loop, the only source of time for control; its time never decreases.
 //!
 //! Control stores deadlines as times of day. If the loop used the wall clock directly, setting the wall clock back by half an hour would prolong every wait by
-//! half an hour. Control measures durations by the monotonic clock, which cannot be set (`control/src/timeline.rs`).
+//! half an hour. Control measures durations by the monotonic clock, which cannot be set (`cache/src/timeline.rs`).
 
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;

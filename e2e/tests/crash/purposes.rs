@@ -8,7 +8,7 @@ use berth_e2e::binaries::repository;
 use crate::crash::{older_rows, other_rows, rows};
 
 /// File that declares the purposes of writes. The test reads the file, because end-to-end tests see Berth as its users do and link none of its code.
-const SOURCE: &str = "crates/control/src/write/purpose.rs";
+const SOURCE: &str = "crates/reconcile/src/write/purpose.rs";
 
 /// Purposes without a row in the crash table, with the reason why they need none.
 const WITHOUT: [(&str, &str); 11] = [

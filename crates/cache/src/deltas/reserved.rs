@@ -8,20 +8,20 @@ use berth_quantity::Amount;
 
 /// Pods of a pod set, as its Workload counts them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pods<'a> {
+pub struct Pods<'a> {
     /// Number of all pods of the pod set.
-    pub(crate) all: i64,
+    pub all: i64,
     /// Number of pods that may still run.
-    pub(crate) runs: i64,
+    pub runs: i64,
     /// True if some pods run again, and may not be among the pods for which quota was given.
-    pub(crate) again: bool,
+    pub again: bool,
     /// Requests of each pod; `None` if the requests cannot be read.
-    pub(crate) requests: Option<&'a BTreeMap<String, Amount>>,
+    pub requests: Option<&'a BTreeMap<String, Amount>>,
 }
 
 /// The reservation in a Workload's status, in the engine's type. An amount that is negative or cannot be read is replaced by the requests of the pods, and by
 /// the largest amount if the requests cannot be read either. `pods` gives the pods of a pod set: quota for more pods than may still run is given back.
-pub(crate) fn reservation<'a>(
+pub fn reservation<'a>(
     admission: &api::Admission,
     pods: impl Fn(&str) -> Option<Pods<'a>>,
     (at, saved): (engine::Millis, Option<engine::Millis>),

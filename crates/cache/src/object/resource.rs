@@ -3,7 +3,7 @@
 use berth_api::{GROUP, VERSION, berth};
 use berth_jobs::JobType;
 
-/// Kinds of objects that Berth reads or writes by their URL. [`super::Kind`] has more kinds, which control decides about without an API object.
+/// Kinds of objects that Berth reads or writes by their URL. [`crate::object::Kind`] has more kinds, which control decides about without an API object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceKind {
     /// A kind of job that can be suspended.

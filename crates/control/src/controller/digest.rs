@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::conditions::types;
+use berth_cache::{Name, View, WorkloadView};
 use berth_engine::Booked;
+use berth_reconcile::state::Quota;
+use berth_reconcile::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
-
-use crate::cache::{Name, WorkloadView};
-use crate::context::Context;
-use crate::write::{Kind, ObjectKey};
 
 /// The digests of the objects of one kind, by name.
 type Objects = BTreeMap<String, Value>;
@@ -35,10 +34,16 @@ fn names<'a>(workloads: impl Iterator<Item = &'a WorkloadView>) -> Vec<String> {
     names
 }
 
-impl Context<'_> {
+/// The state that a digest shows.
+pub(super) struct Digest<'a> {
+    pub(super) view: &'a View,
+    pub(super) quota: &'a Quota,
+}
+
+impl Digest<'_> {
     /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
     /// accounting. The cost of the digest grows with the number of all observed objects.
-    pub(crate) fn recompute(&self) -> Value {
+    pub(super) fn recompute(&self) -> Value {
         let mut objects = self.jobs_and_pods();
         objects.insert("ClusterQueue", self.cluster_queue_digests());
         objects.insert("Cohort", self.cohort_digests());
@@ -52,7 +57,7 @@ impl Context<'_> {
 
     /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. This digest costs much less than
     /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
-    pub(crate) fn held(&self) -> Value {
+    pub(super) fn held(&self) -> Value {
         json!({
             "ClusterQueue": self.cluster_queue_digests(),
             "Cohort": self.cohort_digests(),

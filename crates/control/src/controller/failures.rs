@@ -1,14 +1,13 @@
 //! Failed tasks: their effect on plans and on the next try, and the events that users get about them.
 
+use berth_cache::View;
+use berth_reconcile::measure::Measure;
+use berth_reconcile::notes::Notes;
+use berth_reconcile::state::flight::{Flight, Flights};
+use berth_reconcile::state::work_queue::WorkQueue;
+use berth_reconcile::state::{Quota, Reports};
+use berth_reconcile::write::{ObjectKey, Purpose};
 use jiff::Timestamp;
-
-use crate::cache::View;
-use crate::measure::Measure;
-use crate::notes::Notes;
-use crate::state::flight::{Flight, Flights};
-use crate::state::work_queue::WorkQueue;
-use crate::state::{Quota, Reports};
-use crate::write::{ObjectKey, Purpose};
 
 /// The owners of the state that a failed task changes.
 pub(crate) struct Failures<'a> {

@@ -3,27 +3,27 @@
 use berth_api as api;
 use berth_api::berth::{QueuePolicy, TrainingJob};
 use berth_api::node::Node;
+use berth_cache::event::{FoundBy, Observation, Unlisted};
+use berth_cache::names::Name;
+use berth_cache::training_view::TrainingView;
+use berth_cache::{JobPhase, WorkloadView, slim};
 use berth_engine::model::Delta;
 use berth_jobs::{JobState, SharedJob, version_of};
+use berth_reconcile::capacity::losses::NodeNews;
+use berth_reconcile::capacity::{self, WantedPods};
+use berth_reconcile::job::{attempts, remains, starts};
+use berth_reconcile::notes::job::JobNotes;
+use berth_reconcile::observe::jobs::{self, JobNews};
+use berth_reconcile::observe::training_jobs::TrainingNews;
+use berth_reconcile::observe::{cluster_wide, objects, pods, workloads};
+use berth_reconcile::provisioning;
+use berth_reconcile::state::plans;
+use berth_reconcile::training_job::{checkpoints, elastic, growth, saves, training_figures};
+use berth_reconcile::write::{Kind, ObjectKey, cluster_key, key};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::cache::training_view::TrainingView;
-use crate::cache::{JobPhase, WorkloadView, slim};
-use crate::capacity::losses::NodeNews;
-use crate::capacity::{self, WantedPods};
 use crate::controller::{Control, planning};
-use crate::event::{FoundBy, Observation, Unlisted};
-use crate::job::{attempts, remains, starts};
-use crate::names::Name;
-use crate::notes::job::JobNotes;
-use crate::observe::jobs::{self, JobNews};
-use crate::observe::training_jobs::TrainingNews;
-use crate::observe::{cluster_wide, objects, pods, workloads};
-use crate::provisioning;
-use crate::state::plans;
-use crate::training_job::{checkpoints, elastic, growth, saves, training_figures};
-use crate::write::{Kind, ObjectKey, cluster_key, key};
 
 impl Control {
     /// Takes an observation. An older state of a known uid is ignored, and the order of observations of different kinds does not matter.

@@ -1,31 +1,31 @@
 //! The effects of the outcome of a task, of timers, and of periodic looks at overruns, trials, capacity tiers and growth.
 
 use berth_api::conditions::types;
+use berth_cache::pods::group_uid;
+use berth_cache::{Name, WorkloadView};
 use berth_engine::model::Delta;
-use jiff::Timestamp;
-
-use crate::cache::pods::group_uid;
-use crate::cache::{Name, WorkloadView};
-use crate::capacity::capacity_notes::Answer;
-use crate::capacity::climbers::PromotionLook;
-use crate::capacity::figures::growth_measures;
-use crate::capacity::watch::growth_without_nodes;
-use crate::capacity::{StockOuts, climb, reclaim};
-use crate::controller::failures::Failures;
-use crate::controller::{Control, planning};
-use crate::job::{left, remains};
-use crate::notes::job::JobNotes;
-use crate::overruns;
-use crate::pod::let_in;
-use crate::state::flight::Flight;
-use crate::state::plans;
-use crate::training_job::growth::{self, GrowthCandidate};
-use crate::training_job::{elastic, nodes, saves, training_figures, trainings};
-use crate::workload::{ration, transitions};
-use crate::write::{
+use berth_reconcile::capacity::capacity_notes::Answer;
+use berth_reconcile::capacity::climbers::PromotionLook;
+use berth_reconcile::capacity::figures::growth_measures;
+use berth_reconcile::capacity::watch::growth_without_nodes;
+use berth_reconcile::capacity::{StockOuts, climb, reclaim};
+use berth_reconcile::job::{left, remains};
+use berth_reconcile::notes::job::JobNotes;
+use berth_reconcile::overruns;
+use berth_reconcile::pod::let_in;
+use berth_reconcile::state::flight::Flight;
+use berth_reconcile::state::plans;
+use berth_reconcile::training_job::growth::{self, GrowthCandidate};
+use berth_reconcile::training_job::{elastic, nodes, saves, training_figures, trainings};
+use berth_reconcile::workload::{ration, transitions};
+use berth_reconcile::write::{
     Checkpoint, CheckpointPlace, Kind, ObjectKey, PodsLeft, Purpose, QueryAnswer, QueryFailure, StuckPod, TaskId,
     TaskOutcome, WriteOutcome, key,
 };
+use jiff::Timestamp;
+
+use crate::controller::failures::Failures;
+use crate::controller::{Control, planning};
 
 /// Time in milliseconds after which the pods of a job are counted again, if too many of them have not ended.
 const PROBE_AGAIN_MS: u64 = 500;

@@ -1,20 +1,19 @@
 //! The request to the engine for a plan, and the effect of the plan on the state of control.
 
 use berth_api::conditions::types;
+use berth_cache::moments::{after, millis};
+use berth_cache::settings::Settings;
+use berth_cache::{View, WorkloadPhase};
 use berth_engine::model as engine;
+use berth_reconcile::measure::Measure;
+use berth_reconcile::notes::Notes;
+use berth_reconcile::state::flight::Flights;
+use berth_reconcile::state::plans;
+use berth_reconcile::state::work_queue::WorkQueue;
+use berth_reconcile::state::{Quota, Reports};
+use berth_reconcile::training_job::growth;
+use berth_reconcile::write::{Kind, key};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::cache::{View, WorkloadPhase};
-use crate::measure::Measure;
-use crate::moments::{after, millis};
-use crate::notes::Notes;
-use crate::settings::Settings;
-use crate::state::flight::Flights;
-use crate::state::plans;
-use crate::state::work_queue::WorkQueue;
-use crate::state::{Quota, Reports};
-use crate::training_job::growth;
-use crate::write::{Kind, key};
 
 /// Divisor of the limit of unacknowledged admissions: after a plan that reached the limit, the next plan waits until a quarter of the limit is free.
 const ROOM: usize = 4;

@@ -11,6 +11,7 @@ use berth_jobs::pods::{
     validate_stateful_set,
 };
 use berth_jobs::{Facts, controller};
+use berth_reconcile::write::Kind;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -18,7 +19,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Offline, object_key, read};
-use crate::write::Kind;
 
 /// Largest number of pods that are created from one template, so that a user who requests too many pods does not wait long.
 const MOST_REPLICAS: usize = 5_000;

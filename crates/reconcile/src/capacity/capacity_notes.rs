@@ -8,14 +8,16 @@ use crate::write::StuckPod;
 
 /// An answer about the pods that no node takes.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) at: Timestamp,
-    pub(crate) stuck: Vec<StuckPod>,
+pub struct Answer {
+    /// The time at which control took the answer.
+    pub at: Timestamp,
+    /// The pods that no node takes; empty if the query found none.
+    pub stuck: Vec<StuckPod>,
 }
 
 /// Notes about the capacity of one Workload.
 #[derive(Debug, Default)]
-pub(crate) struct CapacityNotes {
+pub struct CapacityNotes {
     /// The last answer about the pods of the started Workload.
     answer: Option<Box<Answer>>,
     /// The capacity that was lost with a node.
@@ -25,7 +27,8 @@ pub(crate) struct CapacityNotes {
 }
 
 impl CapacityNotes {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is noted about the Workload's capacity.
+    pub fn is_empty(&self) -> bool {
         self.answer.is_none() && self.loss.is_none() && self.better_tier.is_none()
     }
 
@@ -35,12 +38,12 @@ impl CapacityNotes {
     }
 
     /// The last answer about the pods.
-    pub(crate) fn answer(&self) -> Option<&Answer> {
+    pub fn answer(&self) -> Option<&Answer> {
         self.answer.as_deref()
     }
 
     /// Records an answer about pods that no node takes.
-    pub(crate) fn note_answer(&mut self, answer: Answer) {
+    pub fn note_answer(&mut self, answer: Answer) {
         self.answer = Some(Box::new(answer));
     }
 
@@ -58,12 +61,13 @@ impl CapacityNotes {
     }
 
     /// Forgets the answer and the loss after the Workload was evicted because of them.
-    pub(crate) fn forget_pods(&mut self) {
+    pub fn forget_pods(&mut self) {
         self.answer = None;
         self.loss = None;
     }
 
-    pub(crate) fn better_tier(&self) -> Option<&Better> {
+    /// The better tier that was last found free for the running Workload; `None` if none was found.
+    pub fn better_tier(&self) -> Option<&Better> {
         self.better_tier.as_deref()
     }
 

@@ -1,31 +1,31 @@
 //! Moving back: a running job moves to a better tier once that tier has been free for a while, a limited number of times.
 
 use berth_api::conditions::types;
+use berth_cache::deltas;
+use berth_cache::moments::seconds_between;
+use berth_cache::tier_reasons::CLIMBED_BACK;
+use berth_cache::tier_rules::{ClimbRules, When};
+use berth_cache::{View, WorkloadView};
 use berth_engine::model::{PodSetSpec, Tier};
 use jiff::Timestamp;
 
 use super::climbers::PromotionCandidate;
-use crate::cache::tier_reasons::CLIMBED_BACK;
-use crate::cache::tier_rules::{ClimbRules, When};
-use crate::cache::{View, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
-use crate::deltas;
-use crate::moments::seconds_between;
 use crate::training_job::elastic::runs_since;
 use crate::workload::evict;
 use crate::workload::evictions::evicted_for;
 use crate::workload::status::find_true;
 
 /// The ClusterQueues whose jobs move back to better tiers, with the rules for moving back.
-pub(crate) fn climbing(view: &View) -> Vec<(String, ClimbRules)> {
+pub fn climbing(view: &View) -> Vec<(String, ClimbRules)> {
     let rules =
         view.claims.iter().filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)));
     rules.collect()
 }
 
 /// The Workloads of a queue whose own state lets them move to a better tier, in the order in which they are tried.
-pub(crate) fn candidates(ctx: &Context<'_>, queue: &str, rules: ClimbRules, now: Timestamp) -> Vec<PromotionCandidate> {
+pub fn candidates(ctx: &Context<'_>, queue: &str, rules: ClimbRules, now: Timestamp) -> Vec<PromotionCandidate> {
     let passed = |from: Timestamp, ms: i64| ctx.view.timeline.millis_between(from, now) >= ms;
     let stays = |workload: &&WorkloadView| {
         let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms));
@@ -82,7 +82,7 @@ impl Context<'_> {
 }
 
 /// Evicts a Workload that moves back to a better tier.
-pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+pub fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let Some(better) = ctx.notes_of(workload).capacity().better_tier().filter(|better| better.now) else {
         return Decision::Done;
     };

@@ -1,20 +1,20 @@
 //! Workloads that are moving back, and better tiers that were seen free.
 
+use berth_cache::names::Name;
+use berth_cache::tier_rules::ClimbRules;
+use berth_cache::timeline::Timeline;
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use crate::cache::tier_rules::ClimbRules;
-use crate::names::Name;
-use crate::timeline::Timeline;
-
 /// A better tier to which a running Workload could move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Better {
-    pub(crate) tier: Tier,
+pub struct Better {
+    /// The tier to which the Workload could move.
+    pub tier: Tier,
     /// The time since which the tier is seen free.
-    pub(crate) since: Timestamp,
+    pub since: Timestamp,
     /// True if the Workload should move to the tier now.
-    pub(crate) now: bool,
+    pub now: bool,
 }
 
 /// A running Workload that was chosen to move to a better tier.
@@ -27,18 +27,24 @@ pub(crate) struct Climber {
 
 /// A search for a Workload of one queue that moves back to a better tier.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PromotionLook<'a> {
-    pub(crate) queue: &'a str,
-    pub(crate) rules: ClimbRules,
-    pub(crate) timeline: &'a Timeline,
-    pub(crate) now: Timestamp,
+pub struct PromotionLook<'a> {
+    /// The name of the ClusterQueue.
+    pub queue: &'a str,
+    /// The rules of the queue's policies for moving back.
+    pub rules: ClimbRules,
+    /// The readings of both clocks, by which the time is measured for which a tier has been free.
+    pub timeline: &'a Timeline,
+    /// The time of the search.
+    pub now: Timestamp,
 }
 
 /// A running Workload whose own state lets it move to a better tier.
 #[derive(Debug)]
-pub(crate) struct PromotionCandidate {
-    pub(crate) name: Name,
-    pub(crate) uid: String,
+pub struct PromotionCandidate {
+    /// Namespace and name of the Workload.
+    pub name: Name,
+    /// The uid of the Workload.
+    pub uid: String,
     /// The time of the Workload's last checkpoint, if the Workload moves only after a checkpoint.
-    pub(crate) saved: Option<Timestamp>,
+    pub saved: Option<Timestamp>,
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::CapacityTier;
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
+use berth_cache::moments::{millis_between, seconds_between};
+use berth_cache::tier_reasons::LEAVES_TIER;
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
-use crate::cache::tier_reasons::LEAVES_TIER;
 use crate::context::Context;
 use crate::measure::{Measure, TierMove, TierStep};
-use crate::moments::{millis_between, seconds_between};
 use crate::training_job::elastic::{grew, runs_since};
 use crate::workload::evictions::queued_since;
 use crate::workload::status::{find, find_true, since};
@@ -31,7 +31,7 @@ fn held_since(workload: &WorkloadView) -> Option<Timestamp> {
 
 impl Context<'_> {
     /// Log entries for a change of a Workload from `old` to `new`, observed at `now`.
-    pub(crate) fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
+    pub fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
         let evicted = find_true(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED));
         let what = if let Some(evicted) = evicted {
             let stayed = held_since(old).map_or(0, |held| seconds_between(held, now));
@@ -98,11 +98,7 @@ impl Context<'_> {
 }
 
 /// The measures for workers that were added to a Workload and got no nodes of a tier between two times.
-pub(crate) fn growth_measures(
-    workload: &WorkloadView,
-    tier: Tier,
-    (since, now): (Timestamp, Timestamp),
-) -> [Measure; 2] {
+pub fn growth_measures(workload: &WorkloadView, tier: Tier, (since, now): (Timestamp, Timestamp)) -> [Measure; 2] {
     let queue = workload.holds().unwrap_or_default();
     let labels = || vec![("cluster_queue", queue.to_owned()), ("tier", tier.to_string())];
     let mut left = labels();

@@ -1,21 +1,21 @@
 //! Pods that a started job should have, and does not have.
 
+use berth_cache::JobPhase;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::JobPhase;
-
 /// The time since which a started job lacks pods, as far as this was observed: not before the first observation of the job.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lack {
-    pub(crate) since: Timestamp,
+pub struct Lack {
+    /// The time at which the lack was first observed.
+    pub since: Timestamp,
     /// True if the job had all its pods before.
     pub(crate) had: bool,
 }
 
 /// The state of the pods that a job should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WantedPods {
+pub enum WantedPods {
     /// The job does not run.
     NotWanted,
     /// The job runs, and some pods are not ready.
@@ -25,7 +25,8 @@ pub(crate) enum WantedPods {
 }
 
 impl WantedPods {
-    pub(crate) fn of(job: &JobState) -> Self {
+    /// The state of the pods of a job. A suspended or ended job should have no pods.
+    pub fn of(job: &JobState) -> Self {
         match JobPhase::of(job) {
             JobPhase::Stopping | JobPhase::Suspended | JobPhase::Finished => Self::NotWanted,
             JobPhase::Running if job.ready => Self::Ready,

@@ -1,6 +1,11 @@
 //! State of the capacity fallback: stock-outs, the pods that started jobs lack, and the jobs that move back to better tiers.
 
 use berth_api::conditions::types;
+use berth_cache::View;
+use berth_cache::names::Name;
+use berth_cache::tier_reasons::CLIMBED_BACK;
+use berth_cache::tier_rules::{BackoffRules, When};
+use berth_cache::timeline::Timeline;
 use berth_engine::World;
 use berth_engine::model as engine;
 use berth_engine::model::Tier;
@@ -12,14 +17,9 @@ use super::lack::{Lack, WantedPods};
 use super::losses::Reclaims;
 use super::stock::StockBook;
 use super::tier_assignment::TierAssignment;
-use crate::cache::View;
-use crate::cache::tier_reasons::CLIMBED_BACK;
-use crate::cache::tier_rules::{BackoffRules, When};
 use crate::measure::TierMove;
-use crate::names::Name;
 use crate::notes::workload::WorkloadMark;
 use crate::notes::{JobRecords, WorkloadRecords};
-use crate::timeline::Timeline;
 use crate::workload::status::{find_true, since};
 
 /// The pause between two searches for Workloads that could move back to a better tier, in milliseconds.
@@ -32,21 +32,22 @@ const ARRIVAL_MS: i64 = 60_000;
 
 /// The state of the capacity fallback that is not in objects.
 #[derive(Debug, Default)]
-pub(crate) struct Ladder {
-    pub(crate) stock: StockBook,
+pub struct Ladder {
+    /// The stock-outs by flavor and shape of pods.
+    pub stock: StockBook,
     /// The Workloads that are moving back to a better tier.
     climbers: Vec<Climber>,
     /// Nodes that are being taken away, and the Workloads of their pods.
-    pub(crate) reclaims: Reclaims,
+    pub reclaims: Reclaims,
     /// The time of the next search for Workloads that move back.
     next_climb: Option<Timestamp>,
     /// Log entries still to be written about Workloads that have moved into tiers, or out of them.
-    pub(crate) moves: Vec<TierMove>,
+    pub moves: Vec<TierMove>,
 }
 
 impl Ladder {
     /// Forgets the better tiers at the beginning or the end of a term in which this process leads, because free capacity was not observed meanwhile.
-    pub(crate) fn begin_term(&mut self, workloads: &mut WorkloadRecords) {
+    pub fn begin_term(&mut self, workloads: &mut WorkloadRecords) {
         for uid in workloads.uids(WorkloadMark::BetterTier) {
             workloads.change(&uid, |notes| notes.capacity_mut().note_better_tier(None));
         }
@@ -54,18 +55,12 @@ impl Ladder {
     }
 
     /// The time of the next search for Workloads that move back.
-    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+    pub fn wake_at(&self) -> Option<Timestamp> {
         self.next_climb
     }
 
     /// Records the state of a job's pods. True if all pods have just become ready, and there are stock-outs that the ready pods may end.
-    pub(crate) fn note_pods(
-        &self,
-        jobs: &mut JobRecords,
-        job: &JobState,
-        before: Option<WantedPods>,
-        now: Timestamp,
-    ) -> bool {
+    pub fn note_pods(&self, jobs: &mut JobRecords, job: &JobState, before: Option<WantedPods>, now: Timestamp) -> bool {
         let pods = WantedPods::of(job);
         let had = before == Some(WantedPods::Ready);
         match (pods, before) {
@@ -81,7 +76,7 @@ impl Ladder {
     }
 
     /// Records that pods have got nodes, and returns the changes for the engine.
-    pub(crate) fn note_turned_up(&mut self, assignments: Vec<TierAssignment>, now: Timestamp) -> Vec<engine::Delta> {
+    pub fn note_turned_up(&mut self, assignments: Vec<TierAssignment>, now: Timestamp) -> Vec<engine::Delta> {
         let mut news = Vec::new();
         for assignment in assignments {
             if self.stock.turned_up(&assignment.flavor, &assignment.shape, assignment.pods, now) {
@@ -92,7 +87,7 @@ impl Ladder {
     }
 
     /// Records a stock-out, and returns the changes for the engine.
-    pub(crate) fn note_stock_out(&mut self, lost: StockOuts) -> Vec<engine::Delta> {
+    pub fn note_stock_out(&mut self, lost: StockOuts) -> Vec<engine::Delta> {
         let mut news = Vec::new();
         for assignment in lost.assignments {
             let out =
@@ -104,7 +99,7 @@ impl Ladder {
 
     /// Whether a search for Workloads that could move back to a better tier is due. If a search is due, chosen Workloads that have arrived, or that will not
     /// arrive, are forgotten.
-    pub(crate) fn begin_climb(&mut self, workloads: &WorkloadRecords, view: &View, now: Timestamp) -> bool {
+    pub fn begin_climb(&mut self, workloads: &WorkloadRecords, view: &View, now: Timestamp) -> bool {
         if self.next_climb.is_some_and(|at| at > now) {
             return false;
         }
@@ -115,14 +110,14 @@ impl Ladder {
 
     /// Whether a Workload of a queue may be chosen. In each cohort tree, one Workload moves at a time, and the next Workload after the first has arrived,
     /// because free capacity was counted for one Workload only.
-    pub(crate) fn may_choose(&mut self, world: &World, queue: &str, now: Timestamp) -> bool {
+    pub fn may_choose(&mut self, world: &World, queue: &str, now: Timestamp) -> bool {
         self.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
         !self.climbers.iter().any(|other| world.are_in_one_tree(&other.queue, queue))
     }
 
     /// Chooses a Workload of a queue that moves to a better tier now, if there is one. `better_tier` returns the better tier of the Workload with a uid, with
     /// the flavors that the Workload would get.
-    pub(crate) fn choose(
+    pub fn choose(
         &mut self,
         workloads: &mut WorkloadRecords,
         look: &PromotionLook<'_>,
@@ -173,17 +168,20 @@ fn has_passed(timeline: &Timeline, from: Timestamp, ms: i64, now: Timestamp) -> 
 
 /// Capacity for which no nodes came between two times.
 #[derive(Debug)]
-pub(crate) struct StockOuts {
-    pub(crate) assignments: Vec<TierAssignment>,
-    pub(crate) times: (Timestamp, Timestamp),
-    pub(crate) backoff: BackoffRules,
+pub struct StockOuts {
+    /// The tier assignments without nodes; empty on a replica that does not lead, if it follows the stock-outs in a QueuePolicy's status.
+    pub assignments: Vec<TierAssignment>,
+    /// The time since which the pods lacked nodes, and the time at which the Workload was evicted or the lack was found.
+    pub times: (Timestamp, Timestamp),
+    /// The back-off rules of the Workload's queue, or the default rules if no policy of the queue has tier rules.
+    pub backoff: BackoffRules,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::tier_rules::ClimbRules;
-    use crate::moments::after_seconds;
+    use berth_cache::moments::after_seconds;
+    use berth_cache::tier_rules::ClimbRules;
 
     const RULES: ClimbRules =
         ClimbRules { when: When::AfterCheckpoint, min_stay_ms: 0, steady_ms: 10_000, max_times: 1 };

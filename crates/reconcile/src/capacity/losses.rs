@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::node::Node;
+use berth_cache::Name;
 use jiff::Timestamp;
 
 use super::loss::Loss;
 use super::tier_assignment::TierAssignment;
-use crate::cache::Name;
 use crate::notes::WorkloadRecords;
 
 /// State of the nodes that are being taken away.
 #[derive(Debug, Default)]
-pub(crate) struct Reclaims {
+pub struct Reclaims {
     nodes: BTreeMap<String, Leaving>,
 }
 
@@ -27,7 +27,7 @@ struct Leaving {
 
 impl Reclaims {
     /// Names of the nodes that are being taken away.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &String> {
+    pub fn nodes(&self) -> impl Iterator<Item = &String> {
         self.nodes.keys()
     }
 
@@ -37,7 +37,7 @@ impl Reclaims {
     }
 
     /// Records a node that was observed, or its deletion.
-    pub(crate) fn put(&mut self, name: &str, node: Option<&Node>, taints: &BTreeSet<String>) -> Option<NodeNews> {
+    pub fn put(&mut self, name: &str, node: Option<&Node>, taints: &BTreeSet<String>) -> Option<NodeNews> {
         let Some((node, taint)) = node.and_then(|node| Some((node, node.reclaimed_by(taints)?))) else {
             return self.nodes.remove(name).map(|_| NodeNews::Stays);
         };
@@ -50,7 +50,7 @@ impl Reclaims {
     }
 
     /// Records the answer about the pods of a node: the Workloads that have pods on the node lose their capacity there. Returns the names of these Workloads.
-    pub(crate) fn note_pods(
+    pub fn note_pods(
         &mut self,
         workloads: &mut WorkloadRecords,
         node: &str,
@@ -72,7 +72,7 @@ impl Reclaims {
 
 /// The effect of an observation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeNews {
+pub enum NodeNews {
     /// The node is being taken away.
     Leaves,
     /// The node is gone, or is not being taken away any more.

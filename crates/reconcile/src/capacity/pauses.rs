@@ -1,8 +1,7 @@
 //! Pauses between two looks at the pods of a started workload.
 
+use berth_cache::moments::after;
 use jiff::Timestamp;
-
-use crate::moments::after;
 
 /// Shortest and longest pause between two looks at pods, in milliseconds.
 pub(super) const PAUSE_MS: (i64, i64) = (5_000, 30_000);

@@ -3,18 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_cache::moments::{after, seconds_between};
+use berth_cache::tier_reasons::STOCK_OUT;
+use berth_cache::tier_rules::TierRules;
+use berth_cache::{Name, WorkloadView};
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 use super::pauses::{next_look, next_question};
 use super::tier_assignment::TierAssignment;
 use super::tier_assignments::tier_assignments;
-use crate::cache::tier_reasons::STOCK_OUT;
-use crate::cache::tier_rules::TierRules;
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::moments::{after, seconds_between};
 use crate::workload::evict;
 use crate::write::{Kind, Purpose, Query, StuckPod};
 

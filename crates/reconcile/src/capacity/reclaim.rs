@@ -1,22 +1,23 @@
 //! Nodes that are being taken away, and started Workloads that have pods on these nodes.
 //!
-//! A taint announces the end of a node ([`crate::settings::Settings::reclaim_taints`]). Berth reads the pods of the node once, and evicts at once a Workload
+//! A taint announces the end of a node ([`berth_cache::settings::Settings::reclaim_taints`]). Berth reads the pods of the node once, and evicts at once a
+//! Workload
 //! that has a pod of the spot tier on the node: otherwise the Workload would hold its quota until the pod is lost and the patience is over.
 
+use berth_cache::tier_reasons::RECLAIMED;
+use berth_cache::{Name, WorkloadView};
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
 use super::tier_assignment::TierAssignment;
 use super::tier_assignments::tier_assignments;
-use crate::cache::tier_reasons::RECLAIMED;
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::evict;
 use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Query};
 
 /// The Workloads that lose capacity with the given pods of a node, by name and uid.
-pub(crate) fn lost_with(ctx: &Context<'_>, pods: &[PodOnNode]) -> Vec<(Name, String, TierAssignment)> {
+pub fn lost_with(ctx: &Context<'_>, pods: &[PodOnNode]) -> Vec<(Name, String, TierAssignment)> {
     let lost = pods.iter().filter_map(|pod| {
         let (workload, pod_set) = ctx.workload_of_pod(pod)?;
         Some((workload.key(), workload.uid.clone(), ctx.leaves_with(workload, pod_set)?))
@@ -29,7 +30,7 @@ impl<'a> Context<'a> {
     fn workload_of_pod(&self, pod: &'a PodOnNode) -> Option<(&'a WorkloadView, &'a str)> {
         let name: Name = (pod.namespace.clone(), pod.name.clone());
         if let Some(managed) = self.view.pods.get(&name).filter(|managed| *managed.uid == *pod.uid) {
-            let group = || self.view.workloads.get(&crate::cache::pods::group_of(&pod.namespace, managed)?);
+            let group = || self.view.workloads.get(&berth_cache::pods::group_of(&pod.namespace, managed)?);
             return Some((self.view.workloads.owned_by(&pod.uid).next().or_else(group)?, managed.role()));
         }
         let (job, uid) = pod.job.as_ref()?;
@@ -56,7 +57,7 @@ impl<'a> Context<'a> {
 }
 
 /// Reads the pods of a node.
-pub(crate) fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
+pub fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
     if !ctx.capacity.reclaims.is_unasked(&object.name) {
         return Decision::Done;
     }

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::berth::StockBackoffStatus;
+use berth_cache::deltas::quantity;
+use berth_cache::moments::{after, millis};
+use berth_cache::tier_rules::BackoffRules;
 use berth_engine::model as engine;
 use berth_engine::model::Shape;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::cache::tier_rules::BackoffRules;
-use crate::deltas::quantity;
-use crate::moments::{after, millis};
 use crate::workload::status::seconds;
 
 /// The greatest number of stock-outs in a status.
@@ -35,10 +35,11 @@ pub(crate) struct Entry {
 
 /// All known stock-outs.
 #[derive(Debug, Default)]
-pub(crate) struct StockBook(BTreeMap<(String, Shape), Entry>);
+pub struct StockBook(BTreeMap<(String, Shape), Entry>);
 
 impl StockBook {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no stock-out is known. Ended stock-outs are known, too, and forgotten ones are removed when the next stock-out is recorded.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -101,7 +102,7 @@ impl StockBook {
     }
 
     /// Adopts the stock-outs of a status that are newer than the known stock-outs; returns the stock-outs that still hold.
-    pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
+    pub fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
         let mut outs = Vec::new();
         for told in shown {
             let requests = told
@@ -135,7 +136,7 @@ impl StockBook {
     }
 
     /// Records that a number of pods of a shape got their nodes; true if this ends a stock-out.
-    pub(crate) fn turned_up(&mut self, flavor: &str, shape: &Shape, pods: i64, now: Timestamp) -> bool {
+    pub fn turned_up(&mut self, flavor: &str, shape: &Shape, pods: i64, now: Timestamp) -> bool {
         let key = (flavor.to_owned(), shape.clone());
         let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
             return false;

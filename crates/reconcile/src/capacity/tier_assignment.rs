@@ -4,12 +4,16 @@ use berth_engine::model::{Shape, Tier};
 
 /// The tier assignment of a pod set: a flavor that was assigned to the pod set, with the tier of the flavor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TierAssignment {
+pub struct TierAssignment {
     pub(crate) pod_set: String,
-    pub(crate) flavor: String,
-    pub(crate) tier: Tier,
-    pub(crate) shape: Shape,
-    pub(crate) pods: i64,
+    /// The name of the assigned flavor.
+    pub flavor: String,
+    /// The tier of the flavor.
+    pub tier: Tier,
+    /// The capacity that one pod of the pod set needs.
+    pub shape: Shape,
+    /// The number of pods of the assignment that get nodes together, or lack nodes together.
+    pub pods: i64,
 }
 
 impl TierAssignment {

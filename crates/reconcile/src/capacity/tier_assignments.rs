@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use berth_api::CapacityTier;
+use berth_cache::WorkloadView;
+use berth_cache::deltas::strip_capacity;
+use berth_cache::tier_rules::{TierRules, USUAL};
 use berth_engine::model::Shape;
 
-use crate::cache::WorkloadView;
-use crate::cache::tier_rules::{TierRules, USUAL};
 use crate::capacity::tier_assignment::TierAssignment;
 use crate::context::Context;
-use crate::deltas::strip_capacity;
 
 /// The tier assignments of a Workload: the assigned flavors that have a tier, each once for each pod set.
 pub(crate) fn tier_assignments(ctx: &Context<'_>, workload: &WorkloadView) -> Vec<TierAssignment> {
@@ -23,7 +23,7 @@ pub(crate) fn tier_assignments(ctx: &Context<'_>, workload: &WorkloadView) -> Ve
         }
         let flavors: BTreeSet<&String> = given.flavors.values().collect();
         for flavor in flavors {
-            let Some(tier) = ctx.capacity_tier_of(flavor).map(crate::deltas::tier) else { continue };
+            let Some(tier) = ctx.capacity_tier_of(flavor).map(berth_cache::deltas::tier) else { continue };
             assignments.push(TierAssignment {
                 pod_set: name.to_owned(),
                 flavor: flavor.clone(),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use berth_cache::moments::{after_seconds, seconds_between};
+use berth_cache::tier_rules::{BackoffRules, TierRules};
+use berth_cache::timeline::Timeline;
+use berth_cache::{Name, WorkloadView};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-pub(crate) use crate::cache::tier_reasons::{RECLAIMED, STOCK_OUT, returns_at_once};
-use crate::cache::tier_rules::{BackoffRules, TierRules};
-use crate::cache::{Name, WorkloadView};
 use crate::capacity::capacity_notes::Answer;
 use crate::capacity::lack::{Lack, WantedPods};
 use crate::capacity::pauses::{PAUSE_MS, next_look, next_question};
@@ -15,11 +16,10 @@ use crate::capacity::tier_assignment::TierAssignment;
 use crate::capacity::tier_assignments::tier_assignments;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::moments::{after_seconds, seconds_between};
-use crate::timeline::Timeline;
 use crate::training_job::restarts::told_from;
 use crate::workload::evict;
 use crate::write::{Purpose, Query, StuckPod};
+pub(crate) use berth_cache::tier_reasons::{RECLAIMED, STOCK_OUT, returns_at_once};
 
 /// The lack of pods of a started Workload, with the time since which pods are lacking as far as this was observed; `None` if no pods are lacking. A TrainingJob
 /// lacks pods if one of its Jobs does.
@@ -126,7 +126,7 @@ pub(super) fn late(
 }
 
 /// Watches a Workload whose run began at the time `begun`.
-pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
+pub fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = ctx.tier_rules(workload) else { return Decision::Done };
     if let Some(decision) = super::reclaim::decide(ctx, workload, begun, now) {
         return decision;
@@ -160,10 +160,7 @@ pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> 
 
 /// The tier assignment of workers that were added to a TrainingJob and get no nodes according to the last answer about its pods, with the time since which the
 /// workers lack nodes, and the back-off.
-pub(crate) fn growth_without_nodes(
-    ctx: &Context<'_>,
-    name: &Name,
-) -> Option<(TierAssignment, Timestamp, BackoffRules)> {
+pub fn growth_without_nodes(ctx: &Context<'_>, name: &Name) -> Option<(TierAssignment, Timestamp, BackoffRules)> {
     let workload = ctx.view.workloads.get(name)?;
     let added = ctx.added_to(workload).filter(|added| added.keeps().is_some())?;
     let look = LackingPods::at(ctx, workload, told_from(workload)?)?;

@@ -1,11 +1,11 @@
 //! Jobs and pods that Berth manages, according to the configuration and to their own labels.
 
 use berth_api as api;
+use berth_cache::shed::above;
+use berth_cache::slim::surroundings;
 use berth_jobs::pods::PodState;
 use berth_jobs::{JobState, PodSetNeeds};
 
-use crate::cache::shed::above;
-use crate::cache::slim::surroundings;
 use crate::context::Context;
 use crate::write::Kind;
 
@@ -18,7 +18,7 @@ impl Context<'_> {
 
     /// Whether control makes no decision about a job of a kind, whatever else is observed. Only a change of the job itself can make it a managed job, and the
     /// watch reports such a change with the complete job. To stop a started job, which may still hold quota, Berth needs the complete job.
-    pub(crate) fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
+    pub fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
         !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
     }
 

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use berth_cache::admission_checks::concerning;
+use berth_cache::deltas;
 use berth_engine::model as engine;
 
-use crate::cache::admission_checks::concerning;
 use crate::context::Context;
-use crate::deltas;
 
 impl Context<'_> {
     /// A ClusterQueue in the form in which the engine gets it; `None` if no such ClusterQueue exists.
-    pub(crate) fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
+    pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
         let object = self.view.cluster_queues.get(name)?;
         Some(self.queue_spec(object))
     }
 
     /// A LocalQueue in the form in which the engine gets it; without a LocalQueue object, the form has only the name.
-    pub(crate) fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
+    pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
         let key = (namespace.to_owned(), name.to_owned());
         let named = || {
             let mut object = berth_api::LocalQueue::default();
@@ -29,7 +29,7 @@ impl Context<'_> {
     }
 
     /// A Cohort in the form in which the engine gets it; without a Cohort object, the form has only the name.
-    pub(crate) fn told_cohort(&self, name: &str) -> engine::CohortSpec {
+    pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
         let named = || {
             let mut object = berth_api::Cohort::default();
             object.metadata.name = Some(name.to_owned());
@@ -40,7 +40,7 @@ impl Context<'_> {
 
     /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle of
     /// Cohorts are left out.
-    pub(crate) fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
+    pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         let named =
             cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());
         let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
@@ -49,7 +49,7 @@ impl Context<'_> {
     }
 
     /// Names of the admission checks that apply to a Workload in a ClusterQueue; `None` if either is unknown.
-    pub(crate) fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
+    pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
         let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
         let queue = self.view.cluster_queues.get(cluster_queue)?;
         Some(concerning(&queue.spec, workload.status.admission.as_ref()))

@@ -1,9 +1,9 @@
 //! Kinds that cannot be listed: the objects about which nothing can be decided.
 
+use berth_cache::{Name, WorkloadView};
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 use serde_json::Value;
 
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::job::unlisted_above;
 use crate::write::{Kind, ObjectKey};

@@ -2,10 +2,10 @@
 //! the controller of the Job would start the Job again.
 
 use berth_api::conditions::{own_reasons, types};
+use berth_cache::WorkloadView;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::workload::evictions::evicted_for;

@@ -2,13 +2,13 @@
 //! their pods was given back. Pods of a JobSet that run again after a restart are charged again.
 
 use berth_api::ReclaimablePod;
+use berth_cache::{Name, Rare, View, WorkloadView};
 use berth_jobs::JobState;
 
-use crate::cache::{Name, Rare, View, WorkloadView};
 use crate::write::ObjectKey;
 
 /// Stores the pods of a Workload that run again after their quota was given back; true if these pods have changed.
-pub(crate) fn note_again(view: &mut View, name: &Name) -> bool {
+pub fn note_again(view: &mut View, name: &Name) -> bool {
     let Some(workload) = view.workloads.get(name) else { return false };
     let again = again_of(view, workload);
     if *workload.runs_again() == *again {

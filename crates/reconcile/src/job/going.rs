@@ -2,9 +2,9 @@
 //! the pods of the job.
 
 use berth_api::conditions::{reasons, types};
+use berth_cache::WorkloadView;
 
 use super::JobCase;
-use crate::cache::WorkloadView;
 use crate::decision::{Decision, Draft};
 use crate::job::left;
 use crate::workload::orphan::probe_pods;

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use berth_api::conditions::{own_reasons, types};
 use berth_api::labels;
+use berth_cache::WorkloadView;
+use berth_cache::moments::{after, after_seconds, millis_between};
+use berth_cache::tier_reasons::CLIMBED_BACK;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
-use crate::cache::tier_reasons::CLIMBED_BACK;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::altered::runs_beyond_quota;
 use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest};
-use crate::moments::{after, after_seconds, millis_between};
 use crate::training_job::saves::{is_shown, last_save};
 use crate::workload::status::{cut, find_true, seconds};
 use crate::write::{Action, Notice, ObjectKey, Purpose, Write};
@@ -82,7 +82,7 @@ impl Grace {
 }
 
 /// The note about a write that asks a job to save or evicts it, with the uid of the Workload; `None` for any other write.
-pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<(String, Noted)> {
+pub fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<(String, Noted)> {
     if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
         return None;
     }
@@ -106,7 +106,7 @@ pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<
 
 impl<'a> Context<'a> {
     /// The end of the grace period to which a write with the given purpose belongs; `None` if the write asks no job to save.
-    pub(crate) fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
+    pub fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
         if !purpose.asks_to_save() {
             return None;
         }

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use berth_api::conditions::{reasons, types};
+use berth_cache::pods::SetBook;
+use berth_cache::{View, WorkloadView};
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
-use crate::cache::pods::SetBook;
-use crate::cache::{View, WorkloadView};
 use crate::decision::Draft;
 use crate::workload::status::find;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
@@ -34,7 +34,7 @@ impl SentEvent {
 
 /// The last events of jobs, by the uid of their Workload.
 #[derive(Debug, Default)]
-pub(crate) struct JobEvents {
+pub struct JobEvents {
     told: FxHashMap<Box<str>, SentEvent>,
     /// Workloads whose reason has changed since the last event, with the time from which the next event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
@@ -80,12 +80,12 @@ impl JobEvents {
     }
 
     /// The time at which the next delayed event is due.
-    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+    pub fn wake_at(&self) -> Option<Timestamp> {
         self.later.first().map(|(due, _)| *due)
     }
 
     /// Adds the event at a job to the write that explains why its Workload waits.
-    pub(crate) fn tell(&mut self, view: &View, draft: &mut Draft, now: Timestamp) {
+    pub fn tell(&mut self, view: &View, draft: &mut Draft, now: Timestamp) {
         if !matches!(draft.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen) {
             return;
         }
@@ -110,7 +110,7 @@ impl JobEvents {
     }
 
     /// The events that are due at jobs whose reason had changed too early for an event.
-    pub(crate) fn due(&mut self, view: &View, now: Timestamp) -> Vec<Notice> {
+    pub fn due(&mut self, view: &View, now: Timestamp) -> Vec<Notice> {
         let mut notices = Vec::new();
         while let Some(uid) = self.next_due(now) {
             let Some(workload) = view.workloads.by_uid(&uid) else { continue };

@@ -3,12 +3,12 @@
 //! ends with its job, an evicted job stops, and unused quota is given back. A job with a kept Workload is neither started nor admitted again.
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use super::JobCase;
 use super::owners::RunsWith;
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::workload::names::has_its_name;

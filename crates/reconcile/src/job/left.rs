@@ -3,13 +3,13 @@
 //! another job counts is not a left pod.
 
 use berth_api::conditions::{reasons, types};
+use berth_cache::WorkloadView;
+use berth_cache::moments::after;
 use berth_jobs::pods::uid_labels;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::moments::after;
 use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
 use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Query, key};
@@ -23,7 +23,7 @@ const LOOK_MS: i64 = 10_000;
 const CHASE_MS: i64 = 1_000;
 
 /// Watches for left pods of a Workload whose job is gone; the Workload holds its quota as long as left pods run.
-pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+pub fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let ours = workload.owner.is_none() && workload.job_uid.is_some() && workload.is(types::ADMITTED);
     if !ours || workload.is(types::EVICTED) || workload.deleting {
         return Decision::Done;
@@ -86,7 +86,7 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
 }
 
 /// The found pods that no job counts any more.
-pub(crate) fn without_job(ctx: &Context<'_>, object: &ObjectKey, mut pods: Vec<LeftPod>) -> Vec<LeftPod> {
+pub fn without_job(ctx: &Context<'_>, object: &ObjectKey, mut pods: Vec<LeftPod>) -> Vec<LeftPod> {
     let workload = ctx.view.workloads.get(&(object.namespace.clone(), object.name.clone()));
     let gone = workload.and_then(|workload| workload.job_uid.as_deref()).unwrap_or_default();
     pods.retain(|pod| is_left(ctx, object, pod, gone));

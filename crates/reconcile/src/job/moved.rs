@@ -2,9 +2,9 @@
 //! handled here if the webhook did not review them, or if it allowed them because the job moves to another queue.
 
 use berth_api::conditions::own_reasons;
+use berth_cache::WorkloadView;
 
 use super::JobCase;
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::write::{EventType, Notice};
 

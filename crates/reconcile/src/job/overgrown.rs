@@ -1,13 +1,13 @@
 //! Jobs whose pods are repeatedly replaced while they end, so that ever more pods run; such a job is evicted.
 
 use berth_api::conditions::own_reasons;
+use berth_cache::WorkloadView;
+use berth_cache::moments::after_seconds;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
-use crate::moments::after_seconds;
 use crate::write::ObjectKey;
 
 /// Time in seconds for which more than twice as many pods may run as quota is held for. This time is longer than the default grace period of pods, so that a

@@ -2,15 +2,15 @@
 //! other kind does not decide about the Job, and controllers of the controller do not count. Kueue, by contrast, follows up to ten controllers of any kind.
 
 use berth_api::conditions::{own_reasons, reasons, types};
+use berth_cache::moments::after_seconds;
+use berth_cache::{JobPhase, WorkloadPhase, WorkloadView};
 use berth_jobs::{JobState, Part};
 use jiff::Timestamp;
 
 use super::JobCase;
-use crate::cache::{JobPhase, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
-use crate::moments::after_seconds;
 use crate::workload::status::since;
 use crate::workload::{has_finalizer, remove_finalizer};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, key};

@@ -2,13 +2,13 @@
 //! Berth deletes the Job, and the JobSet controller creates the Job again from the JobSet's template.
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
+use berth_cache::moments::after_seconds;
 use berth_jobs::{JobState, ObjectPatch, Placement};
 
 use super::JobCase;
 use super::owners::Named;
-use crate::cache::WorkloadView;
 use crate::decision::{Decision, Draft};
-use crate::moments::after_seconds;
 use crate::workload::status::since;
 use crate::write::Purpose;
 

@@ -1,8 +1,8 @@
 //! The placement of the pods of an admitted Workload, for jobs of all kinds.
 
+use berth_cache::WorkloadView;
 use berth_jobs::{AdmittedAs, Placement, PlacementError};
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 
 /// The placement of each pod set of an admission.

@@ -6,7 +6,7 @@ use crate::write::LeftPod;
 
 /// The result of the last query for pods that a deleted job has left behind.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub struct Left {
     /// The time of the query for left pods.
     pub(super) at: Timestamp,
     /// The left pods that are still to be deleted or awaited.
@@ -15,14 +15,14 @@ pub(crate) struct Left {
 
 impl Left {
     /// The number of left pods.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.pods.len()
     }
 }
 
 /// Notes about the pods of one Workload.
 #[derive(Debug, Default)]
-pub(crate) struct PodsNotes {
+pub struct PodsNotes {
     /// True if the pods were observed to be gone.
     are_gone: bool,
     left: Option<Box<Left>>,
@@ -30,7 +30,7 @@ pub(crate) struct PodsNotes {
 
 impl PodsNotes {
     /// Whether there are no notes about the pods.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         !self.are_gone && self.left.is_none()
     }
 
@@ -40,17 +40,17 @@ impl PodsNotes {
     }
 
     /// Notes that the pods were observed to be gone.
-    pub(crate) fn note_gone(&mut self) {
+    pub fn note_gone(&mut self) {
         self.are_gone = true;
     }
 
     /// The pods that the deleted job has left behind, from the last query.
-    pub(crate) fn left(&self) -> Option<&Left> {
+    pub fn left(&self) -> Option<&Left> {
         self.left.as_deref()
     }
 
     /// Notes the pods that the deleted job has left behind; if there are none, the pods of the job are noted as gone.
-    pub(crate) fn note_left(&mut self, pods: Vec<LeftPod>, now: Timestamp) {
+    pub fn note_left(&mut self, pods: Vec<LeftPod>, now: Timestamp) {
         if pods.is_empty() {
             self.left = None;
             self.note_gone();

@@ -1,9 +1,9 @@
 //! Notes about stopped jobs whose pods may remain; no field of such a job shows its remaining pods.
 
+use berth_cache::{JobPhase, View};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::{JobPhase, View};
 use crate::job::starts;
 use crate::notes::workload::WorkloadMark;
 use crate::notes::{JobRecords, WorkloadRecords};
@@ -11,7 +11,7 @@ use crate::write::{Kind, LeftPod, ObjectKey};
 
 /// Takes a newer state of a job; `appeared` is true if the job was not known before. The result is the kind of the job if it was started again within one
 /// admission.
-pub(crate) fn note_job(
+pub fn note_job(
     jobs: &mut JobRecords,
     view: &View,
     object: &ObjectKey,
@@ -42,12 +42,7 @@ pub(crate) fn note_job(
 }
 
 /// Notes that a decision about another object deletes left pods or the Jobs of left pods; false if no job has left pods.
-pub(crate) fn note_sent_off(
-    workloads: &mut WorkloadRecords,
-    view: &View,
-    origin: &ObjectKey,
-    object: &ObjectKey,
-) -> bool {
+pub fn note_sent_off(workloads: &mut WorkloadRecords, view: &View, origin: &ObjectKey, object: &ObjectKey) -> bool {
     let left = workloads.uids(WorkloadMark::LeftPods);
     if left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
         return false;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
 use berth_jobs::Standing;
 
 use super::{JobCase, Unbuilt};
-use crate::cache::WorkloadView;
 
 impl JobCase<'_> {
     /// Whether a Workload still requests the quota that its job needs.

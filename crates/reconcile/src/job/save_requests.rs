@@ -7,16 +7,16 @@ use crate::workload::status::seconds;
 /// The recipients that know of a request to save. A request to save counts from the first try to send the request, because pods may know of the request even
 /// if the try failed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recipients {
+pub struct Recipients {
     /// True if the pods know of the request to save, or cannot be notified.
-    pub(crate) pods: bool,
+    pub pods: bool,
     /// True if the status of the job has shown the request to save to the user.
     pub(crate) user: bool,
 }
 
 /// A request to a running job to save a checkpoint before a loss of workers.
 #[derive(Clone, Debug)]
-pub(crate) struct SaveRequest {
+pub struct SaveRequest {
     /// The time of the request to save.
     pub(super) at: Timestamp,
     /// The end of the grace period that the request to save gives.
@@ -24,14 +24,14 @@ pub(crate) struct SaveRequest {
     /// The reason and the message of the request to save, in the form for the pods.
     pub(super) why: (String, String),
     /// The recipients that know of this request to save.
-    pub(crate) told: Recipients,
+    pub told: Recipients,
     /// True if the workers that were to be lost are gone.
     pub(crate) over: bool,
 }
 
 impl SaveRequest {
     /// Ends the request when the workers are gone, so that the next loss of workers gets a request of its own.
-    pub(crate) fn end(&mut self, now: Timestamp) {
+    pub fn end(&mut self, now: Timestamp) {
         self.until = self.until.min(now);
         self.over = true;
     }
@@ -42,7 +42,7 @@ pub(crate) type LastSave = (Timestamp, Option<i64>);
 
 /// The saves of a job at the time of its eviction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
+pub struct Before {
     /// The time of the eviction write, which is finer than the time of the condition in whole seconds.
     pub(super) at: Timestamp,
     /// The last save of the job that was known at the eviction.
@@ -61,7 +61,7 @@ impl Before {
 
 /// The note about a write that asks a job to save or evicts it. The grace period begins with the first try, and a repeated request does not extend it.
 #[derive(Clone, Debug)]
-pub(crate) enum Noted {
+pub enum Noted {
     /// The job was evicted, with its saves at the time of the eviction.
     Evicted(Before),
     /// The pods were notified that they are to stop.

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use berth_cache::moments::{after_seconds, seconds_between};
 use jiff::Timestamp;
-
-use crate::moments::{after_seconds, seconds_between};
 
 /// Maximum pause in seconds before a start.
 const LONGEST_SECONDS: i64 = 300;
@@ -13,7 +12,7 @@ const FORGETS_SECONDS: i64 = 600;
 
 /// The rows of starts of the object that holds quota; the key is the name of the Job for kinds whose Jobs are started one by one, otherwise empty.
 #[derive(Debug, Default)]
-pub(crate) struct StartNotes(BTreeMap<Box<str>, StartRow>);
+pub struct StartNotes(BTreeMap<Box<str>, StartRow>);
 
 /// A row of repeated starts.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +26,13 @@ struct StartRow {
 
 /// A start that is not the first start of its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Again {
+pub struct Again {
     /// The number of the repeated start in its row.
-    pub(crate) number: u32,
+    pub number: u32,
     /// The time at which the earlier run was stopped.
-    pub(crate) stopped: Timestamp,
+    pub stopped: Timestamp,
     /// The time from which the repeated start may happen.
-    pub(crate) due: Timestamp,
+    pub due: Timestamp,
 }
 
 impl Again {
@@ -55,12 +54,12 @@ fn pause(starts: u32) -> i64 {
 
 impl StartNotes {
     /// Whether no repeated starts are noted.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Notes that a Job, or a job without such Jobs, was observed as stopped while its Workload was admitted.
-    pub(crate) fn stopped(&mut self, job: &str, (shape, admitted): (u64, Timestamp), now: Timestamp) {
+    pub fn stopped(&mut self, job: &str, (shape, admitted): (u64, Timestamp), now: Timestamp) {
         let row = self.0.entry(job.into()).or_insert(StartRow { shape, starts: 0, began: None, stopped: now });
         let ran = seconds_between(row.began.unwrap_or(admitted), now);
         if row.shape != shape || ran >= FORGETS_SECONDS {
@@ -75,7 +74,7 @@ impl StartNotes {
     }
 
     /// The next start of a Job for requests with the given digest, if the start is not the first of its admission.
-    pub(crate) fn again(&self, job: &str, shape: u64) -> Option<Again> {
+    pub fn again(&self, job: &str, shape: u64) -> Option<Again> {
         let row = self.0.get(job).filter(|row| row.shape == shape)?;
         let due = after_seconds(row.stopped, pause(row.starts));
         Some(Again { number: row.starts.saturating_add(1), stopped: row.stopped, due })

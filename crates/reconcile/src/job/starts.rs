@@ -8,12 +8,12 @@
 use std::hash::{Hash, Hasher};
 
 use berth_api::conditions::types;
+use berth_cache::{View, WorkloadView};
 use berth_jobs::JobState;
 use berth_jobs::training::role_of_child;
 use jiff::Timestamp;
 use rustc_hash::FxHasher;
 
-use crate::cache::{View, WorkloadView};
 use crate::job::start_notes::Again;
 use crate::measure::Measure;
 use crate::notes::JobRecords;
@@ -36,7 +36,7 @@ fn shape_of(workload: &WorkloadView) -> u64 {
 }
 
 /// The next start of a Job, or of a job without such Jobs, under a Workload, if the start is not the first of its admission.
-pub(crate) fn again(jobs: &JobRecords, uid: &str, job: &str, workload: &WorkloadView) -> Option<Again> {
+pub fn again(jobs: &JobRecords, uid: &str, job: &str, workload: &WorkloadView) -> Option<Again> {
     let starts = jobs.of(uid).starts();
     if starts.is_empty() { None } else { starts.again(job, shape_of(workload)) }
 }
@@ -68,7 +68,7 @@ pub(crate) fn note_made(jobs: &mut JobRecords, object: &ObjectKey, job: &JobStat
 }
 
 /// Takes the removal of a Job of a TrainingJob. Unless a restart has deleted the Job, the TrainingJob counts as stopped.
-pub(crate) fn note_lost(jobs: &mut JobRecords, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
+pub fn note_lost(jobs: &mut JobRecords, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
     let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
     if job.finished.is_some() || role_of_child(&owner.name, &object.name).is_none() {
         return;
@@ -96,7 +96,7 @@ fn admitted_run<'a>(view: &'a View, uid: &str) -> Option<&'a WorkloadView> {
 }
 
 /// The measure of a repeated start.
-pub(crate) fn measure(kind: Kind) -> Measure {
+pub fn measure(kind: Kind) -> Measure {
     Measure::Count { name: METRIC, labels: vec![("kind", kind.name().to_owned())], by: 1 }
 }
 

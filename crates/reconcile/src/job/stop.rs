@@ -1,13 +1,13 @@
 //! The stop of a job: the job is suspended, comes to rest, and gets the user's template back; then its quota is given back.
 
 use berth_api::conditions::{reasons, training_types, types};
+use berth_cache::WorkloadView;
+use berth_cache::moments::after_seconds;
 
 use super::JobCase;
 use super::owners::{Named, alteration, part_of};
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::job::altered::runs_beyond_quota;
-use crate::moments::after_seconds;
 use crate::workload::orphan::probe_pods;
 use crate::workload::status::{find, since};
 use crate::workload::stops::{release, take_back};

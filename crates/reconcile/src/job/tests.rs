@@ -1,10 +1,10 @@
 //! Unit tests of decisions about a job.
 
+use berth_cache::settings::Settings;
 use berth_engine::model::{Requirement, Selector, SelectorOp};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::objects::{admitted, changed, deleting, evicted, finished, job, reserved, workload_of};
 use crate::testing::step::{Step, step};
 use crate::testing::{NAMESPACE, State, named, now};
@@ -164,7 +164,8 @@ fn ended_pods_give_quota_back_together_unless_others_wait() {
     );
     noted.put(waits);
     noted.pass_on_workloads();
-    let plan = noted.quota.world.plan(crate::moments::millis(now()), berth_engine::model::Limits { max_admissions: 9 });
+    let plan =
+        noted.quota.world.plan(berth_cache::moments::millis(now()), berth_engine::model::Limits { max_admissions: 9 });
     assert_eq!(plan.admissions.len(), 0);
     assert_eq!(decided(&noted).what, "SetReclaimable: apply status Workload ns/w");
 }

@@ -1,10 +1,10 @@
 //! Notes about one job of any kind.
 
+use berth_cache::moments::after_seconds;
 use jiff::Timestamp;
 
 use crate::capacity::lack::Lack;
 use crate::job::start_notes::StartNotes;
-use crate::moments::after_seconds;
 use crate::notes::records::Record;
 use crate::training_job::training_notes::{self, TrainingNotes};
 
@@ -14,7 +14,7 @@ const STOPS_APART_SECONDS: i64 = 1;
 
 /// Notes about one job of any kind.
 #[derive(Debug, Default)]
-pub(crate) struct JobNotes {
+pub struct JobNotes {
     /// True if the job was observed at rest since its last start.
     is_at_rest: bool,
     /// True if the job is being deleted together with its pods, even if a finalizer keeps the job itself.
@@ -33,7 +33,7 @@ pub(crate) struct JobNotes {
 
 /// Properties of jobs by which their records are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum JobMark {
+pub enum JobMark {
     /// Idle quota was observed into which the job could grow.
     HasIdleQuota,
     /// The job is to get more workers.
@@ -49,12 +49,12 @@ struct Settled {
 
 impl JobNotes {
     /// Whether the job was observed at rest since its last start.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub fn is_at_rest(&self) -> bool {
         self.is_at_rest
     }
 
     /// Notes that the job was observed at rest.
-    pub(crate) fn note_at_rest(&mut self) {
+    pub fn note_at_rest(&mut self) {
         self.is_at_rest = true;
     }
 
@@ -64,17 +64,17 @@ impl JobNotes {
     }
 
     /// Whether the job is being deleted together with its pods.
-    pub(crate) fn is_rid_of_pods(&self) -> bool {
+    pub fn is_rid_of_pods(&self) -> bool {
         self.is_rid_of_pods
     }
 
     /// Notes that the job is being deleted together with its pods.
-    pub(crate) fn note_rid_of_pods(&mut self) {
+    pub fn note_rid_of_pods(&mut self) {
         self.is_rid_of_pods = true;
     }
 
     /// The starts of the job in a row within one admission.
-    pub(crate) fn starts(&self) -> &StartNotes {
+    pub fn starts(&self) -> &StartNotes {
         &self.starts
     }
 
@@ -89,7 +89,7 @@ impl JobNotes {
     }
 
     /// Notes that Berth stopped the job.
-    pub(crate) fn note_stopped(&mut self, now: Timestamp) {
+    pub fn note_stopped(&mut self, now: Timestamp) {
         self.stopped_at = Some(now);
     }
 
@@ -111,7 +111,7 @@ impl JobNotes {
     }
 
     /// The pods that the started job was observed to lack.
-    pub(crate) fn lack(&self) -> Option<Lack> {
+    pub fn lack(&self) -> Option<Lack> {
         self.lack.as_deref().copied()
     }
 
@@ -131,27 +131,27 @@ impl JobNotes {
     }
 
     /// Whether all workers were ready at once.
-    pub(crate) fn has_settled(&self) -> bool {
+    pub fn has_settled(&self) -> bool {
         self.settled.is_some()
     }
 
     /// Time at which the first pods were observed to have ended that the job's Workload does not show as ended yet.
-    pub(crate) fn ended_at(&self) -> Option<Timestamp> {
+    pub fn ended_at(&self) -> Option<Timestamp> {
         self.ended_at
     }
 
     /// Notes that pods of the job have ended.
-    pub(crate) fn note_ended(&mut self, now: Timestamp) {
+    pub fn note_ended(&mut self, now: Timestamp) {
         self.ended_at.get_or_insert(now);
     }
 
     /// Forgets the end of pods, because the Workload shows these pods as ended or the job itself has ended.
-    pub(crate) fn forget_ended(&mut self) {
+    pub fn forget_ended(&mut self) {
         self.ended_at = None;
     }
 
     /// The notes about a TrainingJob; empty for any other job.
-    pub(crate) fn training(&self) -> &TrainingNotes {
+    pub fn training(&self) -> &TrainingNotes {
         self.training.as_deref().unwrap_or(&training_notes::NONE)
     }
 
@@ -161,7 +161,7 @@ impl JobNotes {
     }
 
     /// The notes about a TrainingJob, to be changed; created if there are none.
-    pub(crate) fn training_mut(&mut self) -> &mut TrainingNotes {
+    pub fn training_mut(&mut self) -> &mut TrainingNotes {
         self.training.get_or_insert_default()
     }
 }

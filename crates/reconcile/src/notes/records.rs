@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 /// The notes about one object.
-pub(crate) trait Record: Debug + Default {
+pub trait Record: Debug + Default {
     /// A property by which records are found.
     type Mark: Copy + Debug + Ord + 'static;
     /// The place of a record in the queue of records for which an action is due.
@@ -27,7 +27,7 @@ pub(crate) trait Record: Debug + Default {
 
 /// The records of one kind of object. Each change of a record updates the indexes, so that callers need not.
 #[derive(Debug)]
-pub(crate) struct Records<R: Record> {
+pub struct Records<R: Record> {
     all: FxHashMap<Arc<str>, R>,
     /// Uids of the records that have a mark.
     marked: BTreeMap<R::Mark, BTreeSet<Arc<str>>>,
@@ -61,12 +61,12 @@ impl<R: Record> Default for Records<R> {
 
 impl<R: Record> Records<R> {
     /// The record of an object; an empty record if the object has no notes.
-    pub(crate) fn of(&self, uid: &str) -> &R {
+    pub fn of(&self, uid: &str) -> &R {
         self.all.get(uid).unwrap_or(&self.none)
     }
 
     /// Changes the record of an object.
-    pub(crate) fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut R) -> T) -> T {
+    pub fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut R) -> T) -> T {
         if let Some(record) = self.all.get_mut(uid) {
             let before = Shown::of(record);
             let result = change(record);
@@ -88,19 +88,19 @@ impl<R: Record> Records<R> {
     }
 
     /// Changes the record of an object, if the object has notes.
-    pub(crate) fn change_known<T>(&mut self, uid: &str, change: impl FnOnce(&mut R) -> T) -> Option<T> {
+    pub fn change_known<T>(&mut self, uid: &str, change: impl FnOnce(&mut R) -> T) -> Option<T> {
         if self.all.contains_key(uid) { Some(self.change(uid, change)) } else { None }
     }
 
     /// Removes the record of an object that is gone.
-    pub(crate) fn remove(&mut self, uid: &str) -> Option<R> {
+    pub fn remove(&mut self, uid: &str) -> Option<R> {
         let before = Shown::of(self.all.get(uid)?);
         self.index(uid, &before, &Shown::NOWHERE);
         self.all.remove(uid)
     }
 
     /// The records that have a mark, in the order of their uids.
-    pub(crate) fn marked(&self, mark: R::Mark) -> impl Iterator<Item = (&str, &R)> {
+    pub fn marked(&self, mark: R::Mark) -> impl Iterator<Item = (&str, &R)> {
         let uids = self.marked.get(&mark).into_iter().flatten();
         uids.filter_map(|uid| Some((&**uid, self.all.get(uid)?)))
     }
@@ -111,7 +111,7 @@ impl<R: Record> Records<R> {
     }
 
     /// The number of records that have a mark.
-    pub(crate) fn count(&self, mark: R::Mark) -> usize {
+    pub fn count(&self, mark: R::Mark) -> usize {
         self.marked.get(&mark).map_or(0, BTreeSet::len)
     }
 

@@ -10,7 +10,7 @@ use crate::workload::reason_notes::{ReasonNotes, ReasonPlace};
 
 /// The notes about one Workload.
 #[derive(Debug, Default)]
-pub(crate) struct WorkloadNotes {
+pub struct WorkloadNotes {
     plan: PlanNotes,
     scale: ScaleNotes,
     save: SaveNotes,
@@ -21,7 +21,7 @@ pub(crate) struct WorkloadNotes {
 
 /// Properties of Workloads by which their records are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum WorkloadMark {
+pub enum WorkloadMark {
     /// An admission is planned and not acknowledged yet.
     Planned,
     /// The last write of the planned admission ended without an answer.
@@ -50,17 +50,17 @@ impl WorkloadNotes {
     }
 
     /// The planned admission and eviction of the Workload.
-    pub(crate) fn plan(&self) -> &PlanNotes {
+    pub fn plan(&self) -> &PlanNotes {
         &self.plan
     }
 
     /// The planned admission and eviction of the Workload, to be changed.
-    pub(crate) fn plan_mut(&mut self) -> &mut PlanNotes {
+    pub fn plan_mut(&mut self) -> &mut PlanNotes {
         &mut self.plan
     }
 
     /// Notes about the change of the number of the Workload's workers.
-    pub(crate) fn scale(&self) -> &ScaleNotes {
+    pub fn scale(&self) -> &ScaleNotes {
         &self.scale
     }
 
@@ -75,32 +75,32 @@ impl WorkloadNotes {
     }
 
     /// Notes about the requests to save a checkpoint that the Workload's job got, to be changed.
-    pub(crate) fn save_mut(&mut self) -> &mut SaveNotes {
+    pub fn save_mut(&mut self) -> &mut SaveNotes {
         &mut self.save
     }
 
     /// Notes about the capacity of the Workload.
-    pub(crate) fn capacity(&self) -> &CapacityNotes {
+    pub fn capacity(&self) -> &CapacityNotes {
         &self.capacity
     }
 
     /// Notes about the capacity of the Workload, to be changed.
-    pub(crate) fn capacity_mut(&mut self) -> &mut CapacityNotes {
+    pub fn capacity_mut(&mut self) -> &mut CapacityNotes {
         &mut self.capacity
     }
 
     /// Notes about the pods of the Workload after a stop.
-    pub(crate) fn pods(&self) -> &PodsNotes {
+    pub fn pods(&self) -> &PodsNotes {
         &self.pods
     }
 
     /// Notes about the pods of the Workload after a stop, to be changed.
-    pub(crate) fn pods_mut(&mut self) -> &mut PodsNotes {
+    pub fn pods_mut(&mut self) -> &mut PodsNotes {
         &mut self.pods
     }
 
     /// The reason why the Workload waits.
-    pub(crate) fn reason(&self) -> &ReasonNotes {
+    pub fn reason(&self) -> &ReasonNotes {
         &self.reason
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::cache::ending_pods::EndingPod;
-use crate::names::Name;
+use berth_cache::ending_pods::EndingPod;
+use berth_cache::names::Name;
+
 use crate::observe::pod_change::PodChange;
 
 impl PodChange<'_> {
-    /// Takes an observed pod of a job; `ending` is its record if the pod is ending (see [`crate::cache::View::ending_pod`]).
+    /// Takes an observed pod of a job; `ending` is its record if the pod is ending (see [`berth_cache::View::ending_pod`]).
     pub(crate) fn note_ending_pod(&mut self, name: &Name, ending: Option<EndingPod>) {
         let Some(ending) = ending else {
             self.forget_ending_pod(name);
@@ -44,7 +45,7 @@ impl PodChange<'_> {
     }
 
     /// Computes anew which ending pods a Job counts, because the Job was observed for the first time, was removed, or has another controller.
-    pub(crate) fn count_ending_pods_of(&mut self, namespace: &str, job: &str) {
+    pub fn count_ending_pods_of(&mut self, namespace: &str, job: &str) {
         // A process that becomes the leader computes for all ending pods whether a Job counts them, so other processes skip the computation.
         if self.view.ending_pods.is_empty() || !self.leads {
             return;
@@ -54,7 +55,7 @@ impl PodChange<'_> {
     }
 
     /// Computes anew which ending pods no Job counts. A process that becomes the leader has observed all Jobs.
-    pub(crate) fn count_all_ending_pods(&mut self) {
+    pub fn count_all_ending_pods(&mut self) {
         let pods = self.view.ending_pods.names().cloned().collect();
         self.count_ending_pods(pods);
     }

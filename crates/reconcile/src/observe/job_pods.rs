@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use berth_cache::event::Change;
+use berth_cache::job_pods::{Look, OddPod};
+use berth_cache::names::Name;
 use berth_jobs::JobPod;
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::cache::job_pods::{Look, OddPod};
-use crate::event::Change;
-use crate::names::Name;
 use crate::observe::pod_change::PodChange;
 use crate::write::{Kind, ObjectKey, Purpose, key};
 
 impl PodChange<'_> {
     /// Takes an observation of pods of jobs.
-    pub(crate) fn observe_job_pods(&mut self, change: Change<Box<JobPod>>, now: Timestamp) {
+    pub fn observe_job_pods(&mut self, change: Change<Box<JobPod>>, now: Timestamp) {
         match change {
             Change::Apply(pod) => self.see_job_pod(*pod, now),
             Change::Delete(pod) => {
@@ -115,7 +115,7 @@ impl PodChange<'_> {
     }
 
     /// Forgets an odd pod that is gone, or that a Job counts again.
-    pub(crate) fn forget_job_pod(&mut self, name: &Name) {
+    pub fn forget_job_pod(&mut self, name: &Name) {
         let object = key(Kind::JobPod, name);
         self.note_stray(name);
         if self.view.odd_pods.remove(name).is_some() {
@@ -126,7 +126,7 @@ impl PodChange<'_> {
     }
 
     /// Forgets the unwatched odd pods of a Workload that is gone, because no watch shows the end of a pod that has lost its label.
-    pub(crate) fn forget_job_pods_of(&mut self, namespace: &str) {
+    pub fn forget_job_pods_of(&mut self, namespace: &str) {
         if self.view.odd_pods.is_empty() {
             return;
         }
@@ -138,7 +138,7 @@ impl PodChange<'_> {
     }
 
     /// Takes the result of reading an odd pod.
-    pub(crate) fn note_job_pod(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
+    pub fn note_job_pod(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
         let Ok(pod) = serde_json::from_str::<Pod>(text) else { return };
         let name = (object.namespace.clone(), object.name.clone());
         let state = PodState::read(&pod);
@@ -161,7 +161,7 @@ impl PodChange<'_> {
     }
 
     /// Notes that the reason for its deletion was written into the status of an odd pod, or that the pod was deleted.
-    pub(crate) fn note_sent_job_pod(&mut self, object: &ObjectKey, purpose: Purpose, now: Timestamp) {
+    pub fn note_sent_job_pod(&mut self, object: &ObjectKey, purpose: Purpose, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let Some(known) = self.view.odd_pods.get_mut(&name).filter(|_| object.kind == Kind::JobPod) else { return };
         match (purpose, &mut known.look) {

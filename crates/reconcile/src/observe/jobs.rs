@@ -1,14 +1,14 @@
 //! A new state of a job, and the effects of the new state on other objects.
 
 use berth_api::labels;
+use berth_cache::View;
+use berth_cache::jobs::asks_alike;
+use berth_cache::names::Name;
+use berth_cache::workload_view::WorkloadStage;
 use berth_jobs::{JobState, Part};
 
-use crate::cache::View;
-use crate::cache::jobs::asks_alike;
-use crate::cache::workload_view::WorkloadStage;
 use crate::capacity::WantedPods;
 use crate::job::attempts;
-use crate::names::Name;
 use crate::state::work_queue::WorkQueue;
 use crate::write::ObjectKey;
 
@@ -29,7 +29,7 @@ impl<'a> Governing<'a> {
 }
 
 /// The uid of the job that consists of Jobs: the job itself, or the controller that a Job with a size names.
-pub(crate) fn attempt_of(object: &ObjectKey, job: &JobState) -> Option<String> {
+pub fn attempt_of(object: &ObjectKey, job: &JobState) -> Option<String> {
     if object.kind.is_made_of_jobs() {
         return Some(job.uid.clone());
     }
@@ -37,30 +37,30 @@ pub(crate) fn attempt_of(object: &ObjectKey, job: &JobState) -> Option<String> {
 }
 
 /// The effects of a new state of a job on other objects.
-pub(crate) struct JobNews {
+pub struct JobNews {
     /// True if the job was not known before.
-    pub(crate) appeared: bool,
+    pub appeared: bool,
     /// True if the job has another controller than before.
-    pub(crate) changes_hands: bool,
+    pub changes_hands: bool,
     /// The pods of the job in its older state; `None` if the job was not known.
-    pub(crate) before: Option<WantedPods>,
+    pub before: Option<WantedPods>,
     /// True if more pods of the job have ended for good.
-    pub(crate) more_ended: bool,
+    pub more_ended: bool,
     /// True if the Workloads of the job are to be passed to the engine again: the job has saved a checkpoint, or has a field that Berth does not support.
-    pub(crate) mirrors_its_own: bool,
+    pub mirrors_its_own: bool,
     /// Uids of owners whose pending Workloads may be tried or not, depending on the new state of the job.
-    pub(crate) moved: Vec<String>,
+    pub moved: Vec<String>,
     /// Uid of the TrainingJob whose number of dispensable workers may have changed with the new figures of its Job.
-    pub(crate) training: Option<String>,
+    pub training: Option<String>,
     /// True if the Jobs of the job are to be decided about again.
-    pub(crate) governs: bool,
+    pub governs: bool,
     /// Uid of the job that consists of Jobs, if some of its finished pods may run again.
-    pub(crate) attempt: Option<String>,
+    pub attempt: Option<String>,
 }
 
 impl JobNews {
     /// Compares a new state of a job with its older state; `old` is `None` if the job was not known.
-    pub(crate) fn of(object: &ObjectKey, old: Option<&JobState>, job: &JobState) -> Self {
+    pub fn of(object: &ObjectKey, old: Option<&JobState>, job: &JobState) -> Self {
         let said = |job: &JobState| job.annotation(labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
         let saved = old.is_some_and(|old| said(old) != said(job));
         let of_role = |job: &JobState| job.role.as_ref().map(|role| (role.wanted, role.succeeded > 0));
@@ -87,7 +87,7 @@ impl JobNews {
 }
 
 /// Marks the Jobs of a JobSet or TrainingJob when its Workload has reached another stage.
-pub(crate) fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
+pub fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads.get(name).filter(|new| before != Some(new.stage())) else { return };
     if let Some(owner) = workload.owner.as_ref().map(|owner| owner.uid.clone()) {
         work.touch_jobs_below(view, &name.0, &owner);
@@ -95,7 +95,7 @@ pub(crate) fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before:
 }
 
 /// Passes the Workloads of a job that consists of Jobs to the engine again if finished pods of the job may run again.
-pub(crate) fn note_attempt(view: &mut View, work: &mut WorkQueue, uid: &str) {
+pub fn note_attempt(view: &mut View, work: &mut WorkQueue, uid: &str) {
     for name in attempts::gave_back(view, uid) {
         if attempts::note_again(view, &name) {
             work.mirror(name);

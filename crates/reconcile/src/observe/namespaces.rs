@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use berth_cache::names::Name;
+use berth_cache::{View, WorkloadView};
 use berth_engine::model as engine;
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::cache::{View, WorkloadView};
-use crate::names::Name;
 use crate::observe::quota_rules::QuotaRules;
 use crate::write::{Kind, key};
 

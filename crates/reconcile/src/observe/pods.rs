@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use berth_api::PodSet;
+use berth_cache::names::Name;
+use berth_cache::pods::{group_of, group_uid};
+use berth_cache::settings::Settings;
+use berth_cache::slim::request_rules;
+use berth_cache::workload_view::WorkloadStage;
+use berth_cache::{View, WorkloadView};
 use berth_jobs::pods::{PodState, SetState};
 use berth_jobs::{LimitSummary, PodSetNeeds, requests_digest, workload_needs};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 
-use crate::cache::pods::{group_of, group_uid};
-use crate::cache::slim::request_rules;
-use crate::cache::workload_view::WorkloadStage;
-use crate::cache::{View, WorkloadView};
-use crate::names::Name;
 use crate::observe::pod_change::PodChange;
-use crate::settings::Settings;
 use crate::state::work_queue::WorkQueue;
 use crate::workload::transitions;
 use crate::write::{Kind, key};
 
 impl PodChange<'_> {
     /// Takes a pod with the label of managed pods, or the removal of such a pod.
-    pub(crate) fn take_marked(&mut self, name: Name, object: Option<Box<Pod>>, now: Timestamp) {
+    pub fn take_marked(&mut self, name: Name, object: Option<Box<Pod>>, now: Timestamp) {
         match object {
             Some(pod) => {
                 let mut state = PodState::read(&pod);
@@ -37,7 +37,7 @@ impl PodChange<'_> {
     }
 
     /// Takes an observed state of a pod.
-    pub(crate) fn take_pod(&mut self, name: Name, mut state: PodState, pod: Pod, now: Timestamp) {
+    pub fn take_pod(&mut self, name: Name, mut state: PodState, pod: Pod, now: Timestamp) {
         // A pod that names a group but no queue is no member of the group, so that its end does not count as the group's end. A pod that has quota of its own
         // is no member of the group that it names, either.
         let silent = !self.settings.names_a_queue(&state) && !state.held;
@@ -107,7 +107,7 @@ impl PodChange<'_> {
     }
 
     /// Forgets a pod that is gone.
-    pub(crate) fn drop_pod(&mut self, name: &Name) {
+    pub fn drop_pod(&mut self, name: &Name) {
         let object = key(Kind::Pod, name);
         // The objects that depend on the pod are marked before the pod leaves its group in the view.
         self.work.touch_related(self.view, &object);
@@ -140,7 +140,7 @@ impl PodChange<'_> {
     }
 
     /// Takes a StatefulSet that was observed or removed.
-    pub(crate) fn put_set(&mut self, name: Name, object: Option<&StatefulSet>) {
+    pub fn put_set(&mut self, name: Name, object: Option<&StatefulSet>) {
         let new = object.and_then(SetState::read);
         let old = self.view.sets.get(&name);
         if old.zip(new.as_ref()).is_some_and(|(old, new)| old.uid == new.uid && old.version > new.version) {
@@ -171,7 +171,7 @@ impl PodChange<'_> {
 
 /// Takes the newer state of a Workload. If the Workload has changed its owner, the older owner is marked, because only that owner can take the Workload back.
 /// A pod that owns a Workload with quota leaves its group.
-pub(crate) fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Option<&WorkloadView>) {
+pub fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Option<&WorkloadView>) {
     let Some(new) = view.workloads.get(name) else { return };
     let before = old.filter(|old| old.owner != new.owner).and_then(WorkloadView::whole);
     let pod = new.owner.as_ref().filter(|owner| owner.kind == Kind::Pod.name() && new.holds().is_some());
@@ -191,14 +191,14 @@ pub(crate) fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old
 }
 
 /// Marks all pods of the crowded groups, once for any number of changes.
-pub(crate) fn touch_crowded(view: &mut View, work: &mut WorkQueue) {
+pub fn touch_crowded(view: &mut View, work: &mut WorkQueue) {
     for group in view.pods.take_crowded() {
         work.touch_members(view, &group);
     }
 }
 
 /// Takes the newer state of a pod group's Workload: its pods are marked when the Workload has reached another stage.
-pub(crate) fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
+pub fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads.get(name).filter(|workload| workload.group.is_some()) else { return };
     let moved = before != Some(workload.stage());
     let Some(group) = view.pods.group(name) else { return };

@@ -12,7 +12,7 @@ use crate::write::{Kind, ObjectKey};
 
 impl QuotaRules<'_> {
     /// Takes a QueuePolicy that was observed or removed.
-    pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
+    pub fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
         self.reports.schedule.mark(Kind::QueuePolicy, "", name, now);
         let Some(claimed) = self.view.put_policy(name, object) else { return };
         // A job without a Workload may wait for a priority class that the QueuePolicy gives by a label.
@@ -26,7 +26,7 @@ impl QuotaRules<'_> {
     }
 
     /// Passes the beginnings and ends of stock-outs to the engine. The statuses of all QueuePolicies are marked, because they show the stock-outs.
-    pub(crate) fn pass_on_stock(&mut self, news: Vec<engine::Delta>, now: Timestamp) {
+    pub fn pass_on_stock(&mut self, news: Vec<engine::Delta>, now: Timestamp) {
         for policy in self.view.policies.keys().filter(|_| !news.is_empty()) {
             self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use berth_api as api;
+use berth_cache::admission_checks::{self as checks, Check};
+use berth_cache::deltas;
+use berth_cache::names::{Name, same_intent};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::cache::admission_checks::{self as checks, Check};
-use crate::deltas;
-use crate::names::{Name, same_intent};
 use crate::observe::quota_rules::QuotaRules;
 use crate::write::{Kind, cluster_key};
 

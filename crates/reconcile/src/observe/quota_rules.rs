@@ -4,16 +4,16 @@
 use std::collections::BTreeSet;
 
 use berth_api as api;
+use berth_cache::event::Observation;
+use berth_cache::names::Name;
+use berth_cache::settings::Settings;
+use berth_cache::{View, slim};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use crate::cache::{View, slim};
-use crate::event::Observation;
-use crate::names::Name;
 use crate::observe::{cluster_wide, objects};
-use crate::settings::Settings;
 use crate::state::flight::Flights;
 use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports};
@@ -21,26 +21,26 @@ use crate::write::{Kind, key};
 
 /// The owners of the state that changes when a rule about quota is observed: a queue, Cohort, flavor, check, policy, namespace, priority class, LimitRange or
 /// RuntimeClass.
-pub(crate) struct QuotaRules<'a> {
+pub struct QuotaRules<'a> {
     /// The settings of control.
-    pub(crate) settings: &'a Settings,
+    pub settings: &'a Settings,
     /// True if this process leads; the leader keeps figures that are stored only in statuses, and other replicas follow the statuses that the leader wrote.
-    pub(crate) leads: bool,
+    pub leads: bool,
     /// The observed objects.
-    pub(crate) view: &'a mut View,
+    pub view: &'a mut View,
     /// The engine's world and plans.
-    pub(crate) quota: &'a mut Quota,
+    pub quota: &'a mut Quota,
     /// Writes under way.
-    pub(crate) flights: &'a mut Flights,
+    pub flights: &'a mut Flights,
     /// The objects to decide about.
-    pub(crate) work: &'a mut WorkQueue,
+    pub work: &'a mut WorkQueue,
     /// Reports to users and operators.
-    pub(crate) reports: &'a mut Reports,
+    pub reports: &'a mut Reports,
 }
 
 impl QuotaRules<'_> {
     /// Takes an observation of a rule about quota and ignores any other. After the call, the caller passes the marked Workloads to the engine.
-    pub(crate) fn observe(&mut self, observation: Observation, now: Timestamp) {
+    pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::ClusterQueue(change) => {
                 let known = cluster_wide(self.view.cluster_queues.keys());

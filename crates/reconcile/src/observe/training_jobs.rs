@@ -1,19 +1,19 @@
 //! A new state of a TrainingJob, and the effects of the new state on other objects.
 
-use crate::cache::training_view::TrainingView;
+use berth_cache::training_view::TrainingView;
 
 /// The effects of a new state of a TrainingJob on other objects.
-pub(crate) struct TrainingNews {
+pub struct TrainingNews {
     /// True if the Workloads of the TrainingJob are to be passed to the engine and decided about again, because the loss at a preemption or the rules for
     /// them have changed.
-    pub(crate) concerns_workloads: bool,
+    pub concerns_workloads: bool,
     /// True if the TrainingJob has become elastic or not, suspended or not, or has begun to be deleted, or has ended.
-    pub(crate) is_ruled_otherwise: bool,
+    pub is_ruled_otherwise: bool,
 }
 
 impl TrainingNews {
     /// Compares a new state of a TrainingJob with its older state; `old` is `None` if the TrainingJob was not known.
-    pub(crate) fn of(old: Option<&TrainingView>, new: &TrainingView) -> Self {
+    pub fn of(old: Option<&TrainingView>, new: &TrainingView) -> Self {
         let rules = |view: &TrainingView| (view.facts.elastic, view.facts.suspended, view.deleting, view.is_over());
         let is_ruled_otherwise = old.map(rules) != Some(rules(new));
         let saved = old.is_some_and(|old| old.saved != new.saved);

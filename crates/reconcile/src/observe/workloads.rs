@@ -1,8 +1,8 @@
 //! A new state of a Workload, and the effects of the new state on statuses and measures.
 
+use berth_cache::WorkloadView;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::measure::Measure;
 use crate::queues::schedule::QueueSchedule;
@@ -10,7 +10,7 @@ use crate::workload::transitions;
 use crate::write::Kind;
 
 /// Marks the statuses of the queues whose quota a Workload holds.
-pub(crate) fn mark_queues(schedule: &mut QueueSchedule, workload: &WorkloadView, now: Timestamp) {
+pub fn mark_queues(schedule: &mut QueueSchedule, workload: &WorkloadView, now: Timestamp) {
     if let Some(queue) = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_ref()) {
         schedule.mark(Kind::ClusterQueue, "", queue, now);
         schedule.mark(Kind::LocalQueue, &workload.namespace, &workload.queue, now);
@@ -18,7 +18,7 @@ pub(crate) fn mark_queues(schedule: &mut QueueSchedule, workload: &WorkloadView,
 }
 
 /// The measures of the change of a Workload from `old` to `new`, observed at `now`.
-pub(crate) fn measures(ctx: &Context<'_>, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
+pub fn measures(ctx: &Context<'_>, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
     let local = ctx.settings.local_queue_metrics;
     let mut measures = transitions::measures(old, new, local, (now, &ctx.view.timeline));
     measures.extend(ctx.tier_measures(old, new, now));

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use berth_cache::WorkloadView;
+use berth_cache::job_pods::{Look, OddPod};
 use berth_engine::model as engine;
 use berth_engine::model::Amount;
 use berth_jobs::training::role_of_child;
@@ -11,8 +13,6 @@ use berth_jobs::{JobState, PodSetNeeds};
 use super::Found;
 use super::left::sets_of_strays;
 use super::pods::place;
-use crate::cache::WorkloadView;
-use crate::cache::job_pods::{Look, OddPod};
 use crate::context::Context;
 use crate::job::altered::excess;
 use crate::job::is_started_by;

@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use berth_cache::jobs::asks_alike;
+use berth_cache::{Name, View, WorkloadView};
 use berth_engine::World;
 use berth_engine::model::BeyondSpec;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::jobs::asks_alike;
-use crate::cache::{Name, View, WorkloadView};
 use crate::notes::WorkloadRecords;
 use crate::write::{Kind, ObjectKey, key};
 
 /// All known usage beyond quota.
 #[derive(Debug, Default)]
-pub(crate) struct Overruns {
+pub struct Overruns {
     /// Jobs, pods and groups that have changed since their usage was found.
     pub(super) unsure: BTreeSet<ObjectKey>,
     /// Jobs, pods and groups that run more pods than their Workloads hold quota for.
@@ -39,22 +39,22 @@ pub(super) struct Overrun {
 
 /// Usage beyond quota of one job, pod or group, as the view shows it.
 #[derive(Debug)]
-pub(crate) struct ExcessUsage {
+pub struct ExcessUsage {
     /// The charge in the engine; `None` if no queue is known for the charge.
-    pub(crate) charge: Option<BeyondSpec>,
+    pub charge: Option<BeyondSpec>,
     /// Number of pods that run, and number of pods for which quota is held.
-    pub(crate) pods: [i64; 2],
+    pub pods: [i64; 2],
 }
 
 /// Effects of a new result about the usage of a job, pod or group.
 #[derive(Debug, Default)]
-pub(crate) struct OverrunChange {
+pub struct OverrunChange {
     /// Charges of usage beyond quota to pass to the engine.
-    pub(crate) charges: Vec<BeyondSpec>,
+    pub charges: Vec<BeyondSpec>,
     /// True if the job has begun, or ceased, to run more than twice the pods for which quota is held.
-    pub(crate) is_decided_again: bool,
+    pub is_decided_again: bool,
     /// True if the job's pods have begun, or ceased, to run without any quota: the job's Workloads may be tried only if no pod runs without quota.
-    pub(crate) waits_otherwise: bool,
+    pub waits_otherwise: bool,
 }
 
 impl Overruns {
@@ -77,7 +77,7 @@ impl Overruns {
     }
 
     /// Marks all known usage for a new count after a queue was created or changed, because another queue may be charged now.
-    pub(crate) fn charge_again(&mut self) {
+    pub fn charge_again(&mut self) {
         self.unsure.extend(self.known.keys().cloned());
     }
 
@@ -87,7 +87,7 @@ impl Overruns {
     }
 
     /// Marks a job, a pod or a group for a new count of its usage beyond quota.
-    pub(crate) fn note(&mut self, object: ObjectKey) {
+    pub fn note(&mut self, object: ObjectKey) {
         self.unsure.insert(object);
     }
 
@@ -100,7 +100,7 @@ impl Overruns {
 
     /// Handles a new version of a job: if the job's number of pods or its way to request quota has changed, marks the job, and the job that it is a part of,
     /// for a new count of usage beyond quota.
-    pub(crate) fn note_job(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
+    pub fn note_job(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let old = view.jobs.get(object).filter(|old| old.uid == job.uid);
         let asks_otherwise = job.pods > 0 && old.is_none_or(|old| !asks_alike(old, job));
         if old.map_or(0, |old| old.pods) != job.pods || asks_otherwise {
@@ -111,18 +111,18 @@ impl Overruns {
     }
 
     /// Handles a job that is gone: marks the job, and the job that it was a part of, for a new count of usage beyond quota.
-    pub(crate) fn note_gone_job(&mut self, object: &ObjectKey, job: &JobState) {
+    pub fn note_gone_job(&mut self, object: &ObjectKey, job: &JobState) {
         self.unsure.extend(whole_of(object, job));
         self.unsure.insert(object.clone());
     }
 
     /// Handles a Workload that is gone: marks the Workload's job for a new count of usage beyond quota.
-    pub(crate) fn note_gone_workload(&mut self, view: &View, old: &WorkloadView) {
+    pub fn note_gone_workload(&mut self, view: &View, old: &WorkloadView) {
         self.note_holder(view, Some(old));
     }
 
     /// Handles a new version of a Workload that was `old` before: marks the Workload's job for a new count if the Workload may hold other quota now.
-    pub(crate) fn note_held(&mut self, view: &View, name: &Name, old: Option<&WorkloadView>) {
+    pub fn note_held(&mut self, view: &View, name: &Name, old: Option<&WorkloadView>) {
         let Some(new) = view.workloads.get(name) else { return };
         let same = old.is_some_and(|old| {
             old.stage() == new.stage()
@@ -147,7 +147,7 @@ impl Overruns {
     }
 
     /// Marks all running jobs and pods for a new count, when this process begins to lead.
-    pub(crate) fn note_all(&mut self, view: &View) {
+    pub fn note_all(&mut self, view: &View) {
         for (object, job) in view.jobs.iter().filter(|(_, job)| job.pods > 0) {
             self.note_gone_job(object, job);
         }
@@ -158,7 +158,7 @@ impl Overruns {
     }
 
     /// Takes the marked jobs, pods and groups, and then the marked Workloads whose jobs are gone, and clears the marks.
-    pub(crate) fn take_unsure(&mut self) -> impl Iterator<Item = ObjectKey> + use<> {
+    pub fn take_unsure(&mut self) -> impl Iterator<Item = ObjectKey> + use<> {
         let unsure = std::mem::take(&mut self.unsure).into_iter();
         let (workloads, others): (Vec<_>, Vec<_>) = unsure.partition(|object| object.kind == Kind::Workload);
         others.into_iter().chain(workloads)
@@ -166,7 +166,7 @@ impl Overruns {
 
     /// Stores the usage that was found for a job, pod or group, `None` if nothing runs beyond quota. `outlives` is true if the pods of the charged job outlive
     /// the job: another job may have the name of that job by now.
-    pub(crate) fn take(
+    pub fn take(
         &mut self,
         object: &ObjectKey,
         found: Option<ExcessUsage>,
@@ -213,7 +213,7 @@ impl Overruns {
 
     /// Asks the engine again whether the charged queues have room, and returns the jobs, pods and groups whose answer has changed. The cost is proportional to
     /// all usage beyond quota, which is nearly always empty.
-    pub(crate) fn look_for_room(&mut self, world: &World) -> Vec<ObjectKey> {
+    pub fn look_for_room(&mut self, world: &World) -> Vec<ObjectKey> {
         let mut changed = Vec::new();
         for (object, overrun) in &mut self.known {
             let Some(charge) = &overrun.charge else { continue };
@@ -228,7 +228,7 @@ impl Overruns {
 
     /// Ends the charges of jobs that are gone, if no pod of the job is left, or if the pods that are left have been found and counted. Jobs that are gone
     /// nearly always have no charge.
-    pub(crate) fn end_outlived(&mut self, view: &View, workloads: &WorkloadRecords) -> Vec<BeyondSpec> {
+    pub fn end_outlived(&mut self, view: &View, workloads: &WorkloadRecords) -> Vec<BeyondSpec> {
         let is_seen =
             |workload: &WorkloadView| workload.owner.is_none() && workloads.of(&workload.uid).pods().left().is_some();
         let has_ended =

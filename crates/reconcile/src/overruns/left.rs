@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use berth_cache::WorkloadView;
+
 use super::Found;
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::pod::job_pods::strays_of;
 use crate::write::ObjectKey;

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use berth_cache::pods::{group_of, group_uid};
+use berth_cache::{Name, View, WorkloadView};
 use berth_engine::model as engine;
 use berth_engine::model::Amount;
 use berth_jobs::pods::PodState;
 
 use super::{Found, Overruns, Requests};
-use crate::cache::pods::{group_of, group_uid};
-use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
 use crate::pod::right::beyond;
 use crate::write::{Kind, key};

@@ -3,16 +3,16 @@
 //! kind, the Workload is evicted like a victim if its queue has no room for the excess.
 
 use berth_api::conditions::{own_reasons, reasons};
+use berth_cache::job_pods::{Look, OddPod};
+use berth_cache::moments::after;
+use berth_cache::{Name, WorkloadPhase, WorkloadView};
 use berth_jobs::pods::{POD_REPORTER, condemnation};
 use jiff::Timestamp;
 
-use crate::cache::job_pods::{Look, OddPod};
-use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::altered::evict_and_pause;
 use crate::job::left;
-use crate::moments::after;
 use crate::pod::right::outgrown;
 use crate::workload::orphan::{Standing, probe_pods, standing};
 use crate::workload::status::seconds;

@@ -2,10 +2,10 @@
 //! replacement pod, because the replacement may need the pod's name or namespace, or may never be created.
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
 use berth_jobs::pods::PodState;
 
 use super::PodCase;
-use crate::cache::WorkloadView;
 
 /// Whether a group still needs a pod that has ended and is being deleted.
 pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {

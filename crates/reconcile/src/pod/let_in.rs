@@ -2,13 +2,13 @@
 //! and its admission is written into the pod. Berth adds no scheduling gate to a let-in pod, because only a new pod can get a gate.
 
 use berth_api::conditions::{own_reasons, reasons};
+use berth_cache::pods::group_of;
+use berth_cache::{Name, WorkloadView};
 use berth_jobs::Facts;
 use berth_jobs::pods::{PodState, may_be_let_in, pod_defaults};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::cache::pods::group_of;
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::placement::placements;
@@ -72,7 +72,7 @@ impl PodCase<'_> {
 }
 
 /// The pods that were let in and request quota, with their uids. The cost grows with the number of let-in pods, and there are nearly always none.
-pub(crate) fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
+pub fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
     let asks = |name: &Name, pod: &PodState| {
         let managed = ctx.settings.job_kinds.contains(&Kind::Pod) && ctx.manages(&name.0);
         managed && ctx.names_a_queue(pod)
@@ -84,7 +84,7 @@ pub(crate) fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
 impl Context<'_> {
     /// The state of a pod without the label of managed pods, if the pod was let in. Most pods without the label of managed pods were not let in, and are not
     /// decoded.
-    pub(crate) fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
+    pub fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
         let since = self.session.pods_counted_since.filter(|_| may_be_let_in(pod))?;
         let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
         let state = (created >= since.as_second()).then(|| PodState::read(pod))?;

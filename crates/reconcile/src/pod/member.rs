@@ -2,12 +2,12 @@
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_api::labels::ROLE_HASH;
+use berth_cache::{WorkloadPhase, WorkloadView};
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 
 use super::PodCase;
 use super::kept::is_needed;
 use super::right::{of_no_role, one_too_many};
-use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::decision::Decision;
 use crate::workload::status::find_true;
 use crate::write::EventType;

@@ -6,10 +6,10 @@ use std::iter;
 use berth_api::TopologyAssignment;
 use berth_api::conditions::reasons;
 use berth_api::labels::HOSTNAME;
+use berth_cache::WorkloadView;
 use berth_jobs::pods::{PodState, place};
 
 use super::PodCase;
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::workload;
 use crate::write::Purpose;

@@ -2,13 +2,13 @@
 //! client removed its gate, if the scale was raised past the webhook, or if the pod was resized.
 
 use berth_api::conditions::{own_reasons, reasons};
+use berth_cache::WorkloadView;
+use berth_cache::shape::Excess;
 use berth_engine::model::Amount;
 use berth_jobs::PodSetNeeds;
 use berth_jobs::pods::PodState;
 
 use super::PodCase;
-use crate::cache::WorkloadView;
-use crate::cache::shape::Excess;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;

@@ -4,11 +4,10 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_cache::moments::after;
+use berth_cache::names::Name;
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
-
-use crate::moments::after;
-use crate::names::Name;
 
 /// Duration of a trial in milliseconds, from the first observation of the pod by a leader. The writes before an admission (the mark, the Workload, the
 /// reservation) take one round trip each, and a plan takes some milliseconds. Usage beyond quota may last ten seconds: five seconds of trial, and five
@@ -23,11 +22,11 @@ const KEPT_MS: i64 = 120_000;
 
 /// The beginnings of trials, by the uid of the pod. The beginnings of trials are kept only in memory, so a new leader begins each trial anew.
 #[derive(Debug, Default)]
-pub(crate) struct Trials(BTreeMap<Box<str>, Timestamp>);
+pub struct Trials(BTreeMap<Box<str>, Timestamp>);
 
 impl Trials {
     /// Forgets all trials.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 
@@ -38,12 +37,12 @@ impl Trials {
     }
 
     /// Whether no trial is remembered.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. The result has the times at which the new trials end.
-    pub(crate) fn begin(&mut self, tried: Vec<(Name, Box<str>)>, now: Timestamp) -> Vec<(Name, Timestamp)> {
+    pub fn begin(&mut self, tried: Vec<(Name, Box<str>)>, now: Timestamp) -> Vec<(Name, Timestamp)> {
         let there: BTreeSet<&str> = tried.iter().map(|(_, uid)| &**uid).collect();
         self.0.retain(|uid, began| there.contains(&**uid) || after(*began, KEPT_MS) > now);
         let mut ends = Vec::new();

@@ -2,12 +2,12 @@
 //! the Workload then still has its place in the queue. The quota of a pod group without pods is given back.
 
 use berth_api::conditions::reasons;
+use berth_cache::WorkloadView;
+use berth_cache::moments::after_seconds;
 use jiff::Timestamp;
 
 use super::waiting::{WAITING, waits_for_pods};
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
-use crate::moments::after_seconds;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{release, take_back};
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use berth_api::conditions::{event_reasons, reasons, types};
+use berth_cache::WorkloadView;
 use berth_jobs::Priority;
 use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
 use serde_json::Value;
 
 use super::PodGroupCase;
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::policies::{NamedClasses, no_class};
 use crate::workload::columns::Annotations;

@@ -1,11 +1,11 @@
 //! The condition of a pod group that waits for replacements of its failed pods.
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::workload::separate_write;
 use crate::workload::status::set_in;

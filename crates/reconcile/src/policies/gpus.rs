@@ -1,9 +1,9 @@
 //! The GPUs that a policy allows one job. A job that accepts fewer pods is judged by its fewest pods, and never gets more GPUs than the limit.
 
+use berth_cache::WorkloadView;
 use berth_engine::model as engine;
 use berth_jobs::training::{Cards, WORKER};
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 
 /// GPUs that one pod of a pod set requests.

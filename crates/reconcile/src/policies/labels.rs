@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use berth_api as api;
 use berth_api::conditions::own_reasons;
 use berth_api::{BASTION_JOB_VERSION, BASTION_TIER};
+use berth_cache::WorkloadView;
+use berth_cache::deltas;
+use berth_cache::policy_rules::{Rules, fields};
+use berth_cache::priorities::{NamedClasses, WORKLOAD_CLASS, Wanted};
+use berth_cache::tier_rules::TiersFor;
 use berth_engine::model as engine;
 use berth_jobs::{JobState, Priority};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::WorkloadView;
-use crate::cache::policy_rules::{Rules, fields};
-use crate::cache::priorities::{NamedClasses, WORKLOAD_CLASS, Wanted};
-use crate::cache::tier_rules::TiersFor;
 use crate::context::Context;
-use crate::deltas;
 use crate::write::{Kind, ObjectKey};
 
 /// Reason of the event about a label whose value has no class.

@@ -1,35 +1,33 @@
 //! The limits of admission that a policy sets for the Workloads of its queues.
 
+use berth_cache::WorkloadView;
+use berth_cache::policy_rules::{Limits, fields};
 use berth_engine::model as engine;
 use berth_jobs::training::Cards;
 
 use super::gpus;
-use crate::cache::WorkloadView;
-use crate::cache::policy_rules::{Limits, fields};
 use crate::context::Context;
 
-impl Limits {
-    /// The limit that forbids a Workload to hold quota, if `pods` gives the number of pods of each pod set: the field, and its value with the Workload's
-    /// request.
-    fn broken_by(
-        &self,
-        workload: &WorkloadView,
-        cards: &Cards,
-        pods: impl Fn(&engine::PodSetSpec) -> i64,
-    ) -> Option<(&'static str, String)> {
-        let sets = &workload.shape.pod_sets;
-        let asked = gpus::gpus(sets, cards, &pods);
-        if let Some(most) = self.max_gpus.filter(|most| asked > *most) {
-            let least = if sets.iter().any(|set| pods(set) < set.count) { " at least" } else { "" };
-            return Some((fields::MAX_GPUS, format!("is {most}, and the workload asks for {asked}{least}")));
-        }
-        let priority = workload.priority;
-        if let Some(least) = self.min_priority.filter(|least| priority < i64::from(*least)) {
-            return Some((fields::MIN_PRIORITY, format!("is {least}, and the workload's priority is {priority}")));
-        }
-        let most = self.max_priority.filter(|most| priority > i64::from(*most))?;
-        Some((fields::MAX_PRIORITY, format!("is {most}, and the workload's priority is {priority}")))
+/// The limit that forbids a Workload to hold quota, if `pods` gives the number of pods of each pod set: the field, and its value with the Workload's
+/// request.
+fn broken_by(
+    limits: &Limits,
+    workload: &WorkloadView,
+    cards: &Cards,
+    pods: impl Fn(&engine::PodSetSpec) -> i64,
+) -> Option<(&'static str, String)> {
+    let sets = &workload.shape.pod_sets;
+    let asked = gpus::gpus(sets, cards, &pods);
+    if let Some(most) = limits.max_gpus.filter(|most| asked > *most) {
+        let least = if sets.iter().any(|set| pods(set) < set.count) { " at least" } else { "" };
+        return Some((fields::MAX_GPUS, format!("is {most}, and the workload asks for {asked}{least}")));
     }
+    let priority = workload.priority;
+    if let Some(least) = limits.min_priority.filter(|least| priority < i64::from(*least)) {
+        return Some((fields::MIN_PRIORITY, format!("is {least}, and the workload's priority is {priority}")));
+    }
+    let most = limits.max_priority.filter(|most| priority > i64::from(*most))?;
+    Some((fields::MAX_PRIORITY, format!("is {most}, and the workload's priority is {priority}")))
 }
 
 impl Context<'_> {
@@ -45,7 +43,7 @@ impl Context<'_> {
         pods: impl Fn(&engine::PodSetSpec) -> i64,
     ) -> Option<String> {
         let rules = self.rules_for(workload)?;
-        let (field, text) = rules.limits.broken_by(workload, &self.settings.cards, pods)?;
+        let (field, text) = broken_by(&rules.limits, workload, &self.settings.cards, pods)?;
         Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::CapacityTier;
 use berth_api::berth::{QueuePolicyStatus, TierStatus};
 use berth_api::conditions::{own_reasons, reasons, types};
+use berth_cache::policy_rules::Policy;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::cache::policy_rules::Policy;
 use crate::context::Context;
 use crate::decision::Draft;
 use crate::queues::status_write::draft;

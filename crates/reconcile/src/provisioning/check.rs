@@ -7,6 +7,9 @@ use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
 use berth_api::labels;
+use berth_cache::admission_checks::Check;
+use berth_cache::provisioning_book::{AskedCapacity, TemplateView};
+use berth_cache::{Name, WorkloadView};
 use berth_jobs::{
     Identity, LimitSummary, ObjectApply, ObjectPatch, PlacementError, Provisioning, RequestedPods, controller,
     version_of,
@@ -15,9 +18,6 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
 
-use crate::cache::admission_checks::Check;
-use crate::cache::provisioning_book::{AskedCapacity, TemplateView};
-use crate::cache::{Name, WorkloadView};
 use crate::capacity::tier_assignments;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};

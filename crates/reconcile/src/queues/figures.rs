@@ -7,10 +7,10 @@ mod unadmitted;
 use std::collections::BTreeMap;
 
 use berth_api::conditions::types;
+use berth_cache::{Name, WorkloadView};
 use berth_engine::model as engine;
 use berth_quantity::Amount;
 
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::measure::{Figures, Gauge, Labels};
 use crate::queues;
@@ -48,7 +48,7 @@ impl Gauges {
 
 impl<'a> Context<'a> {
     /// The gauges of all queues, and the gauges of control's own health. The cost grows with the number of Workloads.
-    pub(crate) fn figures(&self) -> Figures {
+    pub fn figures(&self) -> Figures {
         let mut gauges = Gauges::default();
         let (finished, finished_locally) = self.finished();
         let mut feeding: BTreeMap<&str, Vec<&Name>> = BTreeMap::new();
@@ -163,7 +163,7 @@ impl<'a> Context<'a> {
             gauges.put("kueue_cluster_queue_resource_reservation", at.clone(), shown(&cell.resource, cell.total));
             gauges.put("kueue_cluster_queue_resource_usage", at, shown(&cell.resource, usage));
         }
-        let groups = crate::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
+        let groups = berth_cache::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
         for group in &groups {
             for flavor in &group.flavors {
                 for (resource, quota) in group.covered.iter().zip(&flavor.quotas) {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
+use berth_cache::View;
+use berth_cache::moments::after;
 use berth_engine::Changed;
 use hashbrown::HashTable;
 use jiff::Timestamp;
 use rustc_hash::FxBuildHasher;
 
-use crate::cache::View;
-use crate::moments::after;
 use crate::write::{Kind, ObjectKey};
 
 const QUIET_MS: i64 = 1_000;
@@ -17,7 +17,7 @@ const LONGEST_MS: i64 = 5_000;
 
 /// The times at which statuses are due.
 #[derive(Debug, Default)]
-pub(crate) struct QueueSchedule {
+pub struct QueueSchedule {
     /// The due times by key. The table has no order, and is never iterated.
     due: HashTable<(ObjectKey, Due)>,
     /// The times at which each object is looked at next. The time of an object is not later than its due time; a mark postpones the due time and does not
@@ -42,7 +42,7 @@ fn hash_of((key, _): &(ObjectKey, Due)) -> u64 {
 impl QueueSchedule {
     /// Marks the objects whose figures changed in the engine, and the policies of the ClusterQueues among these objects. `shares` is true if statuses show fair
     /// shares, which depend on lending and usage in the whole cohort tree.
-    pub(crate) fn mark_changed(&mut self, view: &View, changed: Changed, shares: bool, now: Timestamp) {
+    pub fn mark_changed(&mut self, view: &View, changed: Changed, shares: bool, now: Timestamp) {
         for name in changed.cluster_queues {
             for policy in view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
                 self.mark(Kind::QueuePolicy, "", policy, now);
@@ -73,12 +73,12 @@ impl QueueSchedule {
     }
 
     /// Marks an object by its key.
-    pub(crate) fn mark_key(&mut self, key: &ObjectKey, now: Timestamp) {
+    pub fn mark_key(&mut self, key: &ObjectKey, now: Timestamp) {
         self.mark(key.kind, &key.namespace, &key.name, now);
     }
 
     /// The next object that is due; with `unpaced`, the next object whether it is due or not.
-    pub(crate) fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<ObjectKey> {
+    pub fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<ObjectKey> {
         loop {
             let (at, _) = self.by_time.first()?;
             if *at > now && !unpaced {
@@ -97,7 +97,8 @@ impl QueueSchedule {
         }
     }
 
-    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+    /// The earliest time at which [`Self::next`] looks at an object, which may then be due or postponed; `None` if no object is marked.
+    pub fn wake_at(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)
     }
 }

@@ -1,11 +1,11 @@
 //! The recent usage of a LocalQueue in its status, for admission fair sharing.
 
 use berth_api as api;
+use berth_cache::Name;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::cache::Name;
 use crate::context::Context;
 use crate::workload::status::seconds;
 

@@ -1,16 +1,16 @@
 //! Writes that are noted as unresolved: the answer was lost, or an earlier leader may have sent the write.
 
 use berth_api::conditions::types;
+use berth_cache::{JobPhase, View};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::{JobPhase, View};
 use crate::state::flight::{Flight, Flights};
 use crate::write::{Kind, ObjectKey, Purpose, key};
 
 impl Flights {
     /// Notes that the answer to a write was lost, if the write uses quota.
-    pub(crate) fn doubt(&mut self, view: &View, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+    pub fn doubt(&mut self, view: &View, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         self.strays.forget_old(now);
         if flight.purpose == Purpose::StartTraining {
             if view.uid_of(object).is_some() {
@@ -25,7 +25,7 @@ impl Flights {
 
     /// Notes writes of an earlier leader that may still be applied: starts of jobs and pods. The start of each admitted job or pod that looks as if it had
     /// not been started counts as unresolved until the job or pod is observed at another version.
-    pub(crate) fn doubt_starts(&mut self, view: &View) {
+    pub fn doubt_starts(&mut self, view: &View) {
         for workload in view.workloads.all_reserving().filter(|workload| workload.is(types::ADMITTED)) {
             let Some(whole) = workload.whole() else { continue };
             let name = (whole.namespace.clone(), whole.name.clone());

@@ -2,38 +2,38 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use berth_cache::moments::after;
 use berth_jobs::MOST_BYTES;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::decision::Draft;
-use crate::moments::after;
 use crate::state::strays::Strays;
 use crate::write::{Action, CheckpointPlace, Kind, Notice, ObjectKey, Purpose, QueryKind, TaskId, Write};
 
 /// A task that was handed to the runtime.
 #[derive(Clone, Debug)]
-pub(crate) struct Flight {
+pub struct Flight {
     /// Key of the object whose decision led to the task.
-    pub(crate) origin: ObjectKey,
+    pub origin: ObjectKey,
     /// The purpose of the task.
-    pub(crate) purpose: Purpose,
+    pub purpose: Purpose,
     /// Version of the object from which the task was derived.
-    pub(crate) based_on: u64,
+    pub based_on: u64,
     /// Events to publish once the write has succeeded.
-    pub(crate) notices: Vec<Notice>,
+    pub notices: Vec<Notice>,
     /// Place of the checkpoints, if the task writes to a store of checkpoints.
-    pub(crate) place: Option<Box<CheckpointPlace>>,
+    pub place: Option<Box<CheckpointPlace>>,
     /// True for a deletion that first deletes the objects that are owned by the deleted object.
-    pub(crate) owned_first: bool,
+    pub owned_first: bool,
     /// True if the object was removed while the task was under way, so that the watch never shows the result of the write.
-    pub(crate) vanished: bool,
+    pub vanished: bool,
     /// Size in bytes of the Workload that the task creates or changes, or of the job that the task reads for a Workload.
     bytes: usize,
     /// True if a delay of the task does not delay writes to its object.
-    pub(crate) spares_its_object: bool,
+    pub spares_its_object: bool,
     /// Kind of the expected answer, if the task is a query.
-    pub(crate) query: Option<QueryKind>,
+    pub query: Option<QueryKind>,
 }
 
 /// A version that the watch must show.
@@ -52,14 +52,14 @@ struct Backoff {
 
 /// Writes under way, versions that must still be observed, and back-offs.
 #[derive(Debug, Default)]
-pub(crate) struct Flights {
+pub struct Flights {
     flying: FxHashMap<ObjectKey, Flight>,
     keys: FxHashMap<TaskId, ObjectKey>,
     /// For each object, the version that the watch must show before the object is decided about again.
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
     /// Unresolved writes: their outcome is unknown, and they may still be applied.
-    pub(crate) strays: Strays,
+    pub strays: Strays,
     /// The last refusal to create an object, by the TrainingJob or Workload for which the object was to be created.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Workloads whose reservation the API server refused, with the time until which each of them preempts no other Workload.
@@ -101,7 +101,7 @@ const FORGOTTEN_MS: i64 = 600_000;
 
 impl Flights {
     /// Whether the object must be left alone now, because a write is under way or the result of a write was not observed yet.
-    pub(crate) fn busy(&self, key: &ObjectKey) -> bool {
+    pub fn busy(&self, key: &ObjectKey) -> bool {
         self.flying.contains_key(key) || self.awaited.contains_key(key)
     }
 
@@ -112,32 +112,32 @@ impl Flights {
     }
 
     /// The task under way for an object.
-    pub(crate) fn flying(&self, key: &ObjectKey) -> Option<&Flight> {
+    pub fn flying(&self, key: &ObjectKey) -> Option<&Flight> {
         self.flying.get(key)
     }
 
     /// End of the object's back-off, if the end is yet to come.
-    pub(crate) fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+    pub fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
     }
 
     /// End of the object's back-off for writes. The answer "not yet" to a query about an object delays further queries only, and not the object's writes.
-    pub(crate) fn backing_off_from_writes(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+    pub fn backing_off_from_writes(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backing_off(key, now).filter(|_| self.backoffs.get(key).is_some_and(|backoff| backoff.attempts > 0))
     }
 
     /// Whether the object is backing off after several failed writes in a row.
-    pub(crate) fn keeps_failing(&self, key: &ObjectKey, now: Timestamp) -> bool {
+    pub fn keeps_failing(&self, key: &ObjectKey, now: Timestamp) -> bool {
         self.backoffs.get(key).is_some_and(|backoff| backoff.until > now && backoff.attempts >= SEVERAL)
     }
 
     /// The earliest end of a back-off of any object.
-    pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.values().map(|backoff| backoff.until).filter(|until| *until > now).min()
     }
 
     /// Notes a task as under way, and returns the task's id.
-    pub(crate) fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> TaskId {
+    pub fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> TaskId {
         self.last = self.last.saturating_add(1);
         let bytes = if draft.purpose == Purpose::ReadJob { MOST_BYTES } else { 0 };
         self.creation_bytes = self.creation_bytes.saturating_add(bytes);
@@ -172,7 +172,7 @@ impl Flights {
 
     /// Adds the size of the body of a write that has begun. Only the bodies of created and updated Workloads count, because such a body repeats everything
     /// that a user wrote.
-    pub(crate) fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
+    pub fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
         let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
         let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
         flight.bytes = bytes;
@@ -180,7 +180,7 @@ impl Flights {
     }
 
     /// Removes a task that has ended, and returns its object and its record.
-    pub(crate) fn land(&mut self, id: TaskId) -> Option<(ObjectKey, Flight)> {
+    pub fn land(&mut self, id: TaskId) -> Option<(ObjectKey, Flight)> {
         let key = self.keys.remove(&id)?;
         let flight = self.flying.remove(&key)?;
         if flight.purpose.creates() {
@@ -191,12 +191,12 @@ impl Flights {
     }
 
     /// Whether Workloads are being created for the first time, or were created for the first time and not observed yet.
-    pub(crate) fn creates_workloads(&self) -> bool {
+    pub fn creates_workloads(&self) -> bool {
         !self.first_creations.is_empty()
     }
 
     /// Stops the wait for Workloads that are being created, because a Workload that no watch ever shows would delay each plan.
-    pub(crate) fn forget_first_creations(&mut self) {
+    pub fn forget_first_creations(&mut self) {
         self.first_creations.clear();
     }
 
@@ -206,44 +206,44 @@ impl Flights {
     }
 
     /// Holds a job back until the creation of a Workload ends.
-    pub(crate) fn hold_back(&mut self, job: ObjectKey) {
+    pub fn hold_back(&mut self, job: ObjectKey) {
         if self.held.insert(job.clone()) {
             self.held_back.push_back(job);
         }
     }
 
     /// The next job that was held back, if another Workload may be created now.
-    pub(crate) fn next_held_back(&mut self) -> Option<ObjectKey> {
+    pub fn next_held_back(&mut self) -> Option<ObjectKey> {
         let job = if self.creations_full() { None } else { self.held_back.pop_front() }?;
         self.held.remove(&job);
         Some(job)
     }
 
     /// Notes that the object must be observed at `version` or later before it is decided about again.
-    pub(crate) fn expect(&mut self, key: ObjectKey, version: u64) {
+    pub fn expect(&mut self, key: ObjectKey, version: u64) {
         self.awaited.insert(key, Awaited { version, until: None });
     }
 
     /// Awaits a version newer than `version` after a conflict; returns the end of the wait.
-    pub(crate) fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
+    pub fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
         let until = after(now, CONFLICT_PATIENCE_MS);
         self.awaited.insert(key, Awaited { version: version.saturating_add(1), until: Some(until) });
         until
     }
 
     /// Whether `version` is a version that was awaited because of a conflict.
-    pub(crate) fn explains_conflict(&self, key: &ObjectKey, version: u64) -> bool {
+    pub fn explains_conflict(&self, key: &ObjectKey, version: u64) -> bool {
         self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some() && awaited.version <= version)
     }
 
     /// Stops the wait for a version that a conflict suggested and that did not come in time; `true` if there was such a wait.
-    pub(crate) fn give_up(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
+    pub fn give_up(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
         let over = self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some_and(|until| until <= now));
         over && self.awaited.remove(key).is_some()
     }
 
     /// Notes that the object was observed at a version; `true` if no version of the object is awaited any more.
-    pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
+    pub fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
         self.first_creations.remove(key);
         self.strays.seen(key, version);
         match self.awaited.get(key) {
@@ -257,7 +257,7 @@ impl Flights {
     }
 
     /// Notes that the object is gone, so that no version of it is awaited.
-    pub(crate) fn vanished(&mut self, key: &ObjectKey) {
+    pub fn vanished(&mut self, key: &ObjectKey) {
         self.first_creations.remove(key);
         self.refusals.remove(key);
         self.refused_reservations.remove(key);
@@ -270,7 +270,7 @@ impl Flights {
     }
 
     /// Notes a write that succeeded: ends the object's back-off, and forgets a refusal to create the object.
-    pub(crate) fn succeeded(&mut self, key: &ObjectKey, origin: &ObjectKey) {
+    pub fn succeeded(&mut self, key: &ObjectKey, origin: &ObjectKey) {
         self.backoffs.remove(key);
         if self.refusal(origin).is_some_and(|(object, _)| object == key) {
             self.refusals.remove(origin);
@@ -278,17 +278,17 @@ impl Flights {
     }
 
     /// Notes that the API server refused the reservation of a Workload; returns the time until which the Workload preempts no other Workload.
-    pub(crate) fn refused_reservation(&mut self, workload: &ObjectKey, now: Timestamp) -> Timestamp {
+    pub fn refused_reservation(&mut self, workload: &ObjectKey, now: Timestamp) -> Timestamp {
         *self.refused_reservations.entry(workload.clone()).or_insert_with(|| after(now, REFUSED_MS))
     }
 
     /// Forgets the refused reservation of a Workload, because the Workload got its quota or changed its request.
-    pub(crate) fn forget_refused_reservation(&mut self, workload: &ObjectKey) {
+    pub fn forget_refused_reservation(&mut self, workload: &ObjectKey) {
         self.refused_reservations.remove(workload);
     }
 
     /// Forgets the refused reservation of a Workload when its time is over.
-    pub(crate) fn forget_old_refusal(&mut self, workload: &ObjectKey, now: Timestamp) {
+    pub fn forget_old_refusal(&mut self, workload: &ObjectKey, now: Timestamp) {
         if self.refused_reservations.get(workload).is_some_and(|until| *until <= now) {
             self.refused_reservations.remove(workload);
         }
@@ -301,19 +301,19 @@ impl Flights {
 
     /// Notes that the API server refused to create an object for another object. Refused creations are noted only for TrainingJobs and Workloads, because
     /// only these report the refusal later.
-    pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
+    pub fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
         if matches!(origin.kind, Kind::TrainingJob | Kind::Workload) {
             self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
         }
     }
 
     /// The object whose creation was refused, with the API server's message.
-    pub(crate) fn refusal(&self, origin: &ObjectKey) -> Option<&(ObjectKey, String)> {
+    pub fn refusal(&self, origin: &ObjectKey) -> Option<&(ObjectKey, String)> {
         self.refusals.get(origin)
     }
 
     /// Notes a failed write: doubles the object's back-off, and returns the end of the back-off.
-    pub(crate) fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
+    pub fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
         self.first_creations.remove(key);
         let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
         let doubled = FIRST_DELAY_MS.checked_shl(attempts.min(16)).unwrap_or(LONGEST_DELAY_MS);
@@ -324,27 +324,27 @@ impl Flights {
     }
 
     /// Backs off after the answer "not yet"; such a back-off does not grow.
-    pub(crate) fn pause(&mut self, key: &ObjectKey, now: Timestamp, millis: i64) -> Timestamp {
+    pub fn pause(&mut self, key: &ObjectKey, now: Timestamp, millis: i64) -> Timestamp {
         let until = after(now, millis);
         self.backoffs.insert(key.clone(), Backoff { until, attempts: 0 });
         until
     }
 
     /// Ends the object's back-off no later than at `end`.
-    pub(crate) fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
+    pub fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
         if let Some(backoff) = self.backoffs.get_mut(key) {
             backoff.until = backoff.until.min(end);
         }
     }
 
     /// Forgets back-offs that ended long ago.
-    pub(crate) fn forget_old(&mut self, now: Timestamp) {
+    pub fn forget_old(&mut self, now: Timestamp) {
         self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
     }
 
     /// Notes an object that was not observed before. A newly observed object was made by a creation with a lost answer, unless a creation by this process is
     /// under way or was answered.
-    pub(crate) fn appeared(&mut self, key: &ObjectKey) {
+    pub fn appeared(&mut self, key: &ObjectKey) {
         if !self.busy(key) {
             self.strays.landed(key);
         }

@@ -7,7 +7,7 @@ const SEVERAL: u32 = 3;
 
 /// The engine's plans for one Workload that are not written yet.
 #[derive(Debug, Default)]
-pub(crate) struct PlanNotes {
+pub struct PlanNotes {
     admission: Option<Box<PlannedAdmission>>,
     eviction: Option<Box<Eviction>>,
     /// True if the API server refused the eviction.
@@ -42,12 +42,12 @@ impl Failing {
 
 impl PlanNotes {
     /// Whether there is neither a planned admission nor an eviction.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.admission.is_none() && self.eviction.is_none() && !self.is_eviction_refused
     }
 
     /// The planned admission, whose quota the engine has charged.
-    pub(crate) fn admission(&self) -> Option<&Admission> {
+    pub fn admission(&self) -> Option<&Admission> {
         self.admission.as_ref().map(|planned| &planned.admission)
     }
 
@@ -71,13 +71,13 @@ impl PlanNotes {
     }
 
     /// Drops the planned admission; true if there was one.
-    pub(crate) fn drop_admission(&mut self) -> bool {
+    pub fn drop_admission(&mut self) -> bool {
         self.admission.take().is_some()
     }
 
     /// Notes an unanswered write of the planned admission; `made` is the number of writes that the API server has made. The result is true if the unanswered
     /// write sets the admission aside.
-    pub(crate) fn note_unanswered(&mut self, made: u64) -> bool {
+    pub fn note_unanswered(&mut self, made: u64) -> bool {
         let Some(planned) = &mut self.admission else { return false };
         let failing = planned.failing.get_or_insert(Failing { times: 0, since: made, is_aside: false });
         failing.times = failing.times.saturating_add(1);
@@ -91,7 +91,7 @@ impl PlanNotes {
     }
 
     /// The planned eviction, which is still to be written.
-    pub(crate) fn eviction(&self) -> Option<&Eviction> {
+    pub fn eviction(&self) -> Option<&Eviction> {
         self.eviction.as_deref()
     }
 
@@ -106,7 +106,7 @@ impl PlanNotes {
     }
 
     /// Drops the planned eviction and the note that the API server refused the eviction.
-    pub(crate) fn evicts_no_longer(&mut self) {
+    pub fn evicts_no_longer(&mut self) {
         self.eviction = None;
         self.is_eviction_refused = false;
     }
@@ -117,7 +117,7 @@ impl PlanNotes {
     }
 
     /// Notes that the API server refused the eviction.
-    pub(crate) fn refuse_eviction(&mut self) {
+    pub fn refuse_eviction(&mut self) {
         self.is_eviction_refused = true;
     }
 }

@@ -11,7 +11,7 @@ use crate::state::plan_notes::PlanNotes;
 
 /// State that concerns all plans; the notes about each Workload have the Workload's own planned admission and eviction.
 #[derive(Debug, Default)]
-pub(crate) struct Plans {
+pub struct Plans {
     /// Number of writes that the API server has made, for any object.
     made: u64,
     /// Time of the plan that reached the limit of unacknowledged admissions and left Workloads out.
@@ -21,33 +21,33 @@ pub(crate) struct Plans {
 }
 
 /// Whether no admission is planned.
-pub(crate) fn none_planned(workloads: &WorkloadRecords) -> bool {
+pub fn none_planned(workloads: &WorkloadRecords) -> bool {
     planned(workloads) == 0
 }
 
 /// Number of all planned admissions, including the planned admissions that are set aside.
-pub(crate) fn planned(workloads: &WorkloadRecords) -> usize {
+pub fn planned(workloads: &WorkloadRecords) -> usize {
     workloads.count(WorkloadMark::Planned)
 }
 
 /// Number of planned admissions whose acknowledgement is awaited.
-pub(crate) fn under_way(workloads: &WorkloadRecords) -> usize {
+pub fn under_way(workloads: &WorkloadRecords) -> usize {
     planned(workloads).saturating_sub(workloads.count(WorkloadMark::Aside))
 }
 
 /// Plans the admission of a Workload.
-pub(crate) fn plan_admission(workloads: &mut WorkloadRecords, admission: Admission) {
+pub fn plan_admission(workloads: &mut WorkloadRecords, admission: Admission) {
     let uid = admission.uid.clone();
     workloads.change(&uid, |notes| notes.plan_mut().admit(admission));
 }
 
 /// Drops the planned admission of a Workload; true if there was one.
-pub(crate) fn drop_admission(workloads: &mut WorkloadRecords, uid: &str) -> bool {
+pub fn drop_admission(workloads: &mut WorkloadRecords, uid: &str) -> bool {
     workloads.change_known(uid, |notes| notes.plan_mut().drop_admission()).unwrap_or_default()
 }
 
 /// Drops all planned admissions and evictions, and returns the uids of the Workloads that were to be admitted.
-pub(crate) fn take_planned(workloads: &mut WorkloadRecords) -> Vec<String> {
+pub fn take_planned(workloads: &mut WorkloadRecords) -> Vec<String> {
     let planned = workloads.uids(WorkloadMark::Planned);
     for mark in [WorkloadMark::Planned, WorkloadMark::Evicted, WorkloadMark::EvictionRefused] {
         for uid in workloads.uids(mark) {
@@ -58,7 +58,7 @@ pub(crate) fn take_planned(workloads: &mut WorkloadRecords) -> Vec<String> {
 }
 
 /// Plans the eviction of a Workload.
-pub(crate) fn plan_eviction(workloads: &mut WorkloadRecords, eviction: Eviction) {
+pub fn plan_eviction(workloads: &mut WorkloadRecords, eviction: Eviction) {
     let uid = eviction.uid.clone();
     workloads.change(&uid, |notes| notes.plan_mut().evict(eviction));
 }
@@ -69,7 +69,7 @@ fn refused_evictions(workloads: &WorkloadRecords) -> impl Iterator<Item = &Evict
 
 /// The engine's verdict on a preemptor. If no victim of the preemptor could be evicted, the verdict's message says that the evictions failed; the evictions
 /// are tried again.
-pub(crate) fn told_of_failures(workloads: &WorkloadRecords, mut verdict: Verdict) -> Verdict {
+pub fn told_of_failures(workloads: &WorkloadRecords, mut verdict: Verdict) -> Verdict {
     let failed = refused_evictions(workloads).filter(|eviction| eviction.preemptor == *verdict.uid).count();
     let all = Issued { preempted: failed, failed: 0 };
     if failed > 0
@@ -81,7 +81,7 @@ pub(crate) fn told_of_failures(workloads: &WorkloadRecords, mut verdict: Verdict
 }
 
 /// Drops the planned evictions for a preemptor, and returns the uids of the victims.
-pub(crate) fn spare_victims(workloads: &mut WorkloadRecords, preemptor: &str) -> Vec<String> {
+pub fn spare_victims(workloads: &mut WorkloadRecords, preemptor: &str) -> Vec<String> {
     let victims = workloads.marked(WorkloadMark::Evicted);
     let victims = victims.filter(|(_, notes)| notes.plan().eviction().is_some_and(|one| one.preemptor == preemptor));
     let victims: Vec<String> = victims.map(|(uid, _)| uid.to_owned()).collect();
@@ -93,34 +93,34 @@ pub(crate) fn spare_victims(workloads: &mut WorkloadRecords, preemptor: &str) ->
 
 impl Plans {
     /// Time of the plan that reached the limit of unacknowledged admissions and left Workloads out.
-    pub(crate) fn filled_at(&self) -> Option<Timestamp> {
+    pub fn filled_at(&self) -> Option<Timestamp> {
         self.filled_at
     }
 
     /// Time since which the next plan is delayed: `now` if the plan was not delayed before or the clock was set back.
-    pub(crate) fn delay(&mut self, now: Timestamp) -> Timestamp {
+    pub fn delay(&mut self, now: Timestamp) -> Timestamp {
         let since = self.delayed_since.map_or(now, |since| since.min(now));
         self.delayed_since = Some(since);
         since
     }
 
     /// Ends the delay of the next plan.
-    pub(crate) fn end_delay(&mut self) {
+    pub fn end_delay(&mut self) {
         self.delayed_since = None;
     }
 
     /// Notes the time of a plan that reached the limit of unacknowledged admissions; `None` if the plan did not.
-    pub(crate) fn note_filled(&mut self, at: Option<Timestamp>) {
+    pub fn note_filled(&mut self, at: Option<Timestamp>) {
         self.filled_at = at;
     }
 
     /// Notes an unanswered write of a planned admission; `true` if the unanswered write sets the admission aside.
-    pub(crate) fn unanswered(&self, workloads: &mut WorkloadRecords, uid: &str) -> bool {
+    pub fn unanswered(&self, workloads: &mut WorkloadRecords, uid: &str) -> bool {
         workloads.change_known(uid, |notes| notes.plan_mut().note_unanswered(self.made)).unwrap_or_default()
     }
 
     /// Notes a write that the API server has made; `true` if planned admissions are set aside, because their unanswered writes are then no outage.
-    pub(crate) fn made(&mut self, workloads: &mut WorkloadRecords) -> bool {
+    pub fn made(&mut self, workloads: &mut WorkloadRecords) -> bool {
         self.made = self.made.saturating_add(1);
         let mut any = false;
         for uid in workloads.uids(WorkloadMark::Failing) {

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use berth_cache::admission_checks::Check;
+use berth_cache::names::Name;
+use berth_cache::{View, WorkloadView};
 use berth_jobs::controller;
 
-use crate::cache::admission_checks::Check;
-use crate::cache::{View, WorkloadView};
-use crate::names::Name;
 use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, cluster_key, key};
 
 impl WorkQueue {
     /// Marks all observed objects that control decides about.
-    pub(crate) fn touch_all(&mut self, view: &View) {
+    pub fn touch_all(&mut self, view: &View) {
         let jobs = view.jobs.keys().cloned();
         let workloads = view.workloads.keys().map(|name| key(Kind::Workload, &name));
         let queues = view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
@@ -45,35 +45,35 @@ impl WorkQueue {
     }
 
     /// Has the engine get the pending Workloads of an owner again, because the existence of the owner decides whether the engine may try them.
-    pub(crate) fn mirror_waiting_of(&mut self, view: &View, owner_uid: &str) {
+    pub fn mirror_waiting_of(&mut self, view: &View, owner_uid: &str) {
         let waiting = view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
         waiting.for_each(|workload| self.mirror(workload.key()));
     }
 
     /// Has the engine get all Workloads of an owner again.
-    pub(crate) fn mirror_owned_by(&mut self, view: &View, owner_uid: &str) {
+    pub fn mirror_owned_by(&mut self, view: &View, owner_uid: &str) {
         view.workloads.owned_by(owner_uid).for_each(|workload| self.mirror(workload.key()));
     }
 
     /// Marks the Workloads that an owner controls.
-    pub(crate) fn touch_owned_by(&mut self, view: &View, uid: &str) {
+    pub fn touch_owned_by(&mut self, view: &View, uid: &str) {
         self.extend(view.workloads.owned_by(uid).map(|workload| workload.object_key()));
     }
 
     /// Marks the Jobs of a namespace whose controller has the given uid.
-    pub(crate) fn touch_jobs_below(&mut self, view: &View, namespace: &str, uid: &str) {
+    pub fn touch_jobs_below(&mut self, view: &View, namespace: &str, uid: &str) {
         self.extend(view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
     }
 
     /// Marks the odd pods of a namespace, because a Job or a Workload of the namespace has changed.
-    pub(crate) fn touch_job_pods(&mut self, view: &View, namespace: &str) {
+    pub fn touch_job_pods(&mut self, view: &View, namespace: &str) {
         if !view.odd_pods.is_empty() {
             self.extend(view.odd_pods.keys(Some(namespace)));
         }
     }
 
     /// Marks all pods of a pod group.
-    pub(crate) fn touch_members(&mut self, view: &View, group: &Name) {
+    pub fn touch_members(&mut self, view: &View, group: &Name) {
         self.extend(view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned()))));
     }
 
@@ -131,14 +131,14 @@ impl WorkQueue {
     }
 
     /// Marks the ProvisioningRequests of a Workload.
-    pub(crate) fn touch_requests_of(&mut self, view: &View, workload: &Name) {
+    pub fn touch_requests_of(&mut self, view: &View, workload: &Name) {
         let Some(workload) = view.workloads.get(workload) else { return };
         let requests = view.provisioning.of_workload(&workload.uid);
         self.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
 
     /// Marks an object, and the objects whose decisions depend on it.
-    pub(crate) fn touch_related(&mut self, view: &View, object: &ObjectKey) {
+    pub fn touch_related(&mut self, view: &View, object: &ObjectKey) {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => {

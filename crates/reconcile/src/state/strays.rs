@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
+use berth_cache::moments::after_seconds;
 use jiff::Timestamp;
 
-use crate::moments::after_seconds;
 use crate::write::ObjectKey;
 
 /// Time in seconds after a lost answer for which a creation may still be applied. The API server is asked to give up a write before the client does, and
@@ -19,7 +19,7 @@ const CREATION_SECONDS: i64 = 20;
 
 /// Writes whose outcome is unknown and that may still be applied.
 #[derive(Debug, Default)]
-pub(crate) struct Strays {
+pub struct Strays {
     /// For each object, the version that the object must still have for the unresolved patch to succeed.
     patches: BTreeMap<ObjectKey, u64>,
     creations: BTreeMap<ObjectKey, Creations>,
@@ -34,24 +34,24 @@ struct Creations {
 
 impl Strays {
     /// Notes that a patch which was derived from `version` may still be applied.
-    pub(crate) fn doubt(&mut self, key: ObjectKey, version: u64) {
+    pub fn doubt(&mut self, key: ObjectKey, version: u64) {
         self.patches.insert(key, version);
     }
 
     /// Whether a patch of the object may still be applied.
-    pub(crate) fn may_land(&self, key: &ObjectKey) -> bool {
+    pub fn may_land(&self, key: &ObjectKey) -> bool {
         self.patches.contains_key(key)
     }
 
     /// Notes that the object was observed at a version: an unresolved patch that was derived from an older version cannot be applied any more.
-    pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) {
+    pub fn seen(&mut self, key: &ObjectKey, version: u64) {
         if self.patches.get(key).is_some_and(|derived_from| *derived_from < version) {
             self.patches.remove(key);
         }
     }
 
     /// Forgets the unresolved patch of an object that is gone: a later object of the name has another uid, so that the patch is refused.
-    pub(crate) fn vanished(&mut self, key: &ObjectKey) {
+    pub fn vanished(&mut self, key: &ObjectKey) {
         self.patches.remove(key);
     }
 
@@ -63,7 +63,7 @@ impl Strays {
     }
 
     /// Notes that the object exists: one of its unresolved creations was applied, and only one, because an object is created once.
-    pub(crate) fn landed(&mut self, key: &ObjectKey) {
+    pub fn landed(&mut self, key: &ObjectKey) {
         let Some(creations) = self.creations.get_mut(key) else { return };
         creations.open = creations.open.saturating_sub(1);
         if creations.open == 0 {
@@ -77,7 +77,7 @@ impl Strays {
     }
 
     /// Forgets the unresolved creations that the server has given up by `now`.
-    pub(crate) fn forget_old(&mut self, now: Timestamp) {
+    pub fn forget_old(&mut self, now: Timestamp) {
         self.creations.retain(|_, creations| creations.until > now);
     }
 }

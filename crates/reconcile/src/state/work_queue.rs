@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_cache::names::Name;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
-use crate::names::Name;
 use crate::write::{Kind, ObjectKey};
 
 /// Pause in milliseconds between two sweeps over parked Workloads.
@@ -13,7 +13,7 @@ const SWEEP_MS: i64 = 30_000;
 
 /// The objects that the next steps decide about.
 #[derive(Debug, Default)]
-pub(crate) struct WorkQueue {
+pub struct WorkQueue {
     /// Objects to decide about with the next step.
     marked: BTreeSet<ObjectKey>,
     /// Objects to decide about from a time on. A timer without objects only makes a step due.
@@ -31,12 +31,12 @@ pub(crate) struct WorkQueue {
 
 impl WorkQueue {
     /// Marks an object for a decision with the next step.
-    pub(crate) fn add(&mut self, object: ObjectKey) {
+    pub fn add(&mut self, object: ObjectKey) {
         self.marked.insert(object);
     }
 
     /// Marks an object that was observed to change. For a TrainingJob, its status and its checkpoints are marked, too.
-    pub(crate) fn touch(&mut self, object: ObjectKey) {
+    pub fn touch(&mut self, object: ObjectKey) {
         if object.kind == Kind::TrainingJob {
             self.statuses.insert(object.clone());
             if self.has_stores {
@@ -52,27 +52,27 @@ impl WorkQueue {
     }
 
     /// Marks an object whose status may have to be written.
-    pub(crate) fn touch_status(&mut self, object: ObjectKey) {
+    pub fn touch_status(&mut self, object: ObjectKey) {
         self.statuses.insert(object);
     }
 
     /// Takes the objects whose status may have to be written.
-    pub(crate) fn take_statuses(&mut self) -> BTreeSet<ObjectKey> {
+    pub fn take_statuses(&mut self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut self.statuses)
     }
 
     /// Has the engine get a Workload in its present state.
-    pub(crate) fn mirror(&mut self, workload: Name) {
+    pub fn mirror(&mut self, workload: Name) {
         self.stale.push(workload);
     }
 
     /// Takes the Workloads that the engine is to get again, in the order of their changes.
-    pub(crate) fn take_stale(&mut self) -> Vec<Name> {
+    pub fn take_stale(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.stale)
     }
 
     /// Has `waiting` marked again once `object` has changed or is no longer busy.
-    pub(crate) fn block(&mut self, object: ObjectKey, waiting: ObjectKey) {
+    pub fn block(&mut self, object: ObjectKey, waiting: ObjectKey) {
         self.blocked.entry(object).or_default().insert(waiting);
     }
 
@@ -83,7 +83,7 @@ impl WorkQueue {
     }
 
     /// Forgets waiting objects that no longer exist.
-    pub(crate) fn forget_gone(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
+    pub fn forget_gone(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
         self.blocked.retain(|_, waiting| {
             waiting.retain(&is_there);
             !waiting.is_empty()
@@ -91,49 +91,49 @@ impl WorkQueue {
     }
 
     /// Marks objects for a decision with the next step.
-    pub(crate) fn extend(&mut self, objects: impl IntoIterator<Item = ObjectKey>) {
+    pub fn extend(&mut self, objects: impl IntoIterator<Item = ObjectKey>) {
         self.marked.extend(objects);
     }
 
     /// Removes the mark of an object.
-    pub(crate) fn remove(&mut self, object: &ObjectKey) {
+    pub fn remove(&mut self, object: &ObjectKey) {
         self.marked.remove(object);
     }
 
     /// Takes the first marked object.
-    pub(crate) fn pop(&mut self) -> Option<ObjectKey> {
+    pub fn pop(&mut self) -> Option<ObjectKey> {
         self.marked.pop_first()
     }
 
     /// Forgets the marks that a new leader sets again: the marked objects, and the statuses of TrainingJobs. The timers of the work queue stay.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.marked.clear();
         self.statuses.retain(|object| object.kind != Kind::TrainingJob);
     }
 
     /// Marks an object at a later time.
-    pub(crate) fn add_at(&mut self, object: ObjectKey, at: Timestamp) {
+    pub fn add_at(&mut self, object: ObjectKey, at: Timestamp) {
         self.timers.entry(at).or_default().insert(object);
     }
 
     /// Makes a step due at a later time.
-    pub(crate) fn wake_at(&mut self, at: Timestamp) {
+    pub fn wake_at(&mut self, at: Timestamp) {
         self.timers.entry(at).or_default();
     }
 
     /// The time at which the next timer or sweep is due.
-    pub(crate) fn next_time(&self) -> Option<Timestamp> {
+    pub fn next_time(&self) -> Option<Timestamp> {
         self.timers.keys().next().copied().into_iter().chain(self.next_sweep).min()
     }
 
     /// Takes the objects of the first timer that is due.
-    pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<BTreeSet<ObjectKey>> {
+    pub fn take_due(&mut self, now: Timestamp) -> Option<BTreeSet<ObjectKey>> {
         let entry = self.timers.first_entry().filter(|entry| *entry.key() <= now)?;
         Some(entry.remove())
     }
 
     /// Begins a sweep and its pause: `None` if no sweep is due, otherwise whether an earlier sweep was made.
-    pub(crate) fn begin_sweep(&mut self, now: Timestamp) -> Option<bool> {
+    pub fn begin_sweep(&mut self, now: Timestamp) -> Option<bool> {
         if self.next_sweep.is_some_and(|at| at > now) {
             return None;
         }

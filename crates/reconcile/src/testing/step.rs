@@ -1,10 +1,10 @@
 //! Decisions as values that a test compares.
 
+use berth_cache::moments::millis_between;
 use serde_json::Value;
 
 use super::now;
 use crate::decision::{Decision, Draft};
-use crate::moments::millis_between;
 use crate::write::{Action, Notice, Subresource, Write};
 
 /// A decision, in the form in which tests compare decisions.

@@ -4,15 +4,15 @@
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{own_reasons, training_types, types};
 use berth_api::labels;
+use berth_cache::moments::after_seconds;
+use berth_cache::{JobPhase, WorkloadView};
 use berth_jobs::JobState;
 use berth_jobs::training::WORKER;
 use jiff::Timestamp;
 
 use super::{TrainingCase, status};
-use crate::cache::{JobPhase, WorkloadView};
 use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
-use crate::moments::after_seconds;
 use crate::training_job::elastic::run_under;
 use crate::training_job::restarts::{begun_at, runs_on, told_from};
 use crate::workload::object_write;

@@ -1,9 +1,9 @@
 //! The input of decisions about one TrainingJob.
 
+use berth_cache::Name;
+use berth_cache::training_view::TrainingView;
 use jiff::Timestamp;
 
-use crate::cache::Name;
-use crate::cache::training_view::TrainingView;
 use crate::context::Context;
 
 /// The input of decisions about one TrainingJob: the context, the TrainingJob and the time.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use berth_api::berth::{CheckpointInfo, CheckpointStore};
 use berth_api::conditions::{training_types, types};
+use berth_cache::moments::after;
+use berth_cache::training_view::TrainingView;
+use berth_cache::{Name, View, WorkloadView};
 use berth_jobs::training::Saved;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::cache::training_view::TrainingView;
-use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
-use crate::moments::after;
 use crate::state::work_queue::WorkQueue;
 use crate::training_job::growth::resumes_from;
 use crate::training_job::listing::Listing;
@@ -32,7 +32,7 @@ const START_PATIENCE_MS: i64 = 60_000;
 
 /// Stores an observed CheckpointStore, or removes a deleted store: control decides again about the TrainingJobs that save there, and computes again the work
 /// that they would lose.
-pub(crate) fn put_store(view: &mut View, work: &mut WorkQueue, name: &str, object: Option<Box<CheckpointStore>>) {
+pub fn put_store(view: &mut View, work: &mut WorkQueue, name: &str, object: Option<Box<CheckpointStore>>) {
     match object {
         Some(object) => drop(view.stores.insert(name.to_owned(), Arc::new(object.spec))),
         None => drop(view.stores.remove(name)),

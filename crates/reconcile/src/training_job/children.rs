@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_cache::{View, WorkloadView};
 use berth_jobs::JobState;
 use berth_jobs::training::{child_job_name, role_of_child};
 
-use crate::cache::{View, WorkloadView};
 use crate::write::{Kind, ObjectKey, PodsOf};
 
 /// The observed Jobs, by the uid of their TrainingJob.

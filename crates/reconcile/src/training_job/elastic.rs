@@ -3,28 +3,28 @@
 //! for jobs that restart.
 
 use berth_api::conditions::{training_types, types};
+use berth_cache::admission_checks::concerning;
+use berth_cache::deltas;
+use berth_cache::training_view::TrainingView;
+use berth_cache::{Name, View, WorkloadView};
 use berth_engine::model as engine;
 use berth_jobs::training::{RoleState, WORKER};
 use jiff::Timestamp;
 
-use crate::cache::admission_checks::concerning;
-pub(crate) use crate::cache::slices::{REPLACED, is_replaced};
-use crate::cache::training_view::TrainingView;
-use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
-use crate::deltas;
 use crate::training_job::growth::GrowthCandidate;
 use crate::training_job::restarts::{begun_at, runs_on, told_from};
 pub(crate) use crate::training_job::run::{Added, Run, run_under};
 pub(crate) use crate::training_job::slices::{admitted_before, granted, granted_to, grew, runs_since, stands};
 use crate::workload::status::since;
 use crate::workload::stops::{missing_queue, queue_stop};
+pub(crate) use berth_cache::slices::{REPLACED, is_replaced};
 
 /// Seconds for which a new slice may wait for the quota that was idle when the slice was created.
 pub(crate) const PATIENCE_SECONDS: i64 = 30;
 
 /// Running jobs that could have more workers, in the order in which workers are offered to the jobs.
-pub(crate) fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandidate> {
+pub fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandidate> {
     let jobs = ctx.view.training.elastic();
     let mut found: Vec<_> = jobs.filter_map(|name| ctx.could_want(name, now)).collect();
     found.sort_by(|(one, a), (other, b)| (one, &a.name).cmp(&(other, &b.name)));
@@ -32,14 +32,14 @@ pub(crate) fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandida
 }
 
 /// Slices that are to replace a Workload.
-pub(crate) fn slices_after(view: &View, older: &Name) -> Vec<Name> {
+pub fn slices_after(view: &View, older: &Name) -> Vec<Name> {
     let Some(owner) = view.workloads.get(older).and_then(|workload| workload.owner.as_ref()) else { return Vec::new() };
     let slices = view.workloads.owned_by(&owner.uid).filter(|one| one.replaces.as_deref() == Some(older));
     slices.map(WorkloadView::key).collect()
 }
 
 /// The uid of a TrainingJob, and the number of workers after its last scale-up if the added workers have not all been ready since.
-pub(crate) fn grown_in_vain(ctx: &Context<'_>, name: &Name) -> Option<(String, Option<i32>)> {
+pub fn grown_in_vain(ctx: &Context<'_>, name: &Name) -> Option<(String, Option<i32>)> {
     let view = ctx.view.training.get(name)?;
     let added = ctx.view.slice_of(&view.uid).and_then(|workload| ctx.added_to(workload));
     Some((view.uid.clone(), added.map(|added| added.workers)))

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::labels;
+use berth_cache::{Name, View, WorkloadView};
 use berth_engine::model as engine;
 use berth_jobs::JobState;
 use berth_jobs::training::{RoleState, Scale, WORKER, role_of_child};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cache::{Name, View, WorkloadView};
 use crate::notes::job::JobMark;
 use crate::notes::workload::WorkloadMark;
 use crate::notes::{JobRecords, Notes, WorkloadRecords};
@@ -23,19 +23,19 @@ const LOOK_MS: i64 = 5_000;
 
 /// The schedule of the searches for jobs that could grow.
 #[derive(Debug, Default)]
-pub(crate) struct Growth {
+pub struct Growth {
     /// Time of the next search for jobs that could grow.
     next_look: Option<Timestamp>,
 }
 
 impl Growth {
     /// Time of the next search for jobs that could grow, if any job is elastic.
-    pub(crate) fn wake_at(&self, view: &View) -> Option<Timestamp> {
+    pub fn wake_at(&self, view: &View) -> Option<Timestamp> {
         self.next_look.filter(|_| view.training.has_elastic())
     }
 
     /// Whether a search for jobs that could grow is due; if so, the next search is due after a pause.
-    pub(crate) fn begin_look(&mut self, view: &View, now: Timestamp) -> bool {
+    pub fn begin_look(&mut self, view: &View, now: Timestamp) -> bool {
         if !view.training.has_elastic() || self.next_look.is_some_and(|at| at > now) {
             return false;
         }
@@ -45,7 +45,7 @@ impl Growth {
 }
 
 /// Forgets all plans for scaling when this process begins or ceases to lead. Returns the uids of the Workloads that were to give up workers.
-pub(crate) fn begin_term(notes: &mut Notes) -> Vec<String> {
+pub fn begin_term(notes: &mut Notes) -> Vec<String> {
     take_wanted(&mut notes.jobs);
     take_idle(&mut notes.jobs);
     let asked = notes.workloads.uids(WorkloadMark::GivesUp);
@@ -54,7 +54,7 @@ pub(crate) fn begin_term(notes: &mut Notes) -> Vec<String> {
 }
 
 /// Handles a TrainingJob that is not elastic: no quota counts as idle for the job.
-pub(crate) fn note_inelastic(jobs: &mut JobRecords, uid: &str) {
+pub fn note_inelastic(jobs: &mut JobRecords, uid: &str) {
     jobs.change_known(uid, |notes| notes.known_training_mut().map(|training| training.note_idle(None)));
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn note_settled(jobs: &mut JobRecords, object: &ObjectKey, job: &JobS
 /// Takes the jobs that could have more workers, in the order of the offer, and returns the names of the jobs that are to grow. In each queue one job grows at a
 /// time, because the idle quota was counted for that job alone. A job that waits for a checkpoint does not keep another job from growing. `fits` says whether
 /// there is idle quota for a job.
-pub(crate) fn offer(
+pub fn offer(
     jobs: &mut JobRecords,
     candidates: Vec<GrowthCandidate>,
     mut fits: impl FnMut(&GrowthCandidate) -> bool,
@@ -154,7 +154,7 @@ pub(crate) fn note_scaled(jobs: &mut JobRecords, view: &View, name: &Name, now: 
 }
 
 /// Drops the requests to give up workers for a preemptor, and returns the uids of the Workloads that were to give up workers.
-pub(crate) fn spare_workers(workloads: &mut WorkloadRecords, preemptor: &str) -> Vec<String> {
+pub fn spare_workers(workloads: &mut WorkloadRecords, preemptor: &str) -> Vec<String> {
     let asked = workloads.marked(WorkloadMark::GivesUp);
     let asked =
         asked.filter(|(_, notes)| notes.scale().gives_up().is_some_and(|one| one.eviction.preemptor == preemptor));
@@ -170,7 +170,7 @@ fn end_requests(workloads: &mut WorkloadRecords, asked: &[String]) {
 }
 
 /// Records that a Workload is to give up workers, or is to be evicted; returns the name of the Workload's TrainingJob.
-pub(crate) fn ask_for_workers(
+pub fn ask_for_workers(
     workloads: &mut WorkloadRecords,
     view: &View,
     eviction: engine::Eviction,
@@ -184,7 +184,7 @@ pub(crate) fn ask_for_workers(
 }
 
 /// Forgets a request to give up workers after the Workload has given them up.
-pub(crate) fn note_given_up(workloads: &mut WorkloadRecords, view: &View, workload: &str) {
+pub fn note_given_up(workloads: &mut WorkloadRecords, view: &View, workload: &str) {
     let Some(asked) = workloads.of(workload).scale().gives_up() else { return };
     let over = view
         .workloads
@@ -196,7 +196,7 @@ pub(crate) fn note_given_up(workloads: &mut WorkloadRecords, view: &View, worklo
 }
 
 /// Notes that no pods of a Workload are left beyond the pods of the workers that stay.
-pub(crate) fn note_shrunk(workloads: &mut WorkloadRecords, view: &View, name: &Name, now: Timestamp) {
+pub fn note_shrunk(workloads: &mut WorkloadRecords, view: &View, name: &Name, now: Timestamp) {
     let Some(workload) = view.workloads.get(name) else { return };
     // A restart continues, whatever becomes of the job's spec.
     let restarted = scaled(workload).map(|scale| scale.workers);
@@ -214,21 +214,21 @@ pub(crate) fn resumes_from(workloads: &WorkloadRecords, workload: &WorkloadView)
 
 /// A running TrainingJob that could have more workers now.
 #[derive(Debug)]
-pub(crate) struct GrowthCandidate {
+pub struct GrowthCandidate {
     /// Namespace and name of the TrainingJob.
-    pub(crate) name: Name,
+    pub name: Name,
     /// Uid of the TrainingJob.
-    pub(crate) job: String,
+    pub job: String,
     /// Uid of the Workload under which the TrainingJob runs.
-    pub(crate) workload: String,
+    pub workload: String,
     /// The ClusterQueue whose quota the TrainingJob holds.
-    pub(crate) queue: String,
+    pub queue: String,
     /// Number of workers that the TrainingJob would have.
     pub(crate) workers: i32,
     /// Numbers of pods that the TrainingJob would have, by pod set.
-    pub(crate) counts: Vec<i64>,
+    pub counts: Vec<i64>,
     /// The quota that the TrainingJob holds.
-    pub(crate) given: Vec<engine::PodSetAssignment>,
+    pub given: Vec<engine::PodSetAssignment>,
     /// Time since when the quota for the additional workers is idle.
     pub(crate) idle: Timestamp,
     /// True if the TrainingJob's own state lets the job grow into the idle quota.
@@ -238,7 +238,7 @@ pub(crate) struct GrowthCandidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::moments::after_seconds;
+    use berth_cache::moments::after_seconds;
 
     fn at(second: i64) -> Timestamp {
         after_seconds(Timestamp::UNIX_EPOCH, second)

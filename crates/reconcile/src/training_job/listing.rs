@@ -23,11 +23,11 @@ pub(crate) struct Listing {
 
 /// Difference between a listing of checkpoints and the previous listing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ListingNews {
+pub struct ListingNews {
     /// Number of checkpoints that appeared since the previous successful listing.
-    pub(crate) fresh: usize,
+    pub fresh: usize,
     /// True if the list of checkpoints differs from the previous list.
-    pub(crate) changed: bool,
+    pub changed: bool,
 }
 
 impl Listing {

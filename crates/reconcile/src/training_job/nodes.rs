@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use berth_api::conditions::types;
+use berth_cache::training_view::{Counted, Crew};
+use berth_cache::{Name, WorkloadPhase, WorkloadView};
 use berth_jobs::training::{RoleState, WORKER};
 use jiff::Timestamp;
 
 use super::TrainingCase;
-use crate::cache::training_view::{Counted, Crew};
-use crate::cache::{Name, WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::status::since;
@@ -62,7 +62,7 @@ fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option
 }
 
 /// The number of nodes from an answer about the pods of a TrainingJob, `None` if the answer is about a run that has ended.
-pub(crate) fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timestamp) -> Option<Counted> {
+pub fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timestamp) -> Option<Counted> {
     let view = ctx.view.training.get(name)?;
     let states = TrainingCase { ctx, name, view, now }.states();
     let crew = ctx.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states))?;

@@ -3,12 +3,12 @@
 //! the new number. Each step of the restart follows from the existing objects, so that another replica can continue the restart.
 
 use berth_api::labels;
+use berth_cache::WorkloadView;
 use berth_jobs::JobState;
 use berth_jobs::training::{Rescale, Scale, WORKER};
 use jiff::Timestamp;
 
 use super::TrainingCase;
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::training_job::elastic::{granted, granted_to};
 use crate::training_job::growth::resumes_from;

@@ -5,12 +5,12 @@
 
 use berth_api::conditions::types;
 use berth_api::labels;
+use berth_cache::WorkloadView;
+use berth_cache::moments::after_seconds;
 use berth_jobs::JobState;
 use berth_jobs::training::{Scale, WORKER};
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
-use crate::moments::after_seconds;
 use crate::training_job::slices::{granted, grew, runs_since};
 use crate::workload::evictions::times_evicted;
 use crate::workload::status::{seconds, since};

@@ -2,13 +2,13 @@
 
 use berth_api::conditions::types;
 use berth_api::labels;
+use berth_cache::moments::after_seconds;
+use berth_cache::training_view::TrainingView;
+use berth_cache::{Name, View, WorkloadView};
 use berth_jobs::JobState;
 use berth_jobs::training::{Elastic, Rescale, RoleState, Scale, WORKER};
 use jiff::Timestamp;
 
-use crate::cache::training_view::TrainingView;
-use crate::cache::{Name, View, WorkloadView};
-use crate::moments::after_seconds;
 use crate::training_job::restarts::{goes_for_restart, scaled, told_workers};
 use crate::training_job::slices::{granted, stands};
 

@@ -6,7 +6,7 @@ use crate::job::save_requests::{Before, LastSave, Noted, Recipients, SaveRequest
 
 /// Notes about the requests to save of one Workload.
 #[derive(Debug, Default)]
-pub(crate) struct SaveNotes {
+pub struct SaveNotes {
     /// The recipients of the request to save before the job stops, from the first try on.
     notified: Option<Recipients>,
     /// The last save of the job when this process evicted the Workload. The note about the last save is kept after the quota is released, because the status of
@@ -18,7 +18,7 @@ pub(crate) struct SaveNotes {
 
 impl SaveNotes {
     /// Whether no request to save is noted about the Workload.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.notified.is_none() && self.before.is_none() && self.asked.is_none()
     }
 
@@ -28,17 +28,17 @@ impl SaveNotes {
     }
 
     /// The job's saves at the eviction of the Workload.
-    pub(crate) fn before(&self) -> Option<&Before> {
+    pub fn before(&self) -> Option<&Before> {
         self.before.as_deref()
     }
 
     /// The last request to save before workers are removed, also if the request has ended.
-    pub(crate) fn asked(&self) -> Option<&SaveRequest> {
+    pub fn asked(&self) -> Option<&SaveRequest> {
         self.asked.as_deref()
     }
 
     /// Notes a write that asks the job to save, or evicts the Workload.
-    pub(crate) fn note(&mut self, noted: Noted) {
+    pub fn note(&mut self, noted: Noted) {
         match noted {
             Noted::Evicted(before) => self.before = Some(Box::new(before)),
             Noted::Notified(told) => drop(self.notified.get_or_insert(told)),
@@ -61,7 +61,7 @@ impl SaveNotes {
     }
 
     /// Notes that the status of the job shows the request to save.
-    pub(crate) fn note_shown(&mut self) {
+    pub fn note_shown(&mut self) {
         if let Some(told) = &mut self.notified {
             told.user = true;
         }

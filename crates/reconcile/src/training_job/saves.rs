@@ -5,11 +5,11 @@ use std::sync::Arc;
 use berth_api::berth::CheckpointInfo;
 use berth_api::conditions::training_types;
 use berth_api::labels;
+use berth_cache::training_view::TrainingView;
+use berth_cache::{Name, View, WorkloadView};
 use berth_jobs::training::Saved;
 use jiff::Timestamp;
 
-use crate::cache::training_view::TrainingView;
-use crate::cache::{Name, View, WorkloadView};
 use crate::job::save_requests::LastSave;
 use crate::notes::{JobRecords, Notes, WorkloadRecords};
 use crate::training_job::listing::{Listing, ListingNews};
@@ -32,7 +32,7 @@ pub(crate) fn note_start(jobs: &mut JobRecords, view: &View, name: &Name) {
 }
 
 /// Takes the result of a listing of checkpoints; `None` if the TrainingJob is not known any more.
-pub(crate) fn note_listing(
+pub fn note_listing(
     jobs: &mut JobRecords,
     view: &View,
     name: &Name,
@@ -119,7 +119,7 @@ pub(crate) fn note_notified(workloads: &mut WorkloadRecords, workload: &str, pur
 }
 
 /// Notes that the status of a TrainingJob shows the request to save.
-pub(crate) fn note_shown(workloads: &mut WorkloadRecords, view: &View, name: &Name) {
+pub fn note_shown(workloads: &mut WorkloadRecords, view: &View, name: &Name) {
     let slice = view.training.get(name).and_then(|job| view.slice_of(&job.uid));
     if let Some(workload) = slice.filter(|workload| is_shown(view, workload)) {
         workloads.change_known(&workload.uid, |notes| notes.save_mut().note_shown());

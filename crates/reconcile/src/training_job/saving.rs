@@ -2,13 +2,13 @@
 
 use berth_api::berth::{CheckpointInfo, CheckpointStatus, MAX_SHOWN_CHECKPOINTS};
 use berth_api::conditions::{own_reasons, training_types};
+use berth_cache::WorkloadView;
 use berth_jobs::training::Saved;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
 use super::TrainingCase;
 use super::conditions::Words;
-use crate::cache::WorkloadView;
 use crate::decision::Decision;
 use crate::training_job::checkpoints::{patience_ends, shown};
 use crate::training_job::growth::resumes_from;

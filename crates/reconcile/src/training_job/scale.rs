@@ -12,11 +12,9 @@ use std::collections::BTreeMap;
 
 use super::TrainingCase;
 use super::conditions::{CHECKPOINT_REQUESTED, Words};
-use crate::cache::WorkloadView;
 use crate::capacity::watch::no_nodes_for_added;
 use crate::decision::{Decision, Draft};
 use crate::job::grace::SCALING_DOWN;
-use crate::moments::after;
 use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, run_under, runs_since};
 use crate::workload::evictions::times_evicted;
 use crate::workload::names::create;
@@ -25,6 +23,8 @@ use crate::workload::status::{KIND, since};
 use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_finalizer, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, Query, SCHEDULER, Subresource, Write, key};
 use berth_api::labels;
+use berth_cache::WorkloadView;
+use berth_cache::moments::after;
 
 /// Field manager of the number of pods of a Workload that gave up workers.
 const MANAGER: &str = "berth-elastic";

@@ -5,16 +5,16 @@ use jiff::Timestamp;
 
 /// A request to an elastic job to give up workers.
 #[derive(Clone, Debug)]
-pub(crate) struct GiveUp {
+pub struct GiveUp {
     /// Number of workers that stay after the job has given up workers.
     pub(crate) keeps: i32,
     /// The eviction that the engine wants, with its preemptor.
-    pub(crate) eviction: engine::Eviction,
+    pub eviction: engine::Eviction,
 }
 
 /// Notes about the number of workers of one Workload.
 #[derive(Debug, Default)]
-pub(crate) struct ScaleNotes {
+pub struct ScaleNotes {
     gives_up: Option<Box<GiveUp>>,
     /// Number of workers beyond which the Workload was observed to have no pods, and the time of that observation.
     shrunk: Option<Box<(i32, Timestamp)>>,
@@ -22,17 +22,17 @@ pub(crate) struct ScaleNotes {
 
 impl ScaleNotes {
     /// Whether nothing is noted about the number of workers of the Workload.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.gives_up.is_none() && self.shrunk.is_none()
     }
 
     /// The workers that the Workload is to give up for a preemptor.
-    pub(crate) fn gives_up(&self) -> Option<&GiveUp> {
+    pub fn gives_up(&self) -> Option<&GiveUp> {
         self.gives_up.as_deref()
     }
 
     /// Notes a request to give up workers.
-    pub(crate) fn ask_for_workers(&mut self, asked: GiveUp) {
+    pub fn ask_for_workers(&mut self, asked: GiveUp) {
         self.gives_up = Some(Box::new(asked));
     }
 
@@ -52,7 +52,7 @@ impl ScaleNotes {
     }
 
     /// Notes that no pods are left beyond the pods of this number of workers.
-    pub(crate) fn note_shrunk(&mut self, workers: i32, now: Timestamp) {
+    pub fn note_shrunk(&mut self, workers: i32, now: Timestamp) {
         self.shrunk = Some(Box::new((workers, now)));
     }
 

@@ -1,10 +1,10 @@
 //! Workload slices of an elastic job: the newest slice replaces the previous slice when the newest slice is admitted.
 
 use berth_api::conditions::types;
+use berth_cache::{View, WorkloadView};
 use berth_jobs::training::WORKER;
 use jiff::Timestamp;
 
-use crate::cache::{View, WorkloadView};
 use crate::workload::status::{find, since};
 
 /// Number of workers for which a Workload holds quota.

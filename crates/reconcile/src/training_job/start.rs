@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_api::conditions::{own_reasons, reasons, training_types};
+use berth_cache::WorkloadView;
+use berth_cache::moments::after_seconds;
+use berth_cache::tier_reasons::SPEC_CHANGED;
 use berth_jobs::PlacementError;
 use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, RunError, Saved, children};
 use jiff::Timestamp;
 
 use super::{TrainingCase, status};
-use crate::cache::WorkloadView;
-use crate::cache::tier_reasons::SPEC_CHANGED;
 use crate::capacity::watch::{at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
 use crate::decision::{Decision, Draft};
 use crate::job::altered::next_pause;
 use crate::job::overgrown::overgrown;
 use crate::job::placement::placements;
 use crate::job::starts;
-use crate::moments::after_seconds;
 use crate::training_job::elastic::{granted, run_under};
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::pods_ready;

@@ -1,6 +1,10 @@
 //! Status of a TrainingJob, computed from its Workload and its Jobs. A status that differs is written at once if the phase changes, and otherwise as seldom as
 //! the statuses of queues, so that a TrainingJob does not cost a write for each pod.
 
+use berth_cache::deltas::quantity;
+use berth_cache::tier_reasons::{RECLAIMED, STOCK_OUT};
+use berth_cache::training_view::{TrainingView, has_ended};
+use berth_cache::{WorkloadPhase, WorkloadView};
 use berth_jobs::ObjectPatch;
 use std::collections::BTreeMap;
 
@@ -17,12 +21,8 @@ pub(crate) use super::conditions::{
     CHECKPOINT_REQUESTED, ELASTIC, JOB_GONE, MAX_WAIT_TIME_EXCEEDED, REQUESTED, SCHEDULING_TIMEOUT, STORE_NOT_FOUND,
     Words,
 };
-use crate::cache::tier_reasons::{RECLAIMED, STOCK_OUT};
-use crate::cache::training_view::{TrainingView, has_ended};
-use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::Draft;
-use crate::deltas::quantity;
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, key};

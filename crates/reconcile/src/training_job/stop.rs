@@ -2,7 +2,6 @@
 //! to be restored.
 
 use super::{TrainingCase, has_finalizer, status};
-use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::decision::{Decision, Draft};
 use crate::job::grace::Grace;
 use crate::job::left;
@@ -11,6 +10,7 @@ use crate::workload::status::find;
 use crate::workload::stops::{let_go, release, release_for_good};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 use berth_api::conditions::{reasons, types};
+use berth_cache::{WorkloadPhase, WorkloadView};
 use berth_jobs::JobState;
 use berth_jobs::training::training_end;
 use jiff::Timestamp;

@@ -1,8 +1,8 @@
 //! Listing and deletion of checkpoints in the store of a TrainingJob.
 
+use berth_cache::Name;
 use jiff::Timestamp;
 
-use crate::cache::Name;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::training_job::saves::surplus;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use berth_api::berth::TrainingJobStatus;
 use berth_api::conditions::{own_reasons, reasons, training_types, types};
+use berth_cache::deltas;
+use berth_cache::training_view::TrainingView;
+use berth_cache::{Name, WorkloadView};
 use berth_quantity::Amount;
 use jiff::Timestamp;
 
-use crate::cache::training_view::TrainingView;
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::deltas;
 use crate::measure::{Labels, Measure};
 use crate::queues::figures::{Gauges, shown};
 use crate::training_job::elastic::{REPLACED, grew};
@@ -180,7 +180,7 @@ fn deviations_of_tree<'a>(peers: Vec<(&'a str, &Holding)>) -> Vec<(&'a str, f64)
 }
 
 /// The metrics of a change of a TrainingJob from `old` to `new`.
-pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingView) -> Vec<Measure> {
+pub fn status_measures(name: &Name, old: &TrainingView, new: &TrainingView) -> Vec<Measure> {
     let is = |status: &TrainingJobStatus, kind: &str| is_true(&status.conditions, kind);
     let became = |kind: &str| is(&new.status, kind) && !is(&old.status, kind);
     let mut measures = Vec::new();
@@ -221,7 +221,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
 }
 
 /// Metric of a listing that has found a number of new checkpoints of a TrainingJob.
-pub(crate) fn saved(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
+pub fn saved(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
     let asked = is_true(&status.conditions, training_types::CHECKPOINT_REQUESTED);
     saves(name, (if asked { "preemption" } else { "interval" }, "saved"), u64::try_from(number).unwrap_or(u64::MAX))
 }
@@ -234,7 +234,7 @@ fn saves(name: &Name, (reason, status): (&str, &str), by: u64) -> Measure {
 }
 
 /// The removal of the metric series of a TrainingJob that is gone.
-pub(crate) fn forget(name: &Name) -> Measure {
+pub fn forget(name: &Name) -> Measure {
     Measure::Forget { labels: vec![("job", format!("{}/{}", name.0, name.1))] }
 }
 

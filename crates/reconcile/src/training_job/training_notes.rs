@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use berth_cache::moments::after_seconds;
 use jiff::Timestamp;
 
-use crate::moments::after_seconds;
 use crate::training_job::listing::{Listing, ListingNews};
 use crate::write::{Checkpoint, CheckpointPlace, ObjectKey};
 
@@ -13,7 +13,7 @@ const LONGEST_PAUSE_SECONDS: i64 = 3_600;
 
 /// Notes about one TrainingJob.
 #[derive(Debug)]
-pub(crate) struct TrainingNotes {
+pub struct TrainingNotes {
     /// Time since when quota has been idle into which the TrainingJob could grow.
     idle_since: Option<Timestamp>,
     /// Number of workers that the TrainingJob is to grow to, until its new slice exists.
@@ -67,7 +67,7 @@ impl TrainingNotes {
     };
 
     /// Whether nothing is noted about the TrainingJob.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.idle_since.is_none()
             && self.wanted.is_none()
             && self.failed.is_none()
@@ -88,7 +88,7 @@ impl TrainingNotes {
     }
 
     /// Number of workers that the TrainingJob is to grow to, until its new slice exists.
-    pub(crate) fn wanted(&self) -> Option<i32> {
+    pub fn wanted(&self) -> Option<i32> {
         self.wanted
     }
 
@@ -120,7 +120,7 @@ impl TrainingNotes {
     }
 
     /// Notes that the number of workers is about to change. A scale-up to `added` workers, which were never all ready, fails by this change.
-    pub(crate) fn note_scaling(&mut self, added: Option<i32>) {
+    pub fn note_scaling(&mut self, added: Option<i32>) {
         self.taken_back = added;
     }
 
@@ -135,7 +135,7 @@ impl TrainingNotes {
     }
 
     /// Takes the result of a listing of checkpoints at a place in a store. An earlier listing of another place in a store is discarded.
-    pub(crate) fn take_listing(
+    pub fn take_listing(
         &mut self,
         place: &CheckpointPlace,
         found: Result<Vec<Checkpoint>, String>,
@@ -170,7 +170,7 @@ impl TrainingNotes {
     }
 
     /// Notes that an object was applied for the present run.
-    pub(crate) fn note_prepared(&mut self, object: ObjectKey) {
+    pub fn note_prepared(&mut self, object: ObjectKey) {
         self.prepared.insert(object);
     }
 

@@ -1,9 +1,9 @@
 //! State about TrainingJobs that is in no API object.
 
+use berth_cache::{View, WorkloadView};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::{View, WorkloadView};
 use crate::notes::{JobRecords, Notes};
 use crate::state::flight::Flight;
 use crate::training_job::children::Children;
@@ -15,16 +15,16 @@ use crate::write::{Kind, ObjectKey, Purpose, WriteOutcome, key};
 
 /// State about TrainingJobs that is in no API object.
 #[derive(Debug, Default)]
-pub(crate) struct Trainings {
+pub struct Trainings {
     /// The schedule of the searches for jobs that could grow.
-    pub(crate) growth: Growth,
+    pub growth: Growth,
     /// The Jobs that have run each TrainingJob.
     pub(crate) children: Children,
 }
 
 impl Trainings {
     /// Handles the new state of a Workload, before the view stores that state.
-    pub(crate) fn note_workload(&mut self, jobs: &mut JobRecords, view: &View, new: &WorkloadView) {
+    pub fn note_workload(&mut self, jobs: &mut JobRecords, view: &View, new: &WorkloadView) {
         self.children.note_idle(view, new);
         let old = view.workloads.get(&new.key());
         // If the number of workers changes, prepared objects such as the host file are applied again.
@@ -35,25 +35,19 @@ impl Trainings {
     }
 
     /// Handles a Workload that is gone.
-    pub(crate) fn forget_workload(
-        &mut self,
-        jobs: &mut JobRecords,
-        view: &View,
-        workload: &WorkloadView,
-        now: Timestamp,
-    ) {
+    pub fn forget_workload(&mut self, jobs: &mut JobRecords, view: &View, workload: &WorkloadView, now: Timestamp) {
         growth::note_lost_slice(jobs, view, workload, now);
         self.children.forget_of(view, workload);
     }
 
     /// Handles the new state of a Job.
-    pub(crate) fn note_job(&mut self, jobs: &mut JobRecords, object: &ObjectKey, job: &JobState) {
+    pub fn note_job(&mut self, jobs: &mut JobRecords, object: &ObjectKey, job: &JobState) {
         growth::note_settled(jobs, object, job);
         self.children.note_child(object, job);
     }
 
     /// Handles a Job that is gone.
-    pub(crate) fn forget_job(&mut self, jobs: &mut JobRecords, view: &View, object: &ObjectKey, job: &JobState) {
+    pub fn forget_job(&mut self, jobs: &mut JobRecords, view: &View, object: &ObjectKey, job: &JobState) {
         if let Some(owner) = &job.owner {
             // A user who deletes a Job of a TrainingJob may have deleted objects that the Job needs: these objects are applied again before the next Job.
             forget_prepared(jobs, &owner.uid);
@@ -64,7 +58,7 @@ impl Trainings {
 
 /// Handles the outcome of a write: pods were notified to save, a run began or changed, or checkpoints were deleted. Returns the key of a TrainingJob if control
 /// must decide about the TrainingJob again.
-pub(crate) fn note_outcome(
+pub fn note_outcome(
     notes: &mut Notes,
     view: &View,
     object: &ObjectKey,

@@ -1,9 +1,9 @@
 //! Reasons why a pending workload may not be tried.
 
 use berth_api::conditions::{own_reasons, reasons, types};
+use berth_cache::{WorkloadPhase, WorkloadView};
 use berth_engine::model::Blocked;
 
-use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::job;

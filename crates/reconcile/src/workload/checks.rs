@@ -2,11 +2,11 @@
 
 use berth_api as api;
 use berth_api::conditions::{check_states, event_reasons, reasons, types};
+use berth_cache::admission_checks::concerning;
+use berth_cache::{WorkloadPhase, WorkloadView};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::cache::admission_checks::concerning;
-use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::status::{find, seconds, since};

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
 use berth_api::labels::SIZE;
+use berth_cache::WorkloadView;
 use berth_engine::model as engine;
 use berth_jobs::training::Cards;
 use berth_quantity::Amount;
 use serde_json::{Map, Value};
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 
 /// Largest number of resources in a column.

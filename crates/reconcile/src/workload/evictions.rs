@@ -1,9 +1,9 @@
 //! Past evictions of a Workload, as its status counts them.
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::workload::status::since;
 
 /// Time of a workload's creation, or of its last requeueing.

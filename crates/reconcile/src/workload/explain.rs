@@ -1,10 +1,10 @@
 //! Status and event that explain why a workload waits.
 
 use berth_api::conditions::{reasons, types};
+use berth_cache::WorkloadView;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::decision::Draft;
 use crate::workload::gates;
 pub(crate) use crate::workload::requests::requests_of;
@@ -12,27 +12,27 @@ use crate::workload::{notice, status_write};
 use crate::write::{EventType, Purpose, SCHEDULER};
 
 /// The reason why a workload waits, as its status shows the reason.
-pub(crate) struct PendingReport<'a> {
+pub struct PendingReport<'a> {
     /// The reason of the condition `QuotaReserved`.
-    pub(crate) reason: &'a str,
+    pub reason: &'a str,
     /// The message of the condition `QuotaReserved`.
-    pub(crate) message: &'a str,
+    pub message: &'a str,
     /// True if the workload is the head of its queue, or the first of its class of equals.
-    pub(crate) leading: bool,
+    pub leading: bool,
     /// True if the workload would preempt, and its preemption gates are closed.
-    pub(crate) is_gated: bool,
+    pub is_gated: bool,
 }
 
 impl<'a> PendingReport<'a> {
     /// The report of the engine's verdict about a workload, under the given reason.
-    pub(crate) fn of(verdict: &'a engine::Verdict, reason: &'a str) -> Self {
+    pub fn of(verdict: &'a engine::Verdict, reason: &'a str) -> Self {
         let is_gated = verdict.reason == engine::PendingReason::AdmissionGated;
         Self { reason, message: &verdict.message, leading: verdict.leading, is_gated }
     }
 }
 
 /// The write that explains why a workload waits.
-pub(crate) fn explain(workload: &WorkloadView, told: &PendingReport<'_>, now: Timestamp) -> Draft {
+pub fn explain(workload: &WorkloadView, told: &PendingReport<'_>, now: Timestamp) -> Draft {
     let purpose = if told.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
     let mut draft = status_write(workload, purpose, now, |edit| {
         edit.pending(told.reason, told.message);

@@ -3,13 +3,13 @@
 
 use berth_api::conditions::{event_reasons, reasons};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
+use berth_cache::WorkloadView;
+use berth_cache::deltas;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
-use crate::deltas;
 use crate::policies::Wanted;
 use crate::workload::columns::Annotations;
 use crate::workload::gates;

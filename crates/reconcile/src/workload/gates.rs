@@ -7,11 +7,11 @@
 use berth_api::PreemptionGateState;
 use berth_api::conditions::gate_positions::CLOSED;
 use berth_api::conditions::{event_reasons, reasons, types};
+use berth_cache::WorkloadView;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Draft;
 use crate::workload::status::{find, seconds};

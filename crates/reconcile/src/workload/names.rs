@@ -3,10 +3,10 @@
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;
+use berth_cache::WorkloadView;
 use berth_jobs::too_large;
 use serde_json::Value;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::workload::orphan::{Standing, standing};

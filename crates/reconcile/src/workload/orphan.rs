@@ -1,13 +1,13 @@
 //! Workloads whose job is gone: such a Workload is kept until no pod of the job can run any more.
 
 use berth_api::conditions::{own_reasons, reasons, types};
+use berth_cache::moments::after;
+use berth_cache::{Owner, WorkloadView};
 use jiff::Timestamp;
 
-use crate::cache::{Owner, WorkloadView};
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
 use crate::job::left::{self, PODS_COME_MS};
-use crate::moments::after;
 use crate::pod_group::without_pods;
 use crate::workload::follow::adopt;
 pub(crate) use crate::workload::owner::{Standing, lost_by, parts_of, standing};

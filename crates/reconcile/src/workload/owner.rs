@@ -1,11 +1,11 @@
 //! The owner of a Workload, and the Jobs that the owner consists of.
 
+use berth_cache::WorkloadView;
+use berth_cache::names::Name;
 use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::names::Name;
 use crate::write::{Kind, ObjectKey, key};
 
 /// The Workload of a name, if the owner reference to its owner with this uid was removed.

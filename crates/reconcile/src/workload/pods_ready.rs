@@ -1,13 +1,13 @@
 //! `waitForPodsReady`: a workload whose pods are not ready in time is evicted, and is deactivated after too many retries.
 
 use berth_api::conditions::{reasons, types};
+use berth_cache::WorkloadView;
+use berth_cache::moments::after;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::moments::after;
 use crate::workload::evictions::evicted_for;
 use crate::workload::status::find;
 use crate::workload::{evict_for_seconds, status_write};

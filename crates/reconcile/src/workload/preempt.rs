@@ -1,10 +1,10 @@
 //! Preemption of a workload that the engine has chosen as a victim.
 
 use berth_api::conditions::{event_reasons, reasons, types};
+use berth_cache::WorkloadView;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
@@ -90,12 +90,7 @@ fn priority_of(workload: &WorkloadView) -> String {
 }
 
 /// The write that evicts a victim for its preemptor, with the events for both.
-pub(crate) fn preempt(
-    ctx: &Context<'_>,
-    workload: &WorkloadView,
-    eviction: &engine::Eviction,
-    now: Timestamp,
-) -> Decision {
+pub fn preempt(ctx: &Context<'_>, workload: &WorkloadView, eviction: &engine::Eviction, now: Timestamp) -> Decision {
     let preemptor = ctx.view.workloads.by_uid(&eviction.preemptor);
     let job = preemptor.and_then(|preemptor| preemptor.job_uid.as_deref()).unwrap_or_default();
     let message = preemption_message(

@@ -1,12 +1,12 @@
 //! Effects on a workload with quota of queues that are stopped, gone or being deleted.
 
 use berth_api::conditions::reasons;
+use berth_cache::WorkloadView;
+use berth_cache::deltas;
 use berth_engine::model as engine;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::deltas;
 
 /// Message about a queue of a workload with quota that is gone or being deleted.
 pub(crate) fn missing_queue(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {

@@ -2,10 +2,10 @@
 //! Reasons of queue heads are written first, admissions before all reasons, and reasons never faster than a steady rate.
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
 use berth_engine::model::{PendingReason, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cache::WorkloadView;
 use crate::notes::WorkloadRecords;
 use crate::workload::older_reasons;
 use crate::workload::reason_notes::{ReasonNotes, ReasonPlace};
@@ -25,7 +25,7 @@ const WRITE: i64 = 1_000;
 /// State of the rate limit for writes of pending reasons. The reasons that are still to be written are in the records of their workloads, and the records are
 /// queued by their reasons.
 #[derive(Debug, Default)]
-pub(crate) struct Ration {
+pub struct Ration {
     /// Tokens for writes of pending reasons; a thousand tokens allow one write.
     tokens: i64,
     filled_at: Option<Timestamp>,
@@ -75,17 +75,17 @@ fn is_of_class(verdict: &Verdict) -> bool {
 
 impl Ration {
     /// A rate limit without verdicts; `says_older` selects Kueue's older reasons.
-    pub(crate) fn new(says_older: bool) -> Self {
+    pub fn new(says_older: bool) -> Self {
         Self { says_older, ..Self::default() }
     }
 
     /// The reason under which a verdict is written, `None` if the verdict is not written.
-    pub(crate) fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
+    pub fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
         if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
     }
 
     /// Takes a new verdict, which replaces the older verdict about the workload. With `unpaced`, no text waits until the old text is old enough.
-    pub(crate) fn take(
+    pub fn take(
         &self,
         workloads: &mut WorkloadRecords,
         verdict: Verdict,
@@ -109,7 +109,7 @@ impl Ration {
     }
 
     /// Notes that an admission was decided: the workload's reason is dropped, and reasons are written more slowly for a while.
-    pub(crate) fn admitted(&mut self, workloads: &mut WorkloadRecords, uid: &str, now: Timestamp) {
+    pub fn admitted(&mut self, workloads: &mut WorkloadRecords, uid: &str, now: Timestamp) {
         self.refill(now);
         self.admitted_at = Some(now);
         forget(workloads, uid);
@@ -130,7 +130,7 @@ impl Ration {
     }
 
     /// The next verdict about a pending workload to write, if the rate allows a write.
-    pub(crate) fn next(&mut self, workloads: &mut WorkloadRecords, now: Timestamp, unpaced: bool) -> Option<Verdict> {
+    pub fn next(&mut self, workloads: &mut WorkloadRecords, now: Timestamp, unpaced: bool) -> Option<Verdict> {
         self.refill(now);
         while let Some((_, uid)) = workloads.first_queued_from(LATER).filter(|(place, _)| is_due(*place, now)) {
             workloads.change(&uid, |notes| notes.reason_mut().move_to(ReasonPlace::Queue(true)));
@@ -153,18 +153,18 @@ fn is_due(place: ReasonPlace, now: Timestamp) -> bool {
 }
 
 /// Queues a verdict again that could not be written now.
-pub(crate) fn put_back(workloads: &mut WorkloadRecords, verdict: Verdict) {
+pub fn put_back(workloads: &mut WorkloadRecords, verdict: Verdict) {
     let uid = verdict.uid.clone();
     workloads.change(&uid, |notes| notes.reason_mut().wait(Some((verdict, ReasonPlace::Queue(true)))));
 }
 
 /// Forgets the reason of a workload that is no longer pending.
-pub(crate) fn forget(workloads: &mut WorkloadRecords, uid: &str) {
+pub fn forget(workloads: &mut WorkloadRecords, uid: &str) {
     workloads.change_known(uid, |notes| *notes.reason_mut() = ReasonNotes::default());
 }
 
 /// Time at which the next pending reason may be written.
-pub(crate) fn wake_at(workloads: &WorkloadRecords, now: Timestamp) -> Option<Timestamp> {
+pub fn wake_at(workloads: &WorkloadRecords, now: Timestamp) -> Option<Timestamp> {
     match workloads.first_queued()?.0 {
         ReasonPlace::Queue(_) => now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok(),
         ReasonPlace::Later(due) => Some(due),
@@ -178,10 +178,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cache::View;
-    use crate::cache::shape::Shapes;
-    use crate::cache::slim::slim;
-    use crate::settings::Settings;
+    use berth_cache::View;
+    use berth_cache::settings::Settings;
+    use berth_cache::shape::Shapes;
+    use berth_cache::slim::slim;
 
     /// Number of reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
     fn written(admissions: usize) -> i64 {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 /// The place of a reason that is still to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ReasonPlace {
+pub enum ReasonPlace {
     /// In the queue: first (false) the reasons of heads of queues, then (true) all other reasons.
     Queue(bool),
     /// Behind the queue, until the given time, at which the old text is old enough.
@@ -14,7 +14,7 @@ pub(crate) enum ReasonPlace {
 
 /// Notes about the reason why one Workload waits.
 #[derive(Debug, Default)]
-pub(crate) struct ReasonNotes {
+pub struct ReasonNotes {
     /// The reason that is still to be written.
     next: Option<(Verdict, ReasonPlace)>,
     /// Time at which the last text was written.
@@ -23,22 +23,22 @@ pub(crate) struct ReasonNotes {
 
 impl ReasonNotes {
     /// Whether no pending reason is noted about the Workload.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.next.is_none() && self.written.is_none()
     }
 
     /// The place of the reason that is still to be written, `None` if there is no such reason.
-    pub(crate) fn place(&self) -> Option<ReasonPlace> {
+    pub fn place(&self) -> Option<ReasonPlace> {
         self.next.as_ref().map(|(_, place)| *place)
     }
 
     /// The reason that is still to be written.
-    pub(crate) fn next(&self) -> Option<&Verdict> {
+    pub fn next(&self) -> Option<&Verdict> {
         self.next.as_ref().map(|(verdict, _)| verdict)
     }
 
     /// Time at which the last text was written.
-    pub(crate) fn written(&self) -> Option<Timestamp> {
+    pub fn written(&self) -> Option<Timestamp> {
         self.written
     }
 
@@ -55,7 +55,7 @@ impl ReasonNotes {
     }
 
     /// Takes the reason that is written now.
-    pub(crate) fn write(&mut self, now: Timestamp) -> Option<Verdict> {
+    pub fn write(&mut self, now: Timestamp) -> Option<Verdict> {
         self.written = Some(now);
         self.next.take().map(|(verdict, _)| verdict)
     }

@@ -1,9 +1,8 @@
 //! Requests of a Workload, as the Workload's status shows them.
 
 use berth_api as api;
-
-use crate::cache::workload_view::WorkloadView;
-use crate::deltas;
+use berth_cache::deltas;
+use berth_cache::workload_view::WorkloadView;
 
 /// The requests of a Workload's pod sets, in the form of `status.resourceRequests`.
 pub(crate) fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {

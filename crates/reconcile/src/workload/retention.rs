@@ -2,12 +2,12 @@
 
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{event_reasons, types};
+use berth_cache::WorkloadView;
+use berth_cache::moments::after_seconds;
 use jiff::Timestamp;
 
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::moments::after_seconds;
 use crate::workload::blocked::unasked;
 use crate::workload::status::{find, since};
 use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};

@@ -1,10 +1,10 @@
 //! Time for which a Workload has run, by the monotonic clock for the time that this process has observed.
 
 use berth_api::conditions::types;
+use berth_cache::workload_view::WorkloadView;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cache::workload_view::WorkloadView;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::workload::status::since;
@@ -19,7 +19,7 @@ impl Context<'_> {
 
     /// Corrects the accumulated execution time in a decision that releases quota. The decision computes that time by the wall clock (`Edit::take_back`); the
     /// correction leaves out jumps of the wall clock.
-    pub(crate) fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
+    pub fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
         if self.view.timeline.is_even() {
             return decision;
         }

@@ -6,7 +6,7 @@
 use berth_api as api;
 use berth_api::conditions::gate_positions::CLOSED;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
-pub(crate) use berth_api::conditions::{
+pub use berth_api::conditions::{
     MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, find_true, is_true, since, truncate as cut, whole_seconds as seconds,
 };
 use berth_api::conditions::{NewCondition, check_states, own_types, set_condition, types};
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 pub(crate) const ADMISSION_MANAGER: &str = api::labels::FIELD_MANAGER_ADMISSION;
 
 /// Conditions that the admission manager owns.
-pub(crate) const OWNED: [&str; 10] = [
+pub const OWNED: [&str; 10] = [
     types::QUOTA_RESERVED,
     types::BLOCKED_ON_PREEMPTION_GATES,
     types::EVICTED,
@@ -34,18 +34,18 @@ pub(crate) const OWNED: [&str; 10] = [
 ];
 
 /// A change of a status, with the time of the change and the generation of the object.
-pub(crate) struct Edit<'a> {
+pub struct Edit<'a> {
     /// The status of the Workload that is changed.
-    pub(crate) status: &'a mut api::WorkloadStatus,
+    pub status: &'a mut api::WorkloadStatus,
     /// The generation of the Workload, for conditions.
     pub(crate) generation: i64,
     /// The time of the status change, for conditions.
-    pub(crate) now: Timestamp,
+    pub now: Timestamp,
 }
 
 impl Edit<'_> {
     /// Sets a condition; the transition time of the condition changes only with its status.
-    pub(crate) fn set(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
+    pub fn set(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
         set_in(&mut self.status.conditions, kind, (status, reason, message), self.generation, self.now);
     }
 
@@ -119,7 +119,7 @@ impl Edit<'_> {
     }
 
     /// Sets the reason why the workload is pending.
-    pub(crate) fn pending(&mut self, reason: &str, message: &str) {
+    pub fn pending(&mut self, reason: &str, message: &str) {
         self.set(types::QUOTA_RESERVED, false, reason, message);
         self.not_admitted();
     }
@@ -161,7 +161,7 @@ impl Edit<'_> {
 
     /// Resets all admission checks to Pending; the next try waits for the latest time that a check in state Retry requests.
     pub(crate) fn reset_checks(&mut self, after: &str) {
-        if let Some(at) = crate::cache::admission_checks::retry_at(&self.status.admission_checks) {
+        if let Some(at) = berth_cache::admission_checks::retry_at(&self.status.admission_checks) {
             let state = self.status.requeue_state.get_or_insert_with(Default::default);
             state.requeue_at = Some(Time(seconds(at)));
         }
@@ -182,7 +182,7 @@ impl Edit<'_> {
     }
 
     /// Releases quota after the job has stopped.
-    pub(crate) fn release(&mut self, requeued: bool) {
+    pub fn release(&mut self, requeued: bool) {
         let (reason, message) = find(&self.status.conditions, types::EVICTED)
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
             .unwrap_or_default();
@@ -197,7 +197,7 @@ impl Edit<'_> {
     }
 
     /// Ends the reservation with a reason; the time since the admission is added to the accumulated execution time.
-    pub(crate) fn take_back(&mut self, reason: &str, message: &str) {
+    pub fn take_back(&mut self, reason: &str, message: &str) {
         if let Some(admitted) = since(&self.status.conditions, types::ADMITTED, "True") {
             let spent = self.now.as_second().saturating_sub(admitted.as_second());
             let past = self.status.accumulated_past_execution_time_seconds.unwrap_or_default();
@@ -228,7 +228,7 @@ impl Edit<'_> {
     }
 
     /// Finishes the workload.
-    pub(crate) fn finish(&mut self, reason: &str, message: &str) {
+    pub fn finish(&mut self, reason: &str, message: &str) {
         self.set(types::FINISHED, true, reason, message);
     }
 }

@@ -1,9 +1,9 @@
 //! Release of the quota of workloads, and the effect of stopped or deleted queues on that quota.
 
 use berth_api::conditions::{own_reasons, reasons, types};
+use berth_cache::{WorkloadPhase, WorkloadView};
 use jiff::Timestamp;
 
-use crate::cache::{WorkloadPhase, WorkloadView};
 use crate::capacity::watch::returns_at_once;
 use crate::context::Context;
 use crate::decision::Decision;

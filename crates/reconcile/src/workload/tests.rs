@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::objects::{
     admitted, changed, condition_since, deleting, evicted, finished, job, reserved, with_condition, workload,
     workload_of,
 };
 use crate::testing::step::{Step, step};
 use crate::testing::{State, at, in_seconds, now, own_name};
+use berth_cache::settings::Settings;
 use berth_engine::model::{Admission, Eviction, Limits};
 
 /// The next decision about Workload `w`.
@@ -31,7 +31,7 @@ pub(super) fn with(workload: Value) -> State {
 fn planned(mut state: State) -> State {
     let admission: Admission = {
         state.pass_on_workloads();
-        let plan = state.quota.world.plan(crate::moments::millis(now()), Limits { max_admissions: 9 });
+        let plan = state.quota.world.plan(berth_cache::moments::millis(now()), Limits { max_admissions: 9 });
         plan.admissions.into_iter().find(|admission| *admission.uid == *"w-uid").expect("an admission")
     };
     state.notes.workloads.change("w-uid", |notes| notes.plan_mut().admit(admission));

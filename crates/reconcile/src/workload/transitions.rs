@@ -1,15 +1,15 @@
 //! Metrics of a change of a Workload: Kueue's counters and histograms. Only the leader counts, so that a sum over replicas counts nothing twice.
 
 use berth_api::conditions::{reasons, types};
+use berth_cache::pods::group_of;
+use berth_cache::slices::is_replaced;
+use berth_cache::timeline::Timeline;
+use berth_cache::{Name, View, WorkloadView};
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
-use crate::cache::pods::group_of;
-use crate::cache::slices::is_replaced;
-use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
 use crate::measure::{Labels, Measure};
-use crate::timeline::Timeline;
 use crate::workload::evictions::{evictions, queued_since};
 use crate::workload::status::{find_true, since};
 use crate::write::{Kind, ObjectKey};
@@ -65,7 +65,7 @@ impl Tally<'_> {
 }
 
 /// The metrics of a Workload's change from `old` to `new`, observed at `now`. `local` switches the metrics of LocalQueues on.
-pub(crate) fn measures(
+pub fn measures(
     old: &WorkloadView,
     new: &WorkloadView,
     local: bool,
@@ -167,7 +167,7 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
 
 /// The metric of the time until a job got its Workload. A job whose spec has been changed since its creation is left out, because the change may have caused
 /// the wait.
-pub(crate) fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Option<Measure> {
+pub fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Option<Measure> {
     let name = (job.namespace.clone(), job.name.clone());
     let (created, generation) = match job.kind {
         Kind::Pod => ctx.view.pods.get(&name).map(|pod| (pod.created.saturating_mul(1000), 1)),

@@ -6,22 +6,22 @@ use berth_api::conditions::types;
 use berth_engine::model as engine;
 use rustc_hash::FxHasher;
 
-use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
 use crate::decision::Draft;
-use crate::deltas;
-use crate::moments::millis;
 use crate::training_job::elastic::admitted_before;
 use crate::workload::blocked;
 use crate::workload::explain::{PendingReport, explain};
 use crate::workload::older_reasons;
 use crate::workload::status::{find, since};
 use crate::write::{Kind, key};
+use berth_cache::deltas;
+use berth_cache::moments::millis;
+use berth_cache::{Name, WorkloadView};
 use jiff::Timestamp;
 
 impl Context<'_> {
     /// The status write with the reason why a workload waits after a scheduling cycle. `reason` may be absent, though the engine always gives a reason.
-    pub(crate) fn telling(
+    pub fn telling(
         &self,
         uid: &str,
         reason: Option<engine::PendingReason>,
@@ -38,7 +38,7 @@ impl Context<'_> {
     }
 
     /// A Workload in the engine's type, `None` if the Workload is unknown.
-    pub(crate) fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
+    pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
         let name = (namespace.to_owned(), name.to_owned());
         self.view.workloads.get(&name).map(|workload| self.engine_workload(workload))
     }
@@ -108,7 +108,7 @@ impl Context<'_> {
             waits_since: millis(workload.waits_since()),
             replaces,
             refused: workload.shape.refused.clone(),
-            checks_failed: crate::cache::admission_checks::have_failed(&workload.status.admission_checks),
+            checks_failed: berth_cache::admission_checks::have_failed(&workload.status.admission_checks),
             preemption_gated: workload.has_closed_preemption_gate(),
             runs,
             state,
@@ -137,22 +137,22 @@ impl Context<'_> {
 }
 
 /// A change of a workload in the engine's world.
-pub(crate) struct Mirrored {
+pub struct Mirrored {
     /// Uid of the workload.
-    pub(crate) uid: String,
+    pub uid: String,
     /// The change that the engine is to apply.
-    pub(crate) delta: engine::Delta,
+    pub delta: engine::Delta,
     /// True if the workload requests no quota any more, and holds no quota.
-    pub(crate) is_over: bool,
+    pub is_over: bool,
     /// True if the workload does not wait: the workload is over, or has quota.
-    pub(crate) is_settled: bool,
+    pub is_settled: bool,
 }
 
 impl Context<'_> {
     /// The change that passes a workload of the view to the engine; `None` while a write of Berth about the workload's quota is under way: until the watch
     /// shows the result, the engine's own accounting holds. A write to a workload without quota, such as its pending reason, delays nothing: the queue may open
     /// before the watch shows that write, and the engine must know by then that pods of the job run, or which policy the queue follows.
-    pub(crate) fn mirrored(&self, name: &Name) -> Option<Mirrored> {
+    pub fn mirrored(&self, name: &Name) -> Option<Mirrored> {
         let workload = self.view.workloads.get(name)?;
         let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
         let is_planned = self.notes_of(workload).plan().admission().is_some();
@@ -185,7 +185,7 @@ fn revision(workload: &WorkloadView) -> u64 {
 
 impl Context<'_> {
     /// Replaces the reasons in a status write by Kueue's older reasons, if the configuration selects them.
-    pub(crate) fn say_older_reasons(&self, draft: &mut Draft) {
+    pub fn say_older_reasons(&self, draft: &mut Draft) {
         if self.settings.observe_unadmitted {
             return;
         }

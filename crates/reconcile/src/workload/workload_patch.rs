@@ -1,17 +1,16 @@
 //! Merge patches of Workloads, field by field.
 
 use berth_api as api;
+use berth_cache::workload_view::WorkloadView;
 use berth_jobs::ObjectPatch;
 use serde_json::{Map, Value};
 
-use crate::cache::workload_view::WorkloadView;
-
 /// A merge patch of a Workload, with the version that was read as its precondition.
-pub(crate) struct WorkloadPatch(ObjectPatch);
+pub struct WorkloadPatch(ObjectPatch);
 
 impl WorkloadPatch {
     /// An empty patch of a Workload, with the Workload's uid and version as preconditions.
-    pub(crate) fn of(workload: &WorkloadView) -> Self {
+    pub fn of(workload: &WorkloadView) -> Self {
         Self(ObjectPatch::of_version(&workload.uid, workload.resource_version.clone()))
     }
 
@@ -21,7 +20,7 @@ impl WorkloadPatch {
     }
 
     /// Sets `metadata.annotations`; null removes an annotation.
-    pub(crate) fn annotations(self, annotations: Map<String, Value>) -> Self {
+    pub fn annotations(self, annotations: Map<String, Value>) -> Self {
         Self(self.0.annotations(annotations))
     }
 
@@ -36,27 +35,27 @@ impl WorkloadPatch {
     }
 
     /// Sets the complete list `metadata.finalizers`.
-    pub(crate) fn finalizers<T: AsRef<str>>(self, names: impl IntoIterator<Item = T>) -> Self {
+    pub fn finalizers<T: AsRef<str>>(self, names: impl IntoIterator<Item = T>) -> Self {
         Self(self.0.finalizers(names))
     }
 
     /// Sets the complete list `metadata.ownerReferences`.
-    pub(crate) fn owner_references(self, references: Vec<Value>) -> Self {
+    pub fn owner_references(self, references: Vec<Value>) -> Self {
         Self(self.0.owner_references(references))
     }
 
     /// Sets `spec.active`.
-    pub(crate) fn active(self, active: bool) -> Self {
+    pub fn active(self, active: bool) -> Self {
         Self(self.0.spec("active", active))
     }
 
     /// Sets the complete list `spec.podSets`.
-    pub(crate) fn pod_sets(self, sets: Value) -> Self {
+    pub fn pod_sets(self, sets: Value) -> Self {
         Self(self.0.spec("podSets", sets))
     }
 
     /// Sets `spec.priority`.
-    pub(crate) fn priority(self, value: i32) -> Self {
+    pub fn priority(self, value: i32) -> Self {
         Self(self.0.spec("priority", value))
     }
 

@@ -3,27 +3,27 @@
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 use berth_api::conditions::{event_reasons, own_reasons};
+use berth_cache::moments::after_seconds;
+use berth_cache::workload_view::WorkloadView;
 use berth_jobs::{ObjectApply, PlacementError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
-use crate::cache::workload_view::WorkloadView;
 use crate::decision::{Decision, Draft};
-use crate::moments::after_seconds;
 use crate::workload::status::{ADMISSION_MANAGER, Edit, KIND, admission_body, seconds};
 use crate::workload::workload_patch::WorkloadPatch;
-pub(crate) use crate::write::WORKLOADS as REPORTER;
+pub use crate::write::WORKLOADS as REPORTER;
 use crate::write::{EventType, Notice, Purpose};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
-pub(crate) const FINALIZER: &str = berth_api::labels::RESOURCE_IN_USE_FINALIZER;
+pub const FINALIZER: &str = berth_api::labels::RESOURCE_IN_USE_FINALIZER;
 
 /// Pause in seconds before a workload is tried again whose job could not be started with its admission.
 const PLACEMENT_SECONDS: i64 = 60;
 
 /// An event about a Workload.
-pub(crate) fn notice(
+pub fn notice(
     workload: &WorkloadView,
     event_type: EventType,
     reason: &str,
@@ -41,12 +41,12 @@ pub(crate) fn notice(
 }
 
 /// Reason of the event about an eviction, derived from the reason of the eviction.
-pub(crate) fn evicted_due_to(reason: &str) -> String {
+pub fn evicted_due_to(reason: &str) -> String {
     format!("{}{reason}", event_reasons::EVICTED_DUE_TO_PREFIX)
 }
 
 /// A status write by the admission manager: `change` edits a copy of the complete status.
-pub(crate) fn status_write(
+pub fn status_write(
     workload: &WorkloadView,
     purpose: Purpose,
     now: Timestamp,
@@ -59,18 +59,13 @@ pub(crate) fn status_write(
 }
 
 /// A status write of a separate field manager, which owns only the given fields, whatever other managers have written meanwhile.
-pub(crate) fn separate_write(
-    workload: &WorkloadView,
-    purpose: Purpose,
-    manager: &'static str,
-    status: Value,
-) -> Decision {
+pub fn separate_write(workload: &WorkloadView, purpose: Purpose, manager: &'static str, status: Value) -> Decision {
     let body = ObjectApply::of_any_version(KIND, &workload.identity()).status(status);
     Decision::write(Draft::apply_status(purpose, workload.object_key(), (manager, body), workload.version()))
 }
 
 /// A merge patch of the Workload for the version that was read: `change` adds the fields.
-pub(crate) fn object_write(
+pub fn object_write(
     workload: &WorkloadView,
     purpose: Purpose,
     change: impl FnOnce(WorkloadPatch) -> WorkloadPatch,
@@ -80,15 +75,12 @@ pub(crate) fn object_write(
 }
 
 /// Removes Berth's finalizer from a Workload.
-pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
+pub fn remove_finalizer(workload: &WorkloadView) -> Draft {
     remove_finalizer_and(workload, |patch| patch)
 }
 
 /// The removal of Berth's finalizer from a Workload, with another `change` in the same patch.
-pub(crate) fn remove_finalizer_and(
-    workload: &WorkloadView,
-    change: impl FnOnce(WorkloadPatch) -> WorkloadPatch,
-) -> Draft {
+pub fn remove_finalizer_and(workload: &WorkloadView, change: impl FnOnce(WorkloadPatch) -> WorkloadPatch) -> Draft {
     let rest = workload.rare.as_ref().map_or(&[][..], |rare| &rare.finalizers);
     let idle = workload.is_finished() && !workload.deleting;
     let purpose = if idle { Purpose::LetFinishedGo } else { Purpose::RemoveFinalizer };
@@ -96,17 +88,17 @@ pub(crate) fn remove_finalizer_and(
 }
 
 /// Whether a Workload has Berth's finalizer.
-pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
+pub fn has_finalizer(workload: &WorkloadView) -> bool {
     workload.guarded
 }
 
 /// The write of an eviction, with its event.
-pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, why: (&str, &str), message: &str) -> Draft {
+pub fn evict(workload: &WorkloadView, now: Timestamp, why: (&str, &str), message: &str) -> Draft {
     evict_and(workload, now, why, message, |_| {})
 }
 
 /// The write of an eviction after the `count`th time-out: the workload is not tried again before `delay` seconds have passed.
-pub(crate) fn evict_for_seconds(
+pub fn evict_for_seconds(
     workload: &WorkloadView,
     now: Timestamp,
     why: (&str, &str),
@@ -142,7 +134,7 @@ pub(super) fn evict_and(
 
 /// Handles a workload whose job cannot be started with the admission. After a temporary problem the workload is evicted, and tried again after a minute. Any
 /// other problem with the start finishes the workload. `tell` makes the event for its job (`docs/departures/0044-placement-that-passes.md`).
-pub(crate) fn cannot_start(
+pub fn cannot_start(
     workload: &WorkloadView,
     now: Timestamp,
     error: &PlacementError,

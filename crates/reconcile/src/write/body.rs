@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Body of a write, before the body is packed as text.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Body(Value);
+pub struct Body(Value);
 
 impl Body {
     /// The body for an object without a uid or version: an object that is created, or that is applied under a name that no other client uses.
@@ -19,7 +19,7 @@ impl Body {
     }
 
     /// A field of the body, by its JSON path.
-    pub(crate) fn pointer(&self, path: &str) -> Option<&Value> {
+    pub fn pointer(&self, path: &str) -> Option<&Value> {
         self.0.pointer(path)
     }
 

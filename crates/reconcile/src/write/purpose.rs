@@ -128,7 +128,7 @@ pub enum Purpose {
 
 impl Purpose {
     /// Whether the task writes a status only after the status was marked as changed: after a failed write the status must be marked again.
-    pub(crate) const fn is_coalesced(self) -> bool {
+    pub const fn is_coalesced(self) -> bool {
         matches!(self, Self::QueueStatus | Self::TrainingStatus)
     }
 
@@ -148,12 +148,12 @@ impl Purpose {
     }
 
     /// Whether the task deletes an object about which no decision is made until the object is gone.
-    pub(crate) const fn withdraws(self) -> bool {
+    pub const fn withdraws(self) -> bool {
         matches!(self, Self::WithdrawRequest | Self::WithdrawPodTemplate)
     }
 
     /// Whether the object of the task does not exist yet: a refusal is reported at the object that needs the new object.
-    pub(crate) const fn makes_anew(self) -> bool {
+    pub const fn makes_anew(self) -> bool {
         matches!(self, Self::PreparePodTemplate | Self::RequestCapacity | Self::PrepareTraining | Self::StartTraining)
     }
 

@@ -93,7 +93,7 @@ pub enum Write<Body = Packed> {
 
 impl Write<Body> {
     /// The write with its body as text.
-    pub(crate) fn pack(self) -> Write {
+    pub fn pack(self) -> Write {
         match self {
             Self::Create(body) => Write::Create(body.into_value().into()),
             Self::Apply { manager, subresource, body } => {
@@ -120,7 +120,7 @@ pub enum Action<Body = Packed> {
 
 impl<B> Action<B> {
     /// The place in a checkpoint store that the action reads or writes.
-    pub(crate) fn place(&self) -> Option<&CheckpointPlace> {
+    pub fn place(&self) -> Option<&CheckpointPlace> {
         match self {
             Self::Query(Query::ListCheckpoints { place }) | Self::Write(Write::DeleteCheckpoints { place, .. }) => {
                 Some(place)
@@ -130,14 +130,14 @@ impl<B> Action<B> {
     }
 
     /// Whether the action is a query, or is about the pods of a job: while such an action waits, writes to its object do not wait.
-    pub(crate) const fn spares_its_object(&self) -> bool {
+    pub const fn spares_its_object(&self) -> bool {
         matches!(self, Self::Query(_) | Self::Write(Write::AnnotatePods { .. }))
     }
 }
 
 impl Action<Body> {
     /// The action with its body as text.
-    pub(crate) fn pack(self) -> Action {
+    pub fn pack(self) -> Action {
         match self {
             Self::Write(write) => Action::Write(write.pack()),
             Self::Query(query) => Action::Query(query),

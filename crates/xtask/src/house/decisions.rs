@@ -1,6 +1,6 @@
-//! Decision files of `control` without unit tests. A decision file lies in the module of a domain and names the state that decisions read, their result,
+//! Decision files of `reconcile` without unit tests. A decision file lies in the module of a domain and names the state that decisions read, their result,
 //! or one of their subjects (`JobCase`, `PodCase` and the like). A unit test of a decision calls its functions and builds no controller
-//! (`control/src/testing.rs`).
+//! (`reconcile/src/testing.rs`).
 
 use proc_macro2::TokenTree;
 use syn::Item;
@@ -9,9 +9,9 @@ use super::Counted;
 use super::sources::{Source, Sources, attributes, each_group, is_for_tests, is_test_file};
 use crate::tidy::Finding;
 
-/// The sources of `control`.
-const CONTROL: &str = "crates/control/src/";
-/// Modules of `control` that decide.
+/// The sources of `reconcile`.
+const RECONCILE: &str = "crates/reconcile/src/";
+/// Modules of `reconcile` that decide.
 const DOMAINS: [&str; 10] = [
     "job",
     "workload",
@@ -41,7 +41,7 @@ pub(super) fn counted(sources: &Sources<'_>) -> Counted {
 
 /// Whether a path is a file of a domain that ships.
 fn is_domain(path: &str) -> bool {
-    let Some(rest) = path.strip_prefix(CONTROL).filter(|_| !is_test_file(path)) else { return false };
+    let Some(rest) = path.strip_prefix(RECONCILE).filter(|_| !is_test_file(path)) else { return false };
     let top = rest.split('/').next().unwrap_or_default();
     DOMAINS.contains(&top.strip_suffix(".rs").unwrap_or(top))
 }
@@ -72,22 +72,22 @@ mod tests {
     use crate::tidy::Tree;
 
     #[test]
-    fn decision_files_without_tests_are_counted_in_domains_of_control_alone() {
+    fn decision_files_without_tests_are_counted_in_domains_of_reconcile_alone() {
         let decides = "//! D.\nfn decide(ctx: &Context<'_>) {}\n";
         let tested = "//! T.\nfn f(case: &PodCase<'_>) {}\n#[cfg(test)]\nmod tests;\n";
         let tree = Tree::of(&[
-            ("crates/control/Cargo.toml", ""),
-            ("crates/control/src/job.rs", decides),
-            ("crates/control/src/job/stop.rs", tested),
-            ("crates/control/src/job/stop/tests.rs", decides),
-            ("crates/control/src/job/notes.rs", "//! N.\nstruct JobNotes;\n"),
-            ("crates/control/src/controller.rs", decides),
+            ("crates/reconcile/Cargo.toml", ""),
+            ("crates/reconcile/src/job.rs", decides),
+            ("crates/reconcile/src/job/stop.rs", tested),
+            ("crates/reconcile/src/job/stop/tests.rs", decides),
+            ("crates/reconcile/src/job/notes.rs", "//! N.\nstruct JobNotes;\n"),
+            ("crates/reconcile/src/decide.rs", decides),
             ("crates/jobs/Cargo.toml", ""),
             ("crates/jobs/src/job.rs", decides),
         ]);
         let counted = counted(&Sources::read(&tree).unwrap());
         let found: Vec<String> = counted.found.iter().map(ToString::to_string).collect();
         assert_eq!(counted.of, 2, "{found:?}");
-        assert_eq!(found, ["crates/control/src/job.rs:1: decision file without unit tests"]);
+        assert_eq!(found, ["crates/reconcile/src/job.rs:1: decision file without unit tests"]);
     }
 }

@@ -231,7 +231,7 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     let decisions = decisions::counted(sources);
     if decisions.of > 0 {
         let untested = decisions.found.len();
-        writeln!(text, "house: {} decision files of control, {untested} of them without unit tests", decisions.of)?;
+        writeln!(text, "house: {} decision files of reconcile, {untested} of them without unit tests", decisions.of)?;
         decisions.found.iter().try_for_each(|finding| writeln!(text, "{finding}"))?;
     }
     Ok(text)

@@ -34,7 +34,7 @@ struct Rule {
 /// Packages that are a cluster client or async runtime, or that would do the runtime crate's work a second time.
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
 
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 20] = [
     Rule { name: "quantity", ours: &[], others: Others::Only(&["thiserror"]) },
     Rule {
         name: "api",
@@ -48,12 +48,23 @@ const RULES: [Rule; 18] = [
         others: Others::Only(&["jiff", "k8s-openapi", "serde", "serde_json", "sha1", "sha2", "thiserror"]),
     },
     Rule { name: "lease", ours: &[], others: Others::Only(&[]) },
+    // A decision reads the cache and cannot name the controller.
     Rule {
-        name: "control",
-        ours: &["api", "engine", "jobs", "lease", "quantity"],
+        name: "cache",
+        ours: &["api", "engine", "jobs", "quantity"],
+        others: Others::Only(&["hashbrown", "jiff", "k8s-openapi", "rustc-hash", "serde_json"]),
+    },
+    Rule {
+        name: "reconcile",
+        ours: &["api", "cache", "engine", "jobs", "lease", "quantity"],
         others: Others::Only(&["hashbrown", "jiff", "k8s-openapi", "rustc-hash", "serde", "serde_json"]),
     },
-    // The runtime reaches the deciding crates through control only.
+    Rule {
+        name: "control",
+        ours: &["api", "cache", "engine", "jobs", "reconcile"],
+        others: Others::Only(&["jiff", "k8s-openapi", "serde", "serde_json"]),
+    },
+    // The runtime reaches the cache and the decisions through control only.
     Rule { name: "runtime", ours: &["api", "control", "lease"], others: Others::AllBut(&[]) },
     // The API server calls the webhook, so the webhook has nothing that waits for a watch or for a decision.
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
@@ -172,6 +183,9 @@ mod tests {
             ("berth-jobs", "berth-engine"),
             ("berth-lease", "berth-control"),
             ("berth-lease", "tokio"),
+            ("berth-cache", "berth-lease"),
+            ("berth-cache", "berth-reconcile"),
+            ("berth-reconcile", "berth-control"),
             ("berth-control", "berth-runtime"),
             ("berth-control", "tokio"),
             ("berth-control", "rand"),

@@ -8,7 +8,8 @@ use super::source::{is_name, shipped, test_modules};
 use super::{Finding, Tree};
 
 /// The pure crates, which only compute.
-pub(crate) const PURE: [&str; 7] = ["quantity", "api", "engine", "jobs", "lease", "control", "invariants"];
+pub(crate) const PURE: [&str; 9] =
+    ["quantity", "api", "engine", "jobs", "lease", "cache", "reconcile", "control", "invariants"];
 
 /// Modules of `std` with I/O, clocks or process state.
 const MODULES: [&str; 9] = ["fs", "net", "env", "process", "thread", "io", "time", "sync", "os"];

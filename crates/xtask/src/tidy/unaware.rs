@@ -6,7 +6,7 @@ use super::source::{is_name, marked, shipped, shipped_texts};
 use super::{Finding, Tree};
 
 /// The deciding crates.
-const DECIDE: [&str; 2] = ["engine", "control"];
+const DECIDE: [&str; 4] = ["engine", "cache", "reconcile", "control"];
 /// Parts of a manifest that allow several variants of a crate, without spaces.
 const VARIANTS: [&str; 4] = ["[features]", "features.", "optional=true", "build="];
 /// Words that refer to decision cases.

@@ -14,10 +14,10 @@ const LISTS: [&str; 3] =
 const OF_KUEUE: &str = "reasons";
 /// End of the name of a constant whose text is followed by another word.
 const BEGINNING: &str = "_PREFIX";
-/// Folder of sources that must use the constants instead of texts.
-const CONTROL: &str = "crates/control/src/";
+/// Folders of sources that must use the constants instead of texts.
+const CONTROL: [&str; 3] = ["crates/cache/src/", "crates/reconcile/src/", "crates/control/src/"];
 /// Beginning of the paths of the fixtures of unit tests, whose texts are what users and other programs write.
-const TESTING: &str = "crates/control/src/testing";
+const TESTING: [&str; 2] = ["crates/cache/src/testing", "crates/reconcile/src/testing"];
 /// Code that comes directly before the reason of an event.
 const BEFORE_REASON: [&str; 3] = ["EventType::Normal,", "EventType::Warning,", "reason:"];
 /// Files with the engine's reasons.
@@ -29,11 +29,11 @@ const ENGINE: [&str; 4] = [
 ];
 /// Names that equal a constant's text but have another meaning: an API kind, a feature gate, or the status of a condition.
 const SOMETHING_ELSE: [(&str, &str); 5] = [
-    ("crates/control/src/feature_gates.rs", "ConcurrentAdmission"),
-    ("crates/control/src/queues/figures.rs", "Unknown"),
+    ("crates/cache/src/feature_gates.rs", "ConcurrentAdmission"),
+    ("crates/reconcile/src/queues/figures.rs", "Unknown"),
     ("crates/control/src/offline.rs", "AdmissionCheck"),
     ("crates/control/src/offline/manifest.rs", "AdmissionCheck"),
-    ("crates/control/src/write/resource.rs", "AdmissionCheck"),
+    ("crates/cache/src/object/resource.rs", "AdmissionCheck"),
 ];
 
 struct Constant<'a> {
@@ -63,8 +63,9 @@ fn with(tree: &Tree, something_else: &[(&str, &str)]) -> Vec<Finding> {
     let constants: Vec<Constant<'_>> = LISTS.into_iter().flat_map(|path| constants(path, tree)).collect();
     let mut found = Vec::new();
     let mut met = BTreeSet::new();
-    let is_of_tests = |path: &str| path.ends_with("tests.rs") || path.starts_with(TESTING);
-    let ships = |path: &str| path.starts_with(CONTROL) && path.ends_with(".rs") && !is_of_tests(path);
+    let is_of_tests = |path: &str| path.ends_with("tests.rs") || TESTING.iter().any(|folder| path.starts_with(folder));
+    let is_ours = |path: &str| CONTROL.iter().any(|folder| path.starts_with(folder));
+    let ships = |path: &str| is_ours(path) && path.ends_with(".rs") && !is_of_tests(path);
     for (path, source) in tree.files().filter(|(path, _)| ships(path)) {
         for (line, text) in shipped_texts(source) {
             let same: Vec<String> = constants.iter().filter(|word| word.is_in(&text)).map(Constant::path).collect();

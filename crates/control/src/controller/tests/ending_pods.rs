@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use berth_cache::event::{Change, JobType, Observation};
+use berth_cache::settings::Settings;
 use berth_jobs::{JobPod, SharedJob};
+use berth_reconcile::write::Term;
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::controller::Control;
-use crate::event::{Change, JobType, Observation};
-use crate::settings::Settings;
-use crate::write::Term;
 
 const OWNER: &str = "s-1";
 

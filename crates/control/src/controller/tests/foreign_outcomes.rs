@@ -1,14 +1,14 @@
 //! Tests of outcomes that do not belong to the task whose id they carry.
 
+use berth_cache::settings::Settings;
 use berth_jobs::ObjectPatch;
+use berth_reconcile::decision::Draft;
+use berth_reconcile::write::{
+    Kind, ObjectKey, Purpose, Query, QueryAnswer, QueryFailure, TaskOutcome, Term, WriteOutcome, cluster_key, key,
+};
 use jiff::Timestamp;
 
 use crate::controller::Control;
-use crate::decision::Draft;
-use crate::settings::Settings;
-use crate::write::{
-    Kind, ObjectKey, Purpose, Query, QueryAnswer, QueryFailure, TaskOutcome, Term, WriteOutcome, cluster_key, key,
-};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use berth_cache::event::{Change, JobType, Observation};
+use berth_cache::settings::Settings;
 use berth_jobs::SharedJob;
+use berth_reconcile::notes::job::JobNotes;
+use berth_reconcile::write::{Kind, ObjectKey};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::controller::Control;
-use crate::event::{Change, JobType, Observation};
-use crate::notes::job::JobNotes;
-use crate::settings::Settings;
-use crate::write::{Kind, ObjectKey};
 
 fn see(control: &mut Control, uid: &str, status: &Value, gone: bool) {
     let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "t", "uid": "t-1",

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use berth_cache::event::{Change, JobType, Observation};
+use berth_cache::settings::Settings;
+use berth_reconcile::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::controller::Control;
-use crate::event::{Change, JobType, Observation};
-use crate::settings::Settings;
-use crate::write::{Kind, ObjectKey};
 
 fn control() -> Control {
     Control::new(Settings::default())

@@ -1,7 +1,7 @@
+use berth_cache::settings::{Settings, WaitForPodsReady};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::{Settings, WaitForPodsReady};
 use crate::testing::objects::{admitted, changed, evicted, job, workload_of};
 use crate::testing::step::{Step, step};
 use crate::testing::{State, at, named, now};

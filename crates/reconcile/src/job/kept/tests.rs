@@ -1,8 +1,8 @@
+use berth_cache::settings::Settings;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::job::tests::{case_of, decided, placed, running};
-use crate::settings::Settings;
 use crate::testing::objects::{admitted, changed, deleting, evicted, finished, job, reserved, workload_of};
 use crate::testing::{State, named};
 use crate::write::Kind;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::conditions::types;
+use berth_cache::WorkloadView;
 use berth_quantity::Amount;
 
 use super::{Gauges, shown};
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::measure::{Labels, Measure};
 
@@ -57,7 +57,7 @@ impl Context<'_> {
                 at("root_cohort", above.last()),
             ];
             gauges.count("kueue_cluster_queue_info", info, 1);
-            let groups = crate::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
+            let groups = berth_cache::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
             let Some(figures) = self.quota.world.figures(name) else { continue };
             let admitted = self.view.workloads.reserving(name).filter(|workload| workload.is(types::ADMITTED)).count();
             for cohort in above {
@@ -70,7 +70,7 @@ impl Context<'_> {
             }
         }
         for (name, cohort) in &self.view.cohorts {
-            let groups = crate::deltas::groups(&cohort.spec.resource_groups).unwrap_or_default();
+            let groups = berth_cache::deltas::groups(&cohort.spec.resource_groups).unwrap_or_default();
             for above in self.lineage(name) {
                 quotas(&mut trees.entry(above).or_default().quota, &groups);
             }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::cache::View;
+use berth_cache::View;
+use berth_cache::names::Name;
+
 use crate::measure::{Labels, Measure};
-use crate::names::Name;
 
 /// The labels whose value is the name of a ClusterQueue.
 const CLUSTER_QUEUE_LABELS: [&str; 5] =
@@ -13,16 +14,19 @@ const CLUSTER_QUEUE_LABELS: [&str; 5] =
 /// Names that may have disappeared since the measures were last drained. The names are dropped with each drain, so that they do not accumulate with every
 /// deletion.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
-    pub(crate) cluster_queues: BTreeSet<String>,
-    pub(crate) local_queues: BTreeSet<Name>,
-    pub(crate) cohorts: BTreeSet<String>,
+pub struct Gone {
+    /// Names of removed ClusterQueues.
+    pub cluster_queues: BTreeSet<String>,
+    /// Namespaces and names of removed LocalQueues.
+    pub local_queues: BTreeSet<Name>,
+    /// Names of cohorts that lost their Cohort object, a queue or a child. A cohort that any object still names keeps its series.
+    pub cohorts: BTreeSet<String>,
 }
 
 impl Gone {
     /// Puts the removals of metric series before the measures. Measures under a name that has disappeared are dropped, because nothing would ever remove their
     /// series again.
-    pub(crate) fn before(self, view: &View, happened: Vec<Measure>) -> Vec<Measure> {
+    pub fn before(self, view: &View, happened: Vec<Measure>) -> Vec<Measure> {
         let cohorts = without_anybody(view, self.cohorts);
         let mut measures: Vec<Measure> = Vec::new();
         let mut forget = |labels: Labels| measures.push(Measure::Forget { labels });

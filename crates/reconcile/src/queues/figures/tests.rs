@@ -1,5 +1,6 @@
+use berth_cache::settings::Settings;
+
 use super::*;
-use crate::settings::Settings;
 use crate::testing::State;
 use crate::testing::objects::{admitted, finished, workload};
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use berth_api::conditions::{reasons, types};
+use berth_cache::WorkloadView;
 
 use super::Gauges;
-use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::workload::status::find;
 

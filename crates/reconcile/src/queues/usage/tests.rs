@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
+use berth_cache::settings::Settings;
 use serde_json::json;
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::objects::{changed, local_queue};
 use crate::testing::{State, at, own_name};
 

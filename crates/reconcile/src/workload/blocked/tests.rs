@@ -1,7 +1,7 @@
+use berth_cache::settings::Settings;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::objects::{
     admitted, changed, condition, deleting, job, training_job, with_condition, workload, workload_of,
 };

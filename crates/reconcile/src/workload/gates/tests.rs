@@ -1,7 +1,7 @@
+use berth_cache::settings::Settings;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::objects::{changed, condition, with_condition, workload};
 use crate::testing::step::{event, written};
 use crate::testing::{State, at, now};

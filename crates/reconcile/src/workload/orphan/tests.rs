@@ -1,7 +1,7 @@
+use berth_cache::settings::Settings;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::objects::{
     admitted, changed, condition_since, deleting, evicted, finished, job, job_set, reserved, with_condition, workload,
     workload_of,

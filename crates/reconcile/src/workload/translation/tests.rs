@@ -101,7 +101,7 @@ fn workload_is_passed_on_unless_a_write_of_its_quota_is_under_way() {
 #[test]
 fn reason_of_a_cycle_is_written_in_older_words_where_these_are_wanted() {
     let told = |observes: bool| {
-        let settings = crate::settings::Settings { observe_unadmitted: observes, ..Default::default() };
+        let settings = berth_cache::settings::Settings { observe_unadmitted: observes, ..Default::default() };
         let state = State::with_settings(settings).with(workload("w"));
         let draft =
             state.context().telling("w-uid", Some(engine::PendingReason::WaitingForQuota), "no room", false, now());

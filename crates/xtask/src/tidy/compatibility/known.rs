@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::Tree;
 
 /// Files that may have the list of feature gates; the first file with the list counts.
-const GATES: [&str; 2] = ["crates/control/src/feature_gates.rs", "crates/configuration/src/gates.rs"];
+const GATES: [&str; 2] = ["crates/cache/src/feature_gates.rs", "crates/configuration/src/gates.rs"];
 /// The page with a row for each metric.
 const METRICS: &str = "docs/metrics.md";
 /// File with the names of labels, annotations, finalizers and scheduling gates.

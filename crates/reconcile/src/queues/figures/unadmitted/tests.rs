@@ -1,6 +1,7 @@
+use berth_cache::settings::Settings;
+
 use super::*;
 use crate::queues::figures::tests::gauges_of;
-use crate::settings::Settings;
 use crate::testing::State;
 use crate::testing::objects::{admitted, condition, deleting, finished, reserved, with_condition, workload};
 
