@@ -420,3 +420,22 @@ fn resized_pod_is_read_once_however_often_metadata_change() {
     cluster.pass(5);
     assert!(!cluster.is("t", "Evicted"), "{:?}", cluster.writes);
 }
+
+/// A client removes the labels of a pod and deletes the pod's JobSet or TrainingJob in the same second. The deletion does not reach the pod, because no object
+/// owns the pod any more.
+#[test]
+fn relabelled_pod_of_deleted_job_holds_quota_until_it_is_stopped() {
+    let ways = [(Kind::JOB_SET, false), (Kind::JOB_SET, true), (Kind::TrainingJob, false), (Kind::TrainingJob, true)];
+    for (kind, in_foreground) in ways {
+        let (mut cluster, pod, workload) = running_part(kind);
+        cluster.release_pod(&pod);
+        cluster.delete_as(&Cluster::key(kind, "team", "a"), in_foreground);
+        for _ in 0..10 {
+            let holds = cluster.workload_is(&workload, "QuotaReserved");
+            assert!(holds || !is_there(&cluster, &pod), "{kind:?}: {:?}", cluster.writes);
+            cluster.pass(1);
+        }
+        assert!(!is_there(&cluster, &pod), "{kind:?}: {:?}", cluster.writes);
+        assert!(!cluster.workload_is(&workload, "QuotaReserved"), "{kind:?}: {:?}", cluster.writes);
+    }
+}

@@ -96,7 +96,7 @@ impl JobCase<'_> {
         }
         let known = gone || self.ctx.notes.jobs.of(&self.job.uid).is_at_rest();
         let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
-        (!known && !never_ran).then(|| probe_pods(self.ctx, workload))
+        (!known && !never_ran).then(|| probe_pods(self.ctx, workload, self.now))
     }
 }
 

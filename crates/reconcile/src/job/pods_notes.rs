@@ -20,28 +20,44 @@ impl Left {
     }
 }
 
+/// The pods that a query found to be gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Gone {
+    /// Pods may run.
+    #[default]
+    Unknown,
+    /// No pod runs that a Job controls. Pods that have lost their Job may run.
+    Controlled,
+    /// No pod runs that has the labels of the job, with or without a Job.
+    Labelled,
+}
+
 /// Notes about the pods of one Workload.
 #[derive(Debug, Default)]
 pub struct PodsNotes {
-    /// True if the pods were observed to be gone.
-    are_gone: bool,
+    gone: Gone,
     left: Option<Box<Left>>,
 }
 
 impl PodsNotes {
     /// Whether there are no notes about the pods.
     pub fn is_empty(&self) -> bool {
-        !self.are_gone && self.left.is_none()
+        self.gone == Gone::Unknown && self.left.is_none()
     }
 
-    /// Whether the pods were observed to be gone.
+    /// Whether the pods that Jobs control were observed to be gone.
     pub(crate) fn are_gone(&self) -> bool {
-        self.are_gone
+        self.gone >= Gone::Controlled
     }
 
-    /// Notes that the pods were observed to be gone.
+    /// Whether the pods were observed to be gone, also pods that have lost their Job.
+    pub(crate) fn are_gone_without_job(&self) -> bool {
+        self.gone == Gone::Labelled
+    }
+
+    /// Notes that the pods that Jobs control were observed to be gone.
     pub fn note_gone(&mut self) {
-        self.are_gone = true;
+        self.gone = self.gone.max(Gone::Controlled);
     }
 
     /// The pods that the deleted job has left behind, from the last query.
@@ -53,7 +69,7 @@ impl PodsNotes {
     pub fn note_left(&mut self, pods: Vec<LeftPod>, now: Timestamp) {
         if pods.is_empty() {
             self.left = None;
-            self.note_gone();
+            self.gone = Gone::Labelled;
         } else {
             self.left = Some(Box::new(Left { at: now, pods }));
         }

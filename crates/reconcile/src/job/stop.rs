@@ -96,7 +96,7 @@ impl JobCase<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        Some(probe_pods(self.ctx, workload))
+        Some(probe_pods(self.ctx, workload, self.now))
     }
 
     /// The next step for a job whose status says that the job runs; `None` if the Jobs of a JobSet stopped a while ago and no pod of the JobSet is left.
@@ -109,7 +109,7 @@ impl JobCase<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        (!self.ctx.notes_of(workload).pods().are_gone()).then(|| probe_pods(self.ctx, workload))
+        (!self.ctx.notes_of(workload).pods().are_gone()).then(|| probe_pods(self.ctx, workload, self.now))
     }
 
     /// The write after which no unresolved start of the job can be applied; `None` if there is no unresolved start. A job that looks as if it had never been

@@ -70,7 +70,7 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     }
     // A finalizer may keep a job whose pods were orphaned: the status of the job does not count these pods, and the job may even end.
     let mut let_go = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
-    if let_go.next().is_some() && !ctx.notes_of(workload).pods().are_gone() {
+    if let_go.next().is_some() && !ctx.notes_of(workload).pods().are_gone_without_job() {
         return left::of_leaving(ctx, workload, now);
     }
     // The status of a job at rest does not count pods whose Job was deleted before the pods. If another workload slice has taken over, that slice waits until
@@ -78,7 +78,7 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     let has_left = ctx.view.ending_pods.has_left(workload) && !ctx.notes_of(workload).pods().are_gone();
     let owner = workload.owner.as_ref().filter(|_| has_left);
     if owner.is_some_and(|owner| ctx.view.slice_of(&owner.uid).is_none_or(|slice| slice.uid == workload.uid)) {
-        return probe_pods(ctx, workload);
+        return probe_pods(ctx, workload, now);
     }
     decision
 }

@@ -193,7 +193,7 @@ impl TrainingCase<'_> {
             // The Jobs have no owner by now, and go on.
             return Some(left::of_leaving(self.ctx, workload, self.now));
         }
-        Some(probe_pods(self.ctx, workload))
+        Some(probe_pods(self.ctx, workload, self.now))
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
             return Some(Decision::Wait(come));
         }
         let leaves = ctx.view.job_of(workload).is_some_and(|job| job.leaves_pods);
-        return Some(if leaves { left::of_leaving(ctx, workload, now) } else { probe_pods(ctx, workload) });
+        return Some(if leaves { left::of_leaving(ctx, workload, now) } else { probe_pods(ctx, workload, now) });
     }
     Some(let_go(workload, now))
 }
@@ -169,8 +169,12 @@ impl Context<'_> {
     }
 }
 
-/// Queries whether pods of a workload's job are left.
-pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
+/// Queries whether pods of a workload's job are left. The query finds only pods that a Job controls; a pod that was observed to have lost its Job is found by
+/// its labels, as a left pod.
+pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+    if ctx.odd_pods_of(workload).any(|(_, odd)| odd.is_beside()) {
+        return left::of_leaving(ctx, workload, now);
+    }
     let query = Query::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, workload.object_key(), query))
 }
