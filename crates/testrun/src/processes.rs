@@ -65,13 +65,18 @@ impl Snapshot {
 
     /// Resident memory of a process and all its descendants, in bytes; a shared page counts for each process that has it.
     pub(crate) fn resident_below(&self, root: u32) -> u64 {
-        let mut sum = 0;
-        let mut waiting = vec![root];
-        while let Some(pid) = waiting.pop() {
-            sum += self.resident.get(&pid).copied().unwrap_or(0);
-            waiting.extend(self.children.get(&pid).into_iter().flatten());
+        self.with_descendants(root).iter().filter_map(|pid| self.resident.get(pid)).sum()
+    }
+
+    /// The process `root`, which comes first, and all its descendants.
+    pub(crate) fn with_descendants(&self, root: u32) -> Vec<u32> {
+        let mut all = vec![root];
+        let mut next = 0;
+        while let Some(pid) = all.get(next).copied() {
+            next += 1;
+            all.extend(self.children.get(&pid).into_iter().flatten());
         }
-        sum
+        all
     }
 }
 
@@ -97,5 +102,7 @@ mod tests {
         assert_eq!(snapshot.resident_below(1), 1111);
         assert_eq!(snapshot.resident_below(2), 1010);
         assert_eq!(snapshot.resident_below(9), 0);
+        assert_eq!(snapshot.with_descendants(1), [1, 2, 3, 4]);
+        assert_eq!(snapshot.with_descendants(9), [9]);
     }
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use crate::clock::now;
 use crate::counts::Counts;
 use crate::processes::{Snapshot, Stat};
-use crate::step::{Line, Output, Step};
+use crate::step::{Class, Line, Output, Step};
 use crate::table::minutes;
 
 /// Time between two checks whether a command has ended.
@@ -108,7 +108,7 @@ impl Runner {
         let child = command.spawn().with_context(|| format!("starting {name}: {command:?}"))?;
         let pid = child.id();
         locked(&self.live).insert(pid, (name.clone(), begun, 0));
-        let ended = self.wait(child);
+        let ended = self.wait(child, class);
         let wall = begun.elapsed().as_secs_f64();
         let peak = locked(&self.live).remove(&pid).map(|(_, _, peak)| peak);
         let (status, cpu) = ended.with_context(|| format!("waiting for {name}"))?;
@@ -156,7 +156,10 @@ impl Runner {
     }
 
     /// Waits for a child process, and reads the CPU time of the child and its descendants between its end and its reaping.
-    fn wait(&self, mut child: Child) -> Result<(ExitStatus, Option<f64>)> {
+    ///
+    /// An interrupted compiler ends with all its descendants, since a build tool may leave them running. An interrupted test stops what it started by
+    /// itself, in an order of its own, so that the test alone gets the signal.
+    fn wait(&self, mut child: Child, class: Class) -> Result<(ExitStatus, Option<f64>)> {
         let mut passed_on = false;
         loop {
             let stat = Stat::of(child.id());
@@ -168,7 +171,11 @@ impl Runner {
             if self.told_to_end() && !passed_on {
                 passed_on = true;
                 // After Ctrl-C in a terminal the child has the signal already, and a second signal changes nothing.
-                let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+                let ended = match class {
+                    Class::Compiling | Class::Downloading => Snapshot::take().with_descendants(child.id()),
+                    Class::Running => vec![child.id()],
+                };
+                let _ = Command::new("kill").args(["-s", "TERM"]).args(ended.iter().map(u32::to_string)).status();
             }
             thread::sleep(POLL);
         }
