@@ -13,7 +13,7 @@ impl View {
     pub fn child_of(&self, name: &Name, uid: &str, role: &str) -> Option<&JobState> {
         let child = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
         let ours = |job: &&JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
-        self.jobs.get(&child).filter(ours)
+        self.jobs().get(&child).filter(ours)
     }
 
     /// The TrainingJob of which a Job is a part: the Job has the name of a role of the TrainingJob, and the TrainingJob has not ended. Any other Job that names
@@ -21,7 +21,7 @@ impl View {
     pub fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
         let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::JOB)?;
-        let view = self.training.get(&(object.namespace.clone(), owner.name.to_string()));
+        let view = self.training().get(&(object.namespace.clone(), owner.name.to_string()));
         let view = view.filter(|view| *view.uid == *owner.uid && !view.is_over())?;
         // A running TrainingJob may have roles that its spec no longer has.
         let stands =
@@ -38,7 +38,7 @@ impl View {
         };
         let ours = |job: &JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
         let roles = ROLES.map(|role| child_job_name(&name.1, role));
-        let found = self.jobs.range(first..).take_while(move |(key, _)| below(key));
+        let found = self.jobs().range(first..).take_while(move |(key, _)| below(key));
         found.filter(move |(key, job)| roles.contains(&key.name) && ours(job)).map(|(key, _)| key)
     }
 }

@@ -15,21 +15,21 @@ impl View {
             return false;
         };
         let own = || workload_name(Kind::Pod.name(), "", &name.1, pod.metadata.uid.as_deref().unwrap_or_default());
-        let found = self.workloads.get(&(name.0.clone(), by.clone()));
+        let found = self.workloads().get(&(name.0.clone(), by.clone()));
         found.map_or_else(|| *by == own(), |workload| workload.group.is_none())
     }
 
     /// Whether a Workload holds quota for this pod alone.
     pub fn has_quota_of_its_own(&self, uid: &str) -> bool {
-        self.workloads.owned_by(uid).any(|workload| workload.holds_quota())
+        self.workloads().owned_by(uid).any(|workload| workload.holds_quota())
     }
 
     /// Whether a role has more pods than its Workload: a change of one of them may give another one its place.
     pub fn is_crowded(&self, group: &Name, role: &str) -> bool {
-        let Some(workload) = self.workloads.get(group).filter(|workload| workload.group.is_some()) else {
+        let Some(workload) = self.workloads().get(group).filter(|workload| workload.group.is_some()) else {
             return false;
         };
-        let counting = self.pods.group(group).map_or(0, |group| group.tally.role(role).counting);
+        let counting = self.pods().group(group).map_or(0, |group| group.tally.role(role).counting);
         counting > workload.size(role)
     }
 }

@@ -11,13 +11,15 @@ impl View {
     pub fn uid_of(&self, object: &ObjectKey) -> Option<String> {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
-            Kind::Workload => self.workloads.get(&name).map(|workload| workload.uid.clone()),
-            kind if kind.is_job() => self.jobs.get(object).map(|job| job.uid.clone()),
-            Kind::TrainingJob => self.training.get(&name).map(|job| job.uid.clone()),
-            Kind::Pod => self.pods.get(&name).map(|pod| pod.uid.to_string()),
-            Kind::JobPod => self.odd_pods.get(&name).map(|odd| odd.pod.uid.to_string()),
-            Kind::AdmissionCheck => self.checks.get(&object.name).map(|check| check.uid.clone()),
-            Kind::ProvisioningRequest => self.provisioning.requests.get(&name).map(|request| request.uid().to_owned()),
+            Kind::Workload => self.workloads().get(&name).map(|workload| workload.uid.clone()),
+            kind if kind.is_job() => self.jobs().get(object).map(|job| job.uid.clone()),
+            Kind::TrainingJob => self.training().get(&name).map(|job| job.uid.clone()),
+            Kind::Pod => self.pods().get(&name).map(|pod| pod.uid.to_string()),
+            Kind::JobPod => self.odd_pods().get(&name).map(|odd| odd.pod.uid.to_string()),
+            Kind::AdmissionCheck => self.checks().get(&object.name).map(|check| check.uid.clone()),
+            Kind::ProvisioningRequest => {
+                self.provisioning().requests.get(&name).map(|request| request.uid().to_owned())
+            }
             _ => None,
         }
     }
@@ -26,18 +28,18 @@ impl View {
     pub fn seen_version(&self, object: &ObjectKey) -> u64 {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
-            Kind::Workload => self.workloads.get(&name).map_or(0, WorkloadView::version),
-            kind if kind.is_job() => self.jobs.get(object).map_or(0, |job| job.version),
-            Kind::TrainingJob => self.training.get(&name).map_or(0, TrainingView::version),
-            Kind::Pod => self.pods.get(&name).map_or(0, |pod| pod.version),
+            Kind::Workload => self.workloads().get(&name).map_or(0, WorkloadView::version),
+            kind if kind.is_job() => self.jobs().get(object).map_or(0, |job| job.version),
+            Kind::TrainingJob => self.training().get(&name).map_or(0, TrainingView::version),
+            Kind::Pod => self.pods().get(&name).map_or(0, |pod| pod.version),
             Kind::AdmissionCheck => {
-                self.checks.get(&object.name).map_or(0, |check| check.resource_version.parse().unwrap_or_default())
+                self.checks().get(&object.name).map_or(0, |check| check.resource_version.parse().unwrap_or_default())
             }
             Kind::ProvisioningRequest => {
-                self.provisioning.requests.get(&name).map_or(0, |request| version_of(&request.metadata))
+                self.provisioning().requests.get(&name).map_or(0, |request| version_of(&request.metadata))
             }
             Kind::PodTemplate => {
-                self.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
+                self.provisioning().templates.get(&name).map_or(0, |template| version_of(&template.metadata))
             }
             // Control remembers little of a pod of a job, and waits for no version of it. Control does not wait for queues either, because their statuses are
             // computed from Berth's own accounting and are written if they differ.

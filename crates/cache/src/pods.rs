@@ -149,9 +149,14 @@ impl PodBook {
         }
     }
 
-    /// The pods that name a group, to be changed; `None` if no known pod names the group.
-    pub fn group_mut(&mut self, name: &Name) -> Option<&mut Group> {
-        self.groups.get_mut(name)
+    /// Takes the owners of a group's Workload: a pod for which `is_owner` returns true is no newcomer any more.
+    pub(crate) fn note_owners(&mut self, group: &Name, is_owner: impl Fn(&PodState) -> bool) {
+        let Some(known) = self.groups.get(group) else { return };
+        let is_owned = |pod: &str| self.get(&(group.0.clone(), pod.to_owned())).is_some_and(&is_owner);
+        let left = known.newcomers.iter().filter(|pod| !is_owned(pod)).cloned().collect();
+        if let Some(known) = self.groups.get_mut(group) {
+            known.newcomers = left;
+        }
     }
 
     /// The pods of a group in the order of their names.

@@ -13,7 +13,7 @@ impl View {
     /// if the name is right.
     pub fn is_misnamed(&self, pod: &JobPod) -> bool {
         let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting) else { return false };
-        let jobs = &self.jobs;
+        let jobs = self.jobs();
         let is_it = |object: &ObjectKey| jobs.get(object).is_some_and(|known| *known.uid == *job.uid);
         let named = key(Kind::JOB, &(pod.namespace.clone(), job.name.to_string()));
         !is_it(&named) && self.jobs_in(&pod.namespace).any(|object| object.kind == Kind::JOB && is_it(object))
@@ -22,8 +22,8 @@ impl View {
     /// The Workload by whose quota a pod was started; of several possible Workloads, one that holds quota.
     pub fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&WorkloadView> {
         let named = [&odd.workload, &odd.pod.workload].into_iter().flatten();
-        let named = named.filter_map(|name| self.workloads.get(&(namespace.to_owned(), name.to_string())));
-        let owned = odd.jobs.iter().flat_map(|uid| self.workloads.owned_by(uid));
+        let named = named.filter_map(|name| self.workloads().get(&(namespace.to_owned(), name.to_string())));
+        let owned = odd.jobs.iter().flat_map(|uid| self.workloads().owned_by(uid));
         let mut all = named.chain(owned.filter(|workload| workload.namespace == namespace)).peekable();
         let first = all.peek().copied();
         all.find(|workload| workload.holds_quota()).or(first)
@@ -31,7 +31,7 @@ impl View {
 
     /// The Job that has made a pod, if the Job still exists.
     pub fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&ObjectKey, &JobState)> {
-        let jobs = &self.jobs;
+        let jobs = self.jobs();
         let last = odd.job.as_ref().map(|job| key(Kind::JOB, &(namespace.to_owned(), job.name.to_string())));
         let last = last.and_then(|object| jobs.get_key_value(&object));
         let known = |(_, job): &(&ObjectKey, &JobState)| odd.jobs.contains(job.uid.as_str());
@@ -43,7 +43,7 @@ impl View {
 
     /// The odd pods that run by the quota of a Workload, or beyond it.
     pub fn odd_pods_of<'a>(&'a self, workload: &'a WorkloadView) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
-        let all = self.odd_pods.of(&workload.namespace).filter(|(_, odd)| !odd.has_ended());
+        let all = self.odd_pods().of(&workload.namespace).filter(|(_, odd)| !odd.has_ended());
         all.filter(move |(name, odd)| self.workload_of_odd(&name.0, odd).is_some_and(|found| found.uid == workload.uid))
     }
 
@@ -61,7 +61,7 @@ impl View {
 
     fn job_of_pod(&self, namespace: &str, job: &PodsJob) -> Option<&JobState> {
         let object = key(Kind::JOB, &(namespace.to_owned(), job.name.to_string()));
-        self.jobs.get(&object).filter(|known| *known.uid == *job.uid)
+        self.jobs().get(&object).filter(|known| *known.uid == *job.uid)
     }
 
     /// Whether the Job of a pod still counts the pod. A Job that was taken from its TrainingJob counts for no Workload.

@@ -1,9 +1,8 @@
 //! Priority classes, and the Workloads that take over a new value of their class.
 
-use berth_api as api;
 use berth_jobs::Priority;
 
-use crate::{Name, View, WorkloadView};
+use crate::{View, WorkloadView};
 
 /// The kind of the priority classes that jobs name for their Workloads.
 pub const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
@@ -43,48 +42,20 @@ impl View {
     /// A class does not exist; the text is its name.
     pub fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, String> {
         if let Some(class) = of_workloads {
-            let value = self.workload_priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
+            let value = self.workload_priorities().get(class).copied().ok_or_else(|| class.to_owned())?;
             return Ok(Priority::of_workload_class(class, value));
         }
         if let Some(class) = of_pods {
-            let (value, _) = self.priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
+            let (value, _) = self.priorities().get(class).copied().ok_or_else(|| class.to_owned())?;
             return Ok(Priority::of_pod_class(class, value));
         }
-        let default = self.priorities.iter().find(|(_, (_, default))| *default);
+        let default = self.priorities().iter().find(|(_, (_, default))| *default);
         Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
-    }
-
-    /// Records the value of a WorkloadPriorityClass, or its deletion. Returns the Workloads that have to take over the value; an unchanged value is not taken
-    /// over.
-    pub fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
-        let old = match value {
-            Some(value) => self.workload_priorities.insert(name.to_owned(), value),
-            None => self.workload_priorities.remove(name),
-        };
-        if old == value { Vec::new() } else { self.reprice(Some(name)) }
-    }
-
-    /// Sets the current value of a class in the Workloads of the class (of every class for `None`). Returns the Workloads that have changed.
-    pub fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
-        let values = &self.workload_priorities;
-        let value_of = |named: &api::PriorityClassRef| {
-            let asked = named.kind == WORKLOAD_CLASS && class.is_none_or(|class| named.name == class);
-            values.get(&named.name).copied().filter(|_| asked)
-        };
-        let mut names = Vec::new();
-        for workload in self.workloads.values_mut() {
-            let value = workload.priority_class.as_deref().and_then(value_of);
-            if value.is_some_and(|value| value != workload.own_priority) && !workload.is_finished() {
-                workload.takes_class_value = true;
-                names.push(workload.key());
-            }
-        }
-        names
     }
 
     /// The value that a Workload takes over from its class; `None` if the Workload keeps its own value.
     pub fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
         let class = workload.priority_class.as_ref().filter(|_| workload.takes_class_value)?;
-        self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
+        self.workload_priorities().get(&class.name).copied().filter(|value| *value != workload.own_priority)
     }
 }

@@ -1,7 +1,5 @@
 //! Workloads in slim form: made when they are seen, and made again when the facts that their requests depend on change.
 
-use std::sync::Arc;
-
 use berth_api as api;
 use berth_engine::Departure;
 use berth_jobs::training::{Past, Scale, TrainingEnd};
@@ -54,7 +52,7 @@ pub fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::
     let uid = metadata.uid.unwrap_or_default();
     let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
     // Two states of a Workload with the same generation have the same spec.
-    let known = view.workloads.get(&name);
+    let known = view.workloads().get(&name);
     let known =
         known.filter(|known| known.uid == uid && known.generation == generation && generation > 0 && !known.unreadable);
     let (shape, reshaped) = match known {
@@ -137,16 +135,7 @@ pub fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes, namesp
     let seen = &*view;
     let renewed = shapes.renew(namespace, |place| surroundings(seen, settings, place));
     for (old, new) in renewed {
-        let with_shape = view.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, &old));
-        let mut names: Vec<Name> = with_shape
-            .map(|workload| {
-                workload.shape = new.clone();
-                workload.reshaped = workload.reshaped.wrapping_add(1);
-                workload.key()
-            })
-            .collect();
-        names.sort_unstable();
-        concerned.append(&mut names);
+        concerned.extend(view.reshape_workloads(&old, &new));
     }
     concerned
 }
@@ -164,7 +153,7 @@ pub fn request_rules(settings: &Settings) -> RequestRules {
 pub fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
     RequestContext {
         limits: LimitSummary::of(view.limits_of(namespace)),
-        overheads: &view.overheads,
+        overheads: view.overheads(),
         rules: request_rules(settings),
         strict: settings.refuse_invalid,
         compares_templates: !settings.engine.profile.has(Departure::EqualByWhatDecides),

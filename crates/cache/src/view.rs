@@ -2,12 +2,16 @@
 //!
 //! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 
+mod changes;
+mod rules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api as api;
 use berth_jobs::JobState;
 use k8s_openapi::api::core::v1::LimitRange;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::admission_checks;
 use crate::deltas;
@@ -28,68 +32,152 @@ use crate::workloads::Workloads;
 /// The last observed state of every object.
 #[derive(Debug, Default)]
 pub struct View {
-    /// The readings of both clocks.
-    pub timeline: Timeline,
-    /// Pods of jobs that no Job counts, or that may have been resized.
-    pub odd_pods: OddPods,
-    /// Pods that are being deleted, of the Jobs that are parts of other jobs.
-    pub ending_pods: EndingPods,
-    /// Resources of the API that cannot be listed, with the reason, by the kind of object that depends on the resource.
-    pub unlisted: BTreeMap<(Kind, String), String>,
-    /// The jobs of all kinds that can be suspended, by kind, namespace and name.
-    pub jobs: jobs::Jobs,
-    /// The TrainingJobs, by namespace and name.
-    pub training: TrainingJobs,
-    /// The managed pods, by name and by group.
-    pub pods: PodBook,
-    /// The StatefulSets whose pods are managed, by name and by the group of their pods.
-    pub sets: SetBook,
-    /// The Workloads in slim form.
-    pub workloads: Workloads,
-    /// The ClusterQueues, by name.
-    pub cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
-    /// The LocalQueues, by namespace and name.
-    pub local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
-    /// The Cohort objects, by name; a cohort that only queues name has no entry.
-    pub cohorts: BTreeMap<String, Box<api::Cohort>>,
-    /// The ResourceFlavors, by name.
-    pub flavors: BTreeMap<String, Box<api::ResourceFlavor>>,
-    /// The QueuePolicies, by name.
-    pub policies: BTreeMap<String, Policy>,
-    /// Stores of checkpoints.
-    pub stores: BTreeMap<String, Arc<api::berth::CheckpointStoreSpec>>,
-    /// The rules that each ClusterQueue follows.
-    pub claims: BTreeMap<String, Claim>,
-    /// The PriorityClasses, by name: the value of a class, and true if the class is the global default.
-    pub priorities: BTreeMap<String, (i32, bool)>,
-    /// The values of WorkloadPriorityClasses, by name.
-    pub workload_priorities: BTreeMap<String, i32>,
-    /// The labels of each observed namespace, by the name of the namespace.
-    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    timeline: Timeline,
+    odd_pods: OddPods,
+    ending_pods: EndingPods,
+    unlisted: BTreeMap<(Kind, String), String>,
+    jobs: jobs::Jobs,
+    training: TrainingJobs,
+    pods: PodBook,
+    sets: SetBook,
+    workloads: Workloads,
+    cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
+    local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
+    cohorts: BTreeMap<String, Box<api::Cohort>>,
+    flavors: BTreeMap<String, Box<api::ResourceFlavor>>,
+    policies: BTreeMap<String, Policy>,
+    stores: BTreeMap<String, Arc<api::berth::CheckpointStoreSpec>>,
+    claims: BTreeMap<String, Claim>,
+    priorities: BTreeMap<String, (i32, bool)>,
+    workload_priorities: BTreeMap<String, i32>,
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// The namespaces that are being deleted.
-    pub ending: BTreeSet<String>,
-    /// The AdmissionChecks, by name.
-    pub checks: BTreeMap<String, admission_checks::Check>,
-    /// The ProvisioningRequests, with their PodTemplates and configurations.
-    pub provisioning: ProvisioningBook,
-    /// The LimitRanges, by namespace and name.
-    pub limit_ranges: BTreeMap<Name, Box<LimitRange>>,
-    /// The fixed overhead of a pod (`overhead.podFixed`) by the name of its RuntimeClass; empty for a class without overhead.
-    pub overheads: BTreeMap<String, BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
+    ending: BTreeSet<String>,
+    checks: BTreeMap<String, admission_checks::Check>,
+    provisioning: ProvisioningBook,
+    limit_ranges: BTreeMap<Name, Box<LimitRange>>,
+    overheads: BTreeMap<String, BTreeMap<String, Quantity>>,
 }
 
 impl View {
-    /// Stores a Workload in place of its older state; returns the older state.
-    pub fn put_workload(&mut self, mut new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
-        new.takes_class_value = self.workloads.by_uid(&new.uid).is_some_and(|known| known.takes_class_value);
-        // A Workload that has taken over the value no longer follows its class: a later edit of its priority stays.
-        new.takes_class_value = self.new_value(&new).is_some();
-        let job = new.job().filter(|_| new.is_finished());
-        let old = self.workloads.put(new);
-        if let Some(job) = job {
-            self.shed_job(&job);
-        }
-        old
+    /// The readings of both clocks.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Pods of jobs that no Job counts, or that may have been resized.
+    pub fn odd_pods(&self) -> &OddPods {
+        &self.odd_pods
+    }
+
+    /// Pods that are being deleted, of the Jobs that are parts of other jobs.
+    pub fn ending_pods(&self) -> &EndingPods {
+        &self.ending_pods
+    }
+
+    /// Resources of the API that cannot be listed, with the reason, by the kind of object that depends on the resource.
+    pub fn unlisted(&self) -> &BTreeMap<(Kind, String), String> {
+        &self.unlisted
+    }
+
+    /// The jobs of all kinds that can be suspended, by kind, namespace and name.
+    pub fn jobs(&self) -> &jobs::Jobs {
+        &self.jobs
+    }
+
+    /// The TrainingJobs, by namespace and name.
+    pub fn training(&self) -> &TrainingJobs {
+        &self.training
+    }
+
+    /// The managed pods, by name and by group.
+    pub fn pods(&self) -> &PodBook {
+        &self.pods
+    }
+
+    /// The StatefulSets whose pods are managed, by name and by the group of their pods.
+    pub fn sets(&self) -> &SetBook {
+        &self.sets
+    }
+
+    /// The Workloads in slim form.
+    pub fn workloads(&self) -> &Workloads {
+        &self.workloads
+    }
+
+    /// The ClusterQueues, by name.
+    pub fn cluster_queues(&self) -> &BTreeMap<String, Box<api::ClusterQueue>> {
+        &self.cluster_queues
+    }
+
+    /// The LocalQueues, by namespace and name.
+    pub fn local_queues(&self) -> &BTreeMap<Name, Box<api::LocalQueue>> {
+        &self.local_queues
+    }
+
+    /// The Cohort objects, by name; a cohort that only queues name has no entry.
+    pub fn cohorts(&self) -> &BTreeMap<String, Box<api::Cohort>> {
+        &self.cohorts
+    }
+
+    /// The ResourceFlavors, by name.
+    pub fn flavors(&self) -> &BTreeMap<String, Box<api::ResourceFlavor>> {
+        &self.flavors
+    }
+
+    /// The QueuePolicies, by name.
+    pub fn policies(&self) -> &BTreeMap<String, Policy> {
+        &self.policies
+    }
+
+    /// Stores of checkpoints.
+    pub fn stores(&self) -> &BTreeMap<String, Arc<api::berth::CheckpointStoreSpec>> {
+        &self.stores
+    }
+
+    /// The rules that each ClusterQueue follows.
+    pub fn claims(&self) -> &BTreeMap<String, Claim> {
+        &self.claims
+    }
+
+    /// The PriorityClasses, by name: the value of a class, and true if the class is the global default.
+    pub fn priorities(&self) -> &BTreeMap<String, (i32, bool)> {
+        &self.priorities
+    }
+
+    /// The values of WorkloadPriorityClasses, by name.
+    pub fn workload_priorities(&self) -> &BTreeMap<String, i32> {
+        &self.workload_priorities
+    }
+
+    /// The labels of each observed namespace, by the name of the namespace.
+    pub fn namespaces(&self) -> &BTreeMap<String, BTreeMap<String, String>> {
+        &self.namespaces
+    }
+
+    /// The AdmissionChecks, by name.
+    pub fn checks(&self) -> &BTreeMap<String, admission_checks::Check> {
+        &self.checks
+    }
+
+    /// The ProvisioningRequests, with their PodTemplates and configurations.
+    pub fn provisioning(&self) -> &ProvisioningBook {
+        &self.provisioning
+    }
+
+    /// The LimitRanges, by namespace and name.
+    pub fn limit_ranges(&self) -> &BTreeMap<Name, Box<LimitRange>> {
+        &self.limit_ranges
+    }
+
+    /// The fixed overhead of a pod (`overhead.podFixed`) by the name of its RuntimeClass; empty for a class without overhead.
+    pub fn overheads(&self) -> &BTreeMap<String, BTreeMap<String, Quantity>> {
+        &self.overheads
+    }
+
+    /// Whether a namespace is being deleted.
+    pub fn is_ending(&self, namespace: &str) -> bool {
+        self.ending.contains(namespace)
     }
 
     /// The job that controls a Workload, if Berth manages the job and the job still exists.

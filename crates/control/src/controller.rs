@@ -100,18 +100,18 @@ impl Control {
     /// Control without an API server. Such a control writes statuses and reasons at once, because no server has to be spared.
     pub(crate) fn offline(settings: Settings) -> Self {
         let mut control = Self::new(settings);
-        control.session.is_offline = true;
+        control.session.go_offline();
         control
     }
 
     /// Leaves the lists of admission checks unchanged from now on, because the caller wants only the decisions of scheduling cycles.
     pub(crate) fn schedule_only(&mut self) {
-        self.session.schedules_only = true;
+        self.session.schedule_only();
     }
 
     /// Takes the events that are to be published, without the events of the next step.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.reports.notices)
+        self.reports.drain_notices().collect()
     }
 
     /// The state that decisions read.
@@ -138,7 +138,7 @@ impl Control {
     fn planning(&mut self) -> Planning<'_> {
         Planning {
             settings: &self.settings,
-            is_offline: self.session.is_offline,
+            is_offline: self.session.is_offline(),
             view: &self.view,
             flights: &mut self.flights,
             quota: &mut self.quota,
@@ -154,7 +154,7 @@ impl Control {
             settings: &self.settings,
             leads: self.session.leads(),
             view: &mut self.view,
-            overruns: &mut self.quota.overruns,
+            overruns: self.quota.overruns_mut(),
             flights: &mut self.flights,
             work: &mut self.work,
             reports: &mut self.reports,
@@ -177,20 +177,20 @@ impl Control {
     /// Sets the creation time from which pods without the label of managed pods are counted; with `None`, no such pod is counted. This creation time must be
     /// set before pods are observed.
     pub fn count_pods_since(&mut self, since: Option<Timestamp>) {
-        self.session.pods_counted_since = since;
+        self.session.count_pods_since(since);
     }
 
     /// Begins or ends leadership: `term` is `Some` once the leadership was claimed and all objects were listed after the claim, and `None` when the
     /// leadership ends. Without leadership, control decides nothing, but the view stays up to date.
     pub fn lead(&mut self, term: Option<Term>) {
-        if self.session.term == term {
+        if self.session.term() == term {
             return;
         }
-        self.session.term = term;
+        self.session.set_term(term);
         // Unwritten plans of an earlier term are void, and the engine follows the observed objects again.
-        let planned = plans::take_planned(&mut self.notes.workloads);
+        let planned = plans::take_planned(self.notes.workloads_mut());
         let asked = growth::begin_term(&mut self.notes);
-        self.capacity.begin_term(&mut self.notes.workloads);
+        self.capacity.begin_term(self.notes.workloads_mut());
         for uid in planned.into_iter().chain(asked) {
             self.unplan(&uid);
         }
@@ -200,17 +200,17 @@ impl Control {
             self.view.reprice(None);
             self.everything_dirty();
             self.flights.doubt_starts(&self.view);
-            self.quota.overruns.charge_again();
+            self.quota.overruns_mut().charge_again();
             self.pod_change().count_all_ending_pods();
-            self.quota.overruns.note_all(&self.view);
-            self.quota.trials.clear();
+            self.quota.overruns_mut().note_all(&self.view);
+            self.quota.clear_trials();
         }
     }
 
     /// Takes a reading of the time of day and of a monotonic clock. Without readings of a monotonic clock, control trusts the time of day that the caller
     /// passes.
     pub fn tick(&mut self, now: Timestamp, steady: Duration) {
-        if self.view.timeline.tick(now, steady) && self.session.leads() {
+        if self.view.tick(now, steady) && self.session.leads() {
             // After a jump of the time of day, every wait ends at another time of day.
             self.everything_dirty();
         }
@@ -219,7 +219,7 @@ impl Control {
     /// Marks every object for a new decision.
     fn everything_dirty(&mut self) {
         self.work.touch_all(&self.view);
-        self.work.extend(self.capacity.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
+        self.work.extend(self.capacity.leaving_nodes().map(|name| cluster_key(Kind::Node, name)));
     }
 
     /// Decides which writes to send now, and when the next step is due.
@@ -230,7 +230,7 @@ impl Control {
     /// Makes a step like [`Control::step`], with at most `cycles` scheduling cycles.
     pub fn step_cycles(&mut self, now: Timestamp, cycles: u64) -> Step {
         let mut step = Step::default();
-        if let Some(term) = self.session.term {
+        if let Some(term) = self.session.term() {
             self.fire_timers(now);
             let (quota, flights) = (&mut self.quota, &mut self.flights);
             let found = planning::sweep(&self.view, quota, flights, &mut self.work, now);
@@ -245,28 +245,27 @@ impl Control {
             self.grow(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
-            let later = self.reports.job_events.due(&self.view, now);
-            self.reports.notices.extend(later);
+            self.reports.publish_due_job_events(&self.view, now);
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
             // A new leader marks every object, so a replica that does not lead remembers no marks.
             self.work.clear();
-            self.view.pods.take_crowded();
+            self.view.pods_mut().take_crowded();
         }
-        step.notices.append(&mut self.reports.notices);
-        step.moves.append(&mut self.capacity.moves);
-        step.quota_is_wanted = self.quota.world.quota_is_wanted();
+        step.notices.extend(self.reports.drain_notices());
+        step.moves.extend(self.capacity.drain_moves());
+        step.quota_is_wanted = self.quota.world().quota_is_wanted();
         step
     }
 
     /// Schedules the status writes of objects whose figures have changed.
     fn note_changed(&mut self, now: Timestamp) {
         for object in self.work.take_statuses() {
-            self.reports.schedule.mark_key(&object, now);
+            self.reports.schedule_mut().mark_key(&object, now);
         }
-        let (changed, shares) = (self.quota.world.take_changed(), self.settings.engine.fair_sharing.is_some());
-        self.reports.schedule.mark_changed(&self.view, changed, shares, now);
+        let (changed, shares) = (self.quota.world_mut().take_changed(), self.settings.engine.fair_sharing.is_some());
+        self.reports.schedule_mut().mark_changed(&self.view, changed, shares, now);
     }
 
     fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
@@ -281,7 +280,7 @@ impl Control {
             let decision = self.context().timed(decide::decide(&self.context(), &object, now), now);
             // The complete object of a large job was read for this decision, and no later decision needs it.
             if object.kind.is_job() {
-                self.view.jobs.lighten(&object);
+                self.view.lighten_job(&object);
             }
             if object.kind == Kind::Workload && !matches!(decision, Decision::Write(_)) {
                 self.give_plan_up(&object);
@@ -323,10 +322,10 @@ impl Control {
             return false;
         }
         self.context().say_older_reasons(&mut draft);
-        self.reports.job_events.tell(&self.view, &mut draft, now);
+        self.reports.add_job_event(&self.view, &mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
         if let Some((uid, noted)) = grace::noted(&self.context(), &draft, now) {
-            self.notes.workloads.change(&uid, |notes| notes.save_mut().note(noted));
+            self.notes.workloads_mut().change(&uid, |notes| notes.save_mut().note(noted));
         }
         if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
             // At the end of the grace period, control decides about the origin even if another write is under way.
@@ -336,7 +335,7 @@ impl Control {
             && let Some((job, added)) =
                 elastic::grown_in_vain(&self.context(), &(origin.namespace.clone(), origin.name.clone()))
         {
-            self.notes.jobs.change(&job, |notes| notes.training_mut().note_scaling(added));
+            self.notes.jobs_mut().change(&job, |notes| notes.training_mut().note_scaling(added));
         }
         let action = draft.action.pack();
         if let Action::Write(Write::Create(body) | Write::Merge { body, .. }) = &action {
@@ -347,12 +346,14 @@ impl Control {
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        if plans::under_way(&self.notes.workloads) > 0 {
+        if plans::under_way(self.notes.workloads()) > 0 {
             return;
         }
         let mut blocked = Vec::new();
-        while let Some(verdict) = self.reports.ration.next(&mut self.notes.workloads, now, self.session.is_offline) {
-            let Some(workload) = self.view.workloads.by_uid(&verdict.uid) else { continue };
+        while let Some(verdict) =
+            self.reports.reason_limiter_mut().next(self.notes.workloads_mut(), now, self.session.is_offline())
+        {
+            let Some(workload) = self.view.workloads().by_uid(&verdict.uid) else { continue };
             if workload.reserved() {
                 continue;
             }
@@ -361,19 +362,19 @@ impl Control {
                 blocked.push(verdict);
                 continue;
             }
-            let Some(reason) = self.reports.ration.told_as(&verdict) else { continue };
+            let Some(reason) = self.reports.reason_limiter().told_as(&verdict) else { continue };
             let draft = explain(workload, &PendingReport::of(&verdict, reason), now);
             self.issue(draft, &object, term, now, step);
         }
         for verdict in blocked {
-            ration::put_back(&mut self.notes.workloads, verdict);
+            ration::put_back(self.notes.workloads_mut(), verdict);
         }
     }
 
     fn write_statuses(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         self.note_changed(now);
         let mut later = Vec::new();
-        while let Some(object) = self.reports.schedule.next(now, self.session.is_offline) {
+        while let Some(object) = self.reports.schedule_mut().next(now, self.session.is_offline()) {
             if self.flights.busy(&object) {
                 later.push(object);
                 continue;
@@ -385,13 +386,13 @@ impl Control {
             }
         }
         for object in later {
-            self.reports.schedule.mark_key(&object, now);
+            self.reports.schedule_mut().mark_key(&object, now);
         }
     }
 
     /// The engine's world, for queries that do not change the view.
     pub fn world(&mut self) -> &mut World {
-        &mut self.quota.world
+        self.quota.world_mut()
     }
 
     /// The time of the next retry of a failed write, if a retry is due.
@@ -429,8 +430,7 @@ impl Control {
     /// Takes the measures since the last call, after the metric series that have to be dropped. The measures of a removed object are left out.
     #[must_use]
     pub fn drain_measures(&mut self) -> Vec<Measure> {
-        let (gone, happened) = (std::mem::take(&mut self.reports.gone), std::mem::take(&mut self.reports.measures));
-        gone.before(&self.view, happened)
+        self.reports.drain_measures(&self.view)
     }
 
     /// Preempts, with the next step, the victims that the engine chooses for a Workload that would use `usage` in a ClusterQueue whose quota is too small in
@@ -442,7 +442,7 @@ impl Control {
         needs: &[engine::FlavorResource],
         usage: &BTreeMap<engine::FlavorResource, engine::Amount>,
     ) -> Option<Vec<engine::Eviction>> {
-        let evictions = self.quota.world.evictions_for(uid, cluster_queue, needs, usage)?;
+        let evictions = self.quota.world_mut().evictions_for(uid, cluster_queue, needs, usage)?;
         for eviction in &evictions {
             planning::evict_with_next_step(&self.view, &mut self.notes, &mut self.work, eviction.clone());
         }

@@ -50,7 +50,7 @@ pub fn turned_up(ctx: &Context<'_>, object: &ObjectKey, job: &JobState) -> Vec<T
     };
     // An evicted Workload may have its nodes a moment longer, which does not show whether another job would get nodes.
     let runs = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
-    let started = ctx.view.workloads.owned_by(whole).find(runs);
+    let started = ctx.view.workloads().owned_by(whole).find(runs);
     let assignments = started.map(|workload| tier_assignments(ctx, workload)).unwrap_or_default();
     // A job that gives up workers has all its pods without these workers, even before its Workload shows the lower number.
     let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
@@ -110,7 +110,7 @@ impl Context<'_> {
 
     /// Whether an autoscaler could not provide the capacity that the check of a Workload has requested.
     fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
-        let asks = self.view.checks.get(&check.name).is_some_and(Check::asks_autoscaler);
+        let asks = self.view.checks().get(&check.name).is_some_and(Check::asks_autoscaler);
         asks && have_failed(std::slice::from_ref(check))
     }
 }

@@ -44,7 +44,7 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// Notes of control about a Workload.
     pub(crate) fn notes_of(&self, workload: &WorkloadView) -> &'a WorkloadNotes {
-        self.notes.workloads.of(&workload.uid)
+        self.notes.workloads().of(&workload.uid)
     }
 
     /// The uid of an object of the view; `None` if the object was not observed.
@@ -60,7 +60,7 @@ impl<'a> Context<'a> {
     /// Whether a namespace is being deleted. No object can be created in such a namespace, so control starts no job there, waits for no job, and stops running
     /// jobs.
     pub(crate) fn is_ending(&self, namespace: &str) -> bool {
-        self.view.ending.contains(namespace)
+        self.view.is_ending(namespace)
     }
 
     /// The Workload by whose quota an odd pod was started; of several possible Workloads, one that holds quota.

@@ -61,7 +61,7 @@ const MISSING: &str = "Missing Workload; unable to restore pod templates";
 
 /// Decides about one job.
 pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
-    let Some(job) = ctx.view.jobs.get(key) else { return Decision::Done };
+    let Some(job) = ctx.view.jobs().get(key) else { return Decision::Done };
     let case = JobCase { ctx, key, job, now };
     let owned = ctx.view.workloads_of(&job.uid);
     if owned.iter().any(|workload| ctx.flights.changing(&workload.object_key())) {
@@ -114,7 +114,7 @@ impl JobCase<'_> {
     /// The wait before another stop of a job that Berth stopped recently and that another client has started again. The wait before another stop keeps two
     /// clients that disagree about the job from writing against each other without a pause.
     fn stopped_just_now(&self) -> Option<Decision> {
-        self.ctx.notes.jobs.of(&self.job.uid).may_stop_at().filter(|due| *due > self.now).map(Decision::Wait)
+        self.ctx.notes.jobs().of(&self.job.uid).may_stop_at().filter(|due| *due > self.now).map(Decision::Wait)
     }
 
     fn suspend(&self, why: &str) -> Decision {
@@ -136,7 +136,7 @@ impl JobCase<'_> {
         let name = (self.key.namespace.clone(), name.to_owned());
         // As long as the prebuilt Workload names no owner, only the waiting job names the Workload.
         let later = Decision::WaitFor(key(Kind::Workload, &name));
-        let Some(workload) = self.ctx.view.workloads.get(&name) else {
+        let Some(workload) = self.ctx.view.workloads().get(&name) else {
             return if self.job.suspended { later } else { self.suspend(MISSING) };
         };
         match &workload.owner {
@@ -357,10 +357,10 @@ impl JobCase<'_> {
         }
         // Pods of a job often end together. If no other Workload waits for the quota of ended pods, the counts of several ended pods are written once, or
         // never if the job ends with these pods.
-        let ended = self.ctx.notes.jobs.of(&self.job.uid).ended_at().filter(|_| !self.ctx.session.is_offline);
+        let ended = self.ctx.notes.jobs().of(&self.job.uid).ended_at().filter(|_| !self.ctx.session.is_offline());
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
-        let waited_for = || given.is_some_and(|queue| self.ctx.quota.world.anyone_waits_beside(queue));
+        let waited_for = || given.is_some_and(|queue| self.ctx.quota.world().anyone_waits_beside(queue));
         if let Some(due) = due.filter(|_| !waited_for()) {
             return Some(Decision::Wait(due));
         }
@@ -388,7 +388,7 @@ impl JobCase<'_> {
         if let Some(decision) = self.parts_unrest(workload) {
             return decision;
         }
-        let again = starts::again(&self.ctx.notes.jobs, &self.job.uid, "", workload);
+        let again = starts::again(self.ctx.notes.jobs(), &self.job.uid, "", workload);
         if let Some(again) = again.filter(|again| again.due > self.now) {
             return Decision::Wait(again.due);
         }

@@ -23,12 +23,32 @@ pub type JobRecords = Records<JobNotes>;
 #[derive(Debug, Default)]
 pub struct Notes {
     /// Notes about Workloads, by uid.
-    pub workloads: WorkloadRecords,
+    workloads: WorkloadRecords,
     /// Notes about jobs, by uid.
-    pub jobs: JobRecords,
+    jobs: JobRecords,
 }
 
 impl Notes {
+    /// Notes about Workloads, by uid.
+    pub fn workloads(&self) -> &WorkloadRecords {
+        &self.workloads
+    }
+
+    /// Notes about Workloads, to be changed. The records keep the indexes beside them up to date with each change.
+    pub fn workloads_mut(&mut self) -> &mut WorkloadRecords {
+        &mut self.workloads
+    }
+
+    /// Notes about jobs, by uid.
+    pub fn jobs(&self) -> &JobRecords {
+        &self.jobs
+    }
+
+    /// Notes about jobs, to be changed. The records keep the indexes beside them up to date with each change.
+    pub fn jobs_mut(&mut self) -> &mut JobRecords {
+        &mut self.jobs
+    }
+
     /// Takes a newer state of a Workload: forgets the notes that its eviction, its end or the loss of its quota makes void.
     pub fn note_workload(&mut self, new: &WorkloadView) {
         if let Some(owner) = new.owner.as_ref().filter(|_| new.is(types::EVICTED) || new.is_finished()) {

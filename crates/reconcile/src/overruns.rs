@@ -79,15 +79,15 @@ impl Found {
 /// Usage beyond quota of a job, pod or group; `None` if no pod runs beyond quota.
 pub fn usage_of(ctx: &Context<'_>, object: &ObjectKey) -> Option<ExcessUsage> {
     // A running job may have been read offline without its Workload.
-    let counts = |found: &Found| found.is_beyond() && !(ctx.session.is_offline && found.pods[1] == 0);
+    let counts = |found: &Found| found.is_beyond() && !(ctx.session.is_offline() && found.pods[1] == 0);
     ctx.overrun_of(object).filter(counts).map(Found::into_usage)
 }
 
 /// Whether pods that ran beyond quota outlive their job: the job is gone, and its Workload is kept until no pod is left.
 pub fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
-    let known = ctx.quota.overruns.known.get(object);
+    let known = ctx.quota.overruns().known.get(object);
     let charge = known.and_then(|known| known.charge.as_ref()).filter(|_| object.kind.is_admitted_with_pods());
-    let Some(workload) = charge.and_then(|charge| ctx.view.workloads.by_uid(&charge.carrier)) else { return false };
+    let Some(workload) = charge.and_then(|charge| ctx.view.workloads().by_uid(&charge.carrier)) else { return false };
     let owner = workload.owner.as_ref().map(|owner| &owner.uid);
     let is_gone = ctx.uid_of(object).is_none_or(|uid| owner.is_some_and(|owner| *owner != uid));
     is_gone && !ctx.notes_of(workload).pods().are_gone()
@@ -97,14 +97,14 @@ impl Context<'_> {
     /// Whether the ClusterQueue of a Workload has room for the excess usage of the Workload's pods in a resource: the excess is charged to the queue already.
     pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
         let known =
-            workload.whole().and_then(|whole| self.quota.overruns.known.get(&whole)).filter(|known| !known.crowded);
+            workload.whole().and_then(|whole| self.quota.overruns().known.get(&whole)).filter(|known| !known.crowded);
         let charge = known.and_then(|known| known.charge.as_ref());
         charge.is_some_and(|charge| charge.usage.iter().any(|(cell, _)| cell.resource == resource))
     }
 
     /// Whether the job of a Workload runs pods beyond its quota, as far as is known.
     pub(crate) fn has_overrun(&self, workload: &WorkloadView) -> bool {
-        let overruns = &self.quota.overruns;
+        let overruns = self.quota.overruns();
         let is_known = || workload.whole().is_some_and(|whole| overruns.known.contains_key(&whole));
         overruns.outlived.contains_key(&workload.uid) || is_known()
     }
@@ -114,7 +114,7 @@ impl Context<'_> {
     pub(crate) fn runs_without_quota(&self, workload: &WorkloadView) -> bool {
         workload
             .whole()
-            .is_some_and(|whole| self.quota.overruns.known.get(&whole).is_some_and(Overrun::is_without_quota))
+            .is_some_and(|whole| self.quota.overruns().known.get(&whole).is_some_and(Overrun::is_without_quota))
     }
 
     /// Running pods of a job, a single pod, a group, or a Workload whose job is gone, and their usage beyond quota.
@@ -139,14 +139,14 @@ impl Context<'_> {
     /// is not charged: otherwise a user who may create LocalQueues in the namespace could take quota from other users.
     fn charged_behind(&self, local: &Name) -> Option<String> {
         let queue = self.view.behind(local)?;
-        let selector = self.view.cluster_queues.get(queue)?.spec.namespace_selector.as_ref()?;
+        let selector = self.view.cluster_queues().get(queue)?.spec.namespace_selector.as_ref()?;
         let selector = deltas::selector(selector).ok()?;
-        deltas::matches(&selector, self.view.namespaces.get(&local.0)?).then(|| queue.to_owned())
+        deltas::matches(&selector, self.view.namespaces().get(&local.0)?).then(|| queue.to_owned())
     }
 
     /// The flavor of a ClusterQueue in which pods that run without quota are charged.
     fn first_flavor(&self, queue: &str, resource: &str) -> Option<String> {
-        let groups = &self.view.cluster_queues.get(queue)?.spec.resource_groups;
+        let groups = &self.view.cluster_queues().get(queue)?.spec.resource_groups;
         let group = groups.iter().find(|group| group.covered_resources.iter().any(|covered| covered == resource))?;
         group.flavors.first().map(|flavor| flavor.name.clone())
     }

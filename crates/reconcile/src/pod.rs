@@ -39,7 +39,7 @@ pub use case::{PodCase, notice};
 
 /// Decides about one pod.
 pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
-    let Some(pod) = ctx.view.pods.get(name) else { return Decision::Done };
+    let Some(pod) = ctx.view.pods().get(name) else { return Decision::Done };
     let case = PodCase { ctx, name, pod, now };
     let managed = case.managed();
     if !pod.marked {
@@ -107,7 +107,7 @@ impl PodCase<'_> {
     /// Whether the pod has a Workload of its own that needs decisions even if the pod is not managed any more: the Workload holds quota, or its finalizer is
     /// still to be removed.
     fn has_own(&self) -> bool {
-        let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
+        let mut owned = self.ctx.view.workloads().owned_by(&self.pod.uid);
         owned.any(|workload| match workload.is_finished() {
             true => has_finalizer(workload),
             false => workload.reserved() || (workload.deleting && has_finalizer(workload)),
@@ -116,7 +116,7 @@ impl PodCase<'_> {
 
     /// The next step to remove the Workload that the pod had before it joined a group; `None` if the pod has no such Workload.
     fn without_own(&self) -> Option<Decision> {
-        let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
+        let mut owned = self.ctx.view.workloads().owned_by(&self.pod.uid);
         let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
         let object = own.object_key();
         Some(if self.ctx.flights.busy(&object) {
@@ -130,14 +130,14 @@ impl PodCase<'_> {
 
     /// Whether the pod was started, and the Workload of its group holds quota.
     fn runs_with(&self, group: &str) -> bool {
-        let workload = self.ctx.view.workloads.get(&(self.name.0.clone(), group.to_owned()));
+        let workload = self.ctx.view.workloads().get(&(self.name.0.clone(), group.to_owned()));
         !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
     }
 
     /// Releases an ended pod that is not managed any more, because it names no queue now, or its namespace or pods as a kind are not managed. The deletion of
     /// an unmanaged pod still waits for Berth's finalizer, which no other controller removes.
     fn unmanaged(&self) -> Decision {
-        let seen = self.ctx.view.namespaces.contains_key(&self.name.0);
+        let seen = self.ctx.view.namespaces().contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
             true => self.release(),
             false => Decision::Done,
@@ -319,7 +319,7 @@ impl PodCase<'_> {
     fn without_workload(&self) -> Decision {
         if let Some(prebuilt) = &self.pod.prebuilt_workload {
             let name = (self.name.0.clone(), prebuilt.to_string());
-            return match self.ctx.view.workloads.get(&name) {
+            return match self.ctx.view.workloads().get(&name) {
                 Some(found) if found.owner.is_none() && may_adopt(found, &self.pod.uid) => self.adopt(found),
                 Some(found) => made_for_another(self.ctx, &self.key(), found, |reason, text| {
                     self.notice(EventType::Warning, reason, text)
@@ -385,13 +385,13 @@ impl PodCase<'_> {
     /// The observed state of the StatefulSet through which the pod is managed.
     fn owning_set(&self) -> Option<OwningSet> {
         let owner = self.pod.owner.as_ref().filter(|_| self.pod.is_of_set())?;
-        let set = self.ctx.view.sets.get(&(self.name.0.clone(), owner.name.to_string()))?;
+        let set = self.ctx.view.sets().get(&(self.name.0.clone(), owner.name.to_string()))?;
         set.whole().as_ref().map(OwningSet::of)
     }
 
     /// The write after which no unresolved start of the pod can be applied; `None` if there is no unresolved start.
     fn withdraw_start(&self) -> Option<Decision> {
-        if !self.pod.gated || !self.ctx.flights.strays.may_land(&self.key()) {
+        if !self.pod.gated || !self.ctx.flights.unresolved().may_land(&self.key()) {
             return None;
         }
         Some(self.patch(Purpose::WithdrawStart, self.pod.withdrawal(), Vec::new()))

@@ -46,12 +46,12 @@ struct PodGroupCase<'a> {
 /// Decides about one pod group.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let none = Group::default();
-    let (group, set) = (ctx.view.pods.group(name), ctx.view.sets.of_group(name));
+    let (group, set) = (ctx.view.pods().group(name), ctx.view.sets().of_group(name));
     let case = PodGroupCase { ctx, name, group: group.unwrap_or(&none), set, now };
     if !(case.managed() || case.has_quota()) || (group.is_none() && set.is_none()) {
         return Decision::Done;
     }
-    match ctx.view.workloads.get(name) {
+    match ctx.view.workloads().get(name) {
         None => case.without_workload(),
         Some(workload) if workload.group.is_none() => case.name_taken(workload),
         Some(_) if ctx.flights.busy(&key(Kind::Workload, name)) => Decision::Done,
@@ -68,7 +68,7 @@ impl<'a> PodGroupCase<'a> {
 
     /// Whether the Workload of an unmanaged group still needs decisions: the Workload holds quota, or its finalizer is still to be removed.
     fn has_quota(&self) -> bool {
-        let workload = self.ctx.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
+        let workload = self.ctx.view.workloads().get(self.name).filter(|workload| workload.group.is_some());
         workload.is_some_and(|workload| {
             let goes = workload.deleting || workload.is_finished();
             workload.holds().is_some() || (goes && has_finalizer(workload))
@@ -80,7 +80,7 @@ impl<'a> PodGroupCase<'a> {
     }
 
     fn members(&self) -> impl Iterator<Item = (&'a str, &'a PodState)> {
-        self.ctx.view.pods.members(self.name)
+        self.ctx.view.pods().members(self.name)
     }
 
     /// The first pod that counts for the group; events about the group are sent at this pod.
@@ -93,12 +93,12 @@ impl<'a> PodGroupCase<'a> {
         let flights = &self.ctx.flights;
         self.members().filter(|(_, pod)| pod.gated && !pod.ended()).any(|(name, _)| {
             let object = key(Kind::Pod, &self.pod_name(name));
-            flights.busy(&object) || flights.strays.may_land(&object)
+            flights.busy(&object) || flights.unresolved().may_land(&object)
         })
     }
 
     fn pod(&self, name: &str) -> Option<&'a PodState> {
-        self.ctx.view.pods.get(&self.pod_name(name))
+        self.ctx.view.pods().get(&self.pod_name(name))
     }
 
     fn pod_name(&self, name: &str) -> Name {
@@ -310,7 +310,7 @@ impl<'a> PodGroupCase<'a> {
     where
         'a: 'b,
     {
-        let pod = self.ctx.view.pods.get(name)?;
+        let pod = self.ctx.view.pods().get(name)?;
         Some(crate::pod::PodCase { ctx: self.ctx, name, pod, now: self.now })
     }
 

@@ -23,7 +23,7 @@ impl<'a> Context<'a> {
 
     /// The rules of the ClusterQueue of a workload.
     pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&'a Rules> {
-        if self.view.claims.is_empty() {
+        if self.view.claims().is_empty() {
             return None;
         }
         self.rules_of(self.queue_of(workload)?)

@@ -6,7 +6,6 @@ use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
 use berth_cache::View;
 use berth_cache::names::Name;
-use berth_cache::provisioning_book::TemplateView;
 use berth_jobs::version_of;
 use k8s_openapi::api::core::v1::PodTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -24,7 +23,7 @@ fn identity(metadata: &ObjectMeta) -> ObjectVersion {
 
 /// Records whether the cluster serves ProvisioningRequests.
 pub fn put_served(view: &mut View, work: &mut WorkQueue, served: bool) {
-    if view.provisioning.served.replace(served) != Some(served) {
+    if view.note_provisioning_served(served) {
         work.touch_provisioning(view, None);
     }
 }
@@ -37,10 +36,7 @@ pub fn put_config(
     name: &str,
     object: Option<Box<api::ProvisioningRequestConfig>>,
 ) {
-    match object {
-        Some(object) => view.provisioning.configs.insert(name.to_owned(), object),
-        None => view.provisioning.configs.remove(name),
-    };
+    view.put_provisioning_config(name, object);
     work.touch_provisioning(view, Some(name));
 }
 
@@ -54,14 +50,9 @@ pub fn put_request(
     object: Option<Box<ProvisioningRequest>>,
 ) {
     let object_key = key(Kind::ProvisioningRequest, &name);
-    let old = view.provisioning.requests.get(&name).map(|old| identity(&old.metadata));
+    let old = view.provisioning().requests.get(&name).map(|old| identity(&old.metadata));
     let new = object.as_ref().map(|object| identity(&object.metadata));
-    put_made(view, flights, work, &object_key, (old, new), |view| match object {
-        Some(object) => view.provisioning.put(name, object),
-        None => {
-            view.provisioning.drop(&name);
-        }
-    });
+    put_made(view, flights, work, &object_key, (old, new), |view| view.put_provisioning_request(name, object));
 }
 
 /// Takes a PodTemplate that was observed or removed (`None`), and marks the objects that the PodTemplate concerns.
@@ -74,14 +65,9 @@ pub fn put_template(
     object: Option<Box<PodTemplate>>,
 ) {
     let object_key = key(Kind::PodTemplate, &name);
-    let old = view.provisioning.templates.get(&name).map(|old| identity(&old.metadata));
+    let old = view.provisioning().templates.get(&name).map(|old| identity(&old.metadata));
     let new = object.as_ref().map(|object| identity(&object.metadata));
-    put_made(view, flights, work, &object_key, (old, new), |view| {
-        match object {
-            Some(object) => view.provisioning.templates.insert(name, TemplateView { metadata: object.metadata }),
-            None => view.provisioning.templates.remove(&name),
-        };
-    });
+    put_made(view, flights, work, &object_key, (old, new), |view| view.put_pod_template(name, object));
 }
 
 /// Records a state of an object that an admission check has made, or the object's absence: `store` writes the state to the view.

@@ -37,15 +37,15 @@ pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 /// Keeps the finalizer on objects in use, and removes it from unused objects that are being deleted.
 pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     match key.kind {
-        Kind::ClusterQueue => match ctx.view.cluster_queues.get(&key.name) {
+        Kind::ClusterQueue => match ctx.view.cluster_queues().get(&key.name) {
             // The status of the ClusterQueue says how many workloads hold its quota.
             Some(object) => {
-                held(key, &Holder::of(&object.metadata), || ctx.quota.world.cluster_queue_in_use(&key.name))
+                held(key, &Holder::of(&object.metadata), || ctx.quota.world().cluster_queue_in_use(&key.name))
             }
             None => Decision::Done,
         },
         // A check that no API server has stored, for example a check that `berth decide` has read, has no finalizer that could be written.
-        Kind::AdmissionCheck => match ctx.view.checks.get(&key.name).filter(|check| !check.uid.is_empty()) {
+        Kind::AdmissionCheck => match ctx.view.checks().get(&key.name).filter(|check| !check.uid.is_empty()) {
             Some(check) => {
                 let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
                 let holder = Holder { uid, resource_version, finalizers: &check.finalizers, deleting: check.deleting };
@@ -61,10 +61,10 @@ pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
             }
             None => Decision::Done,
         },
-        _ => match ctx.view.flavors.get(&key.name) {
+        _ => match ctx.view.flavors().get(&key.name) {
             Some(object) => {
                 let holder = Holder::of(&object.metadata);
-                let in_use = || ctx.quota.world.flavor_in_use(&key.name);
+                let in_use = || ctx.quota.world().flavor_in_use(&key.name);
                 match held(key, &holder, in_use) {
                     Decision::Done if holder.deleting && in_use() => {
                         waits_for(ctx, key, holder.uid, &offering(ctx, &key.name))
@@ -79,7 +79,7 @@ pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
 
 /// The ClusterQueues that name an admission check.
 pub(crate) fn naming_check<'a>(ctx: &'a Context<'a>, check: &str) -> Vec<&'a str> {
-    let queues = ctx.view.cluster_queues.iter();
+    let queues = ctx.view.cluster_queues().iter();
     queues.filter(|(_, queue)| admission_checks::names(&queue.spec, check)).map(|(name, _)| name.as_str()).collect()
 }
 
@@ -88,7 +88,7 @@ fn offering<'a>(ctx: &'a Context<'a>, flavor: &str) -> Vec<&'a str> {
     let offers = |queue: &api::ClusterQueue| {
         queue.spec.resource_groups.iter().flat_map(|group| &group.flavors).any(|offered| offered.name == flavor)
     };
-    let queues = ctx.view.cluster_queues.iter();
+    let queues = ctx.view.cluster_queues().iter();
     queues.filter(|(_, queue)| offers(queue)).map(|(name, _)| name.as_str()).collect()
 }
 
@@ -156,13 +156,13 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
 /// Reports the faults of flavors and cohorts by an event, because these kinds have no condition for their faults.
 pub(crate) fn faults(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     let found = match key.kind {
-        Kind::ResourceFlavor => ctx.view.flavors.get(&key.name).map(|object| {
+        Kind::ResourceFlavor => ctx.view.flavors().get(&key.name).map(|object| {
             let unusable = berth_cache::deltas::flavor(object, ctx.settings.refuse_invalid).unusable;
             (&object.metadata, unusable.unwrap_or_default())
         }),
         Kind::Cohort => ctx
             .view
-            .cohorts
+            .cohorts()
             .get(&key.name)
             .map(|object| (&object.metadata, api::validation::summary(&api::validation::validate_cohort(object)))),
         _ => None,
@@ -194,12 +194,12 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
 /// The weighted share of a queue or cohort in its parent; `None` without fair sharing.
 fn fair_share(ctx: &Context<'_>, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
     ctx.settings.engine.fair_sharing.as_ref()?;
-    let share = ctx.quota.world.share(name, is_queue, &BTreeMap::new())?;
+    let share = ctx.quota.world().share(name, is_queue, &BTreeMap::new())?;
     Some(api::FairSharingStatus { weighted_share: share.share.rounded() })
 }
 
 fn cohort(ctx: &Context<'_>, key: &ObjectKey) -> Option<Draft> {
-    let object = ctx.view.cohorts.get(&key.name)?;
+    let object = ctx.view.cohorts().get(&key.name)?;
     let old = object.status.clone().unwrap_or_default();
     let new = api::CohortStatus { fair_sharing: fair_share(ctx, &key.name, false) };
     if new == old {
@@ -211,9 +211,9 @@ fn cohort(ctx: &Context<'_>, key: &ObjectKey) -> Option<Draft> {
 /// The Workloads of a LocalQueue that hold quota of the ClusterQueue that the LocalQueue names. A Workload may hold quota of another ClusterQueue, if the
 /// LocalQueue named that one before.
 pub(crate) fn holding<'a>(ctx: &'a Context<'a>, name: &'a Name) -> impl Iterator<Item = &'a WorkloadView> {
-    let named = ctx.view.local_queues.get(name).and_then(|object| object.spec.cluster_queue.as_deref());
-    let named = named.filter(|named| ctx.view.cluster_queues.contains_key(*named));
-    ctx.view.workloads.holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
+    let named = ctx.view.local_queues().get(name).and_then(|object| object.spec.cluster_queue.as_deref());
+    let named = named.filter(|named| ctx.view.cluster_queues().contains_key(*named));
+    ctx.view.workloads().holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
 }
 
 /// The number and the usage of the admitted Workloads among the Workloads that hold quota.
@@ -257,12 +257,12 @@ fn condition_parts(readiness: &engine::Readiness) -> (bool, &str, &str) {
 }
 
 fn cluster_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
-    let object = ctx.view.cluster_queues.get(&key.name)?;
-    let figures = ctx.quota.world.figures(&key.name)?;
-    let (admitted, usage) = admitted_usage(ctx, ctx.view.workloads.reserving(&key.name));
+    let object = ctx.view.cluster_queues().get(&key.name)?;
+    let figures = ctx.quota.world().figures(&key.name)?;
+    let (admitted, usage) = admitted_usage(ctx, ctx.view.workloads().reserving(&key.name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
-    let mut readiness = ctx.quota.world.readiness(&key.name)?;
+    let mut readiness = ctx.quota.world().readiness(&key.name)?;
     if object.metadata.deletion_timestamp.is_some() && figures.reserving > 0 {
         readiness.message.push_str(&format!(
             "; {} workload(s) hold its quota: kubectl get workloads -A --field-selector status.admission.clusterQueue={}",
@@ -281,7 +281,7 @@ fn cluster_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<D
         groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
     };
     // Usage beyond quota counts as used, and is borrowed from no queue.
-    let beyond = ctx.quota.world.beyond(&key.name);
+    let beyond = ctx.quota.world().beyond(&key.name);
     let beyond = |reserved: &engine::CellUsage| {
         let is_same = |at: &engine::FlavorResource| at.flavor == reserved.flavor && at.resource == reserved.resource;
         beyond.iter().find(|(at, _)| is_same(at)).map_or(Amount::ZERO, |(_, amount)| *amount)
@@ -348,12 +348,12 @@ fn explicit(status: &impl Serialize) -> Value {
 
 fn local_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (key.namespace.clone(), key.name.clone());
-    let object = ctx.view.local_queues.get(&name)?;
-    let figures = ctx.quota.world.local_queue_figures(&key.namespace, &key.name)?;
+    let object = ctx.view.local_queues().get(&name)?;
+    let figures = ctx.quota.world().local_queue_figures(&key.namespace, &key.name)?;
     let (admitted, usage) = admitted_usage(ctx, holding(ctx, &name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
-    let readiness = ctx.quota.world.local_queue_readiness(&key.namespace, &key.name)?;
+    let readiness = ctx.quota.world().local_queue_readiness(&key.namespace, &key.name)?;
     let generation = object.metadata.generation.unwrap_or_default();
     set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount| api::LocalQueueResourceUsage {

@@ -12,12 +12,15 @@ mod write_events;
 
 use std::collections::BTreeMap;
 
+use berth_cache::View;
+use berth_cache::names::Name;
 use berth_cache::settings::Settings;
 use berth_cache::shape::Shapes;
 use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
+use crate::decision::Draft;
 use crate::job::job_events::JobEvents;
 use crate::measure::Measure;
 use crate::overruns::known::Overruns;
@@ -32,30 +35,30 @@ use crate::write::{Notice, ObjectKey, Term};
 #[derive(Debug, Default)]
 pub struct Session {
     /// The leadership term of this process; `None` if the process does not lead.
-    pub term: Option<Term>,
+    term: Option<Term>,
     /// Creation time from which pods without the label of managed pods are counted; older such pods are left alone, and with `None` all such pods are.
-    pub pods_counted_since: Option<Timestamp>,
+    pods_counted_since: Option<Timestamp>,
     /// True offline, if only the decisions of scheduling cycles are wanted: lists of admission checks stay as they are, and no Workload is admitted by the
     /// states of its checks.
-    pub schedules_only: bool,
+    schedules_only: bool,
     /// True offline, where no API server has the objects. Offline, statuses and reasons are written at once, because no server has to be spared. Offline, the
     /// caller decides about evicted jobs, because no job controller would stop them.
-    pub is_offline: bool,
+    is_offline: bool,
 }
 
 /// Quota: the quota that the engine has given, and the usage beyond quota.
 #[derive(Debug)]
 pub struct Quota {
     /// The engine's world: quota, usage and pending Workloads.
-    pub world: World,
+    world: World,
     /// Shapes of pod sets; many Workloads may request pods of one shape.
-    pub shapes: Shapes,
+    shapes: Shapes,
     /// State that concerns all plans; the planned admission and eviction of each Workload are in the notes about the Workload.
-    pub plans: Plans,
+    plans: Plans,
     /// Trials of running pods that no webhook has reviewed: the time within which each pod can get quota.
-    pub trials: Trials,
+    trials: Trials,
     /// Usage beyond quota, by job.
-    pub overruns: Overruns,
+    overruns: Overruns,
     /// True if the next step asks the engine for a plan.
     plan: bool,
 }
@@ -64,23 +67,23 @@ pub struct Quota {
 #[derive(Debug)]
 pub struct Reports {
     /// Times at which the statuses of queues are due.
-    pub schedule: QueueSchedule,
+    schedule: QueueSchedule,
     /// Limits the rate at which reasons of pending Workloads are written.
-    pub ration: Ration,
+    ration: Ration,
     /// Events about jobs that are still to be sent.
-    pub job_events: JobEvents,
+    job_events: JobEvents,
     /// Measures that the caller has not taken yet.
-    pub measures: Vec<Measure>,
+    measures: Vec<Measure>,
     /// Removed objects whose metrics are to be dropped.
-    pub gone: Gone,
+    gone: Gone,
     /// The last event that was sent about each object, by reason.
-    pub told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
+    told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
     /// Events that the next step publishes.
-    pub notices: Vec<Notice>,
+    notices: Vec<Notice>,
     /// Number of parked Workloads that a sweep had to wake; the number must stay 0.
-    pub(crate) sweep_found: u64,
+    sweep_found: u64,
     /// Number of skipped preemptions, by ClusterQueue.
-    pub skipped_preemptions: BTreeMap<String, u32>,
+    skipped_preemptions: BTreeMap<String, u32>,
 }
 
 impl Quota {
@@ -95,6 +98,63 @@ impl Quota {
             overruns: Overruns::default(),
             plan: true,
         }
+    }
+
+    /// The engine's world: quota, usage and pending Workloads.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The engine's world, for plans and for queries that use its working memory. The world keeps its own accounting, and [`Self::apply`] passes changes on.
+    pub fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// Shapes of pod sets, to be changed. The shapes count their own users, and nothing else of the quota depends on the shapes.
+    pub fn shapes_mut(&mut self) -> &mut Shapes {
+        &mut self.shapes
+    }
+
+    /// State that concerns all plans.
+    pub fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
+    /// State that concerns all plans, to be changed. The plans have private fields, and nothing else of the quota follows a change of the plans.
+    pub fn plans_mut(&mut self) -> &mut Plans {
+        &mut self.plans
+    }
+
+    /// Trials of running pods that no webhook has reviewed.
+    pub fn trials(&self) -> &Trials {
+        &self.trials
+    }
+
+    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. The result has the times at which the new trials end.
+    pub fn begin_trials(&mut self, tried: Vec<(Name, Box<str>)>, now: Timestamp) -> Vec<(Name, Timestamp)> {
+        self.trials.begin(tried, now)
+    }
+
+    /// Forgets all trials.
+    pub fn clear_trials(&mut self) {
+        self.trials.clear();
+    }
+
+    /// Usage beyond quota, by job.
+    pub(crate) fn overruns(&self) -> &Overruns {
+        &self.overruns
+    }
+
+    /// Usage beyond quota, by job, to be changed. Each change of this usage is noted here first; the caller passes the resulting charge to the engine with
+    /// [`Self::apply`].
+    pub fn overruns_mut(&mut self) -> &mut Overruns {
+        &mut self.overruns
+    }
+
+    /// Asks the engine again whether the queues that are charged for usage beyond quota have room, and returns the objects whose answer has changed. The cost
+    /// is proportional to all usage beyond quota, which is nearly always empty.
+    pub fn look_for_room(&mut self) -> Vec<ObjectKey> {
+        self.overruns.look_for_room(&self.world)
     }
 
     /// Passes a change to the engine, and asks for a plan.
@@ -127,6 +187,46 @@ impl Quota {
 }
 
 impl Session {
+    /// The leadership term of this process; `None` if the process does not lead.
+    pub fn term(&self) -> Option<Term> {
+        self.term
+    }
+
+    /// Begins a leadership term, or ends the leadership with `None`.
+    pub fn set_term(&mut self, term: Option<Term>) {
+        self.term = term;
+    }
+
+    /// Creation time from which pods without the label of managed pods are counted; with `None`, no such pod is counted.
+    pub(crate) fn pods_counted_since(&self) -> Option<Timestamp> {
+        self.pods_counted_since
+    }
+
+    /// Sets the creation time from which pods without the label of managed pods are counted.
+    pub fn count_pods_since(&mut self, since: Option<Timestamp>) {
+        self.pods_counted_since = since;
+    }
+
+    /// Whether only the decisions of scheduling cycles are wanted.
+    pub(crate) fn schedules_only(&self) -> bool {
+        self.schedules_only
+    }
+
+    /// Leaves the lists of admission checks unchanged from now on, because only the decisions of scheduling cycles are wanted.
+    pub fn schedule_only(&mut self) {
+        self.schedules_only = true;
+    }
+
+    /// Whether the process is offline: no API server has the objects, so that none has to be spared.
+    pub fn is_offline(&self) -> bool {
+        self.is_offline
+    }
+
+    /// Takes the process offline: no API server has the objects from now on.
+    pub fn go_offline(&mut self) {
+        self.is_offline = true;
+    }
+
     /// Whether this process leads, so that writes may be decided.
     pub fn leads(&self) -> bool {
         self.term.is_some()
@@ -147,6 +247,110 @@ impl Reports {
             sweep_found: 0,
             skipped_preemptions: BTreeMap::new(),
         }
+    }
+
+    /// The times at which the statuses of queues are due, to be changed. The schedule has private fields, and nothing else of the reports follows a change of
+    /// the schedule.
+    pub fn schedule_mut(&mut self) -> &mut QueueSchedule {
+        &mut self.schedule
+    }
+
+    /// The limit of the rate at which reasons of pending Workloads are written.
+    pub fn reason_limiter(&self) -> &Ration {
+        &self.ration
+    }
+
+    /// The limit of the rate at which reasons of pending Workloads are written, to be changed. The limit has private fields, and nothing else of the reports
+    /// follows a change of the limit.
+    pub fn reason_limiter_mut(&mut self) -> &mut Ration {
+        &mut self.ration
+    }
+
+    /// Adds the event at a job to the write that explains why the job's Workload waits, if such an event is due.
+    pub fn add_job_event(&mut self, view: &View, draft: &mut Draft, now: Timestamp) {
+        self.job_events.note_draft(view, draft, now);
+    }
+
+    /// Publishes the events at jobs whose reason had changed too early for an event.
+    pub fn publish_due_job_events(&mut self, view: &View, now: Timestamp) {
+        let due = self.job_events.due(view, now);
+        self.notices.extend(due);
+    }
+
+    /// Publishes events with the next step.
+    pub fn publish(&mut self, notices: impl IntoIterator<Item = Notice>) {
+        self.notices.extend(notices);
+    }
+
+    /// Takes the events that are to be published.
+    pub fn drain_notices(&mut self) -> impl Iterator<Item = Notice> {
+        self.notices.drain(..)
+    }
+
+    /// The time at which the next event at a job or the next status of a queue is due.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        [self.job_events.wake_at(), self.schedule.wake_at()].into_iter().flatten().min()
+    }
+
+    /// The message of the last event that was sent about an object for a reason.
+    pub fn last_event(&self, object: &ObjectKey, reason: &str) -> Option<&str> {
+        self.told.get(object)?.get(reason).map(String::as_str)
+    }
+
+    /// The objects about which an event was sent for a reason.
+    pub(crate) fn objects_with_event<'a>(&'a self, reason: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
+        self.told.iter().filter(move |(_, events)| events.contains_key(reason)).map(|(object, _)| object)
+    }
+
+    /// Forgets the events that were sent about an object, because the object is gone.
+    pub fn forget_events(&mut self, object: &ObjectKey) {
+        self.told.remove(object);
+    }
+
+    /// Adds a measure for the next caller of [`Self::drain_measures`].
+    pub fn add_measure(&mut self, measure: Measure) {
+        self.measures.push(measure);
+    }
+
+    /// Adds measures for the next caller of [`Self::drain_measures`].
+    pub fn add_measures(&mut self, measures: impl IntoIterator<Item = Measure>) {
+        self.measures.extend(measures);
+    }
+
+    /// Takes the measures since the last call, after the removals of the metric series of removed objects. The measures of a removed object are left out.
+    pub fn drain_measures(&mut self, view: &View) -> Vec<Measure> {
+        let (gone, happened) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.measures));
+        gone.before(view, happened)
+    }
+
+    /// Notes that the metric series of a ClusterQueue are to be dropped, because the ClusterQueue is gone.
+    pub(crate) fn note_gone_cluster_queue(&mut self, name: &str) {
+        self.gone.cluster_queues.insert(name.to_owned());
+    }
+
+    /// Notes that the metric series of a LocalQueue are to be dropped, because the LocalQueue is gone.
+    pub(crate) fn note_gone_local_queue(&mut self, name: &Name) {
+        self.gone.local_queues.insert(name.clone());
+    }
+
+    /// Notes that the metric series of a cohort are to be dropped, unless another object still names the cohort.
+    pub(crate) fn note_left_cohort(&mut self, name: String) {
+        self.gone.cohorts.insert(name);
+    }
+
+    /// Number of parked Workloads that a sweep had to wake; the number must stay 0.
+    pub(crate) fn sweep_found(&self) -> u64 {
+        self.sweep_found
+    }
+
+    /// Number of preemptions of a ClusterQueue that the last plan has skipped.
+    pub(crate) fn skipped_preemptions(&self, cluster_queue: &str) -> u32 {
+        self.skipped_preemptions.get(cluster_queue).copied().unwrap_or_default()
+    }
+
+    /// Notes the number of skipped preemptions of each ClusterQueue, in place of the numbers of the plan before.
+    pub fn note_skipped_preemptions(&mut self, skipped: impl IntoIterator<Item = (String, u32)>) {
+        self.skipped_preemptions = skipped.into_iter().collect();
     }
 
     /// Notes the number of parked Workloads that a sweep had to wake.

@@ -26,7 +26,7 @@ use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports, Session};
 use crate::training_job::checkpoints;
 use crate::training_job::trainings::Trainings;
-use crate::write::{Kind, ObjectKey, Term, key};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Term, WORKLOADS, key};
 
 /// Namespace of all objects of the fixture that have a namespace.
 pub(crate) const NAMESPACE: &str = "ns";
@@ -95,8 +95,10 @@ impl State {
 
     /// The state of [`State::new`] with other settings.
     pub(crate) fn with_settings(settings: Settings) -> Self {
+        let mut session = Session::default();
+        session.set_term(Some(Term(1)));
         let state = Self {
-            session: Session { term: Some(Term(1)), ..Session::default() },
+            session,
             view: berth_cache::View::default(),
             quota: Quota::new(&settings),
             flights: Flights::default(),
@@ -137,12 +139,12 @@ impl State {
 
     /// A Workload of the view.
     pub(crate) fn workload(&self, name: &str) -> &berth_cache::WorkloadView {
-        self.view.workloads.get(&own_name(name)).unwrap_or_else(|| panic!("no Workload {name}"))
+        self.view.workloads().get(&own_name(name)).unwrap_or_else(|| panic!("no Workload {name}"))
     }
 
     /// Passes the Workloads of the view to the engine, in the order of their names.
     pub(crate) fn pass_on_workloads(&mut self) {
-        let mut names: Vec<Name> = self.view.workloads.keys().collect();
+        let mut names: Vec<Name> = self.view.workloads().keys().collect();
         names.sort_unstable();
         for (namespace, name) in names {
             let spec = self.context().told(&namespace, &name).unwrap_or_else(|| panic!("no Workload {name}"));
@@ -156,15 +158,15 @@ impl State {
         let (kind, name) = (text("/kind"), (text("/metadata/namespace"), text("/metadata/name")));
         match kind.as_str() {
             "Workload" => {
-                let new = slim(&self.settings, &self.view, &mut self.quota.shapes, read(object));
+                let new = slim(&self.settings, &self.view, self.quota.shapes_mut(), read(object));
                 self.notes.note_workload(&new);
-                self.training.note_workload(&mut self.notes.jobs, &self.view, &new);
+                self.training.note_workload(self.notes.jobs_mut(), &self.view, &new);
                 self.view.put_workload(Box::new(new));
             }
             "TrainingJob" => {
-                let older = self.view.training.get(&name);
+                let older = self.view.training().get(&name);
                 let job = TrainingView::new(read(object), older, &self.settings.cards);
-                self.view.training.insert(name, job);
+                self.view.put_training_job(name, job);
             }
             "Pod" => {
                 let pod: k8s_openapi::api::core::v1::Pod = read(object);
@@ -199,6 +201,11 @@ impl State {
         }
     }
 
+    /// Observes that the fixture's namespace is being deleted.
+    pub(crate) fn end_namespace(&mut self) {
+        self.put(objects::deleting(objects::namespace()));
+    }
+
     /// Observes the metadata of a job's pod at a time.
     pub(crate) fn put_job_pod(&mut self, metadata: Value, seen: Timestamp) {
         let text = serde_json::json!({ "metadata": metadata }).to_string();
@@ -206,20 +213,33 @@ impl State {
         self.pod_change().observe_job_pods(Change::Apply(pod), seen);
     }
 
+    /// Notes that a warning with a reason and a message was sent about an object.
+    pub(crate) fn note_event(&mut self, object: ObjectKey, reason: &str, message: &str) {
+        let notice = Notice {
+            key: object,
+            uid: String::new(),
+            event_type: EventType::Warning,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            reporter: WORKLOADS,
+        };
+        assert!(self.reports.is_news(&notice.key, &notice));
+    }
+
     /// Passes the usage beyond quota of some objects to the engine, as a step of control does.
     pub(crate) fn note_overruns(&mut self, objects: &[ObjectKey]) {
         for object in objects {
             let found = crate::overruns::usage_of(&self.context(), object);
-            self.quota.overruns.take(object, found, false, now());
+            self.quota.overruns_mut().take(object, found, false, now());
         }
     }
 
     fn put_job(&mut self, object: ObjectKey, job: &Value) {
         let Kind::Job(kind) = object.kind else { panic!("{object} is no job") };
         let job = SharedJob::from(kind.read(job).unwrap_or_else(|error| panic!("{object}: {error}")));
-        let state = job.state(self.view.jobs.get(&object));
-        self.training.note_job(&mut self.notes.jobs, &object, &state);
-        self.view.jobs.insert(object, state);
+        let state = job.state(self.view.jobs().get(&object));
+        self.training.note_job(self.notes.jobs_mut(), &object, &state);
+        self.view.put_job(object, state);
     }
 
     fn put_rule(&mut self, kind: &str, object: Value) {
@@ -244,7 +264,7 @@ impl State {
             settings: &self.settings,
             leads: true,
             view: &mut self.view,
-            overruns: &mut self.quota.overruns,
+            overruns: self.quota.overruns_mut(),
             flights: &mut self.flights,
             work: &mut self.work,
             reports: &mut self.reports,

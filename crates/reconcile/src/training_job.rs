@@ -63,7 +63,7 @@ const CLOCKS_DIFFER_SECONDS: i64 = 5;
 
 /// Decides about one TrainingJob.
 pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
-    let Some(view) = ctx.view.training.get(name) else { return Decision::Done };
+    let Some(view) = ctx.view.training().get(name) else { return Decision::Done };
     let case = TrainingCase { ctx, name, view, now };
     let owned = ctx.view.workloads_of(&view.uid);
     let changing = |workload: &&WorkloadView| ctx.flights.changing(&workload.object_key());
@@ -351,7 +351,7 @@ impl<'a> TrainingCase<'a> {
         let woken = woken.map(|condition| condition.last_transition_time.0);
         let resumed = since(told, training_types::SUSPENDED, "False");
         let begun = [ended, woken, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
-        Some(self.ctx.view.timeline.after_seconds(begun, limit))
+        Some(self.ctx.view.timeline().after_seconds(begun, limit))
     }
 
     /// Ends the TrainingJob after its longest wait.

@@ -53,7 +53,7 @@ use berth_cache::{Name, WorkloadView};
 
 /// Decides about one Workload.
 pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
-    let Some(workload) = ctx.view.workloads.get(name) else {
+    let Some(workload) = ctx.view.workloads().get(name) else {
         return Decision::Done;
     };
     if let Some(decision) = crate::workload::orphan::decide(ctx, workload, now) {
@@ -71,7 +71,7 @@ pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     }
     let notes = ctx.notes_of(workload);
     if let Some(admission) = notes.plan().admission() {
-        let feared = ctx.flights.strays.may_land(&key(Kind::Workload, name));
+        let feared = ctx.flights.unresolved().may_land(&key(Kind::Workload, name));
         let leaves = crate::workload::orphan::standing(ctx, workload) == Standing::Leaving || ctx.is_ending(&name.0);
         if (leaves || unasked(ctx, workload).is_some()) && !feared {
             // No controller would start the job of the planned admission. If an earlier write may still be applied, only the next write shows the outcome of
@@ -141,7 +141,7 @@ fn reserve(ctx: &Context<'_>, workload: &WorkloadView, plan: &engine::Admission,
     });
     // A scale-up has waited since its slice was created, independent of the time when its job was queued.
     let queued = older.map_or_else(|| workload.queued_at(false, false), |_| workload.created);
-    let waited = ctx.view.timeline.seconds_between(queued, now);
+    let waited = ctx.view.timeline().seconds_between(queued, now);
     let mut message =
         format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
     for tier in tiers {
@@ -242,7 +242,7 @@ fn within_limit(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp,
     let Some(limit) = workload.max_execution_seconds else { return Decision::Done };
     let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
     let left = i64::from(limit.saturating_sub(past)).max(0);
-    let due = ctx.view.timeline.after_seconds(admitted, left);
+    let due = ctx.view.timeline().after_seconds(admitted, left);
     if due > now {
         return Decision::Wait(due);
     }

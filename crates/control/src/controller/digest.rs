@@ -48,11 +48,11 @@ impl Digest<'_> {
         objects.insert("ClusterQueue", self.cluster_queue_digests());
         objects.insert("Cohort", self.cohort_digests());
         objects.insert("LocalQueue", self.local_queue_digests());
-        let workloads: BTreeSet<Name> = self.view.workloads.keys().collect();
-        let workloads = workloads.iter().filter_map(|name| self.view.workloads.get(name));
+        let workloads: BTreeSet<Name> = self.view.workloads().keys().collect();
+        let workloads = workloads.iter().filter_map(|name| self.view.workloads().get(name));
         objects.insert("Workload", workloads.map(|one| (path(&one.key()), self.workload_digest(one))).collect());
         objects.extend(self.others());
-        json!({"objects": objects, "problems": berth_engine::check(&self.quota.world)})
+        json!({"objects": objects, "problems": berth_engine::check(self.quota.world())})
     }
 
     /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. This digest costs much less than
@@ -61,14 +61,14 @@ impl Digest<'_> {
         json!({
             "ClusterQueue": self.cluster_queue_digests(),
             "Cohort": self.cohort_digests(),
-            "workloads": self.view.workloads.values().count(),
-            "problems": berth_engine::check(&self.quota.world),
+            "workloads": self.view.workloads().values().count(),
+            "problems": berth_engine::check(self.quota.world()),
         })
     }
 
     /// Usage and quota by flavor and resource; a flavor and resource with neither is left out.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
-        let rows = self.quota.world.snapshot(name, is_queue).into_iter();
+        let rows = self.quota.world().snapshot(name, is_queue).into_iter();
         let rows = rows.filter(|(_, _, used, quota)| used.get() != 0 || quota.get() != 0);
         rows.map(|(flavor, resource, used, quota)| {
             (format!("{flavor}/{resource}"), format!("{} of {}", used.get(), quota.get()))
@@ -77,18 +77,18 @@ impl Digest<'_> {
     }
 
     fn cluster_queue_digests(&self) -> Objects {
-        let queues = self.view.cluster_queues.iter().map(|(name, object)| {
-            let figures = self.quota.world.figures(name);
+        let queues = self.view.cluster_queues().iter().map(|(name, object)| {
+            let figures = self.quota.world().figures(name);
             let pending = |figures: &berth_engine::model::QueueFigures| {
                 figures.pending_active.saturating_add(figures.pending_inadmissible)
             };
             let digest = json!({
                 "resourceVersion": object.metadata.resource_version,
-                "ready": self.quota.world.readiness(name).map(|readiness| readiness.reason),
+                "ready": self.quota.world().readiness(name).map(|readiness| readiness.reason),
                 "reserving": figures.as_ref().map(|figures| figures.reserving),
                 "pending": figures.as_ref().map(pending),
                 "usage": self.cells(name, true),
-                "holders": names(self.view.workloads.reserving(name)),
+                "holders": names(self.view.workloads().reserving(name)),
             });
             (name.clone(), digest)
         });
@@ -97,14 +97,14 @@ impl Digest<'_> {
 
     /// The digests of the cohorts with and without an object.
     fn cohort_digests(&self) -> Objects {
-        let named = self.view.cluster_queues.values().filter_map(|queue| queue.spec.cohort_name.clone());
-        let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
-        let all: BTreeSet<String> = self.view.cohorts.keys().cloned().chain(named).chain(parents).collect();
+        let named = self.view.cluster_queues().values().filter_map(|queue| queue.spec.cohort_name.clone());
+        let parents = self.view.cohorts().values().filter_map(|cohort| cohort.spec.parent_name.clone());
+        let all: BTreeSet<String> = self.view.cohorts().keys().cloned().chain(named).chain(parents).collect();
         let cohorts = all.into_iter().filter(|name| !name.is_empty()).map(|name| {
-            let object = self.view.cohorts.get(&name);
+            let object = self.view.cohorts().get(&name);
             let digest = json!({
                 "resourceVersion": object.and_then(|cohort| cohort.metadata.resource_version.clone()),
-                "cycle": self.quota.world.cohort_cycle(&name),
+                "cycle": self.quota.world().cohort_cycle(&name),
                 "usage": self.cells(&name, false),
             });
             (name, digest)
@@ -113,25 +113,25 @@ impl Digest<'_> {
     }
 
     fn local_queue_digests(&self) -> Objects {
-        let queues = self.view.local_queues.iter().map(|(name, object)| {
-            let figures = self.quota.world.local_queue_figures(&name.0, &name.1);
+        let queues = self.view.local_queues().iter().map(|(name, object)| {
+            let figures = self.quota.world().local_queue_figures(&name.0, &name.1);
             let cells = figures.iter().flat_map(|figures| &figures.reservation).filter(|cell| cell.total.get() != 0);
             let usage: BTreeMap<String, i64> =
                 cells.map(|cell| (format!("{}/{}", cell.flavor, cell.resource), cell.total.get())).collect();
-            let waiting = self.quota.world.waiting(&name.0, &name.1).into_iter();
+            let waiting = self.quota.world().waiting(&name.0, &name.1).into_iter();
             let mut waiting: Vec<String> = waiting
-                .map(|uid| self.view.workloads.name_of(uid).map_or_else(|| uid.to_owned(), |name| path(&name)))
+                .map(|uid| self.view.workloads().name_of(uid).map_or_else(|| uid.to_owned(), |name| path(&name)))
                 .collect();
             waiting.sort_unstable();
-            let readiness = self.quota.world.local_queue_readiness(&name.0, &name.1);
+            let readiness = self.quota.world().local_queue_readiness(&name.0, &name.1);
             let digest = json!({
                 "resourceVersion": object.metadata.resource_version,
                 "ready": readiness.map(|readiness| readiness.reason),
                 "reserving": figures.as_ref().map(|figures| figures.reserving),
                 "usage": usage,
                 "waiting": waiting,
-                "holders": names(self.view.workloads.holding(name)),
-                "members": names(self.view.workloads.members(name)),
+                "holders": names(self.view.workloads().holding(name)),
+                "members": names(self.view.workloads().members(name)),
             });
             (path(name), digest)
         });
@@ -139,7 +139,7 @@ impl Digest<'_> {
     }
 
     fn workload_digest(&self, workload: &WorkloadView) -> Value {
-        let books = match self.quota.world.booked(&workload.uid) {
+        let books = match self.quota.world().booked(&workload.uid) {
             None => "none".to_owned(),
             Some(Booked::Waiting) => "waits".to_owned(),
             Some(Booked::Holding { cluster_queue, usage }) => {
@@ -171,7 +171,7 @@ impl Digest<'_> {
     /// The digests of jobs of all kinds, TrainingJobs, pods and pod groups.
     fn jobs_and_pods(&self) -> BTreeMap<&'static str, Objects> {
         let mut objects: BTreeMap<&'static str, Objects> = BTreeMap::new();
-        for (key, job) in self.view.jobs.iter() {
+        for (key, job) in self.view.jobs().iter() {
             let digest = json!({
                 "uid": job.uid,
                 "resourceVersion": job.version,
@@ -183,13 +183,13 @@ impl Digest<'_> {
             });
             objects.entry(key.kind.name()).or_default().insert(path(&place(key)), digest);
         }
-        for (name, job) in self.view.training.iter() {
+        for (name, job) in self.view.training().iter() {
             let digest = json!({"uid": job.uid, "resourceVersion": job.resource_version, "roles": job.roles});
             objects.entry(Kind::TrainingJob.name()).or_default().insert(path(name), digest);
         }
         // The digest leaves out pods without the label of managed pods, because a fresh list does not show which of these pods Berth is to label.
-        for name in self.view.pods.marked(true) {
-            let Some(pod) = self.view.pods.get(name) else { continue };
+        for name in self.view.pods().marked(true) {
+            let Some(pod) = self.view.pods().get(name) else { continue };
             let digest = json!({
                 "uid": pod.uid,
                 "resourceVersion": pod.version,
@@ -208,10 +208,10 @@ impl Digest<'_> {
     }
 
     fn group_digest(&self, name: &Name) -> Value {
-        let members: Vec<&str> = self.view.pods.members(name).map(|(pod, _)| pod).collect();
-        let tally = self.view.pods.group(name).map(|group| {
+        let members: Vec<&str> = self.view.pods().members(name).map(|(pod, _)| pod).collect();
+        let tally = self.view.pods().group(name).map(|group| {
             let tally = &group.tally;
-            let roles: BTreeSet<&str> = self.view.pods.members(name).map(|(_, pod)| pod.role()).collect();
+            let roles: BTreeSet<&str> = self.view.pods().members(name).map(|(_, pod)| pod.role()).collect();
             let roles = roles.into_iter().map(|role| (role, format!("{:?}", tally.role(role))));
             json!({
                 "pods": tally.pods,
@@ -222,27 +222,27 @@ impl Digest<'_> {
                 "roles": roles.collect::<BTreeMap<_, _>>(),
             })
         });
-        json!({"members": members, "tally": tally, "set": self.view.sets.of_group(name).map(|(set, _)| set)})
+        json!({"members": members, "tally": tally, "set": self.view.sets().of_group(name).map(|(set, _)| set)})
     }
 
     /// The digests of other objects that matter for Workloads: flavors, checks, LimitRanges, namespaces and priority classes.
     fn others(&self) -> BTreeMap<&'static str, Objects> {
         let view = &self.view;
         let version = |version: &Option<String>| json!({"resourceVersion": version});
-        let flavors = view.flavors.iter();
+        let flavors = view.flavors().iter();
         let flavors = flavors.map(|(name, flavor)| (name.clone(), version(&flavor.metadata.resource_version)));
-        let checks = view.checks.iter();
+        let checks = view.checks().iter();
         let checks = checks.map(|(name, check)| {
             (name.clone(), json!({"resourceVersion": check.resource_version, "active": check.active}))
         });
-        let limits = view.limit_ranges.iter();
+        let limits = view.limit_ranges().iter();
         let limits = limits.map(|(name, limit)| (path(name), version(&limit.metadata.resource_version)));
-        let ends = |name: &str| view.ending.contains(name);
-        let namespaces = view.namespaces.iter();
+        let ends = |name: &str| view.is_ending(name);
+        let namespaces = view.namespaces().iter();
         let namespaces =
             namespaces.map(|(name, labels)| (name.clone(), json!({"labels": labels, "ending": ends(name)})));
-        let classes = view.priorities.iter().map(|(name, class)| (name.clone(), json!({"value": class.0})));
-        let own = view.workload_priorities.iter().map(|(name, value)| (name.clone(), json!({"value": value})));
+        let classes = view.priorities().iter().map(|(name, class)| (name.clone(), json!({"value": class.0})));
+        let own = view.workload_priorities().iter().map(|(name, value)| (name.clone(), json!({"value": value})));
         BTreeMap::from([
             (Kind::AdmissionCheck.name(), checks.collect()),
             ("LimitRange", limits.collect()),

@@ -42,7 +42,7 @@ impl Failures<'_> {
 
     /// Takes the outcome of a creation that found an object of the name.
     pub(crate) fn name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
-        self.flights.strays.landed(object);
+        self.flights.note_exists(object);
         self.conflict(object, flight, now);
         self.note_name_taken(object, flight, now);
     }
@@ -82,18 +82,18 @@ impl Failures<'_> {
 
     /// Takes a final refusal by the API server: the user gets an event, and the task is tried again with a delay.
     pub(crate) fn refused(&mut self, object: ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
-        self.reports.measures.push(Measure::Count {
+        self.reports.add_measure(Measure::Count {
             name: "berth_writes_refused",
             labels: vec![("kind", object.kind.name().to_owned())],
             by: 1,
         });
         self.drop_settled_plan(&object);
         if let Some(uid) = self.view.uid_of(&object).filter(|_| flight.purpose == Purpose::Evict)
-            && self.notes.workloads.of(&uid).plan().eviction().is_some()
+            && self.notes.workloads().of(&uid).plan().eviction().is_some()
         {
             // The next plan reports to the preemptor that the eviction of its victim was refused.
             self.quota.plan_again();
-            self.notes.workloads.change(&uid, |notes| notes.plan_mut().refuse_eviction());
+            self.notes.workloads_mut().change(&uid, |notes| notes.plan_mut().refuse_eviction());
         }
         if flight.purpose == Purpose::ReserveQuota {
             let until = self.flights.refused_reservation(&object, now);
@@ -124,7 +124,7 @@ impl Failures<'_> {
     /// the admission, and the user gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.view.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
-        if self.quota.plans.unanswered(&mut self.notes.workloads, &uid) {
+        if self.quota.plans().unanswered(self.notes.workloads_mut(), &uid) {
             self.quota.plan_again();
             let what = "does not say whether it has made a change by Berth";
             self.reports.tell_of_write(self.view, object, false, what, text);
@@ -135,7 +135,7 @@ impl Failures<'_> {
     /// Drops a planned admission that will not be written. If an earlier try to write the admission may still be applied, the planned admission is kept, and
     /// its quota stays charged until the outcome is known.
     fn drop_settled_plan(&mut self, object: &ObjectKey) {
-        if !self.flights.strays.may_land(object) {
+        if !self.flights.unresolved().may_land(object) {
             self.notes.drop_plan(self.view, object);
         }
     }

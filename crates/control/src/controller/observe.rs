@@ -30,13 +30,13 @@ impl Control {
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::Job(kind, change) => {
-                let all = self.view.jobs.keys().filter(|key| key.kind == Kind::Job(kind));
+                let all = self.view.jobs().keys().filter(|key| key.kind == Kind::Job(kind));
                 let known = all.map(|key| (key.namespace.clone(), key.name.clone()));
                 let seen = objects(change, known);
                 self.each(seen, |me, name, job| me.take_job(&key(Kind::Job(kind), &name), job, now));
             }
             Observation::Workload(change) => {
-                let known = self.view.workloads.keys();
+                let known = self.view.workloads().keys();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| match object {
                     Some(object) => me.put_workload(*object, now),
@@ -48,59 +48,59 @@ impl Control {
             }
             Observation::Unlisted(unlisted) => self.put_unlisted(unlisted),
             Observation::ProvisioningRequestConfig(change) => {
-                let known = cluster_wide(self.view.provisioning.configs.keys());
+                let known = cluster_wide(self.view.provisioning().configs.keys());
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| {
                     provisioning::put_config(&mut me.view, &mut me.work, &name.1, object);
                 });
             }
             Observation::ProvisioningRequest(change) => {
-                let known = self.view.provisioning.requests.keys().cloned();
+                let known = self.view.provisioning().requests.keys().cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| {
                     provisioning::put_request(&mut me.view, &mut me.flights, &mut me.work, name, object);
                 });
             }
             Observation::PodTemplate(change) => {
-                let known = self.view.provisioning.templates.keys().cloned();
+                let known = self.view.provisioning().templates.keys().cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| {
                     provisioning::put_template(&mut me.view, &mut me.flights, &mut me.work, name, object);
                 });
             }
             Observation::QueuePolicy(change) => {
-                let known = cluster_wide(self.view.policies.keys());
+                let known = cluster_wide(self.view.policies().keys());
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| me.put_policy(&name.1, object, now));
             }
             Observation::CheckpointStore(change) => {
-                let known = cluster_wide(self.view.stores.keys());
+                let known = cluster_wide(self.view.stores().keys());
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| checkpoints::put_store(&mut me.view, &mut me.work, &name.1, object));
             }
             Observation::TrainingJob(change) => {
-                let known = self.view.training.keys().cloned();
+                let known = self.view.training().keys().cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| me.put_training_job(name, object));
             }
             Observation::Pod(change) => {
-                let known = self.view.pods.marked(true).cloned();
+                let known = self.view.pods().marked(true).cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| me.pod_change().take_marked(name, object, now));
             }
             Observation::UnmarkedPod(by, change) => {
-                let known = self.view.pods.found_by(by).cloned();
+                let known = self.view.pods().found_by(by).cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| me.take_unmarked(name, object, by, now));
             }
             Observation::JobPod(change) => self.pod_change().observe_job_pods(change, now),
             Observation::StatefulSet(change) => {
-                let known = self.view.sets.keys().cloned();
+                let known = self.view.sets().keys().cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, set| me.pod_change().put_set(name, set.as_deref()));
             }
             Observation::Node(change) => {
-                let known = cluster_wide(self.capacity.reclaims.nodes());
+                let known = cluster_wide(self.capacity.leaving_nodes());
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| me.put_node(&name.1, object.as_deref()));
             }
@@ -144,7 +144,7 @@ impl Control {
                 state.group = None;
                 self.pod_change().take_pod(name, state, *pod, now);
             }
-            None if self.view.pods.is_found_by(&name, by) => self.pod_change().drop_pod(&name),
+            None if self.view.pods().is_found_by(&name, by) => self.pod_change().drop_pod(&name),
             None => {}
         }
     }
@@ -152,7 +152,7 @@ impl Control {
     /// Takes the news that a resource of the API cannot be listed, or can be listed again.
     fn put_unlisted(&mut self, unlisted: Unlisted) {
         if self.view.put_unlisted(unlisted) {
-            self.view.workloads.values().for_each(|workload| self.work.mirror(workload.key()));
+            self.view.workloads().values().for_each(|workload| self.work.mirror(workload.key()));
             self.mirror_stale();
             self.everything_dirty();
             self.quota.plan_again();
@@ -161,9 +161,9 @@ impl Control {
 
     fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
         // The leader keeps the stock-outs itself; other replicas take the stock-outs from the QueuePolicy status that the leader wrote.
-        let follows = !self.session.leads() || !self.view.policies.contains_key(name);
+        let follows = !self.session.leads() || !self.view.policies().contains_key(name);
         if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
-            let restored = self.capacity.stock.restore(&status.backoffs, now);
+            let restored = self.capacity.restore_stock(&status.backoffs, now);
             restored.into_iter().for_each(|out| self.quota.apply(Delta::StockOut(out)));
         }
         self.quota_rules().put_policy(name, object, now);
@@ -171,7 +171,7 @@ impl Control {
 
     fn put_training_job(&mut self, name: Name, object: Option<Box<TrainingJob>>) {
         let object_key = key(Kind::TrainingJob, &name);
-        let old = self.view.training.get(&name);
+        let old = self.view.training().get(&name);
         let gone = old.map(|old| old.uid.clone());
         let new = object.map(|object| TrainingView::new(object, old, &self.settings.cards));
         match (old, &new) {
@@ -184,22 +184,22 @@ impl Control {
             (None, _) => {}
         }
         let Some(new) = new else {
-            if let Some(old) = self.view.training.remove(&name) {
+            if let Some(old) = self.view.remove_training_job(&name) {
                 self.work.mirror_waiting_of(&self.view, &old.uid);
             }
             return;
         };
-        if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.leads()) {
-            self.reports.measures.extend(training_figures::status_measures(&name, old, &new));
+        if let Some(old) = self.view.training().get(&name).filter(|old| old.uid == new.uid && self.leads()) {
+            self.reports.add_measures(training_figures::status_measures(&name, old, &new));
         }
         let (version, uid) = (new.version(), new.uid.clone());
         let gone = gone.filter(|gone| *gone != uid);
         if new.facts.elastic.is_none() {
-            growth::note_inelastic(&mut self.notes.jobs, &uid);
+            growth::note_inelastic(self.notes.jobs_mut(), &uid);
         }
-        let news = TrainingNews::of(self.view.training.get(&name), &new);
-        self.view.training.insert(name.clone(), new);
-        saves::note_shown(&mut self.notes.workloads, &self.view, &name);
+        let news = TrainingNews::of(self.view.training().get(&name), &new);
+        self.view.put_training_job(name.clone(), new);
+        saves::note_shown(self.notes.workloads_mut(), &self.view, &name);
         if news.concerns_workloads {
             self.work.mirror_owned_by(&self.view, &uid);
             self.work.touch_owned_by(&self.view, &uid);
@@ -220,12 +220,12 @@ impl Control {
         self.work.touch_owned_by(&self.view, uid);
         self.work.touch_jobs_below(&self.view, &object_key.namespace, uid);
         if self.leads() {
-            self.quota.overruns.note(object_key.clone());
+            self.quota.overruns_mut().note(object_key.clone());
         }
         let name = (object_key.namespace.clone(), object_key.name.clone());
-        self.notes.jobs.remove(uid);
-        self.reports.measures.push(training_figures::forget(&name));
-        self.reports.told.remove(object_key);
+        self.notes.jobs_mut().remove(uid);
+        self.reports.add_measure(training_figures::forget(&name));
+        self.reports.forget_events(object_key);
         self.flights.vanished(object_key);
     }
 
@@ -235,25 +235,25 @@ impl Control {
         self.work.touch_requests_of(&self.view, name);
         self.work.remove(&object_key);
         self.flights.vanished(&object_key);
-        if let Some(old) = self.view.workloads.remove(name) {
+        if let Some(old) = self.view.remove_workload(name) {
             if let Some(owner) = &old.owner {
                 self.work.touch_jobs_below(&self.view, &old.namespace, &owner.uid);
             }
-            self.quota.shapes.release(&old.shape);
+            self.quota.shapes_mut().release(&old.shape);
             if self.leads() {
-                self.quota.overruns.note_gone_workload(&self.view, &old);
+                self.quota.overruns_mut().note_gone_workload(&self.view, &old);
             }
             self.quota.apply(Delta::RemoveWorkload(old.uid.clone()));
             planning::spare_victims_of(&mut self.quota, &mut self.notes, &old.uid);
-            self.notes.workloads.remove(&old.uid);
-            self.training.forget_workload(&mut self.notes.jobs, &self.view, &old, now);
-            self.reports.told.remove(&object_key);
-            workloads::mark_queues(&mut self.reports.schedule, &old, now);
+            self.notes.workloads_mut().remove(&old.uid);
+            self.training.forget_workload(self.notes.jobs_mut(), &self.view, &old, now);
+            self.reports.forget_events(&object_key);
+            workloads::mark_queues(self.reports.schedule_mut(), &old, now);
             self.pod_change().forget_job_pods_of(&old.namespace);
             if old.group.is_some() {
-                self.view.pods.forget_owners(name);
+                self.view.pods_mut().forget_owners(name);
                 self.work.touch_members(&self.view, name);
-            } else if self.view.pods.group(name).is_some() || self.view.sets.of_group(name).is_some() {
+            } else if self.view.pods().group(name).is_some() || self.view.sets().of_group(name).is_some() {
                 // The removed Workload may have had the name that the Workload of the pod group needs.
                 self.work.touch(key(Kind::PodGroup, name));
             }
@@ -261,46 +261,47 @@ impl Control {
     }
 
     fn put_workload(&mut self, object: api::Workload, now: Timestamp) {
-        let new = Box::new(slim::slim(&self.settings, &self.view, &mut self.quota.shapes, object));
+        let new = Box::new(slim::slim(&self.settings, &self.view, self.quota.shapes_mut(), object));
         let name = new.key();
         let object_key = key(Kind::Workload, &name);
         let version = new.version();
-        match self.view.workloads.get(&name) {
+        match self.view.workloads().get(&name) {
             Some(old) if old.uid == new.uid && old.version() > version => return,
             Some(old) if old.uid != new.uid => self.drop_workload(&name, now),
             _ => {}
         }
         self.notes.note_workload(&new);
-        self.training.note_workload(&mut self.notes.jobs, &self.view, &new);
-        workloads::mark_queues(&mut self.reports.schedule, &new, now);
+        self.training.note_workload(self.notes.jobs_mut(), &self.view, &new);
+        workloads::mark_queues(self.reports.schedule_mut(), &new, now);
         let old = self.view.put_workload(new);
         attempts::note_again(&mut self.view, &name);
         let stage = old.as_ref().map(|old| old.stage());
-        let seen = self.view.workloads.get(&name).filter(|new| !new.reserved());
+        let seen = self.view.workloads().get(&name).filter(|new| !new.reserved());
         let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
         pods::note_hands(&mut self.view, &mut self.work, &name, old.as_deref());
         if self.leads() {
-            self.quota.overruns.note_held(&self.view, &name, old.as_deref());
+            self.quota.overruns_mut().note_held(&self.view, &name, old.as_deref());
         }
         if let Some(old) = old {
             // The stored state of a finished Workload is incomplete, so changes of a finished Workload are not measured.
             let counts = self.leads() && !old.is_finished();
-            if let Some(new) = self.view.workloads.get(&name).filter(|_| counts) {
+            if let Some(new) = self.view.workloads().get(&name).filter(|_| counts) {
                 let measures = workloads::measures(&self.context(), &old, new, now);
-                self.reports.measures.extend(measures);
-                self.capacity.moves.extend(self.context().tier_moves(&old, new, now));
+                self.reports.add_measures(measures);
+                self.capacity.note_moves(self.context().tier_moves(&old, new, now));
             }
-            if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.context().stock_out_between(&old, new))
+            if let Some(at) =
+                self.view.workloads().get(&name).and_then(|new| self.context().stock_out_between(&old, new))
             {
                 self.note_stock_out(&old, at, now);
             }
-            self.quota.shapes.release(&old.shape);
-            workloads::mark_queues(&mut self.reports.schedule, &old, now);
+            self.quota.shapes_mut().release(&old.shape);
+            workloads::mark_queues(self.reports.schedule_mut(), &old, now);
         }
         if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
             // The Workload's request has changed or ended, or another writer has changed the Workload, so that the plan was made for another state.
-            let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
-            plans::drop_admission(&mut self.notes.workloads, &uid);
+            let uid = self.view.workloads().get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
+            plans::drop_admission(self.notes.workloads_mut(), &uid);
         }
         if asks_otherwise {
             self.flights.forget_refused_reservation(&object_key);
@@ -308,9 +309,7 @@ impl Control {
         pods::wake_group(&mut self.view, &mut self.work, &name, stage);
         jobs::wake_parts(&self.view, &mut self.work, &name, stage);
         self.work.touch_requests_of(&self.view, &name);
-        if let Some(new) = self.view.workloads.get_mut(&name) {
-            new.shed();
-        }
+        self.view.shed_workload(&name);
         self.flights.seen(&object_key, version);
         self.settle(&name);
         elastic::slices_after(&self.view, &name).into_iter().for_each(|slice| self.work.mirror(slice));
@@ -324,7 +323,7 @@ impl Control {
             self.pod_change().note_job_pod(object, text, now);
             return;
         }
-        let (Kind::Job(kind), Some(known)) = (object.kind, self.view.jobs.get(object)) else { return };
+        let (Kind::Job(kind), Some(known)) = (object.kind, self.view.jobs().get(object)) else { return };
         let (uid, version) = (known.uid.clone(), known.version);
         let read = kind.decode(text).ok();
         let read =
@@ -340,8 +339,8 @@ impl Control {
         // The objects that the job owned are marked before the job is removed from the view.
         self.work.touch_related(&self.view, object);
         self.flights.vanished(object);
-        self.reports.told.remove(object);
-        if let Some(old) = self.view.jobs.remove(object) {
+        self.reports.forget_events(object);
+        if let Some(old) = self.view.remove_job(object) {
             self.work.touch_jobs_below(&self.view, &object.namespace, &old.uid);
             self.pod_change().count_ending_pods_of(&object.namespace, &old.uid);
             if let Some(uid) = jobs::attempt_of(object, &old) {
@@ -351,17 +350,17 @@ impl Control {
             if let Some(owner) = &old.owner {
                 self.work.mirror_waiting_of(&self.view, &owner.uid);
             }
-            self.notes.jobs.remove(&old.uid);
-            starts::note_lost(&mut self.notes.jobs, &self.view, object, &old, now);
-            self.training.forget_job(&mut self.notes.jobs, &self.view, object, &old);
+            self.notes.jobs_mut().remove(&old.uid);
+            starts::note_lost(self.notes.jobs_mut(), &self.view, object, &old, now);
+            self.training.forget_job(self.notes.jobs_mut(), &self.view, object, &old);
             if self.leads() && (old.pods > 0 || object.kind.is_made_of_jobs()) {
-                self.quota.overruns.note_gone_job(object, &old);
+                self.quota.overruns_mut().note_gone_job(object, &old);
             }
         }
     }
 
     fn put_job(&mut self, object: ObjectKey, now: Timestamp, read: impl FnOnce(Option<&JobState>) -> JobState) {
-        let older = self.view.jobs.get(&object);
+        let older = self.view.jobs().get(&object);
         let mut job = read(older);
         if self.context().passes_over(object.kind, &job) {
             job.shed();
@@ -372,7 +371,7 @@ impl Control {
             Some(old) if old.uid != job.uid => self.forget_job(&object, now),
             _ => {}
         }
-        let news = JobNews::of(&object, self.view.jobs.get(&object), &job);
+        let news = JobNews::of(&object, self.view.jobs().get(&object), &job);
         if news.changes_hands {
             // If the job has another controller now, the earlier controlling job is marked, too.
             self.work.touch_related(&self.view, &object);
@@ -380,20 +379,20 @@ impl Control {
         if news.appeared {
             self.flights.appeared(&object);
         }
-        let again = remains::note_job(&mut self.notes.jobs, &self.view, &object, &job, news.appeared, now);
-        self.reports.measures.extend(again.filter(|_| self.session.leads()).map(starts::measure));
+        let again = remains::note_job(self.notes.jobs_mut(), &self.view, &object, &job, news.appeared, now);
+        self.reports.add_measures(again.filter(|_| self.session.leads()).map(starts::measure));
         if JobPhase::of(&job) != JobPhase::Running {
-            self.notes.jobs.change_known(&job.uid, JobNotes::forget_ended);
+            self.notes.jobs_mut().change_known(&job.uid, JobNotes::forget_ended);
         } else if news.more_ended {
-            self.notes.jobs.change(&job.uid, |notes| notes.note_ended(now));
+            self.notes.jobs_mut().change(&job.uid, |notes| notes.note_ended(now));
         }
         self.note_capacity(&object, &job, news.before, now);
-        self.training.note_job(&mut self.notes.jobs, &object, &job);
+        self.training.note_job(self.notes.jobs_mut(), &object, &job);
         if self.leads() {
-            self.quota.overruns.note_job(&self.view, &object, &job);
+            self.quota.overruns_mut().note_job(&self.view, &object, &job);
         }
         let uid = job.uid.clone();
-        self.view.jobs.insert(object.clone(), job);
+        self.view.put_job(object.clone(), job);
         if news.appeared || news.changes_hands {
             self.pod_change().count_ending_pods_of(&object.namespace, &uid);
         }
@@ -418,7 +417,7 @@ impl Control {
     }
 
     fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<WantedPods>, now: Timestamp) {
-        if self.capacity.note_pods(&mut self.notes.jobs, job, before, now) {
+        if self.capacity.note_pods(self.notes.jobs_mut(), job, before, now) {
             let assignments = capacity::turned_up(&self.context(), object, job);
             let news = self.capacity.note_turned_up(assignments, now);
             self.quota_rules().pass_on_stock(news, now);
@@ -427,14 +426,14 @@ impl Control {
 
     fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
         if let Some(lost) = capacity::stock_outs(&self.context(), workload, at) {
-            self.notes.workloads.change_known(&workload.uid, |notes| notes.capacity_mut().forget_pods());
+            self.notes.workloads_mut().change_known(&workload.uid, |notes| notes.capacity_mut().forget_pods());
             let news = self.capacity.note_stock_out(lost);
             self.quota_rules().pass_on_stock(news, now);
         }
     }
 
     fn put_node(&mut self, name: &str, node: Option<&Node>) {
-        match self.capacity.reclaims.put(name, node, &self.settings.reclaim_taints) {
+        match self.capacity.put_node(name, node, &self.settings.reclaim_taints) {
             Some(NodeNews::Leaves) => self.work.touch(cluster_key(Kind::Node, name)),
             Some(NodeNews::Stays) => self.flights.vanished(&cluster_key(Kind::Node, name)),
             None => {}

@@ -76,7 +76,7 @@ impl Control {
             self.work.touch(job);
         }
         let is_gone = matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone);
-        if is_gone && remains::note_sent_off(&mut self.notes.workloads, &self.view, &flight.origin, &object) {
+        if is_gone && remains::note_sent_off(self.notes.workloads_mut(), &self.view, &flight.origin, &object) {
             self.work.touch(flight.origin.clone());
         }
         if flight.purpose.is_coalesced() && !matches!(outcome, WriteOutcome::Applied { .. }) {
@@ -120,8 +120,8 @@ impl Control {
                 self.flights.succeeded(&object, &flight.origin);
                 let pods = left::without_job(&self.context(), &object, pods);
                 if let Some(uid) = self.view.uid_of(&object) {
-                    self.notes.workloads.change(&uid, |notes| notes.pods_mut().note_left(pods, now));
-                    self.quota.overruns.note(object.clone());
+                    self.notes.workloads_mut().change(&uid, |notes| notes.pods_mut().note_left(pods, now));
+                    self.quota.overruns_mut().note(object.clone());
                     self.work.touch(object);
                 }
             }
@@ -133,15 +133,15 @@ impl Control {
                 self.flights.succeeded(&object, &object);
                 let name = (object.namespace.clone(), object.name.clone());
                 let counted = nodes::counted(&self.context(), &name, nodes, now);
-                if self.view.training.note_counted(&name, counted) {
+                if self.view.note_counted_nodes(&name, counted) {
                     self.work.touch(object);
                 }
             }
             QueryAnswer::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
                 let lost = reclaim::lost_with(&self.context(), &pods);
-                let workloads = &mut self.notes.workloads;
-                for workload in self.capacity.reclaims.note_pods(workloads, &object.name, lost, now) {
+                let workloads = self.notes.workloads_mut();
+                for workload in self.capacity.note_pods_on_node(workloads, &object.name, lost, now) {
                     self.work.touch(key(Kind::Workload, &workload));
                 }
             }
@@ -175,12 +175,12 @@ impl Control {
     fn take_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let known = growth_without_nodes(&self.context(), &name).is_some();
-        let Some(workload) = self.view.workloads.get(&name) else { return };
+        let Some(workload) = self.view.workloads().get(&name) else { return };
         let answer = Answer { at: now, stuck };
-        self.notes.workloads.change(&workload.uid, |notes| notes.capacity_mut().note_answer(answer));
+        self.notes.workloads_mut().change(&workload.uid, |notes| notes.capacity_mut().note_answer(answer));
         let Some((assignment, since, backoff)) = growth_without_nodes(&self.context(), &name) else { return };
         if !known {
-            self.reports.measures.extend(growth_measures(workload, assignment.tier, (since, now)));
+            self.reports.add_measures(growth_measures(workload, assignment.tier, (since, now)));
         }
         let lost = StockOuts { assignments: vec![assignment], times: (since, now), backoff };
         let news = self.capacity.note_stock_out(lost);
@@ -197,10 +197,10 @@ impl Control {
     ) {
         self.flights.succeeded(object, object);
         let name = (object.namespace.clone(), object.name.clone());
-        let news = saves::note_listing(&mut self.notes.jobs, &self.view, &name, place, found, now);
-        let Some((job, news)) = self.view.training.get(&name).zip(news) else { return };
+        let news = saves::note_listing(self.notes.jobs_mut(), &self.view, &name, place, found, now);
+        let Some((job, news)) = self.view.training().get(&name).zip(news) else { return };
         if news.fresh > 0 {
-            self.reports.measures.push(training_figures::saved(&name, &job.status, news.fresh));
+            self.reports.add_measure(training_figures::saved(&name, &job.status, news.fresh));
         }
         if news.changed {
             let uid = job.uid.clone();
@@ -211,11 +211,11 @@ impl Control {
 
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
-        if self.quota.plans.made(&mut self.notes.workloads) {
+        if self.quota.plans_mut().made(self.notes.workloads_mut()) {
             self.quota.plan_again();
         }
         self.note_done(&object, &flight, now);
-        self.reports.notices.extend(flight.notices);
+        self.reports.publish(flight.notices);
         let written = resource_version.parse().unwrap_or_default();
         let version = if flight.purpose.withdraws() { u64::MAX } else { written };
         if version > self.view.seen_version(&object) && !flight.vanished {
@@ -226,42 +226,42 @@ impl Control {
     /// Notes the effects of a successful task that no watch shows.
     fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.view.uid_of(object)) {
-            self.notes.jobs.change(&uid, JobNotes::note_rid_of_pods);
+            self.notes.jobs_mut().change(&uid, JobNotes::note_rid_of_pods);
         }
         self.pod_change().note_sent_job_pod(object, flight.purpose, now);
         match flight.purpose {
             Purpose::ProbePods => {
                 if let Some(uid) = self.view.uid_of(object) {
-                    self.notes.workloads.change(&uid, |notes| notes.pods_mut().note_gone());
-                    self.quota.overruns.note(object.clone());
+                    self.notes.workloads_mut().change(&uid, |notes| notes.pods_mut().note_gone());
+                    self.quota.overruns_mut().note(object.clone());
                 }
             }
             Purpose::SuspendJob => {
                 if let Some(uid) = self.view.uid_of(object) {
-                    self.notes.jobs.change(&uid, |notes| notes.note_stopped(now));
+                    self.notes.jobs_mut().change(&uid, |notes| notes.note_stopped(now));
                 }
             }
             Purpose::ProbeSurplus => {
                 let name = (object.namespace.clone(), object.name.clone());
-                growth::note_shrunk(&mut self.notes.workloads, &self.view, &name, now);
+                growth::note_shrunk(self.notes.workloads_mut(), &self.view, &name, now);
             }
             Purpose::SetReclaimable => {
                 if let Some(uid) = self.view.uid_of(&flight.origin) {
-                    self.notes.jobs.change_known(&uid, JobNotes::forget_ended);
+                    self.notes.jobs_mut().change_known(&uid, JobNotes::forget_ended);
                 }
             }
             Purpose::CreateWorkload => {
-                self.reports.measures.extend(transitions::creation(&self.context(), &flight.origin, now));
+                self.reports.add_measures(transitions::creation(&self.context(), &flight.origin, now));
             }
             Purpose::PrepareTraining => {
                 if let Some(uid) = self.view.uid_of(&flight.origin) {
-                    self.notes.jobs.change(&uid, |notes| notes.training_mut().note_prepared(object.clone()));
+                    self.notes.jobs_mut().change(&uid, |notes| notes.training_mut().note_prepared(object.clone()));
                 }
             }
             Purpose::ReserveQuota => {
                 self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.view.uid_of(object) {
-                    plans::drop_admission(&mut self.notes.workloads, &uid);
+                    plans::drop_admission(self.notes.workloads_mut(), &uid);
                     self.quota.plan_again();
                 }
             }
@@ -272,18 +272,18 @@ impl Control {
     /// Drops the plan for a Workload in the engine, so that the Workload's observed state counts again. If the observed Workload shows the planned state, the
     /// observed state replaces the plan without freeing quota in between, so that no other Workload is woken.
     pub(super) fn unplan(&mut self, uid: &str) {
-        let workload = self.view.workloads.by_uid(uid);
+        let workload = self.view.workloads().by_uid(uid);
         let name = workload.map(WorkloadView::key);
         let reserved = workload.is_some_and(WorkloadView::reserved);
         let leaving = workload.is_some_and(|workload| workload.is(types::EVICTED));
         if leaving || !reserved {
-            self.notes.workloads.change_known(uid, |notes| notes.plan_mut().evicts_no_longer());
+            self.notes.workloads_mut().change_known(uid, |notes| notes.plan_mut().evicts_no_longer());
         }
-        growth::note_given_up(&mut self.notes.workloads, &self.view, uid);
+        growth::note_given_up(self.notes.workloads_mut(), &self.view, uid);
         if let (true, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        let notes = self.notes.workloads.of(uid);
+        let notes = self.notes.workloads().of(uid);
         let stays = !leaving && notes.plan().eviction().is_none() && notes.scale().gives_up().is_none();
         if !reserved || stays {
             self.quota.take_back(uid.to_owned());
@@ -296,27 +296,27 @@ impl Control {
 
     /// Drops the planned admission of a Workload if a decision about the Workload did not write the admission, because no later event would drop the plan.
     pub(super) fn give_plan_up(&mut self, object: &ObjectKey) {
-        if plans::none_planned(&self.notes.workloads)
+        if plans::none_planned(self.notes.workloads())
             || self.flights.busy(object)
-            || self.flights.strays.may_land(object)
+            || self.flights.unresolved().may_land(object)
         {
             return;
         }
         let Some(uid) = self.view.uid_of(object) else { return };
-        if plans::drop_admission(&mut self.notes.workloads, &uid) {
+        if plans::drop_admission(self.notes.workloads_mut(), &uid) {
             self.unplan(&uid);
         }
     }
 
     /// Has the observed state of a Workload count in the engine, if no write or plan for the Workload is under way.
     pub(super) fn settle(&mut self, name: &Name) {
-        let Some(workload) = self.view.workloads.get(name) else { return };
+        let Some(workload) = self.view.workloads().get(name) else { return };
         let uid = workload.uid.clone();
         if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
             // The reservation was observed, so the admission is no longer a plan, even if the answer to its write is still to come.
-            plans::drop_admission(&mut self.notes.workloads, &uid);
+            plans::drop_admission(self.notes.workloads_mut(), &uid);
         }
-        let is_planned = self.notes.workloads.of(&uid).plan().admission().is_some();
+        let is_planned = self.notes.workloads().of(&uid).plan().admission().is_some();
         if !is_planned && !self.flights.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
@@ -327,7 +327,7 @@ impl Control {
         for name in self.work.take_stale() {
             let Some(mirrored) = self.context().mirrored(&name) else { continue };
             if mirrored.is_settled {
-                ration::forget(&mut self.notes.workloads, &mirrored.uid);
+                ration::forget(self.notes.workloads_mut(), &mirrored.uid);
             }
             self.quota.apply(mirrored.delta);
             if mirrored.is_over {
@@ -344,13 +344,13 @@ impl Control {
 
     /// Computes the usage beyond quota of all jobs whose usage may have changed, and passes the usage to the engine.
     pub(super) fn look_at_overruns(&mut self, now: Timestamp) {
-        for charge in self.quota.overruns.end_outlived(&self.view, &self.notes.workloads) {
+        for charge in self.quota.overruns_mut().end_outlived(&self.view, self.notes.workloads()) {
             self.quota.apply(Delta::Beyond(charge));
         }
-        for object in self.quota.overruns.take_unsure() {
+        for object in self.quota.overruns_mut().take_unsure() {
             let ctx = self.context();
             let (usage, outlives) = (overruns::usage_of(&ctx, &object), overruns::outlives(&ctx, &object));
-            let change = self.quota.overruns.take(&object, usage, outlives, now);
+            let change = self.quota.overruns_mut().take(&object, usage, outlives, now);
             for charge in change.charges {
                 self.quota.apply(Delta::Beyond(charge));
             }
@@ -369,7 +369,7 @@ impl Control {
             }
         }
         // A resized pod may keep its larger requests as long as free quota covers them.
-        for object in self.quota.overruns.look_for_room(&self.quota.world) {
+        for object in self.quota.look_for_room() {
             self.work.touch_job_pods(&self.view, &object.namespace);
             match object.kind {
                 Kind::PodGroup => self.work.touch_members(&self.view, &(object.namespace, object.name)),
@@ -380,29 +380,29 @@ impl Control {
 
     /// Begins the trials of pods that were let in without a review since the last step.
     pub(super) fn begin_trials(&mut self, now: Timestamp) {
-        if !self.view.pods.has_let_in() && self.quota.trials.is_empty() {
+        if !self.view.pods().has_let_in() && self.quota.trials().is_empty() {
             return;
         }
         let tried = let_in::tried(&self.context());
-        for (pod, end) in self.quota.trials.begin(tried, now) {
+        for (pod, end) in self.quota.begin_trials(tried, now) {
             self.work.add_at(key(Kind::Pod, &pod), end);
         }
     }
 
     /// Looks periodically for a running Workload that could move back to a better capacity tier.
     pub(super) fn climb(&mut self, now: Timestamp) {
-        if !self.capacity.begin_climb(&self.notes.workloads, &self.view, now) {
+        if !self.capacity.begin_climb(self.notes.workloads(), &self.view, now) {
             return;
         }
         for (queue, rules) in climb::climbing(&self.view) {
-            if !self.capacity.may_choose(&self.quota.world, &queue, now) {
+            if !self.capacity.may_choose(self.quota.world(), &queue, now) {
                 continue;
             }
             let candidates = climb::candidates(&self.context(), &queue, rules, now);
-            let world = &mut self.quota.world;
+            let world = self.quota.world_mut();
             let better = |uid: &str| world.better_tier(uid);
-            let look = PromotionLook { queue: &queue, rules, timeline: &self.view.timeline, now };
-            let chosen = self.capacity.choose(&mut self.notes.workloads, &look, candidates, better);
+            let look = PromotionLook { queue: &queue, rules, timeline: self.view.timeline(), now };
+            let chosen = self.capacity.choose(self.notes.workloads_mut(), &look, candidates, better);
             if let Some(name) = chosen {
                 self.work.touch(key(Kind::Workload, &name));
             }
@@ -411,13 +411,13 @@ impl Control {
 
     /// Looks periodically for running TrainingJobs that can grow into idle quota.
     pub(super) fn grow(&mut self, now: Timestamp) {
-        if !self.training.growth.begin_look(&self.view, now) {
+        if !self.training.begin_look(&self.view, now) {
             return;
         }
         let candidates = elastic::candidates(&self.context(), now);
-        let world = &mut self.quota.world;
+        let world = self.quota.world_mut();
         let fits = |job: &GrowthCandidate| world.could_grow(&job.workload, &job.counts, &job.given);
-        for name in growth::offer(&mut self.notes.jobs, candidates, fits) {
+        for name in growth::offer(self.notes.jobs_mut(), candidates, fits) {
             self.work.touch(key(Kind::TrainingJob, &name));
         }
     }
@@ -444,12 +444,8 @@ impl Control {
     /// The time at which the next step is due, even if nothing is observed.
     pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let work = self.work.next_time();
-        let looks = [self.capacity.wake_at(), self.training.growth.wake_at(&self.view)];
-        let reports = [
-            ration::wake_at(&self.notes.workloads, now),
-            self.reports.job_events.wake_at(),
-            self.reports.schedule.wake_at(),
-        ];
+        let looks = [self.capacity.wake_at(), self.training.wake_at(&self.view)];
+        let reports = [ration::wake_at(self.notes.workloads(), now), self.reports.wake_at()];
         [work].into_iter().chain(looks).chain(reports).flatten().min()
     }
 }

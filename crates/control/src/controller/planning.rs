@@ -26,16 +26,16 @@ const CREATION_MS: i64 = 250;
 
 /// Plans the eviction of a victim that the engine has chosen, and marks the victim for a decision with the next step.
 pub(crate) fn evict_with_next_step(view: &View, notes: &mut Notes, work: &mut WorkQueue, eviction: engine::Eviction) {
-    if let Some(name) = view.workloads.name_of(&eviction.uid) {
+    if let Some(name) = view.workloads().name_of(&eviction.uid) {
         work.add(key(Kind::Workload, &name));
-        plans::plan_eviction(&mut notes.workloads, eviction);
+        plans::plan_eviction(notes.workloads_mut(), eviction);
     }
 }
 
 /// Spares the victims of a Workload that does not request quota any more, if their eviction is not written yet.
 pub(crate) fn spare_victims_of(quota: &mut Quota, notes: &mut Notes, preemptor: &str) {
-    let mut spared = plans::spare_victims(&mut notes.workloads, preemptor);
-    spared.extend(growth::spare_workers(&mut notes.workloads, preemptor));
+    let mut spared = plans::spare_victims(notes.workloads_mut(), preemptor);
+    spared.extend(growth::spare_workers(notes.workloads_mut(), preemptor));
     for uid in spared {
         quota.take_back(uid);
     }
@@ -53,7 +53,7 @@ pub(crate) fn sweep(
     let Some(again) = work.begin_sweep(now) else { return 0 };
     flights.forget_old(now);
     work.forget_gone(|object| view.uid_of(object).is_some() || !object.kind.has_uid());
-    let found = if again { quota.world.sweep(millis(now)) } else { 0 };
+    let found = if again { quota.world_mut().sweep(millis(now)) } else { 0 };
     if found > 0 {
         quota.plan_again();
     }
@@ -84,8 +84,8 @@ impl Planning<'_> {
     /// Reports to the head of each ClusterQueue that it waits until all admitted Workloads are ready.
     fn explain_block(&mut self, now: Timestamp) {
         let mut heads = Vec::new();
-        for queue in self.view.cluster_queues.keys() {
-            let (active, _) = self.quota.world.pending(queue);
+        for queue in self.view.cluster_queues().keys() {
+            let (active, _) = self.quota.world().pending(queue);
             let Some(uid) = active.into_iter().next() else { continue };
             heads.push(engine::Verdict {
                 uid: uid.into(),
@@ -101,15 +101,16 @@ impl Planning<'_> {
 
     /// Takes the reason why a Workload waits; the reason is written when it is due.
     fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
-        if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
-            self.reports.ration.take(&mut self.notes.workloads, verdict, workload, now, self.is_offline);
+        if let Some(workload) = self.view.workloads().by_uid(&verdict.uid) {
+            self.reports.reason_limiter().take(self.notes.workloads_mut(), verdict, workload, now, self.is_offline);
         }
     }
 
     /// Whether the next plan waits until more unacknowledged admissions are allowed. A plan tries the heads of all queues, even if few of them may be
     /// admitted, so one plan for many admissions costs less.
     fn waits_for_room(&mut self, free: usize, now: Timestamp) -> bool {
-        let due = self.quota.plans.filled_at().and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
+        let due =
+            self.quota.plans().filled_at().and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
         let Some(due) = due.filter(|due| *due > now && free < self.settings.max_unacknowledged / ROOM) else {
             return false;
         };
@@ -122,7 +123,7 @@ impl Planning<'_> {
         if self.is_offline || !self.flights.creates_workloads() {
             return false;
         }
-        let due = after(self.quota.plans.delay(now), CREATION_MS);
+        let due = after(self.quota.plans_mut().delay(now), CREATION_MS);
         if due > now {
             self.work.wake_at(due);
         } else {
@@ -134,11 +135,11 @@ impl Planning<'_> {
     /// Asks the engine for a plan if one is wanted, and notes its admissions, evictions and reasons. The result is true if the plan may have changed the
     /// figures of queues.
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
-        let free = self.settings.max_unacknowledged.saturating_sub(plans::under_way(&self.notes.workloads));
+        let free = self.settings.max_unacknowledged.saturating_sub(plans::under_way(self.notes.workloads()));
         if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) || self.waits_for_creations(now) {
             return false;
         }
-        self.quota.plans.end_delay();
+        self.quota.plans_mut().end_delay();
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.unready() {
             // The event that makes the Workload ready, or ends it, asks for a new plan.
@@ -147,42 +148,42 @@ impl Planning<'_> {
             return false;
         }
         let max_admissions = if one_by_one { 1 } else { free };
-        let plan = self.quota.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
+        let plan = self.quota.world_mut().plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
         self.quota.planned(plan.more || cycles == 0);
-        self.quota.plans.note_filled((plan.more && plan.admissions.len() >= free).then_some(now));
+        self.quota.plans_mut().note_filled((plan.more && plan.admissions.len() >= free).then_some(now));
         if plan.cycles > 0 {
-            self.reports.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
+            self.reports.note_skipped_preemptions(plan.skipped_preemptions);
         }
         for ((queue, result), by) in plan.recomputed_targets {
             let labels = vec![("cluster_queue", queue), ("result", result.to_owned())];
             let name = "kueue_preemption_target_recomputations";
-            self.reports.measures.push(Measure::Count { name, labels, by: u64::from(by) });
+            self.reports.add_measure(Measure::Count { name, labels, by: u64::from(by) });
         }
         let success = !plan.admissions.is_empty();
         if plan.cycles > 0 {
-            self.reports.measures.push(Measure::Count {
+            self.reports.add_measure(Measure::Count {
                 name: "kueue_admission_attempts",
                 labels: vec![("result", if success { "success" } else { "inadmissible" }.to_owned())],
                 by: plan.cycles,
             });
         }
         for admission in plan.admissions {
-            self.reports.ration.admitted(&mut self.notes.workloads, &admission.uid, now);
-            if let Some(name) = self.view.workloads.name_of(&admission.uid) {
+            self.reports.reason_limiter_mut().admitted(self.notes.workloads_mut(), &admission.uid, now);
+            if let Some(name) = self.view.workloads().name_of(&admission.uid) {
                 self.work.add(key(Kind::Workload, &name));
-                plans::plan_admission(&mut self.notes.workloads, admission);
+                plans::plan_admission(self.notes.workloads_mut(), admission);
             }
         }
         for eviction in plan.evictions {
             if let Some(pods) = eviction.gives_up {
-                let asked = growth::ask_for_workers(&mut self.notes.workloads, self.view, eviction, pods);
+                let asked = growth::ask_for_workers(self.notes.workloads_mut(), self.view, eviction, pods);
                 if let Some(job) = asked {
                     self.work.touch(key(Kind::TrainingJob, &job));
                 }
                 continue;
             }
             let queue = eviction.preemptor_path.rsplit('/').next().unwrap_or_default();
-            self.reports.measures.push(Measure::Count {
+            self.reports.add_measure(Measure::Count {
                 name: "kueue_preempted_workloads",
                 labels: vec![("preempting_cluster_queue", queue.to_owned()), ("reason", eviction.reason.to_owned())],
                 by: 1,
@@ -190,7 +191,7 @@ impl Planning<'_> {
             evict_with_next_step(self.view, self.notes, self.work, eviction);
         }
         for verdict in plan.verdicts {
-            let verdict = plans::told_of_failures(&self.notes.workloads, verdict);
+            let verdict = plans::told_of_failures(self.notes.workloads(), verdict);
             self.tell(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
@@ -204,8 +205,8 @@ impl Planning<'_> {
 
     /// Whether an admitted Workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
-        let mut admitted = self.view.workloads.all_reserving();
-        plans::under_way(&self.notes.workloads) > 0
+        let mut admitted = self.view.workloads().all_reserving();
+        plans::under_way(self.notes.workloads()) > 0
             || admitted.any(|workload| workload.phase == WorkloadPhase::Admitted && !workload.is(types::PODS_READY))
     }
 }

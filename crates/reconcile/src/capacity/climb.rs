@@ -20,20 +20,20 @@ use crate::workload::status::find_true;
 /// The ClusterQueues whose jobs move back to better tiers, with the rules for moving back.
 pub fn climbing(view: &View) -> Vec<(String, ClimbRules)> {
     let rules =
-        view.claims.iter().filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)));
+        view.claims().iter().filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)));
     rules.collect()
 }
 
 /// The Workloads of a queue whose own state lets them move to a better tier, in the order in which they are tried.
 pub fn candidates(ctx: &Context<'_>, queue: &str, rules: ClimbRules, now: Timestamp) -> Vec<PromotionCandidate> {
-    let passed = |from: Timestamp, ms: i64| ctx.view.timeline.millis_between(from, now) >= ms;
+    let passed = |from: Timestamp, ms: i64| ctx.view.timeline().millis_between(from, now) >= ms;
     let stays = |workload: &&WorkloadView| {
         let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms));
         // A pod cannot move: the pod would be deleted, and the pod that replaces it begins anew.
         let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
         stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
     };
-    let mut found: Vec<&WorkloadView> = ctx.view.workloads.reserving(queue).filter(stays).collect();
+    let mut found: Vec<&WorkloadView> = ctx.view.workloads().reserving(queue).filter(stays).collect();
     found.sort_by_key(|workload| (workload.priority.saturating_neg(), workload.queued_first(), workload.key()));
     let candidate = |workload: &WorkloadView| PromotionCandidate {
         name: workload.key(),
@@ -77,7 +77,7 @@ impl Context<'_> {
         let is_of = |flavor: &&str| self.capacity_tier_of(flavor).map(deltas::tier) == Some(tier);
         let flavors: Vec<String> = self.flavors_of(queue).filter(is_of).map(str::to_owned).collect();
         !flavors.is_empty()
-            && flavors.iter().all(|flavor| self.capacity.stock.remembers(std::slice::from_ref(flavor), at))
+            && flavors.iter().all(|flavor| self.capacity.stock().remembers(std::slice::from_ref(flavor), at))
     }
 }
 

@@ -1,6 +1,10 @@
 //! State of the capacity fallback: stock-outs, the pods that started jobs lack, and the jobs that move back to better tiers.
 
+use std::collections::BTreeSet;
+
+use berth_api::berth::StockBackoffStatus;
 use berth_api::conditions::types;
+use berth_api::node::Node;
 use berth_cache::View;
 use berth_cache::names::Name;
 use berth_cache::tier_reasons::CLIMBED_BACK;
@@ -14,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::climbers::{Better, Climber, PromotionCandidate, PromotionLook};
 use super::lack::{Lack, WantedPods};
-use super::losses::Reclaims;
+use super::losses::{NodeNews, Reclaims};
 use super::stock::StockBook;
 use super::tier_assignment::TierAssignment;
 use crate::measure::TierMove;
@@ -34,18 +38,64 @@ const ARRIVAL_MS: i64 = 60_000;
 #[derive(Debug, Default)]
 pub struct Ladder {
     /// The stock-outs by flavor and shape of pods.
-    pub stock: StockBook,
+    stock: StockBook,
     /// The Workloads that are moving back to a better tier.
     climbers: Vec<Climber>,
     /// Nodes that are being taken away, and the Workloads of their pods.
-    pub reclaims: Reclaims,
+    reclaims: Reclaims,
     /// The time of the next search for Workloads that move back.
     next_climb: Option<Timestamp>,
     /// Log entries still to be written about Workloads that have moved into tiers, or out of them.
-    pub moves: Vec<TierMove>,
+    moves: Vec<TierMove>,
 }
 
 impl Ladder {
+    /// The stock-outs.
+    pub(crate) fn stock(&self) -> &StockBook {
+        &self.stock
+    }
+
+    /// Takes the stock-outs from the status of a QueuePolicy, as an earlier leader wrote it; returns the changes for the engine.
+    pub fn restore_stock(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
+        self.stock.restore(shown, now)
+    }
+
+    /// Names of the nodes that are being taken away.
+    pub fn leaving_nodes(&self) -> impl Iterator<Item = &String> {
+        self.reclaims.nodes()
+    }
+
+    /// Whether the pods of a node that is being taken away still have to be read.
+    pub(crate) fn is_node_unasked(&self, node: &str) -> bool {
+        self.reclaims.is_unasked(node)
+    }
+
+    /// Records a node that was observed, or its deletion.
+    pub fn put_node(&mut self, name: &str, node: Option<&Node>, taints: &BTreeSet<String>) -> Option<NodeNews> {
+        self.reclaims.put(name, node, taints)
+    }
+
+    /// Records the answer about the pods of a node: the Workloads that have pods on the node lose their capacity there. Returns the names of these Workloads.
+    pub fn note_pods_on_node(
+        &mut self,
+        workloads: &mut WorkloadRecords,
+        node: &str,
+        lost: Vec<(Name, String, TierAssignment)>,
+        now: Timestamp,
+    ) -> Vec<Name> {
+        self.reclaims.note_pods(workloads, node, lost, now)
+    }
+
+    /// Notes the changes of capacity tier, for the log.
+    pub fn note_moves(&mut self, moves: Vec<TierMove>) {
+        self.moves.extend(moves);
+    }
+
+    /// Takes the changes of capacity tier that are to be logged.
+    pub fn drain_moves(&mut self) -> impl Iterator<Item = TierMove> {
+        self.moves.drain(..)
+    }
+
     /// Forgets the better tiers at the beginning or the end of a term in which this process leads, because free capacity was not observed meanwhile.
     pub fn begin_term(&mut self, workloads: &mut WorkloadRecords) {
         for uid in workloads.uids(WorkloadMark::BetterTier) {
@@ -147,8 +197,8 @@ impl Ladder {
 
 /// Whether a chosen Workload may still get the capacity that was free for it.
 fn is_on_the_way(workloads: &WorkloadRecords, view: &View, climber: &Climber, now: Timestamp) -> bool {
-    let Some(workload) = view.workloads.by_uid(&climber.uid) else { return false };
-    let passed = |from: Timestamp, ms: i64| has_passed(&view.timeline, from, ms, now);
+    let Some(workload) = view.workloads().by_uid(&climber.uid) else { return false };
+    let passed = |from: Timestamp, ms: i64| has_passed(view.timeline(), from, ms, now);
     if passed(climber.chosen, STOP_MS) {
         return false;
     }

@@ -44,7 +44,7 @@ pub(super) fn decide(
         return Decision::Done;
     }
     let stuck = stuck_of(ctx, workload, &assignments, admitted);
-    let due = |one: &Stuck<'_>| ctx.view.timeline.after(one.since, rules.patience_ms(one.assignment.tier));
+    let due = |one: &Stuck<'_>| ctx.view.timeline().after(one.since, rules.patience_ms(one.assignment.tier));
     if let Some(late) = stuck.values().find(|one| signals.unschedulable && due(one) <= now) {
         return leave(workload, late, late.words, now);
     }
@@ -58,7 +58,7 @@ pub(super) fn decide(
     }
     let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
     // If no pod is stuck, the cause is an image, a volume or a slow start, and not a lack of capacity. A pod that gets stuck later causes another decision.
-    let pause = next_look(now, patience).max(ctx.view.timeline.after(admitted, patience));
+    let pause = next_look(now, patience).max(ctx.view.timeline().after(admitted, patience));
     let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
         let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
         next_question(asked, rules.patience_ms(one.assignment.tier))
@@ -122,7 +122,7 @@ fn place(workload: &WorkloadView) -> Option<(Kind, Name)> {
 
 /// Whether all pods of a Workload are ready, or have ended.
 fn is_up(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
-    let pods = &ctx.view.pods;
+    let pods = ctx.view.pods();
     match place(workload) {
         Some((Kind::Pod, name)) => pods.get(&name).is_none_or(|pod| pod.ready || pod.ended()),
         Some((_, name)) => pods.group(&name).is_none_or(|group| group.tally.is_ready(workload.sizes())),
@@ -132,7 +132,7 @@ fn is_up(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
 
 /// The pods of a Workload.
 fn pods_of<'a>(ctx: &'a Context<'a>, workload: &WorkloadView) -> Vec<&'a PodState> {
-    let pods = &ctx.view.pods;
+    let pods = ctx.view.pods();
     match place(workload) {
         Some((Kind::Pod, name)) => pods.get(&name).into_iter().collect(),
         Some((_, name)) => pods.members(&name).map(|(_, pod)| pod).collect(),

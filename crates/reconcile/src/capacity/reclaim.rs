@@ -29,15 +29,15 @@ impl<'a> Context<'a> {
     /// The Workload of a pod on a node, and the pod set of the pod.
     fn workload_of_pod(&self, pod: &'a PodOnNode) -> Option<(&'a WorkloadView, &'a str)> {
         let name: Name = (pod.namespace.clone(), pod.name.clone());
-        if let Some(managed) = self.view.pods.get(&name).filter(|managed| *managed.uid == *pod.uid) {
-            let group = || self.view.workloads.get(&berth_cache::pods::group_of(&pod.namespace, managed)?);
-            return Some((self.view.workloads.owned_by(&pod.uid).next().or_else(group)?, managed.role()));
+        if let Some(managed) = self.view.pods().get(&name).filter(|managed| *managed.uid == *pod.uid) {
+            let group = || self.view.workloads().get(&berth_cache::pods::group_of(&pod.namespace, managed)?);
+            return Some((self.view.workloads().owned_by(&pod.uid).next().or_else(group)?, managed.role()));
         }
         let (job, uid) = pod.job.as_ref()?;
         let object = ObjectKey { kind: Kind::JOB, namespace: pod.namespace.clone(), name: job.clone() };
-        let job = self.view.jobs.get(&object).filter(|job| job.uid == *uid)?;
+        let job = self.view.jobs().get(&object).filter(|job| job.uid == *uid)?;
         // A Job has a Workload of its own, or is a part of a job with a Workload.
-        let running = |owner: &str| self.view.workloads.owned_by(owner).find(|workload| workload.holds().is_some());
+        let running = |owner: &str| self.view.workloads().owned_by(owner).find(|workload| workload.holds().is_some());
         // The older slices of an elastic job have ended.
         let above = || running(&job.owner.as_ref()?.uid);
         let workload = running(uid).or_else(above)?;
@@ -58,7 +58,7 @@ impl<'a> Context<'a> {
 
 /// Reads the pods of a node.
 pub fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
-    if !ctx.capacity.reclaims.is_unasked(&object.name) {
+    if !ctx.capacity.is_node_unasked(&object.name) {
         return Decision::Done;
     }
     Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Query::FindPodsOnNode))

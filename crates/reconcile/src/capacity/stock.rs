@@ -35,11 +35,11 @@ pub(crate) struct Entry {
 
 /// All known stock-outs.
 #[derive(Debug, Default)]
-pub struct StockBook(BTreeMap<(String, Shape), Entry>);
+pub(crate) struct StockBook(BTreeMap<(String, Shape), Entry>);
 
 impl StockBook {
     /// Whether no stock-out is known. Ended stock-outs are known, too, and forgotten ones are removed when the next stock-out is recorded.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -102,7 +102,7 @@ impl StockBook {
     }
 
     /// Adopts the stock-outs of a status that are newer than the known stock-outs; returns the stock-outs that still hold.
-    pub fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
+    pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
         let mut outs = Vec::new();
         for told in shown {
             let requests = told
@@ -136,7 +136,7 @@ impl StockBook {
     }
 
     /// Records that a number of pods of a shape got their nodes; true if this ends a stock-out.
-    pub fn turned_up(&mut self, flavor: &str, shape: &Shape, pods: i64, now: Timestamp) -> bool {
+    pub(crate) fn turned_up(&mut self, flavor: &str, shape: &Shape, pods: i64, now: Timestamp) -> bool {
         let key = (flavor.to_owned(), shape.clone());
         let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
             return false;

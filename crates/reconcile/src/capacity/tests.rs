@@ -19,7 +19,7 @@ fn capacity_turns_up_with_a_running_job_that_has_all_its_pods() {
     let found = |workload: Value| {
         let state = state(workload);
         let object = named(Kind::JOB, "a");
-        turned_up(&state.context(), &object, &state.view.jobs[&object]).len()
+        turned_up(&state.context(), &object, &state.view.jobs()[&object]).len()
     };
     assert_eq!(found(admitted(workload_of(&job("a")))), 1);
     assert_eq!(
@@ -50,7 +50,7 @@ fn stock_out_of_a_leader_names_the_assignments_that_lacked_nodes() {
     let mut state = state(evicted(admitted(workload_of(&job("a"))), "StockOut"));
     let found = stock_outs(&state.context(), state.workload("w"), now()).expect("a stock-out");
     assert_eq!(found.assignments.len(), 1);
-    state.session.term = None;
+    state.session.set_term(None);
     let found = stock_outs(&state.context(), state.workload("w"), now()).expect("a stock-out");
     assert_eq!(found.assignments.len(), 0);
     let free = State::new().with(job("a")).with(evicted(admitted(workload_of(&job("a"))), "StockOut"));

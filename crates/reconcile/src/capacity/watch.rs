@@ -24,10 +24,10 @@ pub(crate) use berth_cache::tier_reasons::{RECLAIMED, STOCK_OUT, returns_at_once
 /// The lack of pods of a started Workload, with the time since which pods are lacking as far as this was observed; `None` if no pods are lacking. A TrainingJob
 /// lacks pods if one of its Jobs does.
 fn lacking(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Option<Lack>> {
-    let known = |job: &JobState| ctx.notes.jobs.of(&job.uid).lack();
+    let known = |job: &JobState| ctx.notes.jobs().of(&job.uid).lack();
     let lacks = |job: &&JobState| WantedPods::of(job) == WantedPods::Lacking;
     if let Some(name) = workload.training_job() {
-        let view = ctx.view.training.get(&name)?;
+        let view = ctx.view.training().get(&name)?;
         let roles = workload.shape.digests.iter();
         let jobs = roles.filter_map(|set| ctx.view.child_of(&name, &view.uid, &set.name));
         let lacking: Vec<&JobState> = jobs.filter(lacks).collect();
@@ -66,7 +66,7 @@ impl<'a> LackingPods<'a> {
         let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
         let since = ctx.added_to(workload).map_or(since, |added| added.since.max(since));
         let last = ctx.notes_of(workload).capacity().answer_since(since);
-        Some(Self { lack, assignments, rules, since, last, timeline: &ctx.view.timeline })
+        Some(Self { lack, assignments, rules, since, last, timeline: ctx.view.timeline() })
     }
 
     /// The time at which the patience for a tier assignment is over.
@@ -161,7 +161,7 @@ pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> 
 /// The tier assignment of workers that were added to a TrainingJob and get no nodes according to the last answer about its pods, with the time since which the
 /// workers lack nodes, and the back-off.
 pub fn growth_without_nodes(ctx: &Context<'_>, name: &Name) -> Option<(TierAssignment, Timestamp, BackoffRules)> {
-    let workload = ctx.view.workloads.get(name)?;
+    let workload = ctx.view.workloads().get(name)?;
     let added = ctx.added_to(workload).filter(|added| added.keeps().is_some())?;
     let look = LackingPods::at(ctx, workload, told_from(workload)?)?;
     Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
@@ -169,7 +169,7 @@ pub fn growth_without_nodes(ctx: &Context<'_>, name: &Name) -> Option<(TierAssig
 
 /// Asks which pods no node takes.
 pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
-    let query = Query::FindStuckPods { pods: ctx.training.children.pods_of(workload) };
+    let query = Query::FindStuckPods { pods: ctx.training.pods_of(workload) };
     Decision::write(Draft::ask(Purpose::FindStuckPods, workload.object_key(), query))
 }
 

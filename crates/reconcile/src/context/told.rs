@@ -11,7 +11,7 @@ use crate::context::Context;
 impl Context<'_> {
     /// A ClusterQueue in the form in which the engine gets it; `None` if no such ClusterQueue exists.
     pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
-        let object = self.view.cluster_queues.get(name)?;
+        let object = self.view.cluster_queues().get(name)?;
         Some(self.queue_spec(object))
     }
 
@@ -24,7 +24,7 @@ impl Context<'_> {
             object.metadata.name = Some(key.1.clone());
             object
         };
-        let known = self.view.local_queues.get(&key);
+        let known = self.view.local_queues().get(&key);
         known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
     }
 
@@ -35,23 +35,23 @@ impl Context<'_> {
             object.metadata.name = Some(name.to_owned());
             object
         };
-        self.view.cohorts.get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
+        self.view.cohorts().get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
     }
 
     /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle of
     /// Cohorts are left out.
     pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         let named =
-            cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());
-        let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
-        let all = named.chain(parents).chain(self.view.cohorts.keys().cloned());
-        all.filter(|name| !name.is_empty() && !self.quota.world.cohort_cycle(name)).collect()
+            cluster_queues.iter().filter_map(|name| self.view.cluster_queues().get(name)?.spec.cohort_name.clone());
+        let parents = self.view.cohorts().values().filter_map(|cohort| cohort.spec.parent_name.clone());
+        let all = named.chain(parents).chain(self.view.cohorts().keys().cloned());
+        all.filter(|name| !name.is_empty() && !self.quota.world().cohort_cycle(name)).collect()
     }
 
     /// Names of the admission checks that apply to a Workload in a ClusterQueue; `None` if either is unknown.
     pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
-        let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
-        let queue = self.view.cluster_queues.get(cluster_queue)?;
+        let workload = self.view.workloads().get(&(namespace.to_owned(), name.to_owned()))?;
+        let queue = self.view.cluster_queues().get(cluster_queue)?;
         Some(concerning(&queue.spec, workload.status.admission.as_ref()))
     }
 }

@@ -11,7 +11,7 @@ use crate::write::{Kind, ObjectKey};
 impl<'a> Context<'a> {
     /// The resource that cannot be listed for a kind, and the reason.
     fn unlisted(&self, kind: Kind) -> Option<(&'a str, &'a str)> {
-        let ((_, resource), why) = self.view.unlisted.iter().find(|((of, _), _)| *of == kind)?;
+        let ((_, resource), why) = self.view.unlisted().iter().find(|((of, _), _)| *of == kind)?;
         Some((resource.as_str(), why.as_str()))
     }
 
@@ -22,7 +22,7 @@ impl<'a> Context<'a> {
 
     /// Whether control makes no decision about an object, because the object's kind cannot be listed.
     pub(crate) fn is_unlisted_object(&self, object: &ObjectKey) -> bool {
-        if self.view.unlisted.is_empty() {
+        if self.view.unlisted().is_empty() {
             return false;
         }
         match object.kind {
@@ -42,8 +42,8 @@ impl<'a> Context<'a> {
 
     /// Whether the pods of a group belong to a StatefulSet, as far as the pods or the group's Workload show it.
     fn is_of_set(&self, group: &Name) -> bool {
-        let mut pods = self.view.pods.members(group);
-        let rare = self.view.workloads.get(group).and_then(|workload| workload.rare.as_ref());
+        let mut pods = self.view.pods().members(group);
+        let rare = self.view.workloads().get(group).and_then(|workload| workload.rare.as_ref());
         let is_set = |owner: &Value| owner.get("kind").and_then(Value::as_str) == Some(Kind::StatefulSet.name());
         pods.any(|(_, pod)| pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK))
             || rare.is_some_and(|rare| rare.owners.iter().any(is_set))
@@ -51,7 +51,7 @@ impl<'a> Context<'a> {
 
     /// The reason why nothing is known about the job of a Workload, as text for the user; `None` if the job's kind is listed.
     pub(crate) fn unlisted_owner(&self, workload: &WorkloadView) -> Option<String> {
-        if self.view.unlisted.is_empty() {
+        if self.view.unlisted().is_empty() {
             return None;
         }
         let kind = match workload.whole() {

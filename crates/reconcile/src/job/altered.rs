@@ -97,7 +97,7 @@ pub(crate) fn excess(
     }
     let whole = job.whole()?;
     let Ok(sets) = whole.pod_sets() else { return Some("wants pods that cannot be read".to_owned()) };
-    let queue = workload.holds().and_then(|queue| ctx.view.cluster_queues.get(queue));
+    let queue = workload.holds().and_then(|queue| ctx.view.cluster_queues().get(queue));
     let counts = |resource: &String| {
         queue.is_none_or(|queue| {
             queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))

@@ -2,23 +2,19 @@
 //! their pods was given back. Pods of a JobSet that run again after a restart are charged again.
 
 use berth_api::ReclaimablePod;
-use berth_cache::{Name, Rare, View, WorkloadView};
+use berth_cache::{Name, View, WorkloadView};
 use berth_jobs::JobState;
 
 use crate::write::ObjectKey;
 
 /// Stores the pods of a Workload that run again after their quota was given back; true if these pods have changed.
 pub fn note_again(view: &mut View, name: &Name) -> bool {
-    let Some(workload) = view.workloads.get(name) else { return false };
+    let Some(workload) = view.workloads().get(name) else { return false };
     let again = again_of(view, workload);
     if *workload.runs_again() == *again {
         return false;
     }
-    if let Some(workload) = view.workloads.get_mut(name) {
-        let mut rare = workload.rare.take().map_or_else(Rare::default, |rare| *rare);
-        rare.again = again;
-        workload.rare = rare.kept();
-    }
+    view.put_pods_that_run_again(name, again);
     true
 }
 
@@ -26,7 +22,7 @@ pub fn note_again(view: &mut View, name: &Name) -> bool {
 /// changed.
 pub(crate) fn gave_back(view: &View, uid: &str) -> Vec<Name> {
     let gave_back = |workload: &&WorkloadView| !workload.status.reclaimable_pods.is_empty();
-    view.workloads.owned_by(uid).filter(gave_back).map(WorkloadView::key).collect()
+    view.workloads().owned_by(uid).filter(gave_back).map(WorkloadView::key).collect()
 }
 
 /// The pods of a job that will not run again, by pod set. The job's status counts these pods; for a JobSet, the count is limited to the pods of ended Jobs of
@@ -36,7 +32,7 @@ pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<Recla
     if told.is_empty() || !key.kind.is_made_of_jobs() {
         return told;
     }
-    let named = || view.jobs.controlled_by(&key.namespace, &job.uid);
+    let named = || view.jobs().controlled_by(&key.namespace, &job.uid);
     if job.attempt == Some(0) && named().next().is_none() {
         // The JobSet's status alone counts its ended Jobs if no controller creates Jobs here, or if all Jobs were cleaned up.
         return told;

@@ -56,7 +56,7 @@ impl JobCase<'_> {
     /// Decides about a job that is deleted together with its Workload; the Workload's finalizer is removed once no pod of the job is left (see
     /// `workload/orphan.rs`). If a finalizer keeps a job that is being deleted, only Berth stops the pods of the job.
     fn going_with(&self, workload: &WorkloadView) -> Decision {
-        if self.job.finished.is_some() || self.ctx.notes.jobs.of(&self.job.uid).is_rid_of_pods() {
+        if self.job.finished.is_some() || self.ctx.notes.jobs().of(&self.job.uid).is_rid_of_pods() {
             return Decision::Done;
         }
         if !self.job.suspended {
@@ -79,7 +79,7 @@ impl JobCase<'_> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
         }
-        if self.key.kind != Kind::JOB || !self.job.active || self.ctx.notes.jobs.of(&self.job.uid).is_rid_of_pods() {
+        if self.key.kind != Kind::JOB || !self.job.active || self.ctx.notes.jobs().of(&self.job.uid).is_rid_of_pods() {
             return None;
         }
         let draft = Draft::delete_owned_first(Purpose::DeleteChild, self.key.clone(), &self.job.uid);
@@ -94,7 +94,7 @@ impl JobCase<'_> {
             // The garbage collector orphans the pods before the deletion of the job, and the status of the job does not count orphaned pods.
             return (!gone).then(|| left::of_leaving(self.ctx, workload, self.now));
         }
-        let known = gone || self.ctx.notes.jobs.of(&self.job.uid).is_at_rest();
+        let known = gone || self.ctx.notes.jobs().of(&self.job.uid).is_at_rest();
         let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
         (!known && !never_ran).then(|| probe_pods(self.ctx, workload, self.now))
     }

@@ -75,7 +75,7 @@ impl Grace {
             (until.to_owned(), seconds(self.until).to_string()),
             (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
-        let write = Write::AnnotatePods { pods: ctx.training.children.pods_of(workload), annotations: told };
+        let write = Write::AnnotatePods { pods: ctx.training.pods_of(workload), annotations: told };
         let draft = Draft::of_any_version(purpose, workload.object_key(), write);
         Decision::write(draft.telling(notice))
     }
@@ -86,7 +86,7 @@ pub fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<(String
     if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
         return None;
     }
-    let workload = ctx.view.workloads.get(&(draft.key.namespace.clone(), draft.key.name.clone()))?;
+    let workload = ctx.view.workloads().get(&(draft.key.namespace.clone(), draft.key.name.clone()))?;
     let told = Recipients { pods: false, user: is_shown(ctx.view, workload) };
     let noted = match (draft.purpose, &draft.action) {
         (Purpose::Evict, _) => Noted::Evicted(Before { at: now, save: ctx.last_save(workload) }),
@@ -110,7 +110,7 @@ impl<'a> Context<'a> {
         if !purpose.asks_to_save() {
             return None;
         }
-        let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
+        let workload = self.view.workloads().get(&(object.namespace.clone(), object.name.clone()))?;
         if purpose == Purpose::AskToSave {
             return self.notes_of(workload).save().asked().map(|asked| self.end_of(asked));
         }
@@ -119,7 +119,7 @@ impl<'a> Context<'a> {
 
     /// The end of the grace period of a request to save.
     fn end_of(&self, asked: &SaveRequest) -> Timestamp {
-        self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
+        self.view.timeline().after(asked.at, millis_between(asked.at, asked.until))
     }
 
     /// The request to save that still counts at `now` for a Workload; `None` if there is none.
@@ -143,7 +143,7 @@ impl<'a> Context<'a> {
 
     /// The grace period that a job would get now; `None` if the job saves no checkpoints, has saved recently, or gets no time.
     pub(crate) fn time_to_save(&self, workload: &WorkloadView, now: Timestamp, why: (&str, &str)) -> Option<Grace> {
-        self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
+        self.view.training().get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
         Some(self.grace_to_scale(workload, (now, until), why)).filter(|grace| grace.lasts(now))
     }
@@ -165,7 +165,7 @@ impl<'a> Context<'a> {
 
     /// The grace period of the TrainingJob of an evicted Workload, if the TrainingJob saves checkpoints.
     pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
-        self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
+        self.view.training().get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
         // A run beyond quota uses quota that was not given to the Workload, so the run gets no grace period.
         if runs_beyond_quota(&evicted.reason) {
@@ -188,7 +188,7 @@ impl<'a> Context<'a> {
         Some(Grace {
             reason: evicted.reason.clone(),
             message: evicted.message.clone(),
-            until: self.view.timeline.after(asked, grace_ms),
+            until: self.view.timeline().after(asked, grace_ms),
             saved: self.last_save(workload).is_some_and(answers),
         })
     }
@@ -199,7 +199,7 @@ impl<'a> Context<'a> {
     }
 
     fn last_save(&self, workload: &WorkloadView) -> Option<LastSave> {
-        last_save(&self.notes.jobs, self.view, workload)
+        last_save(self.notes.jobs(), self.view, workload)
     }
 }
 

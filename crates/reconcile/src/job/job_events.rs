@@ -34,7 +34,7 @@ impl SentEvent {
 
 /// The last events of jobs, by the uid of their Workload.
 #[derive(Debug, Default)]
-pub struct JobEvents {
+pub(crate) struct JobEvents {
     told: FxHashMap<Box<str>, SentEvent>,
     /// Workloads whose reason has changed since the last event, with the time from which the next event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
@@ -80,17 +80,17 @@ impl JobEvents {
     }
 
     /// The time at which the next delayed event is due.
-    pub fn wake_at(&self) -> Option<Timestamp> {
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.later.first().map(|(due, _)| *due)
     }
 
     /// Adds the event at a job to the write that explains why its Workload waits.
-    pub fn tell(&mut self, view: &View, draft: &mut Draft, now: Timestamp) {
+    pub(crate) fn note_draft(&mut self, view: &View, draft: &mut Draft, now: Timestamp) {
         if !matches!(draft.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen) {
             return;
         }
         let name = (draft.key.namespace.clone(), draft.key.name.clone());
-        let Some(workload) = view.workloads.get(&name) else { return };
+        let Some(workload) = view.workloads().get(&name) else { return };
         let says_why = |notice: &&Notice| notice.key == draft.key && notice.event_type == EventType::Warning;
         let Some(said) = draft.notices.iter().find(says_why).filter(|said| !said.message.is_empty()) else { return };
         let uid = workload.uid.as_str();
@@ -101,7 +101,7 @@ impl JobEvents {
             // An earlier leader has sent the event about this reason, at a time that this process does not know.
             self.note(uid, reason, since);
         }
-        if let Some(job) = event_target(workload, &view.sets)
+        if let Some(job) = event_target(workload, view.sets())
             && self.may_tell(uid, &said.reason, now)
         {
             let notice = event(job, &said.reason, &said.message);
@@ -110,14 +110,14 @@ impl JobEvents {
     }
 
     /// The events that are due at jobs whose reason had changed too early for an event.
-    pub fn due(&mut self, view: &View, now: Timestamp) -> Vec<Notice> {
+    pub(crate) fn due(&mut self, view: &View, now: Timestamp) -> Vec<Notice> {
         let mut notices = Vec::new();
         while let Some(uid) = self.next_due(now) {
-            let Some(workload) = view.workloads.by_uid(&uid) else { continue };
+            let Some(workload) = view.workloads().by_uid(&uid) else { continue };
             let Some((reason, message)) = reason_of(workload).filter(|(_, message)| !message.is_empty()) else {
                 continue;
             };
-            if let Some(job) = event_target(workload, &view.sets)
+            if let Some(job) = event_target(workload, view.sets())
                 && self.may_tell(&uid, reason, now)
             {
                 notices.push(event(job, reason, message));

@@ -135,7 +135,7 @@ impl<'a> JobCase<'a> {
     pub(super) fn namesake(&self) -> Option<Decision> {
         let info = self.job.kind.info();
         let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
-        let found = self.ctx.view.workloads.get(&(self.key.namespace.clone(), name))?;
+        let found = self.ctx.view.workloads().get(&(self.key.namespace.clone(), name))?;
         if self.ctx.flights.changing(&found.object_key()) || found.unreadable {
             return Some(Decision::Done);
         }

@@ -64,7 +64,7 @@ pub(crate) fn stop(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -
 fn send_off(ctx: &Context<'_>, namespace: &str, pod: &LeftPod) -> Option<Decision> {
     let object = |kind: Kind, name: &str| key(kind, &(namespace.to_owned(), name.to_owned()));
     let draft = match &pod.job {
-        Some((_, uid)) if ctx.notes.jobs.of(uid).is_rid_of_pods() => return None,
+        Some((_, uid)) if ctx.notes.jobs().of(uid).is_rid_of_pods() => return None,
         Some((name, uid)) => Draft::delete_owned_first(Purpose::DeleteChild, object(Kind::JOB, name), uid),
         None if pod.deleting => return None,
         None => Draft::delete(Purpose::DeletePod, object(Kind::Pod, &pod.name), &pod.uid),
@@ -87,7 +87,7 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
 
 /// The found pods that no job counts any more.
 pub fn without_job(ctx: &Context<'_>, object: &ObjectKey, mut pods: Vec<LeftPod>) -> Vec<LeftPod> {
-    let workload = ctx.view.workloads.get(&(object.namespace.clone(), object.name.clone()));
+    let workload = ctx.view.workloads().get(&(object.namespace.clone(), object.name.clone()));
     let gone = workload.and_then(|workload| workload.job_uid.as_deref()).unwrap_or_default();
     pods.retain(|pod| is_left(ctx, object, pod, gone));
     pods
@@ -98,16 +98,16 @@ fn is_left(ctx: &Context<'_>, workload: &ObjectKey, pod: &LeftPod, gone: &str) -
     let name = |name: &str| (workload.namespace.clone(), name.to_owned());
     let Some((job, uid)) = &pod.job else {
         // A managed pod has a Workload of its own.
-        return ctx.view.pods.get(&name(&pod.name)).is_none();
+        return ctx.view.pods().get(&name(&pod.name)).is_none();
     };
     if *uid == gone {
         return true;
     }
-    let job = ctx.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
+    let job = ctx.view.jobs().get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
     job.is_none_or(|job| match &job.owner {
         // The controlling job is being deleted, and has not orphaned this Job yet.
         Some(owner) => *owner.uid == *gone,
-        None => ctx.view.workloads.owned_by(&job.uid).next().is_none() && !ctx.manages_job(Kind::JOB, job),
+        None => ctx.view.workloads().owned_by(&job.uid).next().is_none() && !ctx.manages_job(Kind::JOB, job),
     })
 }
 

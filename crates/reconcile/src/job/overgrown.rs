@@ -23,7 +23,7 @@ pub(crate) fn overgrown(
     workload: &WorkloadView,
     now: Timestamp,
 ) -> Option<Decision> {
-    let (since, [runs, held]) = ctx.quota.overruns.doubled(object)?;
+    let (since, [runs, held]) = ctx.quota.overruns().doubled(object)?;
     let due = after_seconds(since, OVERGROWN_SECONDS);
     if due > now {
         return Some(Decision::Wait(due));

@@ -55,7 +55,7 @@ impl<'a> JobCase<'a> {
             return if is_part { RunsWith::TrainingJob } else { RunsWith::Itself };
         }
         let whole = key(kind, &(self.key.namespace.clone(), owner.name.to_string()));
-        let Some((name, set)) = view.jobs.get_key_value(&whole).filter(|(_, set)| *set.uid == *owner.uid) else {
+        let Some((name, set)) = view.jobs().get_key_value(&whole).filter(|(_, set)| *set.uid == *owner.uid) else {
             return RunsWith::Itself;
         };
         if self.ctx.manages_job(kind, set) {

@@ -20,7 +20,7 @@ impl JobCase<'_> {
     /// Jobs.
     fn parts(&self) -> impl Iterator<Item = Named<'_>> {
         let made = self.key.kind.is_made_of_jobs();
-        let jobs = &self.ctx.view.jobs;
+        let jobs = self.ctx.view.jobs();
         made.then(|| jobs.controlled_by(&self.key.namespace, &self.job.uid)).into_iter().flatten()
     }
 
@@ -38,7 +38,7 @@ impl JobCase<'_> {
     /// Deletes the pods of a Job that is being deleted and that a finalizer keeps, because no controller stops such a Job.
     pub(super) fn drive_out_part(&self) -> Option<Decision> {
         let stays = |part: &JobState| part.deleting && part.active && part.finished.is_none();
-        let rid = |part: &JobState| self.ctx.notes.jobs.of(&part.uid).is_rid_of_pods();
+        let rid = |part: &JobState| self.ctx.notes.jobs().of(&part.uid).is_rid_of_pods();
         let (key, part) = self.parts().find(|(_, part)| stays(part) && !rid(part))?;
         Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
     }

@@ -13,7 +13,7 @@ pub(crate) fn placements(ctx: &Context<'_>, workload: &WorkloadView) -> Result<V
     let Some(admission) = &workload.status.admission else { return Ok(Vec::new()) };
     let queue = admission.cluster_queue.as_deref().unwrap_or_default();
     let about = AdmittedAs { workload: &workload.name, cluster_queue: queue, local_queue: &workload.queue };
-    let flavor = |name: &str| ctx.view.flavors.get(name).map(Box::as_ref);
+    let flavor = |name: &str| ctx.view.flavors().get(name).map(Box::as_ref);
     let overrides = ctx.overrides_selectors(workload);
     let place = |set: &berth_api::PodSetAssignment| {
         let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());

@@ -52,7 +52,7 @@ pub fn note_sent_off(workloads: &mut WorkloadRecords, view: &View, origin: &Obje
         None => object.kind == Kind::Pod && pod.name == object.name,
     };
     for uid in left {
-        if view.workloads.by_uid(&uid).is_some_and(|workload| workload.namespace == object.namespace) {
+        if view.workloads().by_uid(&uid).is_some_and(|workload| workload.namespace == object.namespace) {
             workloads.change(&uid, |notes| notes.pods_mut().drop_left(is_sent_off));
         }
     }

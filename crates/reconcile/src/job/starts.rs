@@ -53,7 +53,7 @@ pub(crate) fn note_stop(
         jobs.change_known(&job.uid, JobNotes::forget_starts);
         return false;
     }
-    let Some(old) = view.jobs.get(object).filter(|old| old.uid == job.uid) else { return false };
+    let Some(old) = view.jobs().get(object).filter(|old| old.uid == job.uid) else { return false };
     if old.placed && !old.suspended && job.suspended {
         note_stopped(jobs, &job.uid, "", admitted_run(view, &job.uid), now);
         return false;

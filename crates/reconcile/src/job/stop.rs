@@ -78,7 +78,8 @@ impl JobCase<'_> {
         if self.job.active {
             return self.silence(workload);
         }
-        let known = self.ctx.notes.jobs.of(&self.job.uid).is_at_rest() || self.ctx.notes_of(workload).pods().are_gone();
+        let known =
+            self.ctx.notes.jobs().of(&self.job.uid).is_at_rest() || self.ctx.notes_of(workload).pods().are_gone();
         if known || !workload.reserved() {
             return None;
         }
@@ -105,7 +106,7 @@ impl JobCase<'_> {
         let Some(evicted) = evicted.filter(|_| self.key.kind.is_made_of_jobs() && !self.has_moving_parts()) else {
             return Some(Decision::Done);
         };
-        let due = self.ctx.view.timeline.after_seconds(evicted, SILENT_SECONDS);
+        let due = self.ctx.view.timeline().after_seconds(evicted, SILENT_SECONDS);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
@@ -115,7 +116,7 @@ impl JobCase<'_> {
     /// The write after which no unresolved start of the job can be applied; `None` if there is no unresolved start. A job that looks as if it had never been
     /// started is stopped all the same (see `state/strays.rs`). The later restore of the user's template removes the marker of the stop from the job.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
-        let feared = self.ctx.flights.strays.may_land(self.key) && self.job.is_suspended();
+        let feared = self.ctx.flights.unresolved().may_land(self.key) && self.job.is_suspended();
         let patch = self.job.whole().filter(|_| feared)?.stop_patch();
         Some(self.write(Purpose::WithdrawStart, patch, Vec::new()))
     }

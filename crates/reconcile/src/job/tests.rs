@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::objects::{admitted, changed, deleting, evicted, finished, job, reserved, workload_of};
 use crate::testing::step::{Step, step};
-use crate::testing::{NAMESPACE, State, named, now};
+use crate::testing::{State, named, now};
 
 /// Calls `ask` with the case of a job of the state.
 pub(super) fn case_of<R>(state: &State, object: &ObjectKey, ask: impl FnOnce(JobCase<'_>) -> R) -> R {
     let ctx = state.context();
-    let job = ctx.view.jobs.get(object).unwrap_or_else(|| panic!("no {object}"));
+    let job = ctx.view.jobs().get(object).unwrap_or_else(|| panic!("no {object}"));
     ask(JobCase { ctx: &ctx, key: object, job, now: now() })
 }
 
@@ -67,7 +67,7 @@ fn job_decision_follows_job_and_its_workload() {
     let created = format!("CreateWorkload: create Workload ns/{created}");
     let ending = || {
         let mut state = both(running(), admitted(pending()));
-        state.view.ending.insert(NAMESPACE.to_owned());
+        state.end_namespace();
         state
     };
     let busy = || {
@@ -77,7 +77,7 @@ fn job_decision_follows_job_and_its_workload() {
     };
     let stopped_just_now = || {
         let mut state = both(running(), reserved(pending()));
-        state.notes.jobs.change("a-uid", |notes| notes.note_stopped(now()));
+        state.notes.jobs_mut().change("a-uid", |notes| notes.note_stopped(now()));
         state
     };
     let rows: Vec<(&str, State, &str)> = vec![
@@ -154,7 +154,7 @@ fn ended_pods_give_quota_back_together_unless_others_wait() {
     assert_eq!(found.what, "SetReclaimable: apply status Workload ns/w");
     assert_eq!(found.body["status"], json!({"reclaimablePods": [{"name": "main", "count": 1}]}));
     let mut noted = succeeded();
-    noted.notes.jobs.change("a-uid", |notes| notes.note_ended(crate::testing::in_seconds(-2)));
+    noted.notes.jobs_mut().change("a-uid", |notes| notes.note_ended(crate::testing::in_seconds(-2)));
     assert_eq!(decided(&noted).what, "wait 3s");
     // The ClusterQueue has ten cpus, so the other Workload, which requests twelve, waits.
     let waits = changed(
@@ -164,8 +164,10 @@ fn ended_pods_give_quota_back_together_unless_others_wait() {
     );
     noted.put(waits);
     noted.pass_on_workloads();
-    let plan =
-        noted.quota.world.plan(berth_cache::moments::millis(now()), berth_engine::model::Limits { max_admissions: 9 });
+    let plan = noted
+        .quota
+        .world_mut()
+        .plan(berth_cache::moments::millis(now()), berth_engine::model::Limits { max_admissions: 9 });
     assert_eq!(plan.admissions.len(), 0);
     assert_eq!(decided(&noted).what, "SetReclaimable: apply status Workload ns/w");
 }

@@ -14,13 +14,13 @@ impl PodChange<'_> {
             self.forget_ending_pod(name);
             return;
         };
-        let known = self.view.ending_pods.get(name);
+        let known = self.view.ending_pods().get(name);
         if known == Some(&ending) {
             return;
         }
         let changed = ending.is_left || known.is_some_and(|known| known.is_left);
         let wholes = [known.map(|known| known.whole.clone()), Some(ending.whole.clone())];
-        self.view.ending_pods.put(name, ending);
+        self.view.put_ending_pod(name, ending);
         for whole in wholes.into_iter().flatten().filter(|_| changed) {
             self.note_left_pods(&whole);
         }
@@ -28,17 +28,17 @@ impl PodChange<'_> {
 
     /// Forgets an ending pod that is gone or is not an ending pod any more.
     pub(crate) fn forget_ending_pod(&mut self, name: &Name) {
-        if self.view.ending_pods.is_empty() {
+        if self.view.ending_pods().is_empty() {
             return;
         }
-        if let Some(old) = self.view.ending_pods.remove(name).filter(|old| old.is_left) {
+        if let Some(old) = self.view.remove_ending_pod(name).filter(|old| old.is_left) {
             self.note_left_pods(&old.whole);
         }
     }
 
     /// Forgets the ending pods that a list does not have, because these pods are gone.
     pub(crate) fn miss_ending_pods(&mut self, listed: &BTreeSet<Name>) {
-        let missed = self.view.ending_pods.names().filter(|name| !listed.contains(*name));
+        let missed = self.view.ending_pods().names().filter(|name| !listed.contains(*name));
         for name in missed.cloned().collect::<Vec<_>>() {
             self.forget_ending_pod(&name);
         }
@@ -47,28 +47,28 @@ impl PodChange<'_> {
     /// Computes anew which ending pods a Job counts, because the Job was observed for the first time, was removed, or has another controller.
     pub fn count_ending_pods_of(&mut self, namespace: &str, job: &str) {
         // A process that becomes the leader computes for all ending pods whether a Job counts them, so other processes skip the computation.
-        if self.view.ending_pods.is_empty() || !self.leads {
+        if self.view.ending_pods().is_empty() || !self.leads {
             return;
         }
-        let pods = self.view.ending_pods.of_job(namespace, job);
+        let pods = self.view.ending_pods().of_job(namespace, job);
         self.count_ending_pods(pods);
     }
 
     /// Computes anew which ending pods no Job counts. A process that becomes the leader has observed all Jobs.
     pub fn count_all_ending_pods(&mut self) {
-        let pods = self.view.ending_pods.names().cloned().collect();
+        let pods = self.view.ending_pods().names().cloned().collect();
         self.count_ending_pods(pods);
     }
 
     fn count_ending_pods(&mut self, pods: Vec<Name>) {
         let mut wholes = BTreeSet::new();
         for name in pods {
-            let Some(pod) = self.view.ending_pods.get(&name) else { continue };
+            let Some(pod) = self.view.ending_pods().get(&name) else { continue };
             let is_left = !self.view.is_counted(&name.0, &pod.job, &pod.whole);
             if pod.is_left != is_left {
                 wholes.insert(pod.whole.clone());
                 let pod = EndingPod { is_left, ..pod.clone() };
-                self.view.ending_pods.put(&name, pod);
+                self.view.put_ending_pod(&name, pod);
             }
         }
         for whole in wholes {

@@ -34,7 +34,7 @@ impl PodChange<'_> {
     }
 
     fn see_job_pod(&mut self, pod: JobPod, now: Timestamp) {
-        if !pod.deleting && self.view.ending_pods.is_empty() {
+        if !pod.deleting && self.view.ending_pods().is_empty() {
             self.put_job_pod(pod, now);
             return;
         }
@@ -42,7 +42,7 @@ impl PodChange<'_> {
         let ending = self.view.ending_pod(&pod, self.leads);
         self.put_job_pod(pod, now);
         // An odd pod that no Job counts is charged as an odd pod, and not as an ending pod.
-        let is_beside = self.view.odd_pods.get(&name).is_some_and(OddPod::is_beside);
+        let is_beside = self.view.odd_pods().get(&name).is_some_and(OddPod::is_beside);
         self.note_ending_pod(&name, ending.filter(|_| !is_beside));
     }
 
@@ -50,16 +50,16 @@ impl PodChange<'_> {
         if self.leads && self.view.is_misnamed(&pod) {
             pod.job = None;
         }
-        if self.view.odd_pods.is_empty() && !pod.is_odd() {
+        if self.view.odd_pods().is_empty() && !pod.is_odd() {
             return;
         }
         let name = (pod.namespace.clone(), pod.name.clone());
-        if self.view.odd_pods.get(&name).is_some_and(|known| known.pod.uid != pod.uid) {
+        if self.view.odd_pods().get(&name).is_some_and(|known| known.pod.uid != pod.uid) {
             self.forget_job_pod(&name);
         }
-        let Some(known) = self.view.odd_pods.get_mut(&name) else {
+        let Some(known) = self.view.odd_pods_mut().get_mut(&name) else {
             if pod.is_odd() {
-                self.view.odd_pods.insert(name.clone(), OddPod::new(pod, now, true));
+                self.view.odd_pods_mut().insert(name.clone(), OddPod::new(pod, now, true));
                 self.note_stray(&name);
                 self.work.touch(key(Kind::JobPod, &name));
             }
@@ -84,7 +84,7 @@ impl PodChange<'_> {
     /// Takes the removal of a pod from the watch: the pod is gone, or has lost the label that the watch selects.
     fn drop_job_pod(&mut self, pod: JobPod, now: Timestamp) {
         let name = (pod.namespace.clone(), pod.name.clone());
-        let known = self.view.odd_pods.get_mut(&name).filter(|known| known.pod.uid == pod.uid);
+        let known = self.view.odd_pods_mut().get_mut(&name).filter(|known| known.pod.uid == pod.uid);
         match known {
             Some(_) if pod.gone => self.forget_job_pod(&name),
             Some(known) => {
@@ -97,7 +97,7 @@ impl PodChange<'_> {
             None => {
                 let odd = OddPod::new(pod, now, false);
                 if self.view.workload_of_odd(&name.0, &odd).is_some() {
-                    self.view.odd_pods.insert(name.clone(), odd);
+                    self.view.odd_pods_mut().insert(name.clone(), odd);
                     self.note_stray(&name);
                     self.work.touch(key(Kind::JobPod, &name));
                 }
@@ -108,7 +108,7 @@ impl PodChange<'_> {
     /// Notes the odd pods that a list does not have. A missing odd pod is gone, or has lost its label while no watch was open.
     fn miss_job_pods(&mut self, listed: &BTreeSet<Name>, now: Timestamp) {
         self.miss_ending_pods(listed);
-        for name in self.view.odd_pods.miss(listed, now) {
+        for name in self.view.odd_pods_mut().miss(listed, now) {
             self.note_stray(&name);
             self.work.touch_related(self.view, &key(Kind::JobPod, &name));
         }
@@ -118,19 +118,19 @@ impl PodChange<'_> {
     pub fn forget_job_pod(&mut self, name: &Name) {
         let object = key(Kind::JobPod, name);
         self.note_stray(name);
-        if self.view.odd_pods.remove(name).is_some() {
+        if self.view.odd_pods_mut().remove(name).is_some() {
             self.flights.vanished(&object);
-            self.reports.told.remove(&object);
+            self.reports.forget_events(&object);
             self.work.touch_related(self.view, &object);
         }
     }
 
     /// Forgets the unwatched odd pods of a Workload that is gone, because no watch shows the end of a pod that has lost its label.
     pub fn forget_job_pods_of(&mut self, namespace: &str) {
-        if self.view.odd_pods.is_empty() {
+        if self.view.odd_pods().is_empty() {
             return;
         }
-        let lost = self.view.odd_pods.of(namespace).filter(|(_, odd)| !odd.watched);
+        let lost = self.view.odd_pods().of(namespace).filter(|(_, odd)| !odd.watched);
         let lost = lost.filter(|(_, odd)| self.view.workload_of_odd(namespace, odd).is_none());
         for name in lost.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.forget_job_pod(&name);
@@ -142,7 +142,7 @@ impl PodChange<'_> {
         let Ok(pod) = serde_json::from_str::<Pod>(text) else { return };
         let name = (object.namespace.clone(), object.name.clone());
         let state = PodState::read(&pod);
-        let Some(known) = self.view.odd_pods.get(&name) else { return };
+        let Some(known) = self.view.odd_pods().get(&name) else { return };
         if known.pod.uid != state.uid || (!known.watched && state.ended()) {
             self.forget_job_pod(&name);
             return;
@@ -152,7 +152,7 @@ impl PodChange<'_> {
             true => Look::Ended,
             false => Look::Runs { condemned: state.condemned, asks: self.needs_of_running(pod.spec) },
         };
-        if let Some(known) = self.view.odd_pods.get_mut(&name) {
+        if let Some(known) = self.view.odd_pods_mut().get_mut(&name) {
             known.pod.deleting |= state.deleting();
             known.look = Some((now, generation, look));
         }
@@ -163,7 +163,9 @@ impl PodChange<'_> {
     /// Notes that the reason for its deletion was written into the status of an odd pod, or that the pod was deleted.
     pub fn note_sent_job_pod(&mut self, object: &ObjectKey, purpose: Purpose, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
-        let Some(known) = self.view.odd_pods.get_mut(&name).filter(|_| object.kind == Kind::JobPod) else { return };
+        let Some(known) = self.view.odd_pods_mut().get_mut(&name).filter(|_| object.kind == Kind::JobPod) else {
+            return;
+        };
         match (purpose, &mut known.look) {
             (Purpose::CondemnPod, Some((_, _, Look::Runs { condemned, .. }))) => *condemned = true,
             (Purpose::DeletePod, Some((at, ..))) => {

@@ -88,7 +88,7 @@ impl JobNews {
 
 /// Marks the Jobs of a JobSet or TrainingJob when its Workload has reached another stage.
 pub fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
-    let Some(workload) = view.workloads.get(name).filter(|new| before != Some(new.stage())) else { return };
+    let Some(workload) = view.workloads().get(name).filter(|new| before != Some(new.stage())) else { return };
     if let Some(owner) = workload.owner.as_ref().map(|owner| owner.uid.clone()) {
         work.touch_jobs_below(view, &name.0, &owner);
     }

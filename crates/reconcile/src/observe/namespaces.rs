@@ -16,17 +16,16 @@ const OF_CLUSTER: &str = "kube-system";
 impl QuotaRules<'_> {
     /// Takes a namespace that was observed or removed; true if the namespace has become managed or unmanaged, or has begun or stopped being deleted.
     pub(crate) fn put_namespace(&mut self, name: &str, object: Option<Namespace>) -> bool {
-        let state = |view: &View| (view.manages(self.settings, name), view.ending.contains(name));
+        let state = |view: &View| (view.manages(self.settings, name), view.is_ending(name));
         let before = state(self.view);
         self.take_namespace(name, object);
-        (self.view.manages(self.settings, name), self.view.ending.contains(name)) != before
+        (self.view.manages(self.settings, name), self.view.is_ending(name)) != before
     }
 
     fn take_namespace(&mut self, name: &str, object: Option<Namespace>) {
         let Some(Namespace { metadata, .. }) = object else {
             self.quota.apply(engine::Delta::RemoveNamespace(name.to_owned()));
-            self.view.namespaces.remove(name);
-            self.view.ending.remove(name);
+            self.view.remove_namespace(name);
             return;
         };
         if let Some(uid) = metadata.uid.filter(|uid| name == OF_CLUSTER && !uid.is_empty()) {
@@ -35,14 +34,10 @@ impl QuotaRules<'_> {
         }
         let labels = metadata.labels.unwrap_or_default();
         self.quota.apply(engine::Delta::Namespace(name.to_owned(), labels.clone()));
-        let ends = metadata.deletion_timestamp.is_some() && self.view.ending.insert(name.to_owned());
-        if metadata.deletion_timestamp.is_none() {
-            self.view.ending.remove(name);
-        }
-        if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) || ends {
+        if self.view.put_namespace(name, labels, metadata.deletion_timestamp.is_some()) {
             self.work.touch_jobs_of(self.view, name);
             // A ClusterQueue may now accept jobs of the namespace, or accept them no longer.
-            self.quota.overruns.charge_again();
+            self.quota.overruns_mut().charge_again();
         }
     }
 
@@ -52,12 +47,12 @@ impl QuotaRules<'_> {
         if namespaces.is_empty() {
             return;
         }
-        let open = self.view.workloads.values().filter(|workload| !workload.is_finished());
+        let open = self.view.workloads().values().filter(|workload| !workload.is_finished());
         let there = open.filter(|workload| namespaces.contains(&workload.namespace));
         let mut names: Vec<Name> = there.map(WorkloadView::key).collect();
         names.sort_unstable();
         for name in names {
-            if self.view.workloads.get(&name).is_some_and(|workload| !workload.reserved()) {
+            if self.view.workloads().get(&name).is_some_and(|workload| !workload.reserved()) {
                 self.work.mirror(name.clone());
             }
             self.work.touch(key(Kind::Workload, &name));

@@ -31,7 +31,7 @@ impl PodChange<'_> {
                 self.take_pod(name, state, *pod, now);
             }
             // The pod has lost the label of managed pods, and another watch shows the pod now.
-            None if self.view.pods.get(&name).is_some_and(|pod| !pod.marked) => {}
+            None if self.view.pods().get(&name).is_some_and(|pod| !pod.marked) => {}
             None => self.drop_pod(&name),
         }
     }
@@ -49,10 +49,10 @@ impl PodChange<'_> {
         if group.is_none() {
             state.group = None;
         }
-        self.view.pods.keep_role(&name, &mut state);
+        self.view.pods().keep_role(&name, &mut state);
         let asked = (!state.gated && !state.ended()).then(|| self.needs_of_running(pod.spec)).flatten();
         if self.put_pod(name.clone(), state, now) {
-            self.view.pods.note_asked(&name, asked);
+            self.view.pods_mut().note_asked(&name, asked);
             self.note_running_pod(&name);
         }
     }
@@ -63,7 +63,7 @@ impl PodChange<'_> {
         let template = PodTemplateSpec { metadata: None, spec };
         let digest = requests_digest(&template);
         let rules = request_rules(self.settings);
-        self.view.pods.needs(digest, || {
+        self.view.pods_mut().needs(digest, || {
             let set = PodSet { count: Some(1), template, ..PodSet::default() };
             let none = |_: &str| None;
             workload_needs(&[set], &LimitSummary::default(), none, &rules).pod_sets.into_iter().next()
@@ -73,7 +73,7 @@ impl PodChange<'_> {
     /// Stores a pod in place of its older state; `false` if a newer state is known.
     fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) -> bool {
         let object = key(Kind::Pod, &name);
-        match self.view.pods.get(&name) {
+        match self.view.pods().get(&name) {
             Some(old) if old.uid == new.uid && old.version > new.version => return false,
             Some(old) if old.uid != new.uid => self.drop_pod(&name),
             _ => {}
@@ -82,26 +82,26 @@ impl PodChange<'_> {
         let group = group_of(&name.0, &new).map(|group| (group, new.role().to_owned()));
         let crowded = group.as_ref().is_some_and(|(group, role)| self.view.is_crowded(group, role));
         let may_start = !new.gated && !new.ended();
-        let gated = self.view.pods.get(&name).filter(|old| old.gated && may_start);
+        let gated = self.view.pods().get(&name).filter(|old| old.gated && may_start);
         let ungated = gated.filter(|_| self.leads).and_then(|old| transitions::ungated(self.view, &name, old, now));
-        self.reports.measures.extend(ungated);
-        if self.view.pods.get(&name).is_some_and(|old| old.group != new.group) {
+        self.reports.add_measures(ungated);
+        if self.view.pods().get(&name).is_some_and(|old| old.group != new.group) {
             // The pod may have left the group that has quota for it.
             self.note_running_pod(&name);
         }
-        let known = self.view.pods.get(&name);
+        let known = self.view.pods().get(&name);
         // The trial of the pod has begun or ended, which changes the decision about its Workload.
         let is_otherwise = known.is_some_and(PodState::is_let_in) != new.is_let_in();
         let uid = (is_otherwise || known.is_none_or(|old| !asks_alike(self.settings, old, &new)))
             .then(|| new.uid.to_string());
         let founds = group.as_ref().map(|(group, _)| group);
-        let founds = founds.filter(|group| is_otherwise || self.view.pods.group(group).is_none()).cloned();
-        self.view.pods.put(name, new);
+        let founds = founds.filter(|group| is_otherwise || self.view.pods().group(group).is_none()).cloned();
+        self.view.pods_mut().put(name, new);
         self.mirror_waiting(uid, founds);
         self.flights.seen(&object, version);
         self.work.touch_related(self.view, &object);
         if let Some((group, _)) = group.filter(|_| crowded) {
-            self.view.pods.crowd(group);
+            self.view.pods_mut().crowd(group);
         }
         true
     }
@@ -112,22 +112,22 @@ impl PodChange<'_> {
         // The objects that depend on the pod are marked before the pod leaves its group in the view.
         self.work.touch_related(self.view, &object);
         self.flights.vanished(&object);
-        self.reports.told.remove(&object);
-        let Some(pod) = self.view.pods.get(name) else { return };
+        self.reports.forget_events(&object);
+        let Some(pod) = self.view.pods().get(name) else { return };
         let group = group_of(&name.0, pod).map(|group| (group, pod.role().to_owned()));
         let crowded = group.as_ref().is_some_and(|(group, role)| self.view.is_crowded(group, role));
         let uid = pod.uid.to_string();
         self.note_running_pod(name);
-        self.view.pods.remove(name, false);
+        self.view.pods_mut().remove(name, false);
         self.mirror_waiting(Some(uid), None);
         let Some((group, _)) = group else { return };
-        if self.view.pods.group(&group).is_none() {
+        if self.view.pods().group(&group).is_none() {
             self.mirror_waiting(None, Some(group.clone()));
-            self.reports.told.remove(&key(Kind::PodGroup, &group));
+            self.reports.forget_events(&key(Kind::PodGroup, &group));
             // No other object waits for the Workload of the removed group.
             self.work.touch(key(Kind::Workload, &group));
         } else if crowded {
-            self.view.pods.crowd(group);
+            self.view.pods_mut().crowd(group);
         }
     }
 
@@ -142,20 +142,17 @@ impl PodChange<'_> {
     /// Takes a StatefulSet that was observed or removed.
     pub fn put_set(&mut self, name: Name, object: Option<&StatefulSet>) {
         let new = object.and_then(SetState::read);
-        let old = self.view.sets.get(&name);
+        let old = self.view.sets().get(&name);
         if old.zip(new.as_ref()).is_some_and(|(old, new)| old.uid == new.uid && old.version > new.version) {
             return;
         }
         let groups = [old, new.as_ref()].into_iter().flatten();
         let groups: Vec<Name> = groups.map(|set| (name.0.clone(), set.group.to_string())).collect();
-        match new {
-            Some(set) => self.view.sets.put(name, set),
-            None => self.view.sets.remove(&name),
-        }
+        self.view.put_stateful_set(name, new);
         for group in groups {
             self.mirror_waiting(None, Some(group.clone()));
-            if self.view.sets.of_group(&group).is_none() && self.view.pods.group(&group).is_none() {
-                self.reports.told.remove(&key(Kind::PodGroup, &group));
+            if self.view.sets().of_group(&group).is_none() && self.view.pods().group(&group).is_none() {
+                self.reports.forget_events(&key(Kind::PodGroup, &group));
             }
             self.work.touch(key(Kind::PodGroup, &group));
             self.work.touch(key(Kind::Workload, &group));
@@ -172,7 +169,7 @@ impl PodChange<'_> {
 /// Takes the newer state of a Workload. If the Workload has changed its owner, the older owner is marked, because only that owner can take the Workload back.
 /// A pod that owns a Workload with quota leaves its group.
 pub fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Option<&WorkloadView>) {
-    let Some(new) = view.workloads.get(name) else { return };
+    let Some(new) = view.workloads().get(name) else { return };
     let before = old.filter(|old| old.owner != new.owner).and_then(WorkloadView::whole);
     let pod = new.owner.as_ref().filter(|owner| owner.kind == Kind::Pod.name() && new.holds().is_some());
     let pod = pod.map(|owner| ((name.0.clone(), owner.name.clone()), owner.uid.clone()));
@@ -180,36 +177,28 @@ pub fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Optio
         work.touch(before);
     }
     let Some((pod, uid)) = pod else { return };
-    let Some(state) = view.pods.get(&pod).filter(|state| *state.uid == *uid) else { return };
+    let Some(state) = view.pods().get(&pod).filter(|state| *state.uid == *uid) else { return };
     if let Some(group) = group_of(&pod.0, state) {
         let mut state = state.clone();
         state.group = None;
         work.touch(key(Kind::Pod, &pod));
-        view.pods.put(pod, state);
+        view.pods_mut().put(pod, state);
         work.touch(key(Kind::PodGroup, &group));
     }
 }
 
 /// Marks all pods of the crowded groups, once for any number of changes.
 pub fn touch_crowded(view: &mut View, work: &mut WorkQueue) {
-    for group in view.pods.take_crowded() {
+    for group in view.pods_mut().take_crowded() {
         work.touch_members(view, &group);
     }
 }
 
 /// Takes the newer state of a pod group's Workload: its pods are marked when the Workload has reached another stage.
 pub fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
-    let Some(workload) = view.workloads.get(name).filter(|workload| workload.group.is_some()) else { return };
+    let Some(workload) = view.workloads().get(name).filter(|workload| workload.group.is_some()) else { return };
     let moved = before != Some(workload.stage());
-    let Some(group) = view.pods.group(name) else { return };
-    let owned = |pod: &str| {
-        let pod = view.pods.get(&(name.0.clone(), pod.to_owned()));
-        pod.is_some_and(|pod| workload.is_owned_by(&pod.uid))
-    };
-    let left = group.newcomers.iter().filter(|pod| !owned(pod)).cloned().collect();
-    if let Some(group) = view.pods.group_mut(name) {
-        group.newcomers = left;
-    }
+    view.note_group_owners(name);
     if moved {
         work.touch_members(view, name);
     }

@@ -43,49 +43,49 @@ impl QuotaRules<'_> {
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::ClusterQueue(change) => {
-                let known = cluster_wide(self.view.cluster_queues.keys());
+                let known = cluster_wide(self.view.cluster_queues().keys());
                 for (name, object) in objects(change, known) {
                     self.put_cluster_queue(&name.1, object, now);
                 }
             }
             Observation::LocalQueue(change) => {
-                let known = self.view.local_queues.keys().cloned();
+                let known = self.view.local_queues().keys().cloned();
                 for (name, object) in objects(change, known) {
                     self.put_local_queue(&name, object, now);
                 }
             }
             Observation::AdmissionCheck(change) => {
-                let known = cluster_wide(self.view.checks.keys());
+                let known = cluster_wide(self.view.checks().keys());
                 for (name, object) in objects(change, known) {
                     self.put_check(&name.1, object);
                 }
             }
             Observation::Cohort(change) => {
-                let known = cluster_wide(self.view.cohorts.keys());
+                let known = cluster_wide(self.view.cohorts().keys());
                 for (name, object) in objects(change, known) {
                     self.put_cohort(&name.1, object, now);
                 }
             }
             Observation::ResourceFlavor(change) => {
-                let known = cluster_wide(self.view.flavors.keys());
+                let known = cluster_wide(self.view.flavors().keys());
                 for (name, object) in objects(change, known) {
                     self.put_flavor(&name.1, object);
                 }
             }
             Observation::WorkloadPriorityClass(change) => {
-                let known = cluster_wide(self.view.workload_priorities.keys());
+                let known = cluster_wide(self.view.workload_priorities().keys());
                 for (name, object) in objects(change, known) {
                     self.put_workload_priority(&name.1, object.as_deref());
                 }
             }
             Observation::PriorityClass(change) => {
-                let known = cluster_wide(self.view.priorities.keys());
+                let known = cluster_wide(self.view.priorities().keys());
                 for (name, object) in objects(change, known) {
                     self.put_priority(name.1, object.as_deref());
                 }
             }
             Observation::Namespace(change) => {
-                let known = cluster_wide(self.view.namespaces.keys());
+                let known = cluster_wide(self.view.namespaces().keys());
                 let mut turned = BTreeSet::new();
                 for (name, object) in objects(change, known) {
                     if self.put_namespace(&name.1, object.map(|object| *object)) {
@@ -95,13 +95,13 @@ impl QuotaRules<'_> {
                 self.turn_workloads_of(&turned);
             }
             Observation::LimitRange(change) => {
-                let known = self.view.limit_ranges.keys().cloned();
+                let known = self.view.limit_ranges().keys().cloned();
                 for (name, object) in objects(change, known) {
                     self.put_limit_range(name, object);
                 }
             }
             Observation::RuntimeClass(change) => {
-                let known = cluster_wide(self.view.overheads.keys());
+                let known = cluster_wide(self.view.overheads().keys());
                 for (name, object) in objects(change, known) {
                     self.put_runtime_class(name.1, object);
                 }
@@ -120,42 +120,29 @@ impl QuotaRules<'_> {
 
     /// Takes a PriorityClass that was observed or removed.
     pub(crate) fn put_priority(&mut self, name: String, object: Option<&PriorityClass>) {
-        match object {
-            Some(object) => {
-                let default = object.global_default.unwrap_or_default();
-                self.view.priorities.insert(name, (object.value.unwrap_or_default(), default))
-            }
-            None => self.view.priorities.remove(&name),
-        };
+        let class = object.map(|object| (object.value.unwrap_or_default(), object.global_default.unwrap_or_default()));
+        self.view.put_priority_class(name, class);
         self.work.touch_all_jobs(self.view);
     }
 
     /// Takes a LimitRange that was observed or removed.
     pub(crate) fn put_limit_range(&mut self, name: Name, object: Option<Box<LimitRange>>) {
         let place = name.0.clone();
-        match object {
-            Some(object) => self.view.limit_ranges.insert(name, object),
-            None => self.view.limit_ranges.remove(&name),
-        };
+        self.view.put_limit_range(name, object);
         self.work.touch_jobs_of(self.view, &place);
         self.reshape(Some(&place));
     }
 
     /// Takes a RuntimeClass that was observed or removed.
     pub(crate) fn put_runtime_class(&mut self, name: String, object: Option<Box<RuntimeClass>>) {
-        match object {
-            Some(object) => {
-                let overhead = object.overhead.and_then(|overhead| overhead.pod_fixed).unwrap_or_default();
-                self.view.overheads.insert(name, overhead)
-            }
-            None => self.view.overheads.remove(&name),
-        };
+        let overhead = |object: Box<RuntimeClass>| object.overhead.and_then(|overhead| overhead.pod_fixed);
+        self.view.put_overhead(name, object.map(|object| overhead(object).unwrap_or_default()));
         self.reshape(None);
     }
 
     /// Computes the requests of pending Workloads again after a LimitRange or RuntimeClass has changed.
     fn reshape(&mut self, namespace: Option<&str>) {
-        for name in slim::reshape(self.settings, self.view, &mut self.quota.shapes, namespace) {
+        for name in slim::reshape(self.settings, self.view, self.quota.shapes_mut(), namespace) {
             self.work.touch(key(Kind::Workload, &name));
             self.work.mirror(name);
         }

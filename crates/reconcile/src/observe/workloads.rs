@@ -20,7 +20,7 @@ pub fn mark_queues(schedule: &mut QueueSchedule, workload: &WorkloadView, now: T
 /// The measures of the change of a Workload from `old` to `new`, observed at `now`.
 pub fn measures(ctx: &Context<'_>, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
     let local = ctx.settings.local_queue_metrics;
-    let mut measures = transitions::measures(old, new, local, (now, &ctx.view.timeline));
+    let mut measures = transitions::measures(old, new, local, (now, ctx.view.timeline()));
     measures.extend(ctx.tier_measures(old, new, now));
     measures.extend(ctx.training_measures(old, new, now));
     if ctx.settings.cohort_metrics {

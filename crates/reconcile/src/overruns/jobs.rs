@@ -30,16 +30,16 @@ fn asked_by(odd: &OddPod) -> Option<&PodSetNeeds> {
 impl<'a> Context<'a> {
     /// Number of pods that run beyond the Workloads of a job and that no Job counts.
     fn strays_of_job(&self, uid: &str) -> i64 {
-        if self.view.odd_pods.is_empty() {
+        if self.view.odd_pods().is_empty() {
             return 0;
         }
-        let owned = self.view.workloads.owned_by(uid);
+        let owned = self.view.workloads().owned_by(uid);
         i64::try_from(owned.map(|workload| strays_of(self, workload).count()).sum::<usize>()).unwrap_or(i64::MAX)
     }
 
     /// Running pods of a job, and their usage beyond quota; `None` if the usage cannot be known, or if nothing runs beyond quota.
     pub(super) fn overrun_of_job(&self, object: &ObjectKey) -> Option<Found> {
-        let job = self.view.jobs.get(object)?;
+        let job = self.view.jobs().get(object)?;
         let is_whole = object.kind.is_made_of_jobs();
         let runs = i64::from(job.pods).saturating_add(self.strays_of_job(&job.uid));
         let covered = || self.covers(&job.uid, runs) && !self.has_resized(&job.uid);
@@ -67,7 +67,7 @@ impl<'a> Context<'a> {
 
     /// Whether quota is held for this number of pods of a Job. Quota is held for nearly every Job, and then no more is computed.
     fn covers(&self, uid: &str, pods: i64) -> bool {
-        let mut held = self.view.workloads.owned_by(uid).filter(|workload| workload.holds_quota());
+        let mut held = self.view.workloads().owned_by(uid).filter(|workload| workload.holds_quota());
         held.any(|workload| {
             let mut given = workload.given();
             let count = given.next().and_then(|set| set.count).filter(|_| given.next().is_none());
@@ -77,7 +77,7 @@ impl<'a> Context<'a> {
 
     /// Running pods of a TrainingJob, and their usage beyond quota; `None` if nobody can be charged for the pods.
     pub(super) fn overrun_of_training(&self, object: &ObjectKey) -> Option<Found> {
-        let view = self.view.training.get(&(object.namespace.clone(), object.name.clone()))?;
+        let view = self.view.training().get(&(object.namespace.clone(), object.name.clone()))?;
         let asks = self.settings.job_kinds.contains(&Kind::TrainingJob) && self.manages(&object.namespace);
         let (mut found, workload) =
             self.answering(object, &view.uid, asks.then_some(Some(view.facts.queue.as_str())))?;
@@ -95,7 +95,7 @@ impl<'a> Context<'a> {
         uid: &str,
         asked: Option<Option<&str>>,
     ) -> Option<(Found, Option<&'a WorkloadView>)> {
-        let live = || self.view.workloads.owned_by(uid).filter(|workload| !workload.is_finished());
+        let live = || self.view.workloads().owned_by(uid).filter(|workload| !workload.is_finished());
         if live().any(|workload| workload.unreadable) {
             // The quota of an unreadable Workload is unknown.
             return None;
@@ -127,7 +127,7 @@ impl<'a> Context<'a> {
         set_of: impl Fn(&str) -> Option<String>,
     ) {
         let mut runs: BTreeMap<String, i64> = BTreeMap::new();
-        let parts = self.view.jobs.controlled_by(&object.namespace, uid);
+        let parts = self.view.jobs().controlled_by(&object.namespace, uid);
         for (name, part) in parts.filter(|(_, part)| part.pods > 0 && !self.holds_itself(part)) {
             let is_admitted = |set: &String| {
                 let Some(workload) = workload else { return false };
@@ -149,7 +149,7 @@ impl<'a> Context<'a> {
             let sum = runs.entry(set.to_owned()).or_default();
             *sum = sum.saturating_add(1);
         }
-        for (set, left) in self.view.ending_pods.left_of(&object.namespace, uid) {
+        for (set, left) in self.view.ending_pods().left_of(&object.namespace, uid) {
             let sum = runs.entry(set.to_owned()).or_default();
             *sum = sum.saturating_add(left);
         }
@@ -163,12 +163,12 @@ impl<'a> Context<'a> {
     /// Whether pods of a job's Workloads have been resized in place.
     fn has_resized(&self, uid: &str) -> bool {
         let resized = |workload| self.odd_pods_of(workload).any(|(_, odd)| asked_by(odd).is_some());
-        !self.view.odd_pods.is_empty() && self.view.workloads.owned_by(uid).any(resized)
+        !self.view.odd_pods().is_empty() && self.view.workloads().owned_by(uid).any(resized)
     }
 
     /// Charges the requests by which resized pods exceed their share of the admission.
     fn charge_resized(&self, found: &mut Found, workload: Option<&WorkloadView>, held: &[engine::PodSetAssignment]) {
-        let Some(workload) = workload.filter(|_| !self.view.odd_pods.is_empty()) else { return };
+        let Some(workload) = workload.filter(|_| !self.view.odd_pods().is_empty()) else { return };
         for (_, odd) in self.odd_pods_of(workload) {
             let set = workload.shape.pod_sets.iter().find(|set| set.name == *odd.pod.set);
             let given = held.iter().find(|given| given.name == *odd.pod.set);
@@ -197,7 +197,7 @@ impl<'a> Context<'a> {
     pub(super) fn held_by(&self, uid: &str) -> Vec<engine::PodSetAssignment> {
         let mut held: Vec<engine::PodSetAssignment> = Vec::new();
         let holds = |workload: &&WorkloadView| workload.holds_quota();
-        for set in self.view.workloads.owned_by(uid).filter(holds).flat_map(|workload| self.given_to(workload)) {
+        for set in self.view.workloads().owned_by(uid).filter(holds).flat_map(|workload| self.given_to(workload)) {
             match held.iter_mut().find(|known| known.name == set.name) {
                 Some(known) if known.count < set.count => *known = set,
                 Some(_) => {}
@@ -215,7 +215,7 @@ impl<'a> Context<'a> {
             Some(Kind::TrainingJob) => self.view.training_of(object, job).is_some(),
             Some(kind) => {
                 let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
-                let Some(set) = self.view.jobs.get(&whole).filter(|set| *set.uid == *owner.uid) else { return false };
+                let Some(set) = self.view.jobs().get(&whole).filter(|set| *set.uid == *owner.uid) else { return false };
                 // The Jobs of an unmanaged controlling job run without quota, and other Jobs that name the controlling job wait for quota of their own.
                 self.manages_job(kind, set) || self.holds_itself(set) || is_started_by((&whole, set), (object, job))
             }
@@ -225,7 +225,7 @@ impl<'a> Context<'a> {
 
     /// Whether a Workload holds quota for a job itself, independent of the object that controls the job now.
     fn holds_itself(&self, job: &JobState) -> bool {
-        let mut own = self.view.workloads.owned_by(&job.uid);
+        let mut own = self.view.workloads().owned_by(&job.uid);
         own.any(|workload| workload.holds_quota())
     }
 }

@@ -66,7 +66,7 @@ impl Overruns {
 
     /// Marks the job beside which a stray pod runs for a new count, because the pod was observed or is about to be forgotten. No Job counts a stray pod.
     pub(crate) fn note_stray(&mut self, view: &View, name: &Name) {
-        let workload = view.odd_pods.get(name).and_then(|odd| view.workload_of_odd(&name.0, odd));
+        let workload = view.odd_pods().get(name).and_then(|odd| view.workload_of_odd(&name.0, odd));
         self.note_holder(view, workload);
     }
 
@@ -94,14 +94,14 @@ impl Overruns {
     /// Marks a job, and the job that it is a part of, for a new count of usage beyond quota.
     pub(crate) fn note_whole(&mut self, view: &View, object: Option<ObjectKey>) {
         let Some(object) = object else { return };
-        let whole = view.jobs.get(&object).and_then(|job| whole_of(&object, job));
+        let whole = view.jobs().get(&object).and_then(|job| whole_of(&object, job));
         self.unsure.extend(whole.into_iter().chain([object]));
     }
 
     /// Handles a new version of a job: if the job's number of pods or its way to request quota has changed, marks the job, and the job that it is a part of,
     /// for a new count of usage beyond quota.
     pub fn note_job(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
-        let old = view.jobs.get(object).filter(|old| old.uid == job.uid);
+        let old = view.jobs().get(object).filter(|old| old.uid == job.uid);
         let asks_otherwise = job.pods > 0 && old.is_none_or(|old| !asks_alike(old, job));
         if old.map_or(0, |old| old.pods) != job.pods || asks_otherwise {
             let wholes = [old.and_then(|old| whole_of(object, old)), whole_of(object, job)];
@@ -123,7 +123,7 @@ impl Overruns {
 
     /// Handles a new version of a Workload that was `old` before: marks the Workload's job for a new count if the Workload may hold other quota now.
     pub fn note_held(&mut self, view: &View, name: &Name, old: Option<&WorkloadView>) {
-        let Some(new) = view.workloads.get(name) else { return };
+        let Some(new) = view.workloads().get(name) else { return };
         let same = old.is_some_and(|old| {
             old.stage() == new.stage()
                 && old.status.reclaimable_pods == new.status.reclaimable_pods
@@ -142,17 +142,17 @@ impl Overruns {
 
     /// Marks a job for a new count after pods that no Job counts were created or have gone; `whole` is the uid of the job of which the pods' Job was a part.
     pub(crate) fn note_left_pods(&mut self, view: &View, whole: &str) {
-        let object = view.workloads.owned_by(whole).find_map(WorkloadView::whole);
+        let object = view.workloads().owned_by(whole).find_map(WorkloadView::whole);
         self.note_whole(view, object);
     }
 
     /// Marks all running jobs and pods for a new count, when this process begins to lead.
     pub fn note_all(&mut self, view: &View) {
-        for (object, job) in view.jobs.iter().filter(|(_, job)| job.pods > 0) {
+        for (object, job) in view.jobs().iter().filter(|(_, job)| job.pods > 0) {
             self.note_gone_job(object, job);
         }
         self.unsure.extend(view.pod_keys(None));
-        for stray in view.odd_pods.keys(None) {
+        for stray in view.odd_pods().keys(None) {
             self.note_stray(view, &(stray.namespace, stray.name));
         }
     }
@@ -232,12 +232,12 @@ impl Overruns {
         let is_seen =
             |workload: &WorkloadView| workload.owner.is_none() && workloads.of(&workload.uid).pods().left().is_some();
         let has_ended =
-            |uid: &String| view.workloads.by_uid(uid).is_none_or(is_seen) || workloads.of(uid).pods().are_gone();
+            |uid: &String| view.workloads().by_uid(uid).is_none_or(is_seen) || workloads.of(uid).pods().are_gone();
         let ended: Vec<BeyondSpec> =
             self.outlived.extract_if(.., |uid, _| has_ended(uid)).map(|(_, charge)| charge).collect();
         for charge in &ended {
             // Other pods may still run beyond the quota of the Workload.
-            self.note_holder(view, view.workloads.by_uid(&charge.carrier));
+            self.note_holder(view, view.workloads().by_uid(&charge.carrier));
         }
         ended.iter().map(none).collect()
     }

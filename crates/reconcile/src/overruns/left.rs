@@ -14,9 +14,9 @@ impl Context<'_> {
     /// Running pods of a Workload that has lost its job. As long as any pod of the deleted job may run, all of the quota counts as used: a query for the pods
     /// shows only some of them.
     pub(super) fn overrun_of_left(&self, object: &ObjectKey) -> Option<Found> {
-        let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
+        let workload = self.view.workloads().get(&(object.namespace.clone(), object.name.clone()))?;
         let job = workload.job_uid.as_deref().filter(|_| workload.owner.is_none() && workload.holds_quota())?;
-        if workload.unreadable || self.quota.overruns.outlived.contains_key(&workload.uid) {
+        if workload.unreadable || self.quota.overruns().outlived.contains_key(&workload.uid) {
             return None;
         }
         let held = self.given_to(workload);
@@ -27,7 +27,7 @@ impl Context<'_> {
             let left = left.map_or(0, |left| i64::try_from(left.count()).unwrap_or(i64::MAX));
             runs.extend(held.iter().map(|set| (set.name.as_str(), set.count.max(left))));
         }
-        let ending = self.view.ending_pods.left_of(&workload.namespace, job);
+        let ending = self.view.ending_pods().left_of(&workload.namespace, job);
         for (set, pods) in ending.chain(sets_of_strays(self, workload).map(|set| (set, 1))) {
             let sum = runs.entry(set).or_default();
             *sum = sum.saturating_add(pods);

@@ -29,7 +29,7 @@ pub(super) fn place(set: &engine::PodSetSpec, given: &engine::PodSetAssignment) 
 impl Overruns {
     /// Marks a pod that was observed, or is gone, for a new count, but only if the pod or its group may run beyond quota.
     pub(crate) fn note_running_pod(&mut self, view: &View, reclaims: bool, name: &Name) {
-        let Some(pod) = view.pods.get(name) else { return };
+        let Some(pod) = view.pods().get(name) else { return };
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
         if self.known.contains_key(&object) || (pod.runs() && may_overrun(view, reclaims, name, pod, group.as_ref())) {
@@ -40,15 +40,15 @@ impl Overruns {
 
 fn may_overrun(view: &View, reclaims: bool, name: &Name, pod: &PodState, group: Option<&Name>) -> bool {
     let workload = match group {
-        Some(group) => view.workloads.get(group).filter(|workload| workload.group.is_some()),
-        None => view.workloads.owned_by(&pod.uid).find(|workload| workload.holds_quota()),
+        Some(group) => view.workloads().get(group).filter(|workload| workload.group.is_some()),
+        None => view.workloads().owned_by(&pod.uid).find(|workload| workload.holds_quota()),
     };
     let Some(workload) = workload.filter(|workload| workload.holds_quota()) else { return true };
-    let asked = view.pods.asked(name);
+    let asked = view.pods().asked(name);
     if asked.is_some_and(|asked| beyond(workload, pod.role(), asked).is_some()) {
         return true;
     }
-    let Some(group) = group.and_then(|group| view.pods.group(group)) else { return false };
+    let Some(group) = group.and_then(|group| view.pods().group(group)) else { return false };
     let left = |set: &engine::PodSetSpec| workload.remaining(&set.name, reclaims).unwrap_or_default();
     let all: i64 = workload.shape.pod_sets.iter().map(left).fold(0, i64::saturating_add);
     i64::from(group.tally.running) > all || workload.size(pod.role()) == 0
@@ -57,8 +57,8 @@ fn may_overrun(view: &View, reclaims: bool, name: &Name, pod: &PodState, group: 
 impl Context<'_> {
     /// Usage of a running pod that is in no group, and its usage beyond quota.
     pub(super) fn overrun_of_pod(&self, name: &Name) -> Option<Found> {
-        let pod = self.view.pods.get(name).filter(|pod| pod.runs() && pod.group.is_none())?;
-        let live = || self.view.workloads.owned_by(&pod.uid).filter(|workload| !workload.is_finished());
+        let pod = self.view.pods().get(name).filter(|pod| pod.runs() && pod.group.is_none())?;
+        let live = || self.view.workloads().owned_by(&pod.uid).filter(|workload| !workload.is_finished());
         let workload = live().find(|workload| workload.holds_quota()).or_else(|| live().next());
         let mut found = self.found_of(name, pod, workload, &pod.uid)?;
         let set = workload.and_then(|workload| workload.shape.pod_sets.first());
@@ -68,14 +68,14 @@ impl Context<'_> {
 
     /// Running pods of a pod group, and their usage beyond quota.
     pub(super) fn overrun_of_group(&self, group: &Name) -> Option<Found> {
-        if self.view.pods.group(group)?.tally.running <= 0 {
+        if self.view.pods().group(group)?.tally.running <= 0 {
             return None;
         }
-        let workload = self.view.workloads.get(group).filter(|workload| workload.group.is_some());
+        let workload = self.view.workloads().get(group).filter(|workload| workload.group.is_some());
         let workload = workload.filter(|workload| !workload.is_finished());
         let mut roles: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
         let mut found = None;
-        for (name, pod) in self.view.pods.members(group).filter(|(_, pod)| pod.runs()) {
+        for (name, pod) in self.view.pods().members(group).filter(|(_, pod)| pod.runs()) {
             let name = (group.0.clone(), name.to_owned());
             if found.is_none() {
                 found = self.found_of(&name, pod, workload, &group_uid(&group.0, &group.1));
@@ -121,7 +121,7 @@ impl Context<'_> {
         let runs = i64::try_from(pods.len()).unwrap_or(i64::MAX);
         found.pods = [found.pods[0].saturating_add(runs), found.pods[1].saturating_add(held)];
         let mut beyond = Requests::new();
-        for asked in pods.iter().filter_map(|name| self.view.pods.asked(name)) {
+        for asked in pods.iter().filter_map(|name| self.view.pods().asked(name)) {
             for (resource, each) in &asked.requests {
                 let sum = beyond.entry(resource.clone()).or_default();
                 *sum = sum.add(*each);

@@ -35,7 +35,7 @@ struct JobPodCase<'a> {
 
 /// Decides about one odd pod.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
-    let Some(odd) = ctx.view.odd_pods.get(name) else { return Decision::Done };
+    let Some(odd) = ctx.view.odd_pods().get(name) else { return Decision::Done };
     let case = JobPodCase { ctx, name, odd, now };
     let Some(workload) = ctx.workload_of_odd(&name.0, odd).filter(|_| !odd.has_ended()) else {
         return Decision::Done;
@@ -54,14 +54,14 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
 /// Replaces a decision that gives back quota of a Workload by a wait, as long as pods of the Workload run that no Job counts. A decision that gives back no
 /// quota is returned unchanged.
 pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
-    if ctx.view.odd_pods.is_empty() && ctx.view.ending_pods.is_empty() {
+    if ctx.view.odd_pods().is_empty() && ctx.view.ending_pods().is_empty() {
         return decision;
     }
     let Decision::Write(draft) = &decision else { return decision };
     let gives_back =
         matches!(draft.purpose, Purpose::ReleaseQuota | Purpose::FinishWorkload | Purpose::RemoveFinalizer);
     let name = (draft.key.namespace.clone(), draft.key.name.clone());
-    let workload = ctx.view.workloads.get(&name).filter(|_| gives_back && draft.key.kind == Kind::Workload);
+    let workload = ctx.view.workloads().get(&name).filter(|_| gives_back && draft.key.kind == Kind::Workload);
     let Some(workload) = workload.filter(|workload| workload.holds_quota()) else {
         return decision;
     };
@@ -75,7 +75,7 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     }
     // The status of a job at rest does not count pods whose Job was deleted before the pods. If another workload slice has taken over, that slice waits until
     // the pods of the deleted Job are gone.
-    let has_left = ctx.view.ending_pods.has_left(workload) && !ctx.notes_of(workload).pods().are_gone();
+    let has_left = ctx.view.ending_pods().has_left(workload) && !ctx.notes_of(workload).pods().are_gone();
     let owner = workload.owner.as_ref().filter(|_| has_left);
     if owner.is_some_and(|owner| ctx.view.slice_of(&owner.uid).is_none_or(|slice| slice.uid == workload.uid)) {
         return probe_pods(ctx, workload, now);

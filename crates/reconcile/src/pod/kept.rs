@@ -10,10 +10,10 @@ use super::PodCase;
 /// Whether a group still needs a pod that has ended and is being deleted.
 pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let (ctx, pod, name) = (case.ctx, case.pod, workload.key());
-    let Some(group) = ctx.view.pods.group(&name).filter(|_| !ctx.is_ending(&name.0)) else { return false };
+    let Some(group) = ctx.view.pods().group(&name).filter(|_| !ctx.is_ending(&name.0)) else { return false };
     let staying = group.tally.staying;
     let comes = |other: &str| {
-        let other = ctx.view.pods.get(&(name.0.clone(), other.to_owned()));
+        let other = ctx.view.pods().get(&(name.0.clone(), other.to_owned()));
         other.is_some_and(|other| other.counts() && !other.deleting())
     };
     let newcomers = i32::try_from(group.newcomers.len()).unwrap_or(i32::MAX);
@@ -31,7 +31,7 @@ pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let keeps = |pod: &PodState| {
         pod.held && pod.condemned && pod.owner.is_none() && !counts_for_the_end(pod) && workload.is_owned_by(&pod.uid)
     };
-    let first = || ctx.view.pods.members(&name).find(|(_, pod)| keeps(pod)).map(|(first, _)| first);
+    let first = || ctx.view.pods().members(&name).find(|(_, pod)| keeps(pod)).map(|(first, _)| first);
     evicted && several && staying == 0 && keeps(pod) && first() == Some(case.name.1.as_str())
 }
 

@@ -77,7 +77,7 @@ pub fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
         let managed = ctx.settings.job_kinds.contains(&Kind::Pod) && ctx.manages(&name.0);
         managed && ctx.names_a_queue(pod)
     };
-    let tried = ctx.view.pods.let_in().filter(|(name, pod)| asks(name, pod));
+    let tried = ctx.view.pods().let_in().filter(|(name, pod)| asks(name, pod));
     tried.map(|(name, pod)| (name.clone(), pod.uid.clone())).collect()
 }
 
@@ -85,7 +85,7 @@ impl Context<'_> {
     /// The state of a pod without the label of managed pods, if the pod was let in. Most pods without the label of managed pods were not let in, and are not
     /// decoded.
     pub fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
-        let since = self.session.pods_counted_since.filter(|_| may_be_let_in(pod))?;
+        let since = self.session.pods_counted_since().filter(|_| may_be_let_in(pod))?;
         let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
         let state = (created >= since.as_second()).then(|| PodState::read(pod))?;
         (!state.ended()).then_some(state)
@@ -93,7 +93,7 @@ impl Context<'_> {
 
     /// Whether the trial of a pod is over.
     pub(crate) fn trial_is_over(&self, name: &Name, pod: &PodState, now: Timestamp) -> bool {
-        let trials = &self.quota.trials;
+        let trials = self.quota.trials();
         trials.is_over(pod, now, true) || (trials.is_over(pod, now, false) && !self.has_room_for_pod(name, pod))
     }
 
@@ -102,20 +102,20 @@ impl Context<'_> {
     fn has_room_for_pod(&self, name: &Name, pod: &PodState) -> bool {
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
-        self.quota.overruns.has_room(&object).unwrap_or_else(|| match &group {
-            Some(group) => self.view.workloads.get(group).is_some_and(WorkloadView::holds_quota),
-            None => self.view.workloads.owned_by(&pod.uid).any(WorkloadView::holds_quota),
+        self.quota.overruns().has_room(&object).unwrap_or_else(|| match &group {
+            Some(group) => self.view.workloads().get(group).is_some_and(WorkloadView::holds_quota),
+            None => self.view.workloads().owned_by(&pod.uid).any(WorkloadView::holds_quota),
         })
     }
 
     /// Whether a Workload is on trial: it requests quota for running pods, and no webhook has reviewed any of these pods.
     pub(crate) fn is_on_trial(&self, workload: &WorkloadView) -> bool {
-        let Some(whole) = workload.whole().filter(|_| self.view.pods.has_let_in()) else { return false };
+        let Some(whole) = workload.whole().filter(|_| self.view.pods().has_let_in()) else { return false };
         let (kind, name) = (whole.kind, (whole.namespace, whole.name));
         match kind {
-            Kind::Pod => self.view.pods.get(&name).is_some_and(PodState::is_let_in),
+            Kind::Pod => self.view.pods().get(&name).is_some_and(PodState::is_let_in),
             Kind::PodGroup => {
-                let mut running = self.view.pods.members(&name).filter(|(_, pod)| pod.runs()).peekable();
+                let mut running = self.view.pods().members(&name).filter(|(_, pod)| pod.runs()).peekable();
                 running.peek().is_some() && running.all(|(_, pod)| pod.is_let_in())
             }
             _ => false,

@@ -22,7 +22,7 @@ pub(super) fn decide(case: &PodCase<'_>, group: &str) -> Decision {
         return case.release();
     }
     let name = (case.name.0.clone(), group.to_owned());
-    let Some(workload) = case.ctx.view.workloads.get(&name).filter(|workload| workload.group.is_some()) else {
+    let Some(workload) = case.ctx.view.workloads().get(&name).filter(|workload| workload.group.is_some()) else {
         // The end of a pod matters to no Workload if the Workload is gone or not created yet.
         return match pod.held && pod.ended() {
             true => case.release(),
@@ -85,7 +85,7 @@ fn unknown_role(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
 /// The event about an excess pod of a group. An excess pod is deleted, unless a controller would create it again; such a pod waits while other pods of the
 /// group run.
 fn without_place(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
-    let Some(group) = case.ctx.view.pods.group(&workload.key()) else { return Decision::Done };
+    let Some(group) = case.ctx.view.pods().group(&workload.key()) else { return Decision::Done };
     let role = group.tally.role(case.pod.role());
     let (of_set, size) = (case.pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK), workload.size(case.pod.role()));
     // The pod replaces another pod that is being deleted.
@@ -128,7 +128,7 @@ fn leaving(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
 /// role uses quota of the Workload until the pod has ended.
 fn may_start(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
     let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
-    let running = case.ctx.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
+    let running = case.ctx.view.pods().group(&workload.key()).map_or(0, |group| group.tally.running);
     running < size && case.is_admitted(workload)
 }
 
@@ -136,7 +136,7 @@ impl PodCase<'_> {
     /// Whether the pod is one of the admitted pods of its role, and not an excess pod.
     pub(super) fn is_admitted(&self, workload: &WorkloadView) -> bool {
         let (name, role) = (workload.key(), self.pod.role());
-        let (pods, size) = (&self.ctx.view.pods, workload.size(role));
+        let (pods, size) = (self.ctx.view.pods(), workload.size(role));
         let counting = pods.group(&name).map_or(0, |group| group.tally.role(role).counting);
         counting <= size || pods.has_place(&name, (&self.name.1, self.pod), size)
     }

@@ -44,7 +44,7 @@ impl PodCase<'_> {
     fn place_in(&self, assignment: &TopologyAssignment) -> Option<BTreeMap<String, String>> {
         let Some(group) = &self.pod.group else { return place(assignment, iter::empty(), 0) };
         let name = (self.name.0.clone(), group.name.to_string());
-        let (pods, role) = (&self.ctx.view.pods, self.pod.role());
+        let (pods, role) = (self.ctx.view.pods(), self.pod.role());
         let of_role = || pods.members(&name).filter(|(_, pod)| pod.role() == role && pod.runs());
         let waits = |(other, pod): &(&str, &PodState)| pod.placing && *other < self.name.1.as_str();
         let before = of_role().filter(waits).count();

@@ -35,7 +35,7 @@ impl PodCase<'_> {
 
     /// Text about the amount by which a running pod exceeds its admitted requests; `None` if it does not, or its queue has room for the excess.
     fn outgrown(&self, workload: &WorkloadView) -> Option<String> {
-        let asked = self.ctx.view.pods.asked(self.name)?;
+        let asked = self.ctx.view.pods().asked(self.name)?;
         outgrown(self.ctx, workload, (self.pod.role(), asked), &self.name.1)
     }
 }

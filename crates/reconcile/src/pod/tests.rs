@@ -13,7 +13,7 @@ use crate::testing::{State, named, now, own_name};
 pub(super) fn case_of<R>(state: &State, name: &str, ask: impl FnOnce(PodCase<'_>) -> R) -> R {
     let ctx = state.context();
     let name = own_name(name);
-    let pod = ctx.view.pods.get(&name).unwrap_or_else(|| panic!("no pod {name:?}"));
+    let pod = ctx.view.pods().get(&name).unwrap_or_else(|| panic!("no pod {name:?}"));
     ask(PodCase { ctx: &ctx, name: &name, pod, now: now() })
 }
 
@@ -96,7 +96,7 @@ fn start_of_a_pod_takes_its_gate_and_adds_its_placement() {
 #[test]
 fn start_of_unknown_outcome_is_withdrawn_before_quota_goes_back() {
     let mut state = both(pod("a"), evicted(admitted(pending()), "Preempted"));
-    state.flights.strays.doubt(named(Kind::Pod, "a"), 7);
+    state.flights.unresolved_mut().doubt(named(Kind::Pod, "a"), 7);
     assert_eq!(decided(&state).what, "WithdrawStart: merge Pod ns/a");
 }
 
@@ -105,7 +105,7 @@ fn user_is_told_why_a_pod_does_not_ask_for_quota() {
     let why = |object: Value| {
         let state = State::new().with(object);
         let name = own_name("a");
-        unasked(&state.context(), &name, &state.view.pods.get(&name).expect("the pod").clone())
+        unasked(&state.context(), &name, &state.view.pods().get(&name).expect("the pod").clone())
     };
     let no_queue = changed(pod("a"), json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": null}}}));
     let of_job = changed(pod("a"), json!({"metadata": crate::testing::objects::controlled_by(&job("j"))}));

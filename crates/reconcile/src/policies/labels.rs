@@ -83,7 +83,7 @@ impl Context<'_> {
             return Some(Err((UNKNOWN_VALUE, text)));
         };
         let kept = known.filter(|(known, _)| known == name).map(|(_, value)| value);
-        let Some(number) = self.view.workload_priorities.get(name).copied().or(kept) else {
+        let Some(number) = self.view.workload_priorities().get(name).copied().or(kept) else {
             let text = format!(
                 "label {label}: {value:?} stands for WorkloadPriorityClass {name:?} in QueuePolicy {policy}, \
                  which does not exist; create it or change spec.priorityFromLabel; until then {ELSE}"
@@ -121,7 +121,7 @@ impl Context<'_> {
         (of_workloads, of_pods): NamedClasses<'_>,
     ) -> Result<api::Workload, String> {
         let local = (made.namespace().to_owned(), made.spec.queue_name.clone().unwrap_or_default());
-        let queue = self.view.behind(&local).filter(|_| !self.view.claims.is_empty());
+        let queue = self.view.behind(&local).filter(|_| !self.view.claims().is_empty());
         let by_label = queue.and_then(|queue| {
             let rules = self.rules_of(queue)?;
             self.class_by_label(rules, None, |label| label_of(&made, label))
@@ -147,13 +147,13 @@ impl Context<'_> {
             let all = [self.passed_over(workload), self.watched(workload)];
             all.into_iter().flatten().find(|said| self.is_untold(object, said))
         };
-        let told = if self.view.claims.is_empty() { None } else { of_policy() };
+        let told = if self.view.claims().is_empty() { None } else { of_policy() };
         told.or_else(|| self.untold_class(object, workload, classes))
     }
 
     /// Whether an event was not yet sent about an object, or was followed by another event of the same reason.
     pub(crate) fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
-        self.reports.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
+        self.reports.last_event(object, reason) != Some(text.as_str())
     }
 
     /// An event about a class that a job names and that does not exist: the Workload of the job keeps its present priority. No event is sent about a class that

@@ -20,11 +20,11 @@ const TOLD: usize = 3;
 
 /// The status write of a policy; `None` if the status has not changed.
 pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
-    let policy = ctx.view.policies.get(&key.name)?;
+    let policy = ctx.view.policies().get(&key.name)?;
     let old = policy.object.status.clone().unwrap_or_default();
     let governed: BTreeSet<&String> = ctx
         .view
-        .claims
+        .claims()
         .iter()
         .filter(|(_, claim)| claim.of.iter().any(|policy| **policy == key.name))
         .map(|(queue, _)| queue)
@@ -36,7 +36,7 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
     let new = QueuePolicyStatus {
         conditions,
         tiers: if policy.object.spec.capacity_tiers.is_some() { tiers(ctx, &governed) } else { Vec::new() },
-        backoffs: ctx.capacity.stock.shown(&flavors(ctx, &governed), now),
+        backoffs: ctx.capacity.stock().shown(&flavors(ctx, &governed), now),
         cluster_queues: governed.into_iter().cloned().collect(),
     };
     if new == old {
@@ -64,7 +64,7 @@ fn standing(
     if let Some(Err(problem)) = &policy.selector {
         return (false, own_reasons::INVALID_SELECTOR, problem.clone());
     }
-    let lost = ctx.view.claims.iter().flat_map(|(queue, claim)| {
+    let lost = ctx.view.claims().iter().flat_map(|(queue, claim)| {
         let own = claim.lost.iter().filter(|lost| *lost.policy == *name);
         own.map(move |lost| format!("ClusterQueue {queue}: {}", lost.text))
     });
@@ -90,7 +90,7 @@ fn standing(
 
 /// The flavors that any of the ClusterQueues offers.
 fn flavors<'a>(ctx: &'a Context<'a>, queues: &BTreeSet<&String>) -> BTreeSet<&'a str> {
-    let queues = queues.iter().filter_map(|queue| ctx.view.cluster_queues.get(*queue));
+    let queues = queues.iter().filter_map(|queue| ctx.view.cluster_queues().get(*queue));
     let groups = queues.flat_map(|queue| &queue.spec.resource_groups);
     groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
 }
@@ -98,7 +98,7 @@ fn flavors<'a>(ctx: &'a Context<'a>, queues: &BTreeSet<&String>) -> BTreeSet<&'a
 /// The number of admitted Workloads of the ClusterQueues in each tier.
 fn tiers(ctx: &Context<'_>, queues: &BTreeSet<&String>) -> Vec<TierStatus> {
     let mut counts: BTreeMap<CapacityTier, i32> = CapacityTier::ALL.into_iter().map(|tier| (tier, 0)).collect();
-    let admitted = queues.iter().flat_map(|queue| ctx.view.workloads.reserving(queue));
+    let admitted = queues.iter().flat_map(|queue| ctx.view.workloads().reserving(queue));
     for workload in admitted.filter(|workload| workload.is(types::ADMITTED)) {
         for tier in ctx.tiers_held(workload) {
             let count = counts.entry(tier).or_default();

@@ -20,7 +20,7 @@ fn rules_hold_for_the_queue_whose_quota_a_workload_has_or_waits_for() {
 fn engine_gets_limits_and_bounds_of_the_policies() {
     let spec = |rules: Value| {
         let state = State::new().with(policy("p", rules));
-        state.context().queue_spec(&state.view.cluster_queues["cq"])
+        state.context().queue_spec(&state.view.cluster_queues()["cq"])
     };
     let limit = spec(json!({"admission": {"maxJobs": 3}})).max_jobs.expect("a limit");
     assert_eq!((limit.most, limit.source.as_str()), (3, "QueuePolicy p: spec.admission.maxJobs"));

@@ -57,9 +57,9 @@ struct CheckCase<'a> {
 /// The next step of a Workload with quota in its requests to autoscalers.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     // No decision is made before it is known whether the cluster serves ProvisioningRequests.
-    ctx.view.provisioning.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest))?;
+    ctx.view.provisioning().served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest))?;
     workload.status.admission_checks.iter().find_map(|state| {
-        let check = ctx.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
+        let check = ctx.view.checks().get(&state.name).filter(|check| check.asks_autoscaler())?;
         let name = (workload.namespace.clone(), request_of(workload, state));
         CheckCase { ctx, workload, state, name, now }.step(check)
     })
@@ -67,7 +67,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
 
 impl CheckCase<'_> {
     fn step(&self, check: &Check) -> Option<Decision> {
-        let book = &self.ctx.view.provisioning;
+        let book = self.ctx.view.provisioning();
         let request = book.requests.get(&self.name).map(Box::as_ref);
         let request = request.filter(|request| is_of(&request.metadata, &self.workload.uid));
         if self.state.state == check_states::READY {
@@ -133,7 +133,7 @@ impl CheckCase<'_> {
 
     /// Decides on another attempt, or rejects the check after the last attempt.
     fn again(&self, after: &str, words: &str, check: &Check) -> Decision {
-        let config = self.ctx.view.provisioning.config(check).ok();
+        let config = self.ctx.view.provisioning().config(check).ok();
         let strategy = config.and_then(|config| config.retry_strategy.as_ref());
         // If the tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up, because the next tier may be
         // free now.
@@ -175,7 +175,7 @@ impl CheckCase<'_> {
 
     /// The next step for the PodTemplate of a pod set; `None` if the PodTemplate is ready.
     fn template(&self, pods: &RequestedPods, name: Name) -> Option<Decision> {
-        let Some(template) = self.ctx.view.provisioning.templates.get(&name) else {
+        let Some(template) = self.ctx.view.provisioning().templates.get(&name) else {
             let draft = self.make(Purpose::PreparePodTemplate, Kind::PodTemplate, &name, "template", &pods.template);
             return Some(Decision::write(draft));
         };
@@ -287,13 +287,13 @@ fn withdraw(name: &Name, metadata: &ObjectMeta) -> Decision {
 
 /// Decides about a ProvisioningRequest: the request becomes the owner of its PodTemplates, and is deleted when its Workload no longer needs it.
 pub(crate) fn request(ctx: &Context<'_>, name: &Name) -> Decision {
-    let book = &ctx.view.provisioning;
+    let book = ctx.view.provisioning();
     let Some(request) = book.requests.get(name).filter(|request| request.metadata.deletion_timestamp.is_none()) else {
         return Decision::Done;
     };
     let owner = controller(&request.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default();
     // The garbage collector deletes a ProvisioningRequest whose Workload is gone.
-    let Some(workload) = ctx.view.workloads.by_uid(owner) else { return Decision::Done };
+    let Some(workload) = ctx.view.workloads().by_uid(owner) else { return Decision::Done };
     if !is_needed(ctx, workload, &name.1) {
         return withdraw(name, &request.metadata);
     }
@@ -331,8 +331,8 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
 
 /// Decides about the condition `Active` of an admission check.
 pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Decision {
-    let book = &ctx.view.provisioning;
-    let found = ctx.view.checks.get(&object.name).filter(|check| check.asks_autoscaler());
+    let book = ctx.view.provisioning();
+    let found = ctx.view.checks().get(&object.name).filter(|check| check.asks_autoscaler());
     let seen = book.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest));
     let (Some(check), Some(served)) = (found, seen) else { return Decision::Done };
     let problem = book.config(check).err();

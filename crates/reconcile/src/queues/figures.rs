@@ -52,10 +52,10 @@ impl<'a> Context<'a> {
         let mut gauges = Gauges::default();
         let (finished, finished_locally) = self.finished();
         let mut feeding: BTreeMap<&str, Vec<&Name>> = BTreeMap::new();
-        for (local, object) in &self.view.local_queues {
+        for (local, object) in self.view.local_queues() {
             feeding.entry(object.spec.cluster_queue.as_deref().unwrap_or_default()).or_default().push(local);
         }
-        for name in self.view.cluster_queues.keys() {
+        for name in self.view.cluster_queues().keys() {
             let feeding = feeding.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
             self.cluster_queue_gauges(&mut gauges, name, &finished, feeding);
         }
@@ -63,13 +63,13 @@ impl<'a> Context<'a> {
             self.cohort_gauges(&mut gauges);
         }
         if self.settings.local_queue_metrics {
-            for name in self.view.local_queues.keys() {
+            for name in self.view.local_queues().keys() {
                 self.local_queue_gauges(&mut gauges, name, &finished_locally);
             }
         }
         if self.settings.engine.fair_sharing.is_some() {
-            for name in self.view.cohorts.keys() {
-                if let Some(share) = self.quota.world.share(name, false, &BTreeMap::new()) {
+            for name in self.view.cohorts().keys() {
+                if let Some(share) = self.quota.world().share(name, false, &BTreeMap::new()) {
                     // The share is neither rounded nor made finite, as in Kueue (docs/departures/0015-share-gauges.md).
                     gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], share.share.value());
                 }
@@ -82,11 +82,11 @@ impl<'a> Context<'a> {
         gauges.put(
             "berth_sweep_found",
             Vec::new(),
-            f64::from(u32::try_from(self.reports.sweep_found).unwrap_or(u32::MAX)),
+            f64::from(u32::try_from(self.reports.sweep_found()).unwrap_or(u32::MAX)),
         );
-        let refused = u32::try_from(self.quota.world.refused_victims()).unwrap_or(u32::MAX);
+        let refused = u32::try_from(self.quota.world().refused_victims()).unwrap_or(u32::MAX);
         gauges.put("berth_victims_refused", Vec::new(), f64::from(refused));
-        gauges.count("berth_unacknowledged_admissions", Vec::new(), planned(&self.notes.workloads));
+        gauges.count("berth_unacknowledged_admissions", Vec::new(), planned(self.notes.workloads()));
         Figures { gauges: gauges.0 }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Context<'a> {
     fn finished(&self) -> (BTreeMap<&'a str, usize>, Locally<'a>) {
         let mut finished = BTreeMap::new();
         let mut locally = BTreeMap::new();
-        for workload in self.view.workloads.values().filter(|workload| workload.is_finished()) {
+        for workload in self.view.workloads().values().filter(|workload| workload.is_finished()) {
             let queue = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             if let Some(queue) = queue {
                 let count: &mut usize = finished.entry(queue).or_default();
@@ -113,21 +113,21 @@ impl<'a> Context<'a> {
         finished: &BTreeMap<&str, usize>,
         feeding: &[&Name],
     ) {
-        let Some(figures) = self.quota.world.figures(name) else { return };
+        let Some(figures) = self.quota.world().figures(name) else { return };
         let queue = || ("cluster_queue", name.to_owned());
         let status = |text: &str| vec![queue(), ("status", text.to_owned())];
         let count = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         gauges.count("kueue_pending_workloads", status("active"), count(figures.pending_active));
         gauges.count("kueue_pending_workloads", status("inadmissible"), count(figures.pending_inadmissible));
         gauges.count("kueue_reserving_active_workloads", vec![queue()], count(figures.reserving));
-        let reserving = self.view.workloads.reserving(name);
+        let reserving = self.view.workloads().reserving(name);
         let admitted: Vec<&WorkloadView> = reserving.filter(|workload| workload.is(types::ADMITTED)).collect();
         gauges.count("kueue_admitted_active_workloads", vec![queue()], admitted.len());
         gauges.count("kueue_finished_workloads", vec![queue()], finished.get(name).copied().unwrap_or_default());
-        let skipped = self.reports.skipped_preemptions.get(name).copied().unwrap_or_default();
+        let skipped = self.reports.skipped_preemptions(name);
         gauges.count("kueue_admission_cycle_preemption_skips", vec![queue()], count(skipped));
-        let active = self.quota.world.readiness(name).is_some_and(|readiness| readiness.active);
-        let object = self.view.cluster_queues.get(name);
+        let active = self.quota.world().readiness(name).is_some_and(|readiness| readiness.active);
+        let object = self.view.cluster_queues().get(name);
         let terminating = object.is_some_and(|queue| queue.metadata.deletion_timestamp.is_some());
         for (text, holds) in [("active", active), ("pending", !active && !terminating), ("terminating", terminating)] {
             gauges.count("kueue_cluster_queue_status", status(text), usize::from(holds));
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
         figures: &engine::QueueFigures,
         admitted: &[&WorkloadView],
     ) {
-        let Some(queue) = self.view.cluster_queues.get(name) else { return };
+        let Some(queue) = self.view.cluster_queues().get(name) else { return };
         let cohort = queue.spec.cohort_name.clone().unwrap_or_default();
         let labels = |flavor: &str, resource: &str| {
             let pairs =
@@ -153,7 +153,7 @@ impl<'a> Context<'a> {
             pairs.map(|(key, value)| (key, value.to_owned())).to_vec()
         };
         let mut used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
-        for (at, beyond) in self.quota.world.beyond(name) {
+        for (at, beyond) in self.quota.world().beyond(name) {
             let sum = used.entry((at.flavor, at.resource)).or_default();
             *sum = sum.add(beyond);
         }
@@ -176,7 +176,7 @@ impl<'a> Context<'a> {
             }
         }
         if self.settings.engine.fair_sharing.is_some()
-            && let Some(share) = self.quota.world.share(name, true, &BTreeMap::new())
+            && let Some(share) = self.quota.world().share(name, true, &BTreeMap::new())
         {
             let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
             // The share is not rounded, as in Kueue; the share of a borrower of weight 0 is NaN for a ClusterQueue, and infinite for a Cohort
@@ -189,10 +189,10 @@ impl<'a> Context<'a> {
     /// The requests of the Workloads that wait in the given LocalQueues. The gauges show every resource that the ClusterQueue covers, even if no Workload
     /// requests the resource.
     fn pending_resources(&self, gauges: &mut Gauges, name: &str, feeding: &[&Name]) {
-        let groups = self.view.cluster_queues.get(name).into_iter().flat_map(|queue| &queue.spec.resource_groups);
+        let groups = self.view.cluster_queues().get(name).into_iter().flat_map(|queue| &queue.spec.resource_groups);
         let covered = groups.flat_map(|group| &group.covered_resources);
         let mut pending: BTreeMap<&str, Amount> = covered.map(|name| (name.as_str(), Amount::ZERO)).collect();
-        for workload in feeding.iter().flat_map(|local| self.view.workloads.members(local)) {
+        for workload in feeding.iter().flat_map(|local| self.view.workloads().members(local)) {
             if workload.reserved() || !workload.active || !may_queue(workload) {
                 continue;
             }
@@ -211,7 +211,7 @@ impl<'a> Context<'a> {
 
     fn local_queue_gauges(&self, gauges: &mut Gauges, key: &Name, finished: &Locally<'_>) {
         let (namespace, name) = key;
-        let Some(figures) = self.quota.world.local_queue_figures(namespace, name) else { return };
+        let Some(figures) = self.quota.world().local_queue_figures(namespace, name) else { return };
         let with = |more: &[(&'static str, &str)]| -> Labels {
             let own = [("name", name.as_str()), ("namespace", namespace.as_str())];
             own.iter().chain(more).map(|(key, value)| (*key, (*value).to_owned())).collect()
@@ -224,12 +224,13 @@ impl<'a> Context<'a> {
             count(figures.pending_active),
         );
         gauges.count("kueue_local_queue_pending_workloads", with(&[("status", "inadmissible")]), parked);
-        let active = self.quota.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
+        let active =
+            self.quota.world().local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
         for (text, holds) in [("True", active), ("False", !active), ("Unknown", false)] {
             gauges.count("kueue_local_queue_status", with(&[("active", text)]), usize::from(holds));
         }
-        let queue = self.quota.world.cluster_queue_of(namespace, name).unwrap_or_default();
-        if !self.view.cluster_queues.contains_key(queue) {
+        let queue = self.quota.world().cluster_queue_of(namespace, name).unwrap_or_default();
+        if !self.view.cluster_queues().contains_key(queue) {
             // A Workload cannot hold quota of a ClusterQueue that does not exist, and Kueue shows no gauges of such a queue either.
             return;
         }
@@ -239,7 +240,7 @@ impl<'a> Context<'a> {
         let finished = finished.get(&(namespace.as_str(), name.as_str())).copied().unwrap_or_default();
         gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());
         gauges.count("kueue_local_queue_finished_workloads", with(&[]), finished);
-        if let Some(usage) = self.quota.world.local_queue_usage(namespace, name) {
+        if let Some(usage) = self.quota.world().local_queue_usage(namespace, name) {
             gauges.put("kueue_local_queue_admission_fair_sharing_usage", with(&[("cluster_queue", queue)]), usage);
         }
         let used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);

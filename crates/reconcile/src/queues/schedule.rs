@@ -44,7 +44,7 @@ impl QueueSchedule {
     /// shares, which depend on lending and usage in the whole cohort tree.
     pub fn mark_changed(&mut self, view: &View, changed: Changed, shares: bool, now: Timestamp) {
         for name in changed.cluster_queues {
-            for policy in view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
+            for policy in view.claims().get(&*name).iter().flat_map(|claim| &claim.of) {
                 self.mark(Kind::QueuePolicy, "", policy, now);
             }
             self.mark(Kind::ClusterQueue, "", &name, now);

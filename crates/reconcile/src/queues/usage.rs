@@ -13,7 +13,7 @@ use crate::workload::status::seconds;
 /// Kueue, because only ClusterQueues and cohorts borrow.
 pub(crate) fn fair_sharing(ctx: &Context<'_>, name: &Name) -> Option<api::LocalQueueFairSharingStatus> {
     ctx.settings.engine.admission_fair_sharing.as_ref()?;
-    let ledger = ctx.quota.world.ledger(&name.0, &name.1)?;
+    let ledger = ctx.quota.world().ledger(&name.0, &name.1)?;
     let text = |(resource, amount): (String, berth_quantity::Nano)| {
         let text = Quantity(berth_quantity::format_nano(&resource, amount));
         (resource, text)

@@ -59,7 +59,7 @@ pub struct Flights {
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
     /// Unresolved writes: their outcome is unknown, and they may still be applied.
-    pub strays: Strays,
+    strays: Strays,
     /// The last refusal to create an object, by the TrainingJob or Workload for which the object was to be created.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Workloads whose reservation the API server refused, with the time until which each of them preempts no other Workload.
@@ -100,6 +100,21 @@ const REFUSED_MS: i64 = 3_600_000;
 const FORGOTTEN_MS: i64 = 600_000;
 
 impl Flights {
+    /// Unresolved writes: their outcome is unknown, and they may still be applied.
+    pub fn unresolved(&self) -> &Strays {
+        &self.strays
+    }
+
+    /// Unresolved writes, to be changed. The other fields do not follow a change of the unresolved writes.
+    pub(crate) fn unresolved_mut(&mut self) -> &mut Strays {
+        &mut self.strays
+    }
+
+    /// Notes that an object exists that was to be created: one of its unresolved creations may have made the object.
+    pub fn note_exists(&mut self, key: &ObjectKey) {
+        self.strays.landed(key);
+    }
+
     /// Whether the object must be left alone now, because a write is under way or the result of a write was not observed yet.
     pub fn busy(&self, key: &ObjectKey) -> bool {
         self.flying.contains_key(key) || self.awaited.contains_key(key)

@@ -13,73 +13,73 @@ use crate::write::{Kind, ObjectKey, cluster_key, key};
 impl WorkQueue {
     /// Marks all observed objects that control decides about.
     pub fn touch_all(&mut self, view: &View) {
-        let jobs = view.jobs.keys().cloned();
-        let workloads = view.workloads.keys().map(|name| key(Kind::Workload, &name));
-        let queues = view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
-        let local = view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
-        let flavors = view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
-        self.extend(view.cohorts.keys().map(|name| cluster_key(Kind::Cohort, name)));
-        let requests = view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
-        self.extend(requests.chain(view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
+        let jobs = view.jobs().keys().cloned();
+        let workloads = view.workloads().keys().map(|name| key(Kind::Workload, &name));
+        let queues = view.cluster_queues().keys().map(|name| cluster_key(Kind::ClusterQueue, name));
+        let local = view.local_queues().keys().map(|name| key(Kind::LocalQueue, name));
+        let flavors = view.flavors().keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
+        self.extend(view.cohorts().keys().map(|name| cluster_key(Kind::Cohort, name)));
+        let requests = view.provisioning().requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
+        self.extend(requests.chain(view.checks().keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
         self.extend(view.pod_keys(None));
-        self.extend(view.odd_pods.keys(None));
+        self.extend(view.odd_pods().keys(None));
         self.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
-        for name in view.training.keys() {
+        for name in view.training().keys() {
             self.touch(key(Kind::TrainingJob, name));
         }
     }
 
     /// Marks all jobs, because any of them may wait for a priority class.
     pub(crate) fn touch_all_jobs(&mut self, view: &View) {
-        self.extend(view.jobs.keys().cloned());
+        self.extend(view.jobs().keys().cloned());
         self.extend(view.pod_keys(None));
-        self.extend(view.training.keys().map(|name| key(Kind::TrainingJob, name)));
+        self.extend(view.training().keys().map(|name| key(Kind::TrainingJob, name)));
     }
 
     /// Marks the jobs of a namespace, because an object on which they depend has changed.
     pub(crate) fn touch_jobs_of(&mut self, view: &View, namespace: &str) {
         self.extend(view.jobs_in(namespace).cloned());
         self.extend(view.pod_keys(Some(namespace)));
-        let training = view.training.keys().filter(|name| name.0 == namespace);
+        let training = view.training().keys().filter(|name| name.0 == namespace);
         self.extend(training.map(|name| key(Kind::TrainingJob, name)));
     }
 
     /// Has the engine get the pending Workloads of an owner again, because the existence of the owner decides whether the engine may try them.
     pub fn mirror_waiting_of(&mut self, view: &View, owner_uid: &str) {
-        let waiting = view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
+        let waiting = view.workloads().owned_by(owner_uid).filter(|workload| !workload.reserved());
         waiting.for_each(|workload| self.mirror(workload.key()));
     }
 
     /// Has the engine get all Workloads of an owner again.
     pub fn mirror_owned_by(&mut self, view: &View, owner_uid: &str) {
-        view.workloads.owned_by(owner_uid).for_each(|workload| self.mirror(workload.key()));
+        view.workloads().owned_by(owner_uid).for_each(|workload| self.mirror(workload.key()));
     }
 
     /// Marks the Workloads that an owner controls.
     pub fn touch_owned_by(&mut self, view: &View, uid: &str) {
-        self.extend(view.workloads.owned_by(uid).map(|workload| workload.object_key()));
+        self.extend(view.workloads().owned_by(uid).map(|workload| workload.object_key()));
     }
 
     /// Marks the Jobs of a namespace whose controller has the given uid.
     pub fn touch_jobs_below(&mut self, view: &View, namespace: &str, uid: &str) {
-        self.extend(view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
+        self.extend(view.jobs().controlled_by(namespace, uid).map(|(job, _)| job.clone()));
     }
 
     /// Marks the odd pods of a namespace, because a Job or a Workload of the namespace has changed.
     pub fn touch_job_pods(&mut self, view: &View, namespace: &str) {
-        if !view.odd_pods.is_empty() {
-            self.extend(view.odd_pods.keys(Some(namespace)));
+        if !view.odd_pods().is_empty() {
+            self.extend(view.odd_pods().keys(Some(namespace)));
         }
     }
 
     /// Marks all pods of a pod group.
     pub fn touch_members(&mut self, view: &View, group: &Name) {
-        self.extend(view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned()))));
+        self.extend(view.pods().members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned()))));
     }
 
     /// Marks the Workloads of a LocalQueue, and the LocalQueue.
     pub(crate) fn touch_local_members(&mut self, view: &View, local: &Name) {
-        self.extend(view.workloads.members(local).map(|workload| workload.object_key()));
+        self.extend(view.workloads().members(local).map(|workload| workload.object_key()));
         self.touch(key(Kind::LocalQueue, local));
     }
 
@@ -89,7 +89,7 @@ impl WorkQueue {
         for local in view.feeding(cluster_queue) {
             self.touch_local_members(view, local);
         }
-        self.extend(view.workloads.reserving(cluster_queue).map(|workload| workload.object_key()));
+        self.extend(view.workloads().reserving(cluster_queue).map(|workload| workload.object_key()));
     }
 
     /// Has the engine get the Workloads of a ClusterQueue again, because a QueuePolicy has changed; marks the Workloads and their jobs.
@@ -101,7 +101,7 @@ impl WorkQueue {
 
     /// Has the engine get the Workloads of one LocalQueue again, and marks the Workloads and their jobs.
     pub(crate) fn follow_policy_in(&mut self, view: &View, local: &Name) {
-        for workload in view.workloads.members(local) {
+        for workload in view.workloads().members(local) {
             self.mirror(workload.key());
             // A QueuePolicy also decides the priority of a Workload's job.
             self.touch_related(view, &workload.object_key());
@@ -115,7 +115,7 @@ impl WorkQueue {
             let named = check.parameters.as_ref().map(|parameters| parameters.name.as_str());
             check.asks_autoscaler() && (config.is_none() || named == config)
         };
-        for (name, _) in view.checks.iter().filter(|(_, check)| concerned(check)) {
+        for (name, _) in view.checks().iter().filter(|(_, check)| concerned(check)) {
             self.touch_check(view, name);
         }
     }
@@ -126,14 +126,14 @@ impl WorkQueue {
         let waits = |workload: &&WorkloadView| {
             workload.asked.is_some() && workload.status.admission_checks.iter().any(|state| state.name == check)
         };
-        let waiting: BTreeSet<Name> = view.workloads.values().filter(waits).map(WorkloadView::key).collect();
+        let waiting: BTreeSet<Name> = view.workloads().values().filter(waits).map(WorkloadView::key).collect();
         self.extend(waiting.iter().map(|workload| key(Kind::Workload, workload)));
     }
 
     /// Marks the ProvisioningRequests of a Workload.
     pub fn touch_requests_of(&mut self, view: &View, workload: &Name) {
-        let Some(workload) = view.workloads.get(workload) else { return };
-        let requests = view.provisioning.of_workload(&workload.uid);
+        let Some(workload) = view.workloads().get(workload) else { return };
+        let requests = view.provisioning().of_workload(&workload.uid);
         self.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
 
@@ -143,12 +143,12 @@ impl WorkQueue {
         match object.kind {
             Kind::Workload => {
                 self.touch_job_pods(view, &object.namespace);
-                if let Some(job) = view.workloads.get(&name).and_then(WorkloadView::whole) {
+                if let Some(job) = view.workloads().get(&name).and_then(WorkloadView::whole) {
                     self.touch(job);
                 }
             }
             Kind::Pod => {
-                if let Some(pod) = view.pods.get(&name) {
+                if let Some(pod) = view.pods().get(&name) {
                     let group = pod.group.as_ref().map(|group| (object.namespace.clone(), group.name.to_string()));
                     self.touch_owned_by(view, &pod.uid);
                     self.extend(group.map(|group| key(Kind::PodGroup, &group)));
@@ -165,7 +165,7 @@ impl WorkQueue {
 
     fn touch_related_to_job(&mut self, view: &View, object: &ObjectKey) {
         self.touch_job_pods(view, &object.namespace);
-        let job = view.jobs.get(object);
+        let job = view.jobs().get(object);
         let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
         self.touch_owned_by(view, &uid);
         // The JobSet or TrainingJob that owns a Job may wait until the Job is gone.
@@ -184,7 +184,7 @@ impl WorkQueue {
 /// Keys of the objects that a change of a ProvisioningRequest or PodTemplate concerns.
 fn concerned_by(view: &View, object: &ObjectKey) -> Vec<ObjectKey> {
     let name = (object.namespace.clone(), object.name.clone());
-    let book = &view.provisioning;
+    let book = view.provisioning();
     let in_place = |kind: Kind, name: &str| key(kind, &(object.namespace.clone(), name.to_owned()));
     if object.kind == Kind::ProvisioningRequest {
         let owner = book.requests.get(&name).and_then(|request| controller(&request.metadata));

@@ -18,7 +18,7 @@ impl Reports {
         if object.kind == Kind::PodGroup {
             // An event about a pod group is sent at the first pod of the group.
             let group = (object.namespace, object.name);
-            let Some((pod, _)) = view.pods.members(&group).next() else { return };
+            let Some((pod, _)) = view.pods().members(&group).next() else { return };
             object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
         }
         let Some(uid) = view.uid_of(&object) else { return };
@@ -35,7 +35,7 @@ impl Reports {
     /// Sends an event about the API server's answer to a write of a Workload, at the Workload's job, because users look at their job first.
     pub fn tell_job_of(&mut self, view: &View, object: &ObjectKey, what: &str, text: &str) {
         let name = (object.namespace.clone(), object.name.clone());
-        let workload = view.workloads.get(&name).filter(|_| object.kind == Kind::Workload);
+        let workload = view.workloads().get(&name).filter(|_| object.kind == Kind::Workload);
         if let Some(job) = workload.and_then(WorkloadView::whole) {
             self.tell_of_write(view, &job, false, what, &format!("Workload {}/{}: {text}", name.0, name.1));
         }

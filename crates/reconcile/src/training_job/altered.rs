@@ -75,7 +75,7 @@ impl<'a> TrainingCase<'a> {
     /// Creates a Job again whose controller was changed: the Job runs with the quota of this TrainingJob, but would end, grow and stay independently of the
     /// TrainingJob.
     fn take_back_jobs(&self) -> Option<Decision> {
-        let jobs = &self.ctx.view.jobs;
+        let jobs = self.ctx.view.jobs();
         let taken = |object: &ObjectKey| jobs.get(object).filter(|job| self.is_taken_from_us(job) && !job.deleting);
         let job = self.roles().iter().find_map(|role| taken(&self.child_key(role)))?;
         self.drive_out_where(DISOWNED, |other| other.uid == job.uid)
@@ -137,7 +137,7 @@ impl<'a> TrainingCase<'a> {
     /// Difference of a role's Job: the Job is suspended, wants more or fewer pods than have quota, or its pods request more. Pods that request less are left
     /// unchanged, as in pod groups: such pods use no quota of other workloads, and a policy that changes each Job on creation may have reduced their requests.
     fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
-        let goes = |job: &JobState| job.deleting && self.ctx.notes.jobs.of(&job.uid).is_rid_of_pods();
+        let goes = |job: &JobState| job.deleting && self.ctx.notes.jobs().of(&job.uid).is_rid_of_pods();
         let job = self.child(&role).filter(|job| job.finished.is_none() && !goes(job))?;
         if job.suspended {
             return Some(Alteration { role, job, words: String::new() });

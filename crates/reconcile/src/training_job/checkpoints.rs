@@ -33,12 +33,9 @@ const START_PATIENCE_MS: i64 = 60_000;
 /// Stores an observed CheckpointStore, or removes a deleted store: control decides again about the TrainingJobs that save there, and computes again the work
 /// that they would lose.
 pub fn put_store(view: &mut View, work: &mut WorkQueue, name: &str, object: Option<Box<CheckpointStore>>) {
-    match object {
-        Some(object) => drop(view.stores.insert(name.to_owned(), Arc::new(object.spec))),
-        None => drop(view.stores.remove(name)),
-    }
-    work.note_stores(!view.stores.is_empty());
-    for (job, user) in view.training.iter().filter(|(_, job)| job.facts.store.as_deref() == Some(name)) {
+    view.put_store(name, object.map(|object| Arc::new(object.spec)));
+    work.note_stores(!view.stores().is_empty());
+    for (job, user) in view.training().iter().filter(|(_, job)| job.facts.store.as_deref() == Some(name)) {
         work.touch(key(Kind::TrainingJob, job));
         work.mirror_owned_by(view, &user.uid);
         work.touch_owned_by(view, &user.uid);
@@ -48,13 +45,13 @@ pub fn put_store(view: &mut View, work: &mut WorkQueue, name: &str, object: Opti
 impl<'a> Context<'a> {
     /// The reason why the store of a TrainingJob cannot be used: the store does not exist.
     pub(crate) fn missing_store(&self, view: &TrainingView) -> Option<String> {
-        let store = view.facts.store.as_ref().filter(|store| !self.view.stores.contains_key(*store))?;
-        Some(no_such_store(store, self.view.stores.keys()))
+        let store = view.facts.store.as_ref().filter(|store| !self.view.stores().contains_key(*store))?;
+        Some(no_such_store(store, self.view.stores().keys()))
     }
 
     /// The reason why the store of a Workload's TrainingJob cannot be used, so that the job could not start.
     pub(crate) fn lacks_store(&self, workload: &WorkloadView) -> Option<String> {
-        self.missing_store(self.view.training.get(&workload.training_job()?)?)
+        self.missing_store(self.view.training().get(&workload.training_job()?)?)
     }
 
     /// The place in a store where the checkpoints of a TrainingJob are, if the TrainingJob names an existing store.
@@ -64,12 +61,12 @@ impl<'a> Context<'a> {
 
     /// The listing of the place where the checkpoints of a TrainingJob are now.
     pub(crate) fn listing_of(&self, name: &Name, view: &TrainingView) -> Option<&'a Listing> {
-        listing_of(&self.notes.jobs, self.view, name, view)
+        listing_of(self.notes.jobs(), self.view, name, view)
     }
 
     /// The last checkpoint of a TrainingJob: from the listing of its store, from its status, or from the job's own report.
     pub(crate) fn saved_of(&self, name: &Name, view: &TrainingView) -> Option<Saved> {
-        saved_of(&self.notes.jobs, self.view, name, view)
+        saved_of(self.notes.jobs(), self.view, name, view)
     }
 
     /// Whether the store was listed after the run began, or the start has waited long enough for a listing.
@@ -103,7 +100,7 @@ impl<'a> Context<'a> {
         if workload.is(types::EVICTED) {
             return self.grace_of(workload).filter(|grace| grace.lasts(now)).map(|_| paused(LOOK_IN_GRACE_MS));
         }
-        let begun = resumes_from(&self.notes.workloads, workload)?;
+        let begun = resumes_from(self.notes.workloads(), workload)?;
         if at.is_none_or(|at| at < begun) {
             return Some(not_before(now));
         }

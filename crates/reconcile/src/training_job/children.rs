@@ -42,7 +42,7 @@ impl Children {
         let jobs = std::mem::take(&mut self.0.entry(owner.uid.clone()).or_default().jobs);
         let there = |name: &String, uid: &String| {
             let object = ObjectKey { kind: Kind::JOB, namespace: workload.namespace.clone(), name: name.clone() };
-            view.jobs.get(&object).is_some_and(|job| job.uid == *uid)
+            view.jobs().get(&object).is_some_and(|job| job.uid == *uid)
         };
         let left = jobs.into_iter().map(|(name, mut uids)| {
             uids.retain(|uid| there(&name, uid));
@@ -57,7 +57,7 @@ impl Children {
     pub(crate) fn forget_child(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
         let Some(seen) = self.0.get_mut(&owner) else { return };
-        if view.workloads.owned_by(&owner).next().is_some() {
+        if view.workloads().owned_by(&owner).next().is_some() {
             return;
         }
         if let Some(uids) = seen.jobs.get_mut(&object.name) {
@@ -71,7 +71,7 @@ impl Children {
 
     /// Forgets the Jobs of an owner together with the owner's last Workload.
     pub(crate) fn forget_of(&mut self, view: &View, workload: &WorkloadView) {
-        let owner = workload.owner.as_ref().filter(|owner| view.workloads.owned_by(&owner.uid).next().is_none());
+        let owner = workload.owner.as_ref().filter(|owner| view.workloads().owned_by(&owner.uid).next().is_none());
         if let Some(owner) = owner {
             self.0.remove(&owner.uid);
         }

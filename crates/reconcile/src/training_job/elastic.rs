@@ -25,7 +25,7 @@ pub(crate) const PATIENCE_SECONDS: i64 = 30;
 
 /// Running jobs that could have more workers, in the order in which workers are offered to the jobs.
 pub fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandidate> {
-    let jobs = ctx.view.training.elastic();
+    let jobs = ctx.view.training().elastic();
     let mut found: Vec<_> = jobs.filter_map(|name| ctx.could_want(name, now)).collect();
     found.sort_by(|(one, a), (other, b)| (one, &a.name).cmp(&(other, &b.name)));
     found.into_iter().map(|(_, candidate)| candidate).collect()
@@ -33,14 +33,16 @@ pub fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandidate> {
 
 /// Slices that are to replace a Workload.
 pub fn slices_after(view: &View, older: &Name) -> Vec<Name> {
-    let Some(owner) = view.workloads.get(older).and_then(|workload| workload.owner.as_ref()) else { return Vec::new() };
-    let slices = view.workloads.owned_by(&owner.uid).filter(|one| one.replaces.as_deref() == Some(older));
+    let Some(owner) = view.workloads().get(older).and_then(|workload| workload.owner.as_ref()) else {
+        return Vec::new();
+    };
+    let slices = view.workloads().owned_by(&owner.uid).filter(|one| one.replaces.as_deref() == Some(older));
     slices.map(WorkloadView::key).collect()
 }
 
 /// The uid of a TrainingJob, and the number of workers after its last scale-up if the added workers have not all been ready since.
 pub fn grown_in_vain(ctx: &Context<'_>, name: &Name) -> Option<(String, Option<i32>)> {
-    let view = ctx.view.training.get(name)?;
+    let view = ctx.view.training().get(name)?;
     let added = ctx.view.slice_of(&view.uid).and_then(|workload| ctx.added_to(workload));
     Some((view.uid.clone(), added.map(|added| added.workers)))
 }
@@ -53,7 +55,7 @@ impl<'a> Context<'a> {
 
     /// Whether another slice of an elastic job has replaced this Workload, which is not finished yet.
     pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
-        self.view.training.has_elastic() && workload.training_job().is_some() && !stands(self.view, workload)
+        self.view.training().has_elastic() && workload.training_job().is_some() && !stands(self.view, workload)
     }
 
     /// Workers of the last scale-up of a Workload's run, while they have not all been ready. A worker that fails later is left to the Job's backoff limit. A
@@ -65,10 +67,10 @@ impl<'a> Context<'a> {
         let settled = if run.by_restart() {
             self.was_up(workload)
         } else {
-            self.notes.jobs.of(&job.uid).has_settled_since(last.at)
+            self.notes.jobs().of(&job.uid).has_settled_since(last.at)
         };
         let role = job.role.as_deref().filter(|role| !settled && !role.is_up())?;
-        let lack = self.notes.jobs.of(&job.uid).lack();
+        let lack = self.notes.jobs().of(&job.uid).lack();
         let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
         Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
     }
@@ -83,7 +85,7 @@ impl<'a> Context<'a> {
 
     /// The slice that a Workload is to replace, as long as that slice holds quota.
     pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&'a WorkloadView> {
-        let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
+        let older = self.view.workloads().get(workload.replaces.as_deref()?)?;
         let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
         (same && older.holds_quota()).then_some(older)
     }
@@ -103,14 +105,14 @@ impl<'a> Context<'a> {
 
     /// The rank of a TrainingJob in the order in which more workers are offered, and the offer itself; `None` if the job would take no more workers now.
     fn could_want(&self, name: &Name, now: Timestamp) -> Option<((i64, Timestamp), GrowthCandidate)> {
-        let view = self.view.training.get(name)?;
+        let view = self.view.training().get(name)?;
         let workload = self.view.slice_of(&view.uid)?;
         let run = run_under(self.view, workload)?;
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         let have = granted(workload);
         let (_, most) = run.bounds;
         let due = run.due(admitted, run.rules.up_cooldown_seconds);
-        let waits = self.notes.jobs.of(&view.uid).training().waits_to_grow(now);
+        let waits = self.notes.jobs().of(&view.uid).training().waits_to_grow(now);
         let alone = self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is_finished());
         let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
         let saves = !run.by_restart() || view.facts.saves;
@@ -136,7 +138,7 @@ impl<'a> Context<'a> {
             let given = given.iter().find(|given| given.name == set.name).map_or(set.count, |given| given.count);
             if set.name == WORKER { i64::from(workers) } else { given }
         };
-        let idle = self.notes.jobs.of(&view.uid).training().idle_since().unwrap_or(now);
+        let idle = self.notes.jobs().of(&view.uid).training().idle_since().unwrap_or(now);
         GrowthCandidate {
             name: name.clone(),
             job: view.uid.clone(),
@@ -169,13 +171,13 @@ impl<'a> Context<'a> {
     /// Whether an admission check concerns the flavors that a Workload holds. The admission check would be requested again for all pods, running and new pods.
     /// Until the check answers, both slices would hold their quota, and preemptions would spare both slices.
     fn is_checked(&self, workload: &WorkloadView) -> bool {
-        let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
+        let queue = workload.holds().and_then(|queue| self.view.cluster_queues().get(queue));
         queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
     }
 
     /// Whether the status of a Workload's TrainingJob shows that the present run has been up.
     pub(crate) fn was_up(&self, workload: &WorkloadView) -> bool {
-        let job = workload.training_job().and_then(|name| self.view.training.get(&name));
+        let job = workload.training_job().and_then(|name| self.view.training().get(&name));
         job.zip(told_from(workload)).is_some_and(|(job, begun)| job.was_up_since(begun))
     }
 

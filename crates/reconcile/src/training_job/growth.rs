@@ -31,12 +31,12 @@ pub struct Growth {
 impl Growth {
     /// Time of the next search for jobs that could grow, if any job is elastic.
     pub fn wake_at(&self, view: &View) -> Option<Timestamp> {
-        self.next_look.filter(|_| view.training.has_elastic())
+        self.next_look.filter(|_| view.training().has_elastic())
     }
 
     /// Whether a search for jobs that could grow is due; if so, the next search is due after a pause.
     pub fn begin_look(&mut self, view: &View, now: Timestamp) -> bool {
-        if !view.training.has_elastic() || self.next_look.is_some_and(|at| at > now) {
+        if !view.training().has_elastic() || self.next_look.is_some_and(|at| at > now) {
             return false;
         }
         self.next_look = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
@@ -46,10 +46,10 @@ impl Growth {
 
 /// Forgets all plans for scaling when this process begins or ceases to lead. Returns the uids of the Workloads that were to give up workers.
 pub fn begin_term(notes: &mut Notes) -> Vec<String> {
-    take_wanted(&mut notes.jobs);
-    take_idle(&mut notes.jobs);
-    let asked = notes.workloads.uids(WorkloadMark::GivesUp);
-    end_requests(&mut notes.workloads, &asked);
+    take_wanted(notes.jobs_mut());
+    take_idle(notes.jobs_mut());
+    let asked = notes.workloads().uids(WorkloadMark::GivesUp);
+    end_requests(notes.workloads_mut(), &asked);
     asked
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn note_lost_slice(jobs: &mut JobRecords, view: &View, slice: &Worklo
 
 /// Notes that a TrainingJob did not reach a number of workers.
 fn note_failed_scale_up(jobs: &mut JobRecords, view: &View, name: &Name, workers: i32, now: Timestamp) {
-    let Some(job) = view.training.get(name) else { return };
+    let Some(job) = view.training().get(name) else { return };
     let Some(elastic) = job.facts.elastic else { return };
     let pause = elastic.up_cooldown_seconds;
     jobs.change(&job.uid, |notes| notes.training_mut().note_failed_scale_up(workers, pause, now));
@@ -146,7 +146,7 @@ fn note_failed_scale_up(jobs: &mut JobRecords, view: &View, name: &Name, workers
 
 /// Notes that the number of workers of a TrainingJob was changed.
 pub(crate) fn note_scaled(jobs: &mut JobRecords, view: &View, name: &Name, now: Timestamp) {
-    let Some(job) = view.training.get(name) else { return };
+    let Some(job) = view.training().get(name) else { return };
     let taken_back = jobs.change(&job.uid, |notes| notes.known_training_mut()?.note_scaled());
     if let Some(workers) = taken_back {
         note_failed_scale_up(jobs, view, name, workers, now);
@@ -176,7 +176,7 @@ pub fn ask_for_workers(
     eviction: engine::Eviction,
     pods: i64,
 ) -> Option<Name> {
-    let workload = view.workloads.by_uid(&eviction.uid)?;
+    let workload = view.workloads().by_uid(&eviction.uid)?;
     let pods = i32::try_from(pods).unwrap_or(i32::MAX);
     let keeps = granted(workload).saturating_sub(pods);
     workloads.change(&workload.uid, |notes| notes.scale_mut().ask_for_workers(GiveUp { keeps, eviction }));
@@ -187,7 +187,7 @@ pub fn ask_for_workers(
 pub fn note_given_up(workloads: &mut WorkloadRecords, view: &View, workload: &str) {
     let Some(asked) = workloads.of(workload).scale().gives_up() else { return };
     let over = view
-        .workloads
+        .workloads()
         .by_uid(workload)
         .is_none_or(|workload| !workload.phase.keeps_quota() || granted(workload) <= asked.keeps);
     if over {
@@ -197,7 +197,7 @@ pub fn note_given_up(workloads: &mut WorkloadRecords, view: &View, workload: &st
 
 /// Notes that no pods of a Workload are left beyond the pods of the workers that stay.
 pub fn note_shrunk(workloads: &mut WorkloadRecords, view: &View, name: &Name, now: Timestamp) {
-    let Some(workload) = view.workloads.get(name) else { return };
+    let Some(workload) = view.workloads().get(name) else { return };
     // A restart continues, whatever becomes of the job's spec.
     let restarted = scaled(workload).map(|scale| scale.workers);
     if let Some(workers) = restarted.or_else(|| run_under(view, workload).map(|run| run.workers)) {

@@ -32,7 +32,7 @@ impl TrainingCase<'_> {
         if !self.all_ready(&states) || self.answer(workload, &states).is_some() {
             return None;
         }
-        let query = Query::CountNodes { pods: self.ctx.training.children.pods_of(workload) };
+        let query = Query::CountNodes { pods: self.ctx.training.pods_of(workload) };
         let object = key(Kind::TrainingJob, self.name);
         Some(Decision::write(Draft::ask(Purpose::CountNodes, object, query)))
     }
@@ -63,7 +63,7 @@ fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option
 
 /// The number of nodes from an answer about the pods of a TrainingJob, `None` if the answer is about a run that has ended.
 pub fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timestamp) -> Option<Counted> {
-    let view = ctx.view.training.get(name)?;
+    let view = ctx.view.training().get(name)?;
     let states = TrainingCase { ctx, name, view, now }.states();
     let crew = ctx.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states))?;
     Some(Counted { crew, nodes: i32::try_from(nodes).unwrap_or(i32::MAX) })

@@ -78,7 +78,7 @@ impl TrainingCase<'_> {
         }
         let made = self.roles().iter().filter_map(|role| self.child(role)).map(|job| job.created).min();
         let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
-        let gone = resumes_from(&self.ctx.notes.workloads, workload);
+        let gone = resumes_from(self.ctx.notes.workloads(), workload);
         Some([made, gone].into_iter().flatten().fold(begun, Timestamp::max))
     }
 

@@ -75,7 +75,7 @@ impl Run<'_> {
 /// The run of the TrainingJob that a Workload stands for.
 pub(crate) fn run_under<'a>(view: &'a View, workload: &WorkloadView) -> Option<Run<'a>> {
     let name = workload.training_job()?;
-    let training = view.training.get(&name).filter(|training| !training.deleting && !training.facts.suspended)?;
+    let training = view.training().get(&name).filter(|training| !training.deleting && !training.facts.suspended)?;
     let runs =
         stands(view, workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
     let mut run = run_of(view, &name, training, workload).filter(|_| runs)?;

@@ -18,14 +18,14 @@ use crate::write::{Checkpoint, CheckpointPlace, Purpose};
 
 /// Keeps the last save of a Workload's job when the eviction was stored: the job was not asked to save before the eviction.
 pub(crate) fn note_evicted(notes: &mut Notes, view: &View, name: &Name) {
-    let Some(workload) = view.workloads.get(name) else { return };
-    let save = last_save(&notes.jobs, view, workload);
-    notes.workloads.change_known(&workload.uid, |notes| notes.save_mut().note_evicted(save));
+    let Some(workload) = view.workloads().get(name) else { return };
+    let save = last_save(notes.jobs(), view, workload);
+    notes.workloads_mut().change_known(&workload.uid, |notes| notes.save_mut().note_evicted(save));
 }
 
 /// Keeps the checkpoint from which the run of a TrainingJob begins, for as long as the run lasts.
 pub(crate) fn note_start(jobs: &mut JobRecords, view: &View, name: &Name) {
-    let Some(job) = view.training.get(name) else { return };
+    let Some(job) = view.training().get(name) else { return };
     let saved = place_of(view, name, job).and_then(|_| saved_of(jobs, view, name, job)?.uri);
     let id = saved.as_deref().and_then(|uri| Some(uri.rsplit_once('/')?.1.to_owned()));
     jobs.change(&job.uid, |notes| notes.training_mut().note_begin(id));
@@ -40,7 +40,7 @@ pub fn note_listing(
     found: Result<Vec<Checkpoint>, String>,
     now: Timestamp,
 ) -> Option<ListingNews> {
-    let job = view.training.get(name)?;
+    let job = view.training().get(name)?;
     let Some(place) = place.filter(|place| place_of(view, name, job).as_ref() == Some(*place)) else {
         // The TrainingJob or its checkpoint store was edited meanwhile: the present place of the checkpoints has not been listed yet.
         return Some(ListingNews::default());
@@ -50,7 +50,7 @@ pub fn note_listing(
 
 /// Forgets the deleted checkpoints of a TrainingJob; false if the TrainingJob is not known any more.
 pub(crate) fn note_deleted(jobs: &mut JobRecords, view: &View, name: &Name, place: Option<&CheckpointPlace>) -> bool {
-    let Some(job) = view.training.get(name) else { return false };
+    let Some(job) = view.training().get(name) else { return false };
     // The surplus of checkpoints contains exactly the deleted checkpoints: only a listing changes the surplus, and a job has one request at a time.
     let listing = jobs.of(&job.uid).training().listing();
     let listing = listing.filter(|listing| place.is_some_and(|place| listing.is_of(place)));
@@ -63,7 +63,7 @@ pub(crate) fn note_deleted(jobs: &mut JobRecords, view: &View, name: &Name, plac
 /// Time and step of the last save of a Workload's job, as far as they are known.
 pub(crate) fn last_save(jobs: &JobRecords, view: &View, workload: &WorkloadView) -> Option<LastSave> {
     if let Some(name) = workload.training_job() {
-        let job = view.training.get(&name)?;
+        let job = view.training().get(&name)?;
         return saved_of(jobs, view, &name, job).map(|saved| (saved.at, saved.step));
     }
     let at = view.job_of(workload)?.annotation(labels::LAST_CHECKPOINT_TIME)?.parse::<Timestamp>().ok()?;
@@ -120,7 +120,7 @@ pub(crate) fn note_notified(workloads: &mut WorkloadRecords, workload: &str, pur
 
 /// Notes that the status of a TrainingJob shows the request to save.
 pub fn note_shown(workloads: &mut WorkloadRecords, view: &View, name: &Name) {
-    let slice = view.training.get(name).and_then(|job| view.slice_of(&job.uid));
+    let slice = view.training().get(name).and_then(|job| view.slice_of(&job.uid));
     if let Some(workload) = slice.filter(|workload| is_shown(view, workload)) {
         workloads.change_known(&workload.uid, |notes| notes.save_mut().note_shown());
     }
@@ -128,7 +128,7 @@ pub fn note_shown(workloads: &mut WorkloadRecords, view: &View, name: &Name) {
 
 /// Ends the request to save of a TrainingJob whose workers have gone.
 pub(crate) fn end_request(workloads: &mut WorkloadRecords, view: &View, name: &Name, now: Timestamp) {
-    let slice = view.training.get(name).and_then(|job| view.slice_of(&job.uid));
+    let slice = view.training().get(name).and_then(|job| view.slice_of(&job.uid));
     if let Some(slice) = slice {
         workloads.change_known(&slice.uid, |notes| notes.save_mut().end_request(now));
     }
@@ -137,13 +137,13 @@ pub(crate) fn end_request(workloads: &mut WorkloadRecords, view: &View, name: &N
 /// The place in a store where the checkpoints of a TrainingJob are, if the TrainingJob names an existing store.
 pub(crate) fn place_of(view: &View, name: &Name, job: &TrainingView) -> Option<CheckpointPlace> {
     let store = job.facts.store.as_ref()?;
-    let spec = Arc::clone(view.stores.get(store)?);
+    let spec = Arc::clone(view.stores().get(store)?);
     Some(CheckpointPlace { store: store.clone(), spec, namespace: name.0.clone(), job: name.1.clone() })
 }
 
 /// Whether the status of a Workload's TrainingJob says that the job is asked to save.
 pub(crate) fn is_shown(view: &View, workload: &WorkloadView) -> bool {
-    let job = workload.training_job().and_then(|name| view.training.get(&name));
+    let job = workload.training_job().and_then(|name| view.training().get(&name));
     job.is_some_and(|job| is_true(&job.status.conditions, training_types::CHECKPOINT_REQUESTED))
 }
 

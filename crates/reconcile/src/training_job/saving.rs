@@ -28,7 +28,7 @@ impl TrainingCase<'_> {
     /// The wait of a TrainingJob's start until the checkpoint to resume from is known, `None` if the checkpoint is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
-        let begun = resumes_from(&self.ctx.notes.workloads, workload)?;
+        let begun = resumes_from(self.ctx.notes.workloads(), workload)?;
         if self.missing_store().is_some() {
             // When the store exists again, Berth decides about this TrainingJob again.
             return Some(Decision::Done);
@@ -80,7 +80,7 @@ impl TrainingCase<'_> {
             }
             (None, _) => {}
         }
-        if let Some(begun) = self.ctx.notes.jobs.of(&self.view.uid).training().begun_from() {
+        if let Some(begun) = self.ctx.notes.jobs().of(&self.view.uid).training().begun_from() {
             new.resumed_from = begun.cloned();
         }
         let last = self.ctx.saved_of(self.name, self.view);

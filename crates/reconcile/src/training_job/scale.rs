@@ -71,7 +71,7 @@ impl TrainingCase<'_> {
         // A slice with quota waits for an admission check that its queue did not have before. The wait of the new slice is short, because no workload may
         // preempt the slice meanwhile.
         let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
-        let until = self.ctx.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
+        let until = self.ctx.view.timeline().after_seconds(begun, PATIENCE_SECONDS);
         let stands = !new.is(types::EVICTED) && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
@@ -131,7 +131,7 @@ impl TrainingCase<'_> {
         if keeps >= have {
             return None;
         }
-        let whom = self.ctx.view.workloads.by_uid(&asked.eviction.preemptor);
+        let whom = self.ctx.view.workloads().by_uid(&asked.eviction.preemptor);
         let whom = preemptor_words(self.ctx, whom);
         let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
         Some(self.saved_first(workload, run, keeps, (SCALING_DOWN, words), states))
@@ -177,7 +177,7 @@ impl TrainingCase<'_> {
             return Some(give_up(keeps, why));
         }
         let limit = self.view.facts.scheduling_timeout_seconds?;
-        let due = self.ctx.view.timeline.after_seconds(added.since, limit);
+        let due = self.ctx.view.timeline().after_seconds(added.since, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
@@ -187,7 +187,7 @@ impl TrainingCase<'_> {
 
     /// The new slice of a scale-up, if there is idle quota for it.
     fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
-        let workers = self.ctx.notes.jobs.of(&self.view.uid).training().wanted()?;
+        let workers = self.ctx.notes.jobs().of(&self.view.uid).training().wanted()?;
         let alone = self.ctx.view.workloads_of(&self.view.uid);
         let alone = alone.iter().all(|one| one.uid == workload.uid || one.is_finished());
         if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
@@ -270,7 +270,7 @@ impl TrainingCase<'_> {
     /// the pods may be newer than the statuses of the Jobs. The quota is held until the statuses count no more pods either: otherwise the remaining pods would
     /// be charged as usage beyond quota for a moment, and the job would be evicted for the preemptors to which its workers gave way.
     pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
-        let parts = self.ctx.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
+        let parts = self.ctx.view.jobs().controlled_by(&workload.namespace, &self.view.uid);
         let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);
         if counted > most {
             return Some(Decision::Wait(after(self.now, LOOK_MS)));
@@ -281,7 +281,7 @@ impl TrainingCase<'_> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
         }
-        let (pods, most) = (self.ctx.training.children.pods_of(workload), usize::try_from(most).unwrap_or(0));
+        let (pods, most) = (self.ctx.training.pods_of(workload), usize::try_from(most).unwrap_or(0));
         let (object, query) = (workload.object_key(), Query::ProbePods { pods, most });
         Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, query)))
     }

@@ -110,7 +110,7 @@ impl TrainingCase<'_> {
             Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
             Err(error) => return self.never_starts(workload, &error.to_string()),
         };
-        let notes = self.ctx.notes.jobs.of(&self.view.uid).training();
+        let notes = self.ctx.notes.jobs().of(&self.view.uid).training();
         for child in all {
             let name = (self.name.0.clone(), child.name.clone());
             let object = match child.kind {
@@ -120,7 +120,7 @@ impl TrainingCase<'_> {
             };
             let there = match child.kind {
                 ChildKind::Service | ChildKind::ConfigMap => notes.is_prepared(&object),
-                ChildKind::Job => match self.ctx.view.jobs.get(&object) {
+                ChildKind::Job => match self.ctx.view.jobs().get(&object) {
                     Some(job) if self.is_ours(job) && !job.deleting => true,
                     Some(_) => return self.name_taken(),
                     None => false,
@@ -129,7 +129,7 @@ impl TrainingCase<'_> {
             if there {
                 continue;
             }
-            let again = starts::again(&self.ctx.notes.jobs, &self.view.uid, &object.name, workload);
+            let again = starts::again(self.ctx.notes.jobs(), &self.view.uid, &object.name, workload);
             let again = again.filter(|_| child.kind == ChildKind::Job);
             if let Some(again) = again.filter(|again| again.due > self.now) {
                 return Decision::Wait(again.due);
@@ -167,7 +167,7 @@ impl TrainingCase<'_> {
 
     /// Obstacle that keeps the TrainingJob from having all its Jobs, as reason and message.
     pub(super) fn obstacle(&self) -> Option<(String, String)> {
-        let jobs = &self.ctx.view.jobs;
+        let jobs = self.ctx.view.jobs();
         let taken = self.roles().into_iter().map(|role| self.child_key(&role)).find_map(|object| {
             let job = jobs.get(&object).filter(|job| job.deleting || !self.is_ours(job))?;
             let ObjectKey { namespace, name, .. } = &object;
@@ -253,7 +253,7 @@ impl TrainingCase<'_> {
         // Workers that were added by a restart are given up first.
         let added = self.ctx.added_to(workload).filter(|_| scaled(workload).is_some());
         let begun = added.map_or(begun, |added| added.since.max(begun));
-        let due = self.ctx.view.timeline.after_seconds(begun, limit);
+        let due = self.ctx.view.timeline().after_seconds(begun, limit);
         if due > self.now {
             return Decision::Wait(due);
         }
@@ -300,7 +300,7 @@ impl TrainingCase<'_> {
             // Enough pods of the elastic job continue the training.
             return None;
         }
-        let due = self.ctx.view.timeline.after_seconds(lacks_unwatched(self.ctx, workload)?, limit);
+        let due = self.ctx.view.timeline().after_seconds(lacks_unwatched(self.ctx, workload)?, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }

@@ -33,7 +33,7 @@ const EVENT_LIMIT: usize = 1_024;
 /// The status write of a TrainingJob, `None` if the computed status equals the stored status.
 pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (object.namespace.clone(), object.name.clone());
-    let view = ctx.view.training.get(&name)?;
+    let view = ctx.view.training().get(&name)?;
     let case = TrainingCase { ctx, name: &name, view, now };
     // In a namespace that is not managed any more, the status is written while a Workload stands for the job: no other object records the end of the job.
     let followed = case.managed() || ctx.view.slice_of(&view.uid).is_some();
@@ -216,7 +216,7 @@ impl Telling<'_> {
         let at = evicted.last_transition_time.0;
         let out_of_time = || {
             let limit = self.case.view.facts.scheduling_timeout_seconds?;
-            let due = self.case.ctx.view.timeline.after_seconds(told_from(self.workload?)?, limit);
+            let due = self.case.ctx.view.timeline().after_seconds(told_from(self.workload?)?, limit);
             // A gang that ran until its eviction had all its pods, and then lost some of them.
             let running = find(&self.case.view.status.conditions, training_types::RUNNING);
             let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
@@ -357,7 +357,7 @@ impl Telling<'_> {
         status.allocated_resources = admitted.map(|workload| self.allocated(workload));
         let flavors = admitted.map(flavors_of).unwrap_or_default();
         let of_tier = |flavor: &String| {
-            let object = self.case.ctx.view.flavors.get(flavor)?;
+            let object = self.case.ctx.view.flavors().get(flavor)?;
             object.metadata.labels.as_ref()?.get(labels::CAPACITY_TIER).cloned()
         };
         status.capacity_tier = flavors.iter().find_map(of_tier);

@@ -158,11 +158,11 @@ impl TrainingCase<'_> {
             // A TrainingJob that is deleted without its Jobs does not control them any more.
             let is_taken = |job: &JobState| !self.view.leaves_pods && self.is_taken_from_us(job);
             let ours = |job: &&JobState| self.is_ours(job) || is_taken(job);
-            let ours = self.ctx.view.jobs.get(object).filter(ours);
+            let ours = self.ctx.view.jobs().get(object).filter(ours);
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             // A finalizer may keep the Job forever, and its pods run as long as the Job exists: the pods are deleted before the Job.
             let kept = job.deleting && known.contains(object);
-            if job.deleting && (!kept || self.ctx.notes.jobs.of(&job.uid).is_rid_of_pods()) {
+            if job.deleting && (!kept || self.ctx.notes.jobs().of(&job.uid).is_rid_of_pods()) {
                 // The pods of a Job that is being deleted are found by a query.
                 continue;
             }
@@ -178,7 +178,7 @@ impl TrainingCase<'_> {
     /// Time until which a creation with a lost answer may still create a Job of the TrainingJob.
     pub(super) fn creation_until(&self) -> Option<Timestamp> {
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
-        known.filter_map(|object| self.ctx.flights.strays.creation_until(&object, self.now)).max()
+        known.filter_map(|object| self.ctx.flights.unresolved().creation_until(&object, self.now)).max()
     }
 
     /// Queries whether pods of the job are left, `None` if no pods are known to be left.

@@ -8,7 +8,7 @@ use crate::testing::objects::{
     with_condition, workload_of,
 };
 use crate::testing::step::{Step, step};
-use crate::testing::{NAMESPACE, State, at, in_seconds, named, now, own_name};
+use crate::testing::{State, at, in_seconds, named, now, own_name};
 use crate::training_job::saves::note_listing;
 use crate::write::Checkpoint;
 
@@ -16,7 +16,7 @@ use crate::write::Checkpoint;
 pub(super) fn case_of<R>(state: &State, ask: impl FnOnce(TrainingCase<'_>) -> R) -> R {
     let ctx = state.context();
     let name = own_name("a");
-    let view = ctx.view.training.get(&name).unwrap_or_else(|| panic!("no TrainingJob a"));
+    let view = ctx.view.training().get(&name).unwrap_or_else(|| panic!("no TrainingJob a"));
     ask(TrainingCase { ctx: &ctx, name: &name, view, now: now() })
 }
 
@@ -89,9 +89,9 @@ pub(super) fn listed(mut state: State, steps: &[i64], seconds_ago: i64) -> State
         bytes: 1,
         metadata: BTreeMap::new(),
     };
-    let place = state.context().place_of(&name, &state.view.training[&name]).expect("a place");
+    let place = state.context().place_of(&name, &state.view.training()[&name]).expect("a place");
     let found = Ok(steps.iter().map(checkpoint).collect());
-    note_listing(&mut state.notes.jobs, &state.view, &name, Some(&place), found, in_seconds(-seconds_ago));
+    note_listing(state.notes.jobs_mut(), &state.view, &name, Some(&place), found, in_seconds(-seconds_ago));
     state
 }
 
@@ -114,10 +114,10 @@ fn shown(state: &mut State) {
         if !found.what.starts_with("TrainingStatus") {
             return;
         }
-        let mut object = serde_json::to_value(state.view.training[&own_name("a")].whole()).expect("JSON");
+        let mut object = serde_json::to_value(state.view.training()[&own_name("a")].whole()).expect("JSON");
         object["kind"] = json!("TrainingJob");
         object["metadata"]["resourceVersion"] = json!("7");
-        let status = serde_json::to_value(&state.view.training[&own_name("a")].status).expect("JSON");
+        let status = serde_json::to_value(&state.view.training()[&own_name("a")].status).expect("JSON");
         object["status"] = changed(status, found.body["status"].clone());
         state.put(object);
     }
@@ -130,11 +130,11 @@ fn training_job_decision_follows_its_workload() {
     let store = changed(job(), json!({"spec": {"checkpoint": {"enabled": true, "store": "none"}}}));
     let ending = || {
         let mut state = running();
-        state.view.ending.insert(NAMESPACE.to_owned());
+        state.end_namespace();
         state
     };
     let no_pods = |mut state: State| {
-        state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
+        state.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
         state
     };
     let name = berth_jobs::workload_name("TrainingJob", "berth.dev", "a", "a-uid");

@@ -29,7 +29,7 @@ fn count(name: &'static str, labels: Labels) -> Measure {
 impl Context<'_> {
     /// The metrics of a change of a TrainingJob's Workload from `old` to `new`, observed at `now`.
     pub(crate) fn training_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
-        let Some(job) = new.training_job().and_then(|name| self.view.training.get(&name)) else { return Vec::new() };
+        let Some(job) = new.training_job().and_then(|name| self.view.training().get(&name)) else { return Vec::new() };
         let job_type = job.facts.job_type.as_str();
         let became = |kind: &str| new.is(kind) && !old.is(kind);
         let queue =
@@ -38,7 +38,7 @@ impl Context<'_> {
         let scheduled = |result: &str, since: Timestamp| Measure::Observe {
             name: "training_job_scheduling_duration_seconds",
             labels: labels([("queue", &queue), ("job_type", job_type), ("result", result)]),
-            millis: self.view.timeline.millis_between(since, now),
+            millis: self.view.timeline().millis_between(since, now),
         };
         // A scale-up is no second scheduling of its job.
         if became(types::ADMITTED) && !grew(new) {
@@ -79,7 +79,7 @@ impl Context<'_> {
             gauges.count("training_job_queue_length", at, waiting);
         }
         let holdings: BTreeMap<&String, Holding> =
-            self.view.cluster_queues.keys().filter_map(|name| Some((name, self.holding(name)?))).collect();
+            self.view.cluster_queues().keys().filter_map(|name| Some((name, self.holding(name)?))).collect();
         for (queue, holding) in &holdings {
             for (resource, nominal) in &holding.nominal {
                 let used = holding.used.get(resource).copied().unwrap_or_default();
@@ -97,7 +97,7 @@ impl Context<'_> {
     /// Numbers of waiting TrainingJobs by ClusterQueue and priority; 0 if only admitted jobs have that priority.
     fn waiting_trainings(&self) -> BTreeMap<(String, String), usize> {
         let mut waiting = BTreeMap::new();
-        for job in self.view.training.values() {
+        for job in self.view.training().values() {
             let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| !workload.is_finished()) else {
                 continue;
             };
@@ -112,8 +112,8 @@ impl Context<'_> {
 
     /// Quota and usage of a ClusterQueue, over all flavors.
     fn holding(&self, name: &str) -> Option<Holding> {
-        let queue = self.view.cluster_queues.get(name)?;
-        let figures = self.quota.world.figures(name)?;
+        let queue = self.view.cluster_queues().get(name)?;
+        let figures = self.quota.world().figures(name)?;
         let mut holding = Holding {
             root: self.above(name).pop(),
             weight: deltas::weight_of(queue),

@@ -11,22 +11,37 @@ use crate::training_job::growth::{self, Growth};
 use crate::training_job::saves;
 use crate::training_job::slices::granted;
 use crate::training_job::training_notes::TrainingNotes;
-use crate::write::{Kind, ObjectKey, Purpose, WriteOutcome, key};
+use crate::write::{Kind, ObjectKey, PodsOf, Purpose, WriteOutcome, key};
 
 /// State about TrainingJobs that is in no API object.
 #[derive(Debug, Default)]
 pub struct Trainings {
     /// The schedule of the searches for jobs that could grow.
-    pub growth: Growth,
+    growth: Growth,
     /// The Jobs that have run each TrainingJob.
-    pub(crate) children: Children,
+    children: Children,
 }
 
 impl Trainings {
+    /// Time of the next search for jobs that could grow, if any job is elastic.
+    pub fn wake_at(&self, view: &View) -> Option<Timestamp> {
+        self.growth.wake_at(view)
+    }
+
+    /// Whether a search for jobs that could grow is due; if so, the next search is due after a pause.
+    pub fn begin_look(&mut self, view: &View, now: Timestamp) -> bool {
+        self.growth.begin_look(view, now)
+    }
+
+    /// The criteria by which the pods of a Workload's job are found.
+    pub(crate) fn pods_of(&self, workload: &WorkloadView) -> PodsOf {
+        self.children.pods_of(workload)
+    }
+
     /// Handles the new state of a Workload, before the view stores that state.
     pub fn note_workload(&mut self, jobs: &mut JobRecords, view: &View, new: &WorkloadView) {
         self.children.note_idle(view, new);
-        let old = view.workloads.get(&new.key());
+        let old = view.workloads().get(&new.key());
         // If the number of workers changes, prepared objects such as the host file are applied again.
         let is_resized = old.is_some_and(|old| granted(old) != granted(new));
         if let Some(owner) = new.owner.as_ref().filter(|_| !new.reserved() || is_resized) {
@@ -68,7 +83,7 @@ pub fn note_outcome(
 ) -> Option<ObjectKey> {
     let told = matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone | WriteOutcome::Refused(_));
     if let Some(uid) = view.uid_of(object).filter(|_| told && flight.purpose.asks_to_save()) {
-        saves::note_notified(&mut notes.workloads, &uid, flight.purpose);
+        saves::note_notified(notes.workloads_mut(), &uid, flight.purpose);
     }
     if !matches!(outcome, WriteOutcome::Applied { .. }) {
         return None;
@@ -76,15 +91,15 @@ pub fn note_outcome(
     let of = |key: &ObjectKey| (key.namespace.clone(), key.name.clone());
     match flight.purpose {
         Purpose::Evict => saves::note_evicted(notes, view, &of(object)),
-        Purpose::StartTraining => saves::note_start(&mut notes.jobs, view, &of(&flight.origin)),
+        Purpose::StartTraining => saves::note_start(notes.jobs_mut(), view, &of(&flight.origin)),
         Purpose::ScaleTraining => {
-            growth::note_scaled(&mut notes.jobs, view, &of(&flight.origin), now);
-            saves::end_request(&mut notes.workloads, view, &of(&flight.origin), now);
+            growth::note_scaled(notes.jobs_mut(), view, &of(&flight.origin), now);
+            saves::end_request(notes.workloads_mut(), view, &of(&flight.origin), now);
         }
         // Workers that were never started are removed by this write alone.
-        Purpose::LowerCount => saves::end_request(&mut notes.workloads, view, &of(&flight.origin), now),
+        Purpose::LowerCount => saves::end_request(notes.workloads_mut(), view, &of(&flight.origin), now),
         Purpose::DeleteCheckpoints => {
-            let known = saves::note_deleted(&mut notes.jobs, view, &of(object), flight.place.as_deref());
+            let known = saves::note_deleted(notes.jobs_mut(), view, &of(object), flight.place.as_deref());
             return known.then(|| key(Kind::TrainingJob, &of(object)));
         }
         _ => {}

@@ -98,7 +98,7 @@ pub(crate) fn unasked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Stri
     }
     if whole.kind == Kind::Pod {
         let name = (whole.namespace, whole.name);
-        return pod::unasked(ctx, &name, ctx.view.pods.get(&name)?);
+        return pod::unasked(ctx, &name, ctx.view.pods().get(&name)?);
     }
     (!ctx.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
 }
@@ -129,7 +129,7 @@ pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
 /// Whether a TrainingJob that its user has suspended controls the workload. The workload is deactivated after the status of the TrainingJob shows the
 /// suspension, which may take a while.
 pub(crate) fn is_suspended(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
-    let job = workload.training_job().and_then(|name| ctx.view.training.get(&name));
+    let job = workload.training_job().and_then(|name| ctx.view.training().get(&name));
     job.is_some_and(|job| job.facts.suspended)
 }
 

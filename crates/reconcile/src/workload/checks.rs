@@ -31,7 +31,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     if workload.is(types::ADMITTED) {
         return crate::provisioning::check::decide(ctx, workload, now);
     }
-    let queue = ctx.view.cluster_queues.get(name)?;
+    let queue = ctx.view.cluster_queues().get(name)?;
     // With Kueue's older reasons a reservation says nothing about admission.
     let says = ctx.settings.observe_unadmitted;
     let silent = says && states.is_empty() && find(&workload.status.conditions, types::ADMITTED).is_none();
@@ -39,7 +39,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         // Another controller reserved this quota without checks and without a condition `Admitted`: Berth does not admit the workload.
         return None;
     }
-    if ctx.session.schedules_only {
+    if ctx.session.schedules_only() {
         return None;
     }
     if let Some(draft) = sync(workload, &queue.spec, now) {
@@ -59,7 +59,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         }
     });
     let reserved = since(&workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(now);
-    let waited = ctx.view.timeline.seconds_between(reserved, now);
+    let waited = ctx.view.timeline().seconds_between(reserved, now);
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
     draft.notices.push(notice(workload, EventType::Normal, reasons::ADMITTED, message, REPORTER));
     Some(Decision::write(draft))
@@ -79,7 +79,7 @@ fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
 /// Handles answers of admission checks that came before there was quota. A workload that a check rejects is deactivated. A workload that a check wants to retry
 /// waits for the time of the retry, and its checks are requested again (`docs/departures/0034-checks-before-quota.md`).
 pub(crate) fn answered(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    if ctx.session.schedules_only {
+    if ctx.session.schedules_only() {
         return None;
     }
     if let Some(decision) = rejected(workload, now) {
@@ -95,8 +95,8 @@ pub(crate) fn answered(ctx: &Context<'_>, workload: &WorkloadView, now: Timestam
 
 /// Lists the admission checks of a workload without quota: all checks that the workload must pass with any flavors.
 pub(crate) fn list(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let local = ctx.view.local_queues.get(&workload.local_queue()).filter(|_| !ctx.session.schedules_only)?;
-    let queue = ctx.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
+    let local = ctx.view.local_queues().get(&workload.local_queue()).filter(|_| !ctx.session.schedules_only())?;
+    let queue = ctx.view.cluster_queues().get(local.spec.cluster_queue.as_deref()?)?;
     sync(workload, &queue.spec, now).map(Decision::write)
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn create(
         return Decision::tell(warning(event_reasons::ERR_WORKLOAD_COMPOSE, tell(problem)));
     }
     let name = (workload.namespace().to_owned(), workload.name().to_owned());
-    if let Some(other) = ctx.view.workloads.get(&name) {
+    if let Some(other) = ctx.view.workloads().get(&name) {
         return has_its_name(ctx, asker, other, |reason, text| warning(reason, tell(text)));
     }
     let Ok(mut body) = serde_json::to_value(workload) else { return Decision::Done };

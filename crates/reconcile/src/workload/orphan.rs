@@ -46,7 +46,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         // The garbage collector deletes a group's Workload after the last of its pods. A Workload that never had a pod stays, unless another object owns the
         // Workload.
         let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
-        if holds && !owned && !ctx.session.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
+        if holds && !owned && !ctx.session.is_offline() && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
             return workload.phase.is_evicting().then(|| release(workload, now));
         }
         return if kind == Kind::PodGroup { without_pods(workload, now) } else { Some(Decision::Done) };
@@ -56,7 +56,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         // Garbage collection will delete these Jobs; until then the Jobs may create pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !ctx.notes.jobs.of(&part.uid).is_rid_of_pods()) {
+    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !ctx.notes.jobs().of(&part.uid).is_rid_of_pods()) {
         // A finalizer keeps this Job, and the Job's pods run as long as the Job exists: the pods are deleted before the Job.
         return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
@@ -66,7 +66,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     let ran = workload.phase.was_admitted() || ctx.has_overrun(workload);
     if ran && !ctx.notes_of(workload).pods().are_gone() {
         let come = since(&workload.status.conditions, types::ADMITTED, "True")
-            .map(|at| ctx.view.timeline.after(at, PODS_COME_MS));
+            .map(|at| ctx.view.timeline().after(at, PODS_COME_MS));
         if let Some(come) = come.filter(|come| *come > now) {
             return Some(Decision::Wait(come));
         }
@@ -85,12 +85,12 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
             return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
         }
         // No controller has created anything for the workload that would have to stop. Offline, the caller decides when an evicted workload releases its quota.
-        return (workload.phase.is_evicting() && !ctx.session.is_offline).then(|| release(workload, now));
+        return (workload.phase.is_evicting() && !ctx.session.is_offline()).then(|| release(workload, now));
     };
     if let Some(decision) = taken_back(ctx, workload, job) {
         return Some(decision);
     }
-    let mut pods = ctx.view.pods.in_namespace(&workload.namespace);
+    let mut pods = ctx.view.pods().in_namespace(&workload.namespace);
     if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
@@ -111,17 +111,17 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
 /// removed the owner reference, so that the objects of the job are left behind. The cost of the search is proportional to the jobs of the namespace.
 fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<Decision> {
     let (view, namespace) = (&ctx.view, workload.namespace.as_str());
-    let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));
+    let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs().get(key)?)));
     if let Some((key, job)) = jobs.find(|(_, job)| job.uid == uid && !job.deleting) {
         let info = job.kind.info();
         return Some(adopt(ctx, workload, (info.api_version, info.kind), (&key.name, uid)));
     }
     let first = (namespace.to_owned(), String::new());
-    let mut training = view.training.range(first..).take_while(|(name, _)| name.0 == namespace);
+    let mut training = view.training().range(first..).take_while(|(name, _)| name.0 == namespace);
     if let Some((name, _)) = training.find(|(_, job)| job.uid == uid && !job.deleting) {
         return Some(adopt(ctx, workload, (berth_api::berth::API_VERSION, Kind::TrainingJob.name()), (&name.1, uid)));
     }
-    let mut pods = view.pods.in_namespace(namespace);
+    let mut pods = view.pods().in_namespace(namespace);
     let (name, _) = pods.find(|(_, pod)| *pod.uid == *uid && !pod.deleting())?;
     Some(adopt(ctx, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
 }
@@ -175,7 +175,7 @@ pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView, now: Timest
     if ctx.odd_pods_of(workload).any(|(_, odd)| odd.is_beside()) {
         return left::of_leaving(ctx, workload, now);
     }
-    let query = Query::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
+    let query = Query::ProbePods { pods: ctx.training.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, workload.object_key(), query))
 }
 

@@ -10,7 +10,7 @@ use crate::write::{Kind, ObjectKey, key};
 
 /// The Workload of a name, if the owner reference to its owner with this uid was removed.
 pub(crate) fn lost_by<'a>(ctx: &'a Context<'a>, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
-    let found = ctx.view.workloads.get(name)?;
+    let found = ctx.view.workloads().get(name)?;
     (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn parts_of<'a>(
             roles.filter_map(|set| child(&set.name)).collect()
         }
         None if kind.is_made_of_jobs() => {
-            let all = view.jobs.controlled_by(&workload.namespace, uid);
+            let all = view.jobs().controlled_by(&workload.namespace, uid);
             all.map(|(object, job)| (object.clone(), job)).collect()
         }
         None => Vec::new(),
@@ -58,9 +58,11 @@ pub(crate) fn standing(ctx: &Context<'_>, workload: &WorkloadView) -> Standing {
     let name = (workload.namespace.clone(), owner.name.clone());
     let view = &ctx.view;
     let leaving = match kind {
-        Kind::Pod => view.pods.get(&name).filter(|pod| *pod.uid == *owner.uid).map(|_| false),
-        Kind::PodGroup => (view.pods.group(&name).is_some() || view.sets.of_group(&name).is_some()).then_some(false),
-        Kind::TrainingJob => view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
+        Kind::Pod => view.pods().get(&name).filter(|pod| *pod.uid == *owner.uid).map(|_| false),
+        Kind::PodGroup => {
+            (view.pods().group(&name).is_some() || view.sets().of_group(&name).is_some()).then_some(false)
+        }
+        Kind::TrainingJob => view.training().get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
         _ => view.job_of(workload).map(|job| job.deleting),
     };
     match leaving {

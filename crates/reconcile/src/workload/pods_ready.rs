@@ -31,7 +31,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, admitted: Times
         }
         _ => (admitted, settings.timeout_ms, reasons::WAIT_FOR_START),
     };
-    let due = ctx.view.timeline.after(start, timeout);
+    let due = ctx.view.timeline().after(start, timeout);
     if due > now {
         return Decision::Wait(due);
     }

@@ -47,7 +47,7 @@ pub fn preemptor_named(message: &str) -> Option<&str> {
 /// A preemptor in words for the users of its victims: the preemptor's queue, without the name of another tenant's object.
 pub(crate) fn preemptor_words(ctx: &Context<'_>, preemptor: Option<&WorkloadView>) -> String {
     let queue = preemptor
-        .and_then(|preemptor| ctx.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
+        .and_then(|preemptor| ctx.view.local_queues().get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
     queue.map_or_else(|| "a Workload that is gone".to_owned(), |queue| format!("a Workload of ClusterQueue {queue}"))
 }
 
@@ -91,7 +91,7 @@ fn priority_of(workload: &WorkloadView) -> String {
 
 /// The write that evicts a victim for its preemptor, with the events for both.
 pub fn preempt(ctx: &Context<'_>, workload: &WorkloadView, eviction: &engine::Eviction, now: Timestamp) -> Decision {
-    let preemptor = ctx.view.workloads.by_uid(&eviction.preemptor);
+    let preemptor = ctx.view.workloads().by_uid(&eviction.preemptor);
     let job = preemptor.and_then(|preemptor| preemptor.job_uid.as_deref()).unwrap_or_default();
     let message = preemption_message(
         (&eviction.preemptor, job),

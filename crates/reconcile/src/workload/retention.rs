@@ -30,7 +30,7 @@ pub(crate) fn finished(ctx: &Context<'_>, workload: &WorkloadView, now: Timestam
     else {
         return Decision::Done;
     };
-    let due = ctx.view.timeline.after(at, keep);
+    let due = ctx.view.timeline().after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }
@@ -58,7 +58,7 @@ pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timesta
         return Decision::Done;
     };
     let at = condition.last_transition_time.0;
-    let due = ctx.view.timeline.after(at, keep);
+    let due = ctx.view.timeline().after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }
@@ -80,7 +80,7 @@ impl Context<'_> {
     /// wait for a status that the API server refuses.
     pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
         let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
-        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
+        let view = self.view.training().get(&name).filter(|view| view.uid == owner.uid);
         let runs_on = view.filter(|view| !view.deleting && !view.is_over());
         runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
     }

@@ -14,13 +14,13 @@ impl Context<'_> {
     /// Seconds for which a workload has run since its last admission.
     pub(crate) fn time_run(&self, workload: &WorkloadView, now: Timestamp) -> i64 {
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
-        admitted.map_or(0, |admitted| self.view.timeline.seconds_between(admitted, now))
+        admitted.map_or(0, |admitted| self.view.timeline().seconds_between(admitted, now))
     }
 
     /// Corrects the accumulated execution time in a decision that releases quota. The decision computes that time by the wall clock (`Edit::take_back`); the
     /// correction leaves out jumps of the wall clock.
     pub fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
-        if self.view.timeline.is_even() {
+        if self.view.timeline().is_even() {
             return decision;
         }
         if let Decision::Write(draft) = &mut decision
@@ -29,7 +29,7 @@ impl Context<'_> {
         {
             let name = (draft.key.namespace.clone(), draft.key.name.clone());
             if let Some(ran) =
-                self.view.workloads.get(&name).and_then(|workload| self.run_in_all(workload, status, now))
+                self.view.workloads().get(&name).and_then(|workload| self.run_in_all(workload, status, now))
             {
                 status["accumulatedPastExecutionTimeSeconds"] = json!(ran);
             }

@@ -67,7 +67,8 @@ pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
 /// Releases a reservation that was not followed by an admission, if a queue or a flavor of the reservation is gone or being deleted, or if the namespace is
 /// being deleted.
 pub(crate) fn without_place(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let lost = missing_queue(ctx, workload).or_else(|| lost_flavor(ctx, workload).filter(|_| !ctx.session.is_offline));
+    let lost =
+        missing_queue(ctx, workload).or_else(|| lost_flavor(ctx, workload).filter(|_| !ctx.session.is_offline()));
     let why = lost.as_deref().map(|message| (reasons::MISCONFIGURED, message));
     let ends = ctx.is_ending(&workload.namespace);
     let why = why.or_else(|| ends.then_some((reasons::PENDING_EVALUATION, "its namespace is being deleted")))?;
@@ -118,7 +119,7 @@ pub(crate) fn way_back(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Way
 
 /// Message about the end of a stop: a LocalQueue that is gone, or younger than the stop, was not restarted.
 fn stop_is_over(ctx: &Context<'_>, workload: &WorkloadView, since: Timestamp, what: &str) -> String {
-    let Some(local) = ctx.view.local_queues.get(&workload.local_queue()) else {
+    let Some(local) = ctx.view.local_queues().get(&workload.local_queue()) else {
         return "The LocalQueue of the workload does not exist any more".into();
     };
     let is_younger = local.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > since);
@@ -133,7 +134,7 @@ fn stop_is_over(ctx: &Context<'_>, workload: &WorkloadView, since: Timestamp, wh
 /// Whether a workload belongs to a single pod that has been started, and that therefore cannot wait again.
 fn has_ended_pod(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
     let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
-    ctx.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
+    ctx.view.pods().get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
 }
 
 #[cfg(test)]

@@ -31,10 +31,10 @@ pub(super) fn with(workload: Value) -> State {
 fn planned(mut state: State) -> State {
     let admission: Admission = {
         state.pass_on_workloads();
-        let plan = state.quota.world.plan(berth_cache::moments::millis(now()), Limits { max_admissions: 9 });
+        let plan = state.quota.world_mut().plan(berth_cache::moments::millis(now()), Limits { max_admissions: 9 });
         plan.admissions.into_iter().find(|admission| *admission.uid == *"w-uid").expect("an admission")
     };
-    state.notes.workloads.change("w-uid", |notes| notes.plan_mut().admit(admission));
+    state.notes.workloads_mut().change("w-uid", |notes| notes.plan_mut().admit(admission));
     state
 }
 
@@ -106,7 +106,7 @@ fn planned_admission_of_a_job_that_goes_is_not_written() {
     let mut state = planned(with(pending()));
     state.put(deleting(job("a")));
     assert_eq!(decided(&state).what, "done");
-    state.flights.strays.doubt(crate::testing::named(Kind::Workload, "w"), 7);
+    state.flights.unresolved_mut().doubt(crate::testing::named(Kind::Workload, "w"), 7);
     assert_eq!(decided(&state).what, "ReserveQuota: apply status Workload ns/w");
 }
 
@@ -164,7 +164,7 @@ fn planned_eviction_is_written_while_the_workload_keeps_its_quota() {
             preemptee_path: "/cq".into(),
             gives_up: None,
         };
-        state.notes.workloads.change("w-uid", |notes| notes.plan_mut().evict(eviction));
+        state.notes.workloads_mut().change("w-uid", |notes| notes.plan_mut().evict(eviction));
         decided(&state).what
     };
     assert_eq!(chosen(admitted(pending())), "Evict: apply status Workload ns/w");

@@ -170,9 +170,9 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
 pub fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Option<Measure> {
     let name = (job.namespace.clone(), job.name.clone());
     let (created, generation) = match job.kind {
-        Kind::Pod => ctx.view.pods.get(&name).map(|pod| (pod.created.saturating_mul(1000), 1)),
-        Kind::TrainingJob => ctx.view.training.get(&name).map(|view| (view.created, view.generation)),
-        _ => ctx.view.jobs.get(job).map(|state| (state.created, state.generation)),
+        Kind::Pod => ctx.view.pods().get(&name).map(|pod| (pod.created.saturating_mul(1000), 1)),
+        Kind::TrainingJob => ctx.view.training().get(&name).map(|view| (view.created, view.generation)),
+        _ => ctx.view.jobs().get(job).map(|state| (state.created, state.generation)),
     }?;
     if created == 0 || generation > 1 || !ctx.settings.creation_latency_metric {
         return None;
@@ -186,7 +186,7 @@ pub fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Option<Me
 pub(crate) fn ungated(view: &View, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
     let group = group_of(&name.0, old);
     let workload = match &group {
-        Some(group) => view.workloads.get(group),
+        Some(group) => view.workloads().get(group),
         None => view.workloads_of(&old.uid).first().copied(),
     }?;
     let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
@@ -196,7 +196,7 @@ pub(crate) fn ungated(view: &View, name: &Name, old: &PodState, now: Timestamp) 
         ("cluster_queue", queue),
         ("is_group", group.is_some().to_string()),
     ];
-    let millis = view.timeline.millis_between(admitted, now);
+    let millis = view.timeline().millis_between(admitted, now);
     Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
 }
 

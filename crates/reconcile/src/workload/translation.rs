@@ -29,7 +29,7 @@ impl Context<'_> {
         is_gated: bool,
         now: Timestamp,
     ) -> Option<Draft> {
-        let workload = self.view.workloads.by_uid(uid)?;
+        let workload = self.view.workloads().by_uid(uid)?;
         let named = reason.map_or("", engine::PendingReason::as_str);
         let reason = if self.settings.observe_unadmitted { named } else { older_reasons::of_cycle(reason) };
         let mut draft = explain(workload, &PendingReport { reason, message, leading: true, is_gated }, now);
@@ -40,7 +40,7 @@ impl Context<'_> {
     /// A Workload in the engine's type, `None` if the Workload is unknown.
     pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
         let name = (namespace.to_owned(), name.to_owned());
-        self.view.workloads.get(&name).map(|workload| self.engine_workload(workload))
+        self.view.workloads().get(&name).map(|workload| self.engine_workload(workload))
     }
 
     /// A Workload of the view in the engine's type.
@@ -119,7 +119,7 @@ impl Context<'_> {
     /// Whether equal workloads in the queue of this workload preempt each other by age: in such a queue an older workload would preempt a workload that was put
     /// before it.
     fn equals_go_by_age(&self, workload: &WorkloadView) -> bool {
-        let queue = self.queue_of(workload).and_then(|name| self.view.cluster_queues.get(name));
+        let queue = self.queue_of(workload).and_then(|name| self.view.cluster_queues().get(name));
         queue.is_some_and(|queue| deltas::equals_go_by_age(queue))
     }
 
@@ -153,8 +153,8 @@ impl Context<'_> {
     /// shows the result, the engine's own accounting holds. A write to a workload without quota, such as its pending reason, delays nothing: the queue may open
     /// before the watch shows that write, and the engine must know by then that pods of the job run, or which policy the queue follows.
     pub fn mirrored(&self, name: &Name) -> Option<Mirrored> {
-        let workload = self.view.workloads.get(name)?;
-        let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
+        let workload = self.view.workloads().get(name)?;
+        let holds = || workload.reserved() || self.quota.world().holds_quota(&workload.uid);
         let is_planned = self.notes_of(workload).plan().admission().is_some();
         if is_planned || (self.flights.busy(&key(Kind::Workload, name)) && holds()) {
             return None;
@@ -190,7 +190,7 @@ impl Context<'_> {
             return;
         }
         let name = (draft.key.namespace.clone(), draft.key.name.clone());
-        if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads.get(&name)) {
+        if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads().get(&name)) {
             older_reasons::reword(draft, &workload.status);
         }
     }

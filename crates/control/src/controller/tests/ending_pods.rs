@@ -41,7 +41,7 @@ fn see(control: &mut Control, change: Change<Box<JobPod>>) {
 }
 
 fn left(control: &Control) -> Vec<(&str, i64)> {
-    control.view.ending_pods.left_of("team", OWNER).collect()
+    control.view.ending_pods().left_of("team", OWNER).collect()
 }
 
 fn leader() -> Control {
@@ -57,7 +57,7 @@ fn ending_pod_is_left_while_its_job_is_unseen() {
     see(&mut control, Change::Apply(pod(30)));
     assert_eq!(left(&control), [("w", 1)]);
     see_job(&mut control, "j-1", false);
-    assert!(left(&control).is_empty(), "{:?}", control.view.ending_pods);
+    assert!(left(&control).is_empty(), "{:?}", control.view.ending_pods());
     // Job `j-2` takes the name of Job `j-1`, so that no Job counts the pod.
     see_job(&mut control, "j-2", false);
     assert_eq!(left(&control), [("w", 1)]);
@@ -65,7 +65,7 @@ fn ending_pod_is_left_while_its_job_is_unseen() {
     assert_eq!(left(&control), [("w", 1)]);
     // A pod whose grace period is 0 has ended, and only a finalizer keeps the pod.
     see(&mut control, Change::Apply(pod(0)));
-    assert!(left(&control).is_empty() && control.view.ending_pods.is_empty(), "{:?}", control.view.ending_pods);
+    assert!(left(&control).is_empty() && control.view.ending_pods().is_empty(), "{:?}", control.view.ending_pods());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn ending_pod_that_is_gone_leaves_nothing_behind() {
         see(&mut control, Change::Apply(pod(30)));
         assert_eq!(left(&control), [("w", 1)]);
         see(&mut control, end());
-        let pods = &control.view.ending_pods;
+        let pods = control.view.ending_pods();
         assert!(pods.is_empty() && pods.by_job.is_empty() && pods.left.is_empty(), "{pods:?}");
     }
 }
@@ -87,7 +87,7 @@ fn ending_pod_that_is_gone_leaves_nothing_behind() {
 fn ending_pod_is_left_only_once_a_process_leads() {
     let mut control = Control::new(Settings::default());
     see(&mut control, Change::Apply(pod(30)));
-    assert!(left(&control).is_empty(), "{:?}", control.view.ending_pods);
+    assert!(left(&control).is_empty(), "{:?}", control.view.ending_pods());
     control.lead(Some(Term(1)));
     assert_eq!(left(&control), [("w", 1)]);
 }
@@ -96,5 +96,5 @@ fn ending_pod_is_left_only_once_a_process_leads() {
 fn ending_pod_of_another_namespace_is_not_counted() {
     let mut control = leader();
     see(&mut control, Change::Apply(pod_in("other", 30)));
-    assert!(left(&control).is_empty() && !control.view.ending_pods.is_empty());
+    assert!(left(&control).is_empty() && !control.view.ending_pods().is_empty());
 }

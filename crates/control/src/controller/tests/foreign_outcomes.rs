@@ -51,6 +51,6 @@ fn reservation_with_outcome_of_a_query_counts_as_unresolved() {
         let mut draft = Draft::merge(Purpose::ReserveQuota, object.clone(), patch, 7);
         let id = control.flights.start(&mut draft, object.clone());
         control.outcome(id, outcome, NOW);
-        assert!(control.flights.strays.may_land(&object));
+        assert!(control.flights.unresolved().may_land(&object));
     }
 }

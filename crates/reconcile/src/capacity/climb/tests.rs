@@ -45,7 +45,7 @@ fn chosen_workload_is_evicted_for_the_better_tier() {
     let decided = |now_is_the_time: bool| {
         let mut state = running(60, json!({}));
         let better = Better { tier: Tier::Reserved, since: in_seconds(-30), now: now_is_the_time };
-        state.notes.workloads.change("w-uid", |notes| notes.capacity_mut().note_better_tier(Some(better)));
+        state.notes.workloads_mut().change("w-uid", |notes| notes.capacity_mut().note_better_tier(Some(better)));
         step(&decide(&state.context(), state.workload("w"), now()))
     };
     assert_eq!(decided(false).what, "done");

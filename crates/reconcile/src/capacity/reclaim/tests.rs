@@ -52,9 +52,9 @@ fn pods_of_a_node_are_asked_for_once() {
     let mut state = State::new();
     let object = cluster_key(Kind::Node, "n");
     assert_eq!(step(&ask(&state.context(), &object)).what, "done", "it is not known");
-    state.capacity.reclaims.put("n", Some(&node), &["example.com/ends".to_owned()].into());
+    state.capacity.put_node("n", Some(&node), &["example.com/ends".to_owned()].into());
     assert_eq!(step(&ask(&state.context(), &object)).what, "FindPodsOnNode: ask Node /n");
-    state.capacity.reclaims.note_pods(&mut state.notes.workloads, "n", Vec::new(), now());
+    state.capacity.note_pods_on_node(state.notes.workloads_mut(), "n", Vec::new(), now());
     assert_eq!(step(&ask(&state.context(), &object)).what, "done");
 }
 
@@ -63,7 +63,7 @@ fn workload_that_lost_a_node_since_its_start_is_evicted() {
     let mut state = running("spot", json!({}));
     let assignment = crate::capacity::tier_assignments(&state.context(), state.workload("w")).remove(0);
     let loss = crate::capacity::loss::Loss::new(assignment, ("n", "example.com/ends"), in_seconds(-10));
-    state.notes.workloads.change("w-uid", |notes| notes.capacity_mut().note_loss(loss));
+    state.notes.workloads_mut().change("w-uid", |notes| notes.capacity_mut().note_loss(loss));
     let found = |begun: i64| {
         decide(&state.context(), state.workload("w"), in_seconds(begun), now()).map(|decision| step(&decision))
     };

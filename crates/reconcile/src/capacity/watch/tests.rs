@@ -22,7 +22,7 @@ fn running(ready: i64) -> State {
 /// The state after an answer about pods of the workload, so many seconds ago.
 fn answered(mut state: State, stuck: &[StuckPod], ago: i64) -> State {
     let answer = Answer { at: in_seconds(-ago), stuck: stuck.to_vec() };
-    state.notes.workloads.change("w-uid", |notes| notes.capacity_mut().note_answer(answer));
+    state.notes.workloads_mut().change("w-uid", |notes| notes.capacity_mut().note_answer(answer));
     state
 }
 

@@ -92,7 +92,7 @@ fn excess_of_a_job_is_what_counts_in_its_queue_and_was_not_admitted() {
         (json!({"cpu": "1500m"}), Some("wants 1500m of cpu for each pod, where quota is held for 1")),
     ] {
         let state = State::new().with(asking(amounts)).with(admitted(workload_of(&job("a"))));
-        let job = &state.view.jobs[&named(Kind::JOB, "a")];
+        let job = &state.view.jobs()[&named(Kind::JOB, "a")];
         let found = excess(&state.context(), state.workload("w"), "main", (job, None));
         assert_eq!(found.as_deref(), expected);
     }

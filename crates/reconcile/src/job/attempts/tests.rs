@@ -22,7 +22,7 @@ fn part(index: i32, attempt: i32) -> Value {
 
 fn over(state: &State) -> i32 {
     let object = named(Kind::JOB_SET, "a");
-    over_of(&state.view, &object, &state.view.jobs[&object]).iter().map(|pods| pods.count).sum()
+    over_of(&state.view, &object, &state.view.jobs()[&object]).iter().map(|pods| pods.count).sum()
 }
 
 /// After a restart, the status of a JobSet still counts ended Jobs of the earlier attempt, although these Jobs run again.

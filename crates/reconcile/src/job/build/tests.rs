@@ -49,7 +49,7 @@ fn large_job_is_read_before_its_workload_is_made() {
         {"name": "c", "image": "i", "args": ["x".repeat(100_000)], "resources": {"requests": {"cpu": "1"}}}]}}}}),
     );
     let mut state = State::new().with(large);
-    state.view.jobs.lighten(&named(Kind::JOB, "a"));
+    state.view.lighten_job(&named(Kind::JOB, "a"));
     let found = |state: &State| {
         case_of(state, &named(Kind::JOB, "a"), |case| {
             assert!(matches!(case.build(), Err(Unbuilt::Lean)));

@@ -19,13 +19,13 @@ fn with(job: Value, workload: Value) -> State {
 fn job_that_goes_gives_back_quota_that_nothing_uses() {
     let workload = || workload_of(&job("a"));
     let gone = |mut state: State| {
-        state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
+        state.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
         state
     };
     let orphaning = || changed(placed(job("a"), true), json!({"metadata": {"finalizers": ["orphan"]}}));
     let active = || changed(placed(job("a"), true), json!({"status": {"active": 1}}));
     let rid = |mut state: State| {
-        state.notes.jobs.change("a-uid", |notes| notes.note_rid_of_pods());
+        state.notes.jobs_mut().change("a-uid", |notes| notes.note_rid_of_pods());
         state
     };
     let rows: Vec<(&str, State, &str)> = vec![

@@ -86,9 +86,9 @@ fn pods_are_asked_once_and_then_waited_for() {
     let reason = "Preempted: Preempted, in words";
     assert_eq!(asked.body, json!({"berth.dev/stop-at": in_seconds(20).to_string(), "berth.dev/stop-reason": reason}));
     let (uid, noted) = noted.expect("a note");
-    state.notes.workloads.change(&uid, |notes| notes.save_mut().note(noted));
+    state.notes.workloads_mut().change(&uid, |notes| notes.save_mut().note(noted));
     assert_eq!(found(&state).0.what, "NotifyPods: annotate pods Workload ns/w", "the answer is not known");
-    state.notes.workloads.change(&uid, |notes| notes.save_mut().note_notified());
+    state.notes.workloads_mut().change(&uid, |notes| notes.save_mut().note_notified());
     assert_eq!(found(&state).0.what, "wait 20s");
 }
 

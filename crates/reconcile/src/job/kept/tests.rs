@@ -62,7 +62,7 @@ fn user_is_told_why_a_job_does_not_ask_for_quota() {
     for (state, expected) in rows {
         let state = state.with(admitted(workload()));
         let object = named(Kind::JOB, "a");
-        let found = unasked(&state.context(), &object, &state.view.jobs[&object], state.workload("w"));
+        let found = unasked(&state.context(), &object, &state.view.jobs()[&object], state.workload("w"));
         assert_eq!(found.as_deref(), expected);
     }
 }

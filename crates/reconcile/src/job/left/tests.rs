@@ -19,7 +19,7 @@ fn pod(name: &str, job: Option<&str>) -> LeftPod {
 /// A state in which the left pods were found `ago` seconds ago.
 fn with_left(workload: Value, pods: Vec<LeftPod>, ago: i64) -> State {
     let mut state = State::new().with(workload);
-    state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_left(pods, in_seconds(-ago)));
+    state.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_left(pods, in_seconds(-ago)));
     state
 }
 
@@ -33,12 +33,7 @@ fn pods_without_a_job_are_looked_for_from_time_to_time() {
     let asked = "FindLeftPods: ask Workload ns/w";
     let mut reported = with_left(orphan(60), left(), 4);
     let message = "its job was deleted and its pods were left: they hold its quota until they have ended";
-    reported
-        .reports
-        .told
-        .entry(named(Kind::Workload, "w"))
-        .or_default()
-        .insert("OwnerNotFound".to_owned(), message.to_owned());
+    reported.note_event(named(Kind::Workload, "w"), "OwnerNotFound", message);
     let rows: Vec<(&str, State, &str)> = vec![
         ("its job is there", State::new().with(admitted(workload_of(&job("a")))), "done"),
         ("evicted", State::new().with(evicted(orphan(60), "Preempted")), "done"),

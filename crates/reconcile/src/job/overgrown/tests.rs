@@ -13,7 +13,7 @@ fn found(pods: [i64; 2], seconds: i64) -> Option<crate::testing::step::Step> {
     let mut state = State::new().with(job("a")).with(workload);
     let object = named(Kind::JOB, "a");
     let usage = ExcessUsage { charge: None, pods };
-    state.quota.overruns.take(&object, Some(usage), false, in_seconds(-seconds));
+    state.quota.overruns_mut().take(&object, Some(usage), false, in_seconds(-seconds));
     overgrown(&state.context(), &object, state.workload("w"), now()).map(|decision| step(&decision))
 }
 

@@ -70,7 +70,7 @@ fn part_that_a_finalizer_keeps_goes_after_its_pods() {
     let mut state = with_parts(&[kept()]);
     let found = |state: &State| of_set(state, |case| case.drive_out_part().map(|decision| step(&decision).what));
     assert_eq!(found(&state).as_deref(), Some("DeleteChild: delete after its objects Job ns/a-main-0"));
-    state.notes.jobs.change("a-main-0-uid", |notes| notes.note_rid_of_pods());
+    state.notes.jobs_mut().change("a-main-0-uid", |notes| notes.note_rid_of_pods());
     assert_eq!(found(&state), None, "it was done");
     assert_eq!(found(&with_parts(&[deleting(part("a-main-0", json!({})))])), None, "it has no pods");
 }

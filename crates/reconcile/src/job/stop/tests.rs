@@ -25,7 +25,7 @@ fn stop(state: &State) -> Step {
 }
 
 fn at_rest(mut state: State) -> State {
-    state.notes.jobs.change("a-uid", |notes| notes.note_at_rest());
+    state.notes.jobs_mut().change("a-uid", |notes| notes.note_at_rest());
     state
 }
 
@@ -35,12 +35,12 @@ fn evicted_job_releases_its_quota_when_nothing_of_it_runs() {
     let state = |job: Value, workload: Value| State::new().with(job).with(workload);
     let gone = || {
         let mut state = state(stopped(&json!({})), evicting(-30));
-        state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
+        state.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
         state
     };
     let feared = || {
         let mut state = state(job("a"), evicting(-30));
-        state.flights.strays.doubt(named(Kind::JOB, "a"), 7);
+        state.flights.unresolved_mut().doubt(named(Kind::JOB, "a"), 7);
         state
     };
     let rows: Vec<(&str, State, &str)> = vec![
@@ -118,7 +118,7 @@ fn silent_job_set_is_probed_after_a_while() {
         );
         let mut state = State::new().with(set.clone()).with(workload);
         if gone {
-            state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
+            state.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
         }
         let found = case_of(&state, &named(Kind::JOB_SET, "a"), |case| step(&case.stop(state.workload("w"))));
         assert_eq!(found.what, expected, "{since}s");

@@ -18,7 +18,7 @@ fn let_in(marked: bool) -> Value {
 }
 
 fn tried_since(mut state: State, seconds: i64) -> State {
-    state.quota.trials.begin(vec![(own_name("a"), "a-uid".into())], in_seconds(-seconds));
+    state.quota.begin_trials(vec![(own_name("a"), "a-uid".into())], in_seconds(-seconds));
     state
 }
 
@@ -46,7 +46,7 @@ fn trial_with_quota_lasts_longer() {
         let state = workload.into_iter().fold(State::new().with(let_in(true)), State::with);
         let state = tried_since(state, seconds);
         let name = own_name("a");
-        let pod = state.view.pods.get(&name).expect("the pod").clone();
+        let pod = state.view.pods().get(&name).expect("the pod").clone();
         state.context().trial_is_over(&name, &pod, crate::testing::now())
     };
     assert!(!over(None, 4) && over(None, 5));

@@ -38,7 +38,7 @@ fn amount_beyond_a_place_is_counted_from_the_larger_of_request_and_quota() {
     };
     let excess = |workload: Value, cpus: &str| {
         let state = resized(cpus).with(workload);
-        let asked = state.view.pods.asked(&crate::testing::own_name("a")).expect("needs").clone();
+        let asked = state.view.pods().asked(&crate::testing::own_name("a")).expect("needs").clone();
         beyond(state.workload("w"), "main", &asked)
             .map(|excess| (excess.resource, excess.asked.get(), excess.given.get()))
     };

@@ -65,7 +65,7 @@ fn label_without_effect_is_reported_once() {
     assert_eq!(reason, "WorkloadPriorityClassNotFound");
     let mut state = state(Some("other"));
     let said = state.context().untold(&named(Kind::JOB, "a"), state.workload("w"), (None, None)).expect("an event");
-    state.reports.told.entry(named(Kind::JOB, "a")).or_default().insert(said.0.to_owned(), said.1);
+    state.note_event(named(Kind::JOB, "a"), said.0, &said.1);
     assert_eq!(state.context().untold(&named(Kind::JOB, "a"), state.workload("w"), (None, None)), None, "it is known");
 }
 

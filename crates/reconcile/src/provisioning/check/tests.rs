@@ -16,7 +16,9 @@ fn check_object() -> Value {
 fn asking(served: Option<bool>) -> State {
     let config = json!({"kind": "ProvisioningRequestConfig", "metadata": {"name": "config"}, "spec": {"provisioningClassName": "class"}});
     let mut state = State::new().with(check_object()).with(config);
-    state.view.provisioning.served = served;
+    if let Some(served) = served {
+        state.view.note_provisioning_served(served);
+    }
     state
 }
 
@@ -91,7 +93,7 @@ fn check_is_active_where_requests_are_served_and_configured() {
     assert_eq!(active(asking(Some(false))), Some((false, "NotServed".to_owned())));
     assert_eq!(active(asking(None)), None);
     let mut unconfigured = State::new().with(check_object());
-    unconfigured.view.provisioning.served = Some(true);
+    unconfigured.view.note_provisioning_served(true);
     assert_eq!(active(unconfigured), Some((false, "BadParametersRef".to_owned())));
     assert_eq!(named(Kind::Workload, "w").name, "w");
 }

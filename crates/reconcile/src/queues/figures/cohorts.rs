@@ -33,7 +33,7 @@ impl Context<'_> {
         let mut line: Vec<String> = Vec::new();
         let mut next = Some(cohort.to_owned());
         while let Some(name) = next.filter(|name| !name.is_empty() && !line.contains(name)) {
-            next = self.view.cohorts.get(&name).and_then(|cohort| cohort.spec.parent_name.clone());
+            next = self.view.cohorts().get(&name).and_then(|cohort| cohort.spec.parent_name.clone());
             line.push(name);
         }
         line
@@ -41,14 +41,14 @@ impl Context<'_> {
 
     /// The cohorts above a ClusterQueue, from the nearest cohort to the root.
     pub(crate) fn above(&self, queue: &str) -> Vec<String> {
-        let cohort = self.view.cluster_queues.get(queue).and_then(|queue| queue.spec.cohort_name.as_deref());
+        let cohort = self.view.cluster_queues().get(queue).and_then(|queue| queue.spec.cohort_name.as_deref());
         cohort.map(|cohort| self.lineage(cohort)).unwrap_or_default()
     }
 
     /// The gauges of all cohorts, including cohorts without a Cohort object.
     pub(super) fn cohort_gauges(&self, gauges: &mut Gauges) {
         let mut trees: BTreeMap<String, Subtree> = BTreeMap::new();
-        for (name, queue) in &self.view.cluster_queues {
+        for (name, queue) in self.view.cluster_queues() {
             let above = self.above(name);
             let at = |key, value: Option<&String>| (key, value.cloned().unwrap_or_default());
             let info = vec![
@@ -58,8 +58,9 @@ impl Context<'_> {
             ];
             gauges.count("kueue_cluster_queue_info", info, 1);
             let groups = berth_cache::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
-            let Some(figures) = self.quota.world.figures(name) else { continue };
-            let admitted = self.view.workloads.reserving(name).filter(|workload| workload.is(types::ADMITTED)).count();
+            let Some(figures) = self.quota.world().figures(name) else { continue };
+            let admitted =
+                self.view.workloads().reserving(name).filter(|workload| workload.is(types::ADMITTED)).count();
             for cohort in above {
                 let tree = trees.entry(cohort).or_default();
                 tree.admitted = tree.admitted.saturating_add(admitted);
@@ -69,7 +70,7 @@ impl Context<'_> {
                 quotas(&mut tree.quota, &groups);
             }
         }
-        for (name, cohort) in &self.view.cohorts {
+        for (name, cohort) in self.view.cohorts() {
             let groups = berth_cache::deltas::groups(&cohort.spec.resource_groups).unwrap_or_default();
             for above in self.lineage(name) {
                 quotas(&mut trees.entry(above).or_default().quota, &groups);

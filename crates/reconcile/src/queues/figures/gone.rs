@@ -14,19 +14,19 @@ const CLUSTER_QUEUE_LABELS: [&str; 5] =
 /// Names that may have disappeared since the measures were last drained. The names are dropped with each drain, so that they do not accumulate with every
 /// deletion.
 #[derive(Debug, Default)]
-pub struct Gone {
+pub(crate) struct Gone {
     /// Names of removed ClusterQueues.
-    pub cluster_queues: BTreeSet<String>,
+    pub(crate) cluster_queues: BTreeSet<String>,
     /// Namespaces and names of removed LocalQueues.
-    pub local_queues: BTreeSet<Name>,
+    pub(crate) local_queues: BTreeSet<Name>,
     /// Names of cohorts that lost their Cohort object, a queue or a child. A cohort that any object still names keeps its series.
-    pub cohorts: BTreeSet<String>,
+    pub(crate) cohorts: BTreeSet<String>,
 }
 
 impl Gone {
     /// Puts the removals of metric series before the measures. Measures under a name that has disappeared are dropped, because nothing would ever remove their
     /// series again.
-    pub fn before(self, view: &View, happened: Vec<Measure>) -> Vec<Measure> {
+    pub(crate) fn before(self, view: &View, happened: Vec<Measure>) -> Vec<Measure> {
         let cohorts = without_anybody(view, self.cohorts);
         let mut measures: Vec<Measure> = Vec::new();
         let mut forget = |labels: Labels| measures.push(Measure::Forget { labels });
@@ -47,9 +47,9 @@ fn without_anybody(view: &View, mut cohorts: BTreeSet<String>) -> BTreeSet<Strin
     if cohorts.is_empty() {
         return cohorts;
     }
-    let queues = view.cluster_queues.values().filter_map(|queue| queue.spec.cohort_name.as_deref());
-    let children = view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.as_deref());
-    for name in queues.chain(children).chain(view.cohorts.keys().map(String::as_str)) {
+    let queues = view.cluster_queues().values().filter_map(|queue| queue.spec.cohort_name.as_deref());
+    let children = view.cohorts().values().filter_map(|cohort| cohort.spec.parent_name.as_deref());
+    for name in queues.chain(children).chain(view.cohorts().keys().map(String::as_str)) {
         cohorts.remove(name);
     }
     cohorts
@@ -60,11 +60,11 @@ fn is_of_somebody(view: &View, measure: &Measure, gone_cohorts: &BTreeSet<String
     let (Measure::Count { labels, .. } | Measure::Observe { labels, .. }) = measure else { return true };
     let value = |wanted: &str| labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
     let queue_stands = |(key, value): &(&str, String)| {
-        !CLUSTER_QUEUE_LABELS.contains(key) || value.is_empty() || view.cluster_queues.contains_key(value)
+        !CLUSTER_QUEUE_LABELS.contains(key) || value.is_empty() || view.cluster_queues().contains_key(value)
     };
     let local_queue = value("namespace").zip(value("name")).map(|(namespace, name)| (namespace.clone(), name.clone()));
     labels.iter().all(queue_stands)
-        && local_queue.is_none_or(|name| view.local_queues.contains_key(&name))
+        && local_queue.is_none_or(|name| view.local_queues().contains_key(&name))
         && value("cohort").is_none_or(|name| !gone_cohorts.contains(name))
 }
 
@@ -77,7 +77,7 @@ mod tests {
         let of = |queue: &str| vec![("cluster_queue", queue.to_owned())];
         let count = |queue: &str| Measure::Count { name: "kueue_admitted_workloads", labels: of(queue), by: 1 };
         let mut view = View::default();
-        view.cluster_queues.insert("stays".to_owned(), Box::default());
+        view.put_cluster_queue("stays", Box::default());
         let gone = Gone { cluster_queues: BTreeSet::from(["gone".to_owned()]), ..Gone::default() };
         let measures = gone.before(&view, vec![count("gone"), count("stays")]);
         let forgotten = |measure: &&Measure| matches!(measure, Measure::Forget { .. });

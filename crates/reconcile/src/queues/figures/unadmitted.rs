@@ -28,7 +28,7 @@ impl Context<'_> {
     /// Counts the unadmitted Workloads of each ClusterQueue and LocalQueue. The cost grows with the number of Workloads.
     pub(super) fn unadmitted_gauges(&self, gauges: &mut Gauges) {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
-        let live = self.view.workloads.values().filter(|workload| !workload.deleting);
+        let live = self.view.workloads().values().filter(|workload| !workload.deleting);
         for workload in live.filter(|workload| !workload.is(types::ADMITTED) && !workload.is_finished()) {
             let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
             let local = (workload.namespace.as_str(), workload.queue.as_str());
@@ -39,7 +39,7 @@ impl Context<'_> {
         let mut locally: BTreeMap<_, usize> = BTreeMap::new();
         for ((local, given, why), count) in counts {
             let named = || {
-                let local = self.view.local_queues.get(&(local.0.to_owned(), local.1.to_owned()))?;
+                let local = self.view.local_queues().get(&(local.0.to_owned(), local.1.to_owned()))?;
                 local.spec.cluster_queue.as_deref()
             };
             let Some(queue) = given.or_else(named) else { continue };

@@ -24,7 +24,7 @@ fn store_that_does_not_exist_is_named_with_those_that_do() {
 fn listings_follow_each_other_at_half_the_interval() {
     let next = |state: State| {
         let name = own_name("a");
-        state.context().next_look(&name, &state.view.training[&name], now())
+        state.context().next_look(&name, &state.view.training()[&name], now())
     };
     assert_eq!(next(State::new().with(store()).with(saving("main", -50))), None, "it does not run");
     assert_eq!(next(running()), Some(now()), "it was never listed");
@@ -36,7 +36,7 @@ fn listings_follow_each_other_at_half_the_interval() {
 fn start_waits_for_a_listing_and_not_longer_than_a_minute() {
     let name = own_name("a");
     let knows = |state: &State, begun: i64| {
-        state.context().knows_where_to_resume(&name, &state.view.training[&name], (in_seconds(begun), now()))
+        state.context().knows_where_to_resume(&name, &state.view.training()[&name], (in_seconds(begun), now()))
     };
     assert!(!knows(&running(), -59));
     assert!(knows(&running(), -60), "it was patient");
@@ -48,13 +48,13 @@ fn start_waits_for_a_listing_and_not_longer_than_a_minute() {
 fn last_checkpoint_and_the_next_due_time_follow_the_store() {
     let state = listed(running(), &[70, 90], 4);
     let name = own_name("a");
-    let view = &state.view.training[&name];
+    let view = &state.view.training()[&name];
     let saved = state.context().saved_of(&name, view).expect("a checkpoint");
     assert_eq!((saved.step, saved.uri.as_deref()), (Some(90), Some("s3://b/all/ns/a/step-90")));
     assert_eq!(state.context().save_due(&name, view), Some(in_seconds(10)));
     let never = running();
     assert_eq!(
-        never.context().save_due(&name, &never.view.training[&name]),
+        never.context().save_due(&name, &never.view.training()[&name]),
         Some(in_seconds(-30)),
         "it has run for 50 s"
     );

@@ -24,7 +24,7 @@ fn nodes_are_counted_once_when_all_pods_are_ready() {
     assert_eq!(asked(&with(pending(), workers(json!({})))), None, "it has no quota");
     let mut known = running();
     let answer = counted(&known.context(), &own_name("a"), 3, now());
-    known.view.training.note_counted(&own_name("a"), answer);
+    known.view.note_counted_nodes(&own_name("a"), answer);
     assert_eq!((asked(&known), shown(&known)), (None, Some(3)));
     known.put(workers(json!({"status": {"failed": 1}})));
     assert_eq!(asked(&known).as_deref(), ask, "a pod that failed runs elsewhere");
@@ -45,6 +45,6 @@ fn number_in_the_status_counts_for_the_same_pods() {
     assert_eq!(told(-60, 3), None, "it is of more workers");
     let mut gone = running();
     let answer = counted(&gone.context(), &own_name("a"), 0, now());
-    gone.view.training.note_counted(&own_name("a"), answer);
+    gone.view.note_counted_nodes(&own_name("a"), answer);
     assert_eq!(shown(&gone), None, "pods that have gone do not show where they ran");
 }

@@ -28,7 +28,7 @@ fn next(state: &State) -> Option<String> {
 }
 
 fn without_pods(mut state: State, workers: i32) -> State {
-    state.notes.workloads.change("w-uid", |notes| notes.scale_mut().note_shrunk(workers, in_seconds(-1)));
+    state.notes.workloads_mut().change("w-uid", |notes| notes.scale_mut().note_shrunk(workers, in_seconds(-1)));
     state
 }
 
@@ -73,7 +73,7 @@ fn run_is_yet_to_restart_while_jobs_of_before_are_there() {
     assert!(!yet(told(3)));
     let meant = |given: i32, child: Value| {
         let state = State::new().with(restarting()).with(noted(given, 4)).with(child);
-        let job = &state.view.jobs[&crate::testing::named(crate::write::Kind::JOB, "a-worker")];
+        let job = &state.view.jobs()[&crate::testing::named(crate::write::Kind::JOB, "a-worker")];
         case_of(&state, |case| case.meant_for(state.workload("w"), "worker", job))
     };
     assert_eq!((meant(4, told(2)), meant(1, told(2))), (2, 1), "it keeps the number with which it started");

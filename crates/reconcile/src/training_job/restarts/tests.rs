@@ -43,7 +43,7 @@ fn job_with_another_number_goes_for_a_restart() {
     let goes = |annotations: Value| {
         let job = workers(json!({"metadata": {"annotations": annotations}}));
         let state = State::new().with(noted_with(3, 0)).with(job);
-        goes_for_restart(state.workload("w"), &state.view.jobs[&named(Kind::JOB, "a-worker")])
+        goes_for_restart(state.workload("w"), &state.view.jobs()[&named(Kind::JOB, "a-worker")])
     };
     assert!(goes(json!({"berth.dev/told-workers": "4"})));
     assert!(!goes(json!({"berth.dev/told-workers": "3"})));

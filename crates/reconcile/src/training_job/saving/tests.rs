@@ -27,10 +27,10 @@ fn save_is_overdue_when_a_listing_shows_none_in_the_interval() {
 fn store_is_unavailable_while_its_last_listing_failed() {
     let mut failed = state(-50);
     let name = crate::testing::own_name("a");
-    let place = failed.context().place_of(&name, &failed.view.training[&name]);
+    let place = failed.context().place_of(&name, &failed.view.training()[&name]);
     let found = Err("no route".to_owned());
     crate::training_job::saves::note_listing(
-        &mut failed.notes.jobs,
+        failed.notes.jobs_mut(),
         &failed.view,
         &name,
         place.as_ref(),

@@ -66,7 +66,10 @@ fn workers_are_given_up_for_a_preemptor_down_to_the_minimum() {
             preemptee_path: "/cq".to_owned(),
             gives_up: Some(1),
         };
-        state.notes.workloads.change("w-uid", |notes| notes.scale_mut().ask_for_workers(GiveUp { keeps, eviction }));
+        state
+            .notes
+            .workloads_mut()
+            .change("w-uid", |notes| notes.scale_mut().ask_for_workers(GiveUp { keeps, eviction }));
         scaled_by(&state)
     };
     let given = asked(1).expect("a step");
@@ -88,7 +91,7 @@ fn quota_of_workers_goes_back_after_their_pods() {
         case_of(state, |case| case.surplus_left(state.workload("w"), 1, 1).map(|decision| step(&decision).what))
     };
     assert_eq!(found(&state).as_deref(), Some("ProbeSurplus: ask Workload ns/w"));
-    state.notes.workloads.change("w-uid", |notes| notes.scale_mut().note_shrunk(1, now()));
+    state.notes.workloads_mut().change("w-uid", |notes| notes.scale_mut().note_shrunk(1, now()));
     assert_eq!(found(&state), None);
     let counted = running(granted_two(), elastic_workers(json!({})));
     assert_eq!(found(&counted).as_deref(), Some("wait 1s"), "its Job still counts two pods");

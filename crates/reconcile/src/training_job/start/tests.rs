@@ -20,7 +20,7 @@ fn prepared(mut state: State) -> State {
         let next = case_of(&state, |case| case.start(state.workload("w")));
         match next {
             Decision::Write(draft) if draft.purpose == Purpose::PrepareTraining => {
-                state.notes.jobs.change("a-uid", |notes| notes.training_mut().note_prepared(draft.key));
+                state.notes.jobs_mut().change("a-uid", |notes| notes.training_mut().note_prepared(draft.key));
             }
             _ => break,
         }
@@ -55,7 +55,7 @@ fn start_with_other_pods_than_were_admitted_is_queued_again() {
     assert_eq!(started(&State::new().with(fewer).with(admitted(pending()))).what, "Evict: apply status Workload ns/w");
     let invalid = changed(training_job("a"), json!({"spec": {"resources": {"maxReplicas": 0}}}));
     let mut never = State::new().with(invalid).with(admitted(pending()));
-    never.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
+    never.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
     let found = started(&never);
     assert_eq!(found.condition("Finished").map(|(is, reason, _)| (is, reason)), Some((true, "FailedToStart")));
 }

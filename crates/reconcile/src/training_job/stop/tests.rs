@@ -33,7 +33,7 @@ fn job_that_is_kept_goes_after_its_pods() {
     let kept = || State::new().with(training_job("a")).with(admitted(pending())).with(deleting(workers(json!({}))));
     assert_eq!(deleted(&kept()).as_deref(), Some("StopTraining: delete after its objects Job ns/a-worker"));
     let mut rid = kept();
-    rid.notes.jobs.change("a-worker-uid", |notes| notes.note_rid_of_pods());
+    rid.notes.jobs_mut().change("a-worker-uid", |notes| notes.note_rid_of_pods());
     assert_eq!(deleted(&rid), None);
     let driven = case_of(&running(), |case| case.drive_out_where("why", |_| true).map(|decision| step(&decision).what));
     assert_eq!(driven.as_deref(), Some("StopTraining: delete after its objects Job ns/a-worker"));
@@ -45,10 +45,10 @@ fn pods_are_probed_until_they_were_seen_gone() {
         |state: &State| case_of(state, |case| case.probe(state.workload("w")).map(|decision| step(&decision).what));
     let mut state = State::new().with(training_job("a")).with(evicted(admitted(pending()), "Preempted"));
     assert_eq!(probed(&state).as_deref(), Some("ProbePods: ask Workload ns/w"));
-    state.flights.strays.doubt_creation(named(Kind::JOB, "a-worker"), crate::testing::in_seconds(-5));
+    state.flights.unresolved_mut().doubt_creation(named(Kind::JOB, "a-worker"), crate::testing::in_seconds(-5));
     assert_eq!(probed(&state).as_deref(), Some("wait 15s"), "a creation may still be applied");
     let mut gone = State::new().with(training_job("a")).with(admitted(pending()));
-    gone.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
+    gone.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
     assert_eq!(probed(&gone), None);
 }
 

@@ -39,6 +39,6 @@ fn checkpoints_are_listed_while_the_job_runs_and_old_ones_deleted() {
 fn deletion_spares_the_last_checkpoints_and_the_one_that_was_resumed() {
     let mut state = listed(running(saving("main", -50)), &[50, 60, 70, 80, 90], 4);
     assert_eq!(decided(&state).body, json!(["step-50", "step-60"]));
-    state.notes.jobs.change("a-uid", |notes| notes.training_mut().note_begin(Some("step-50".to_owned())));
+    state.notes.jobs_mut().change("a-uid", |notes| notes.training_mut().note_begin(Some("step-50".to_owned())));
     assert_eq!(decided(&state).body, json!(["step-60"]));
 }

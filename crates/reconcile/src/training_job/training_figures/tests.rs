@@ -46,7 +46,7 @@ fn saves_are_counted_by_why_and_whether_they_came() {
     };
     let counted = |old: &State, new: &State| {
         let name = own_name("a");
-        texts(status_measures(&name, &old.view.training[&name], &new.view.training[&name]))
+        texts(status_measures(&name, &old.view.training()[&name], &new.view.training()[&name]))
     };
     let asked = || json!([condition("CheckpointRequested", true, "Preempted")]);
     let late = || json!([condition("CheckpointOverdue", true, "IntervalMissed")]);

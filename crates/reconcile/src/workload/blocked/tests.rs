@@ -6,7 +6,7 @@ use crate::testing::objects::{
     admitted, changed, condition, deleting, job, training_job, with_condition, workload, workload_of,
 };
 use crate::testing::step::step;
-use crate::testing::{NAMESPACE, State, at, named, now};
+use crate::testing::{State, at, named, now};
 
 fn pending() -> Value {
     workload_of(&job("a"))
@@ -17,7 +17,7 @@ fn pending_workload_is_not_tried_for_the_first_reason_that_holds() {
     let only_job_sets = || State::with_settings(Settings { job_kinds: [Kind::JOB_SET].into(), ..Settings::default() });
     let ending = || {
         let mut state = State::new().with(job("a")).with(pending());
-        state.view.ending.insert(NAMESPACE.to_owned());
+        state.end_namespace();
         state
     };
     let gated =
@@ -101,7 +101,7 @@ fn quota_of_a_job_that_asks_for_none_is_reported_once() {
     let message =
         "its job names no queue: what runs keeps its quota and runs on, and once it is evicted it does not come back";
     assert_eq!(found, Some(vec![format!("Warning NotManaged: {message}")]));
-    state.reports.told.entry(named(Kind::Workload, "w")).or_default().insert("NotManaged".into(), message.into());
+    state.note_event(named(Kind::Workload, "w"), "NotManaged", message);
     assert!(kept(&state.context(), state.workload("w")).is_none(), "it is known");
     let managed = State::new().with(job("a")).with(admitted(pending()));
     assert!(kept(&managed.context(), managed.workload("w")).is_none());

@@ -31,7 +31,7 @@ fn workload_with_the_name_of_another_is_not_created() {
     let known = || {
         let mut state = State::new().with(workload("w"));
         let text = format!("Workload ns/w belongs to no job and {message}");
-        state.reports.told.entry(named(Kind::JOB, "a")).or_default().insert("WorkloadNameConflict".to_owned(), text);
+        state.note_event(named(Kind::JOB, "a"), "WorkloadNameConflict", &text);
         state
     };
     let rows: Vec<(&str, State, &str, Option<String>)> = vec![

@@ -20,7 +20,7 @@ fn of_job() -> Value {
 
 /// The state after the pods of Workload `w` were observed to be gone.
 fn without_pods(mut state: State) -> State {
-    state.notes.workloads.change("w-uid", |notes| notes.pods_mut().note_gone());
+    state.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
     state
 }
 
@@ -69,7 +69,7 @@ fn jobs_of_a_job_set_that_is_gone_go_before_its_workload() {
     let kept = || deleting(part(json!({"metadata": {"finalizers": ["x/y"]}})));
     assert_eq!(decided(&state(kept())).as_deref(), Some("DeleteChild: delete after its objects Job ns/a-main-0"));
     let mut rid = state(kept());
-    rid.notes.jobs.change("a-main-0-uid", |notes| notes.note_rid_of_pods());
+    rid.notes.jobs_mut().change("a-main-0-uid", |notes| notes.note_rid_of_pods());
     assert_eq!(decided(&rid).as_deref(), Some("ProbePods: ask Workload ns/w"));
 }
 
@@ -113,7 +113,7 @@ fn workload_that_never_had_an_owner_releases_an_evicted_reservation() {
     let evicted = || State::new().with(evicted(reserved(workload("w")), "Preempted"));
     assert_eq!(decided(&evicted()).as_deref(), Some("ReleaseQuota: apply status Workload ns/w"));
     let mut offline = evicted();
-    offline.session.is_offline = true;
+    offline.session.go_offline();
     assert_eq!(decided(&offline), None, "the caller decides when it leaves");
 }
 

@@ -10,9 +10,9 @@ use crate::workload::stops::take_back;
 fn jumped(seconds: i64) -> State {
     let workload = with_condition(admitted(workload("w")), condition_since("Admitted", true, "Admitted", -60));
     let mut state = State::new().with(workload);
-    state.view.timeline.tick(in_seconds(-60), Duration::from_secs(100));
+    state.view.tick(in_seconds(-60), Duration::from_secs(100));
     let passed = u64::try_from(160 - seconds).unwrap_or(0);
-    state.view.timeline.tick(now(), Duration::from_secs(passed));
+    state.view.tick(now(), Duration::from_secs(passed));
     state
 }
 

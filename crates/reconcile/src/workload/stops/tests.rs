@@ -6,7 +6,7 @@ use crate::testing::objects::{
     workload, workload_of,
 };
 use crate::testing::step::step;
-use crate::testing::{NAMESPACE, State, at, in_seconds, now};
+use crate::testing::{State, at, in_seconds, now};
 
 fn pending() -> Value {
     workload_of(&job("a"))
@@ -82,7 +82,7 @@ fn reservation_without_a_place_is_taken_back_with_the_reason() {
     assert_eq!(lost(state()), None);
     let ending = || {
         let mut state = state();
-        state.view.ending.insert(NAMESPACE.to_owned());
+        state.end_namespace();
         state
     };
     assert_eq!(lost(ending()), Some(Some("PendingEvaluation: its namespace is being deleted".to_owned())));

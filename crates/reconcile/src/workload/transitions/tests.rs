@@ -13,7 +13,7 @@ fn view(object: Value) -> State {
 /// Names of the counters and histograms of a Workload's change, with the seconds of each histogram.
 fn measured(old: Value, new: Value) -> Vec<String> {
     let (old, new) = (view(old), view(new));
-    let found = measures(old.workload("w"), new.workload("w"), false, (now(), &new.view.timeline));
+    let found = measures(old.workload("w"), new.workload("w"), false, (now(), new.view.timeline()));
     let text = |measure: Measure| match measure {
         Measure::Count { name, by, .. } => format!("{name} +{by}"),
         Measure::Observe { name, millis, .. } => format!("{name} {}s", millis / 1_000),
