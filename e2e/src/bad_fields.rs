@@ -44,12 +44,12 @@ struct Case {
     /// The part of the API server's message that says which values are allowed.
     words: String,
     /// The form in which the API server's message shows the bad value.
-    value_told: ValueTold,
+    value_in_message: ValueInMessage,
 }
 
 /// The form in which the API server's message shows a bad value.
 #[derive(Debug, PartialEq)]
-enum ValueTold {
+enum ValueInMessage {
     /// The message shows the value itself, before the words about the allowed values.
     AsIs,
     /// The message shows a text about the value behind the words about the allowed values, because the value is an object or a list.
@@ -66,10 +66,10 @@ pub async fn refused(client: &Client, namespace: &str) -> Result<usize> {
         let groups = groups(kind)?;
         let asks = Asks { client, namespace, kind };
         for group in &groups {
-            if let Some(told) = asks.create(&object(kind, &group.good)).await? {
-                wrong.push(format!("{} {}: good, but told {}", kind.kind, group.good, text(&told, "/message")));
+            if let Some(refusal) = asks.create(&object(kind, &group.good)).await? {
+                wrong.push(format!("{} {}: good, but told {}", kind.kind, group.good, text(&refusal, "/message")));
             }
-            wrong.extend(asks.told_wrong(group).await?);
+            wrong.extend(asks.wrong_answers(group).await?);
         }
         let cases = cases(kind, &groups)?;
         wrong.extend(uncovered(&schema(kind)?, &cases).into_iter().map(|gap| format!("{} {gap}", kind.kind)));
@@ -93,7 +93,7 @@ struct Asks<'a> {
 
 impl Asks<'_> {
     /// The cases of a group for which the API server gave a wrong answer.
-    async fn told_wrong(&self, group: &Group) -> Result<Vec<String>> {
+    async fn wrong_answers(&self, group: &Group) -> Result<Vec<String>> {
         let Self { client, namespace, kind } = *self;
         let cases = cases(kind, std::slice::from_ref(group))?;
         let mut wrong = Vec::new();
@@ -103,8 +103,8 @@ impl Asks<'_> {
             kind.api(client, namespace).create(&PostParams::default(), &object).await?;
         }
         for case in &cases {
-            let told = if case.change { self.patch(&case.object).await? } else { self.create(&case.object).await? };
-            if let Err(why) = judge(case, told.as_ref()) {
+            let refusal = if case.change { self.patch(&case.object).await? } else { self.create(&case.object).await? };
+            if let Err(why) = judge(case, refusal.as_ref()) {
                 wrong.push(format!("{} {}: {}: {why}", kind.kind, case.field, short(&case.value)));
             }
         }
@@ -171,11 +171,11 @@ fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
                 let [value, Value::String(words), how @ ..] = entry.as_slice() else {
                     bail!("{field}: a case is a value, words, and perhaps how the value is told: {entry:?}");
                 };
-                let value_told = value_told(how).with_context(|| format!("{field}: {how:?}"))?;
+                let value_in_message = value_in_message(how).with_context(|| format!("{field}: {how:?}"))?;
                 let value = spelled(value);
                 let mut object = if change { json!({}) } else { object(kind, &group.good) };
                 put(&mut object, &steps(field), &value).with_context(|| format!("{field}: {value}"))?;
-                all.push(Case { field: field.clone(), value, object, change, words: words.clone(), value_told });
+                all.push(Case { field: field.clone(), value, object, change, words: words.clone(), value_in_message });
             }
         }
     }
@@ -183,10 +183,10 @@ fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
 }
 
 /// The form of the bad value in the API server's message; a case gives the form behind the words of the message.
-fn value_told(how: &[Value]) -> Result<ValueTold> {
+fn value_in_message(how: &[Value]) -> Result<ValueInMessage> {
     match how {
-        [] => Ok(ValueTold::AsIs),
-        [tells] if !text(tells, "/tells").is_empty() => Ok(ValueTold::Behind(text(tells, "/tells").to_owned())),
+        [] => Ok(ValueInMessage::AsIs),
+        [part] if !text(part, "/tells").is_empty() => Ok(ValueInMessage::Behind(text(part, "/tells").to_owned())),
         _ => bail!("not `tells` and words"),
     }
 }
@@ -232,21 +232,22 @@ fn put(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
 }
 
 /// Compares an answer of the API server with the answer that a case expects.
-fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
-    let told = told.ok_or("accepted")?;
-    let causes = items(told, "/details/causes");
-    let said = |cause: &&Value| text(cause, "/field") == case.field && text(cause, "/message").contains(&case.words);
-    let Some(cause) = causes.iter().find(said) else {
-        return Err(format!("expected {:?} of the field, told {}", case.words, short(&told["details"]["causes"])));
+fn judge(case: &Case, refusal: Option<&Value>) -> std::result::Result<(), String> {
+    let refusal = refusal.ok_or("accepted")?;
+    let causes = items(refusal, "/details/causes");
+    let value_of =
+        |cause: &&Value| text(cause, "/field") == case.field && text(cause, "/message").contains(&case.words);
+    let Some(cause) = causes.iter().find(value_of) else {
+        return Err(format!("expected {:?} of the field, told {}", case.words, short(&refusal["details"]["causes"])));
     };
     let message = text(cause, "/message");
     let line = format!("{}: {message}", text(cause, "/field"));
-    if !text(told, "/message").contains(&line) {
-        return Err(format!("{line:?} is not what a user is shown: {}", text(told, "/message")));
+    if !text(refusal, "/message").contains(&line) {
+        return Err(format!("{line:?} is not what a user is shown: {}", text(refusal, "/message")));
     }
-    if let ValueTold::Behind(tells) = &case.value_told {
+    if let ValueInMessage::Behind(part) = &case.value_in_message {
         let behind = message.split_once(&case.words).map_or("", |(_, rest)| rest);
-        return if behind.contains(tells) { Ok(()) } else { Err(format!("{tells:?} is not told: {message}")) };
+        return if behind.contains(part) { Ok(()) } else { Err(format!("{part:?} is not told: {message}")) };
     }
     if case.words.starts_with(MOST_BYTES) {
         // Only the limit of a text's length is checked: the value may be megabytes long, and Kubernetes never repeats a value that is too long.
@@ -303,14 +304,14 @@ fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
         match rules.get_mut(&place) {
             // An expected message that has computed parts begins with the fixed message of its rule.
             Some(left) => {
-                left.retain(|rule| rule.of_changes != case.change || !case.words.starts_with(rule.told.as_str()));
+                left.retain(|rule| rule.of_changes != case.change || !case.words.starts_with(rule.refusal.as_str()));
             }
             None => gaps.push(format!("{}: the schema has no such field", case.field)),
         }
     }
     for (field, left) in &rules {
         let case = |rule: &Rule| if rule.of_changes { "change" } else { "case" };
-        gaps.extend(left.iter().map(|rule| format!("{field}: no {} of: {}", case(rule), rule.told)));
+        gaps.extend(left.iter().map(|rule| format!("{field}: no {} of: {}", case(rule), rule.refusal)));
     }
     gaps
 }
@@ -334,14 +335,14 @@ fn place(schema: &Value, field: &str) -> Option<String> {
 
 /// A rule of a schema, with the beginning of the API server's message about it.
 struct Rule {
-    told: String,
+    refusal: String,
     /// True if the rule compares a value with the value in the old object, so that the rule does not apply to a new object.
     of_changes: bool,
 }
 
 impl Rule {
-    fn new(told: impl Into<String>) -> Self {
-        Self { told: told.into(), of_changes: false }
+    fn new(refusal: impl Into<String>) -> Self {
+        Self { refusal: refusal.into(), of_changes: false }
     }
 }
 
@@ -351,9 +352,9 @@ type Rules = BTreeMap<String, Vec<Rule>>;
 fn collect(node: &Value, place: &str, into: &mut Rules) {
     into.entry(place.to_owned()).or_default().extend(rules(node).into_iter().map(Rule::new));
     for rule in items(node, "/x-kubernetes-validations") {
-        let told_of = format!("{place}{}", text(rule, "/fieldPath"));
+        let at_field = format!("{place}{}", text(rule, "/fieldPath"));
         let of_changes = text(rule, "/rule").contains("oldSelf");
-        into.entry(told_of).or_default().push(Rule { told: text(rule, "/message").to_owned(), of_changes });
+        into.entry(at_field).or_default().push(Rule { refusal: text(rule, "/message").to_owned(), of_changes });
     }
     // The rules below a pod template are Kubernetes' own rules, so no case breaks them.
     if place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true) {
@@ -379,33 +380,33 @@ fn collect(node: &Value, place: &str, into: &mut Rules) {
 /// Messages of the API server about values that break a rule of the schema `node`.
 pub(crate) fn rules(node: &Value) -> Vec<String> {
     let number = |key: &str| node[key].as_i64();
-    let mut told = Vec::new();
+    let mut refusal = Vec::new();
     match (node["x-kubernetes-int-or-string"].as_bool() == Some(true), text(node, "/type")) {
-        (true, _) => told.push(format!("{TYPE} integer,string")),
+        (true, _) => refusal.push(format!("{TYPE} integer,string")),
         (false, "") => {}
-        (false, kind) => told.push(format!("{TYPE} {kind}")),
+        (false, kind) => refusal.push(format!("{TYPE} {kind}")),
     }
     let choice: Vec<String> = items(node, "/enum").iter().map(ToString::to_string).collect();
     if !choice.is_empty() {
-        told.push(format!("supported values: {}", choice.join(", ")));
+        refusal.push(format!("supported values: {}", choice.join(", ")));
     }
-    told.extend(node["pattern"].as_str().map(|pattern| format!("should match '{pattern}'")));
-    told.extend(number("minLength").map(|n| format!("should be at least {n} chars long")));
-    told.extend(number("maxLength").map(|n| format!("{MOST_BYTES} {n} bytes")));
-    told.extend(number("minimum").map(|n| format!("should be greater than or equal to {n}")));
-    told.extend(number("maximum").map(|n| format!("should be less than or equal to {n}")));
+    refusal.extend(node["pattern"].as_str().map(|pattern| format!("should match '{pattern}'")));
+    refusal.extend(number("minLength").map(|n| format!("should be at least {n} chars long")));
+    refusal.extend(number("maxLength").map(|n| format!("{MOST_BYTES} {n} bytes")));
+    refusal.extend(number("minimum").map(|n| format!("should be greater than or equal to {n}")));
+    refusal.extend(number("maximum").map(|n| format!("should be less than or equal to {n}")));
     if text(node, "/format") == "int32" && (number("minimum").is_none() || number("maximum").is_none()) {
         // No case can break the rule that an int32 has both bounds, because the API server's message about an integer that does not fit into 32 bits
         // does not name the field.
-        told.push("an int32 without both bounds".to_owned());
+        refusal.push("an int32 without both bounds".to_owned());
     }
-    told.extend(number("minItems").map(|n| format!("{LEAST_ENTRIES} {n} items")));
+    refusal.extend(number("minItems").map(|n| format!("{LEAST_ENTRIES} {n} items")));
     for key in ["maxItems", "maxProperties"] {
-        told.extend(number(key).map(|n| format!("{MOST_ENTRIES} {n} items")));
+        refusal.extend(number(key).map(|n| format!("{MOST_ENTRIES} {n} items")));
     }
     let keys = node.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
-    told.extend(keys.filter(|key| !KNOWN.contains(key)).map(|key| format!("{key}, which this test does not know")));
-    told
+    refusal.extend(keys.filter(|key| !KNOWN.contains(key)).map(|key| format!("{key}, which this test does not know")));
+    refusal
 }
 
 /// Keywords that a schema may have, because the function [`rules`] or [`collect`] reads them or because they allow every value.

@@ -13,7 +13,7 @@ fn rule_of_every_field_has_a_case() {
 
 fn case(field: &str, value: Value, words: &str) -> Case {
     let (field, words) = (field.to_owned(), words.to_owned());
-    Case { field, value, object: Value::Null, change: false, words, value_told: ValueTold::AsIs }
+    Case { field, value, object: Value::Null, change: false, words, value_in_message: ValueInMessage::AsIs }
 }
 
 #[test]
@@ -132,26 +132,26 @@ fn refusal_of_too_long_text_names_only_field_and_limit() {
 
 #[test]
 fn value_in_words_must_follow_what_is_allowed() {
-    let given = |tells: &str| Case {
-        value_told: ValueTold::Behind(tells.to_owned()),
+    let given = |part: &str| Case {
+        value_in_message: ValueInMessage::Behind(part.to_owned()),
         ..case("spec.roles", json!([{"name": "launcher"}]), "may have the roles ps and chief")
     };
-    let told = answer("spec.roles", "Invalid value: may have the roles ps and chief, not launcher");
-    assert_eq!(judge(&given("not launcher"), Some(&told)), Ok(()));
-    assert!(judge(&given("not evaluator"), Some(&told)).is_err());
-    assert!(judge(&given("ps"), Some(&told)).is_err(), "that is allowed");
-    let said = "Invalid value: \"object\": may have the roles ps and chief";
-    assert!(judge(&given("object"), Some(&answer("spec.roles", said))).is_err());
+    let reported = answer("spec.roles", "Invalid value: may have the roles ps and chief, not launcher");
+    assert_eq!(judge(&given("not launcher"), Some(&reported)), Ok(()));
+    assert!(judge(&given("not evaluator"), Some(&reported)).is_err());
+    assert!(judge(&given("ps"), Some(&reported)).is_err(), "that is allowed");
+    let message = "Invalid value: \"object\": may have the roles ps and chief";
+    assert!(judge(&given("object"), Some(&answer("spec.roles", message))).is_err());
 }
 
 #[test]
 fn case_value_is_shown_as_is_or_in_words() {
-    assert_eq!(value_told(&[]).unwrap(), ValueTold::AsIs);
-    assert_eq!(value_told(&[json!({"tells": "not x"})]).unwrap(), ValueTold::Behind("not x".to_owned()));
+    assert_eq!(value_in_message(&[]).unwrap(), ValueInMessage::AsIs);
+    assert_eq!(value_in_message(&[json!({"tells": "not x"})]).unwrap(), ValueInMessage::Behind("not x".to_owned()));
     for how in [json!("no value"), json!({"tells": ""}), json!({"told": "x"})] {
-        assert!(value_told(std::slice::from_ref(&how)).is_err(), "{how}");
+        assert!(value_in_message(std::slice::from_ref(&how)).is_err(), "{how}");
     }
-    assert!(value_told(&[json!({"tells": "x"}), json!({"tells": "y"})]).is_err());
+    assert!(value_in_message(&[json!({"tells": "x"}), json!({"tells": "y"})]).is_err());
 }
 
 #[test]

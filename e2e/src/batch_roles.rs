@@ -105,7 +105,8 @@ fn bound_to(role: &str) -> String {
 }
 
 async fn may(client: &Client, user: &str, verb: &str, group: &str, resource: &str) -> Result<bool> {
-    let (resource, part) = resource.split_once('/').map_or((resource, None), |(whole, part)| (whole, Some(part)));
+    let (resource, part) =
+        resource.split_once('/').map_or((resource, None), |(resource_name, part)| (resource_name, Some(part)));
     let asked = ResourceAttributes {
         namespace: Some("default".to_owned()),
         verb: Some(verb.to_owned()),

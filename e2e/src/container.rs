@@ -163,8 +163,8 @@ pub fn untar(archive: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Paths of libraries in the output of ldd: a path stands behind an arrow, or alone for the dynamic linker.
-fn libraries(said: &str) -> Vec<&str> {
-    said.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/'))).collect()
+fn libraries(message: &str) -> Vec<&str> {
+    message.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/'))).collect()
 }
 
 #[cfg(test)]
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn shared_libraries_are_found_in_ldd_output() {
-        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x00007f)\n\t/lib64/ld-x.so.2 (0x00007f)\n";
-        assert_eq!(libraries(said), ["/lib/x/libc.so.6", "/lib64/ld-x.so.2"]);
+        let message = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x00007f)\n\t/lib64/ld-x.so.2 (0x00007f)\n";
+        assert_eq!(libraries(message), ["/lib/x/libc.so.6", "/lib64/ld-x.so.2"]);
         assert!(libraries("\tstatically linked\n").is_empty());
     }
 }

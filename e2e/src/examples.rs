@@ -50,7 +50,7 @@ fn named(text: &str) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Fails if the folder has files that the README does not apply, or has no files.
-pub fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn files_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = named(&readme(folder)?);
     let mut there = 0;
     for entry in std::fs::read_dir(folder)? {
@@ -65,7 +65,7 @@ pub fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The command by which an example's README cleans up: the command deletes the applied files one by one, in the reverse order.
-fn told_to_delete(folder: &Path) -> Result<String> {
+fn delete_command(folder: &Path) -> Result<String> {
     let text = readme(folder)?;
     let (before, after) = text.split_once(CLEAN_UP).with_context(|| format!("the README says {CLEAN_UP}"))?;
     let command = after.split('`').nth(1).context("a command in backquotes")?;
@@ -86,7 +86,7 @@ fn told_to_delete(folder: &Path) -> Result<String> {
 /// # Errors
 /// Fails if an object of the example remains.
 pub async fn clean_up(plane: &ControlPlane, folder: &Path) -> Result<()> {
-    let command = told_to_delete(folder)?;
+    let command = delete_command(folder)?;
     // Two examples may have an object in common, which may be gone already.
     let args = command.split(' ').skip(1).chain(["--ignore-not-found", TIMEOUT]);
     plane.kubectl(&args.collect::<Vec<_>>()).await.with_context(|| format!("cleaning up {}", folder.display()))?;
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn example_readme_deletes_its_files_in_reverse_order() -> Result<()> {
         for folder in folders()? {
-            told_to_delete(&folder).with_context(|| folder.display().to_string())?;
+            delete_command(&folder).with_context(|| folder.display().to_string())?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub struct Helm {
 
 /// Result of a Helm command.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct HelmOutput {
     /// True if the command succeeded.
     pub ok: bool,
     /// Standard output.
@@ -65,7 +65,7 @@ impl Helm {
     ///
     /// # Errors
     /// Fails if Helm does not start.
-    pub async fn run(&self, args: &[&str]) -> Result<Said> {
+    pub async fn run(&self, args: &[&str]) -> Result<HelmOutput> {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(repository()).stdin(Stdio::null());
         for (name, place) in [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
@@ -78,7 +78,7 @@ impl Helm {
         };
         let output = tokio::task::spawn_blocking(move || command.output()).await?.context("starting helm")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Said { ok: output.status.success(), out: text(&output.stdout), err: text(&output.stderr) })
+        Ok(HelmOutput { ok: output.status.success(), out: text(&output.stdout), err: text(&output.stderr) })
     }
 
     /// Runs a Helm command that must succeed; returns its output.
@@ -86,9 +86,9 @@ impl Helm {
     /// # Errors
     /// Fails if the command fails; the message has its output.
     pub async fn ok(&self, args: &[&str]) -> Result<String> {
-        let said = self.run(args).await?;
-        ensure!(said.ok, "helm {} failed:\n{}{}", args.join(" "), said.err, said.out);
-        Ok(said.out)
+        let message = self.run(args).await?;
+        ensure!(message.ok, "helm {} failed:\n{}{}", args.join(" "), message.err, message.out);
+        Ok(message.out)
     }
 
     /// The objects that the chart renders with the file of values `values`.

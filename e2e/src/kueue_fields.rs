@@ -190,9 +190,9 @@ fn rule_of(case: &Case) -> (String, String) {
 /// The fields of an object with their schemas, and whether each field is required. At the root of an object, the fields `apiVersion`, `kind` and
 /// `metadata` of Kubernetes itself are left out.
 fn fields<'a>(node: &'a Value, place: &str) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
-    let whole = place.is_empty();
+    let is_root = place.is_empty();
     let all = node["properties"].as_object().into_iter().flatten().map(|(name, child)| (name.as_str(), child));
-    let ours = all.filter(move |(name, _)| !(whole && ["apiVersion", "kind", "metadata"].contains(name)));
+    let ours = all.filter(move |(name, _)| !(is_root && ["apiVersion", "kind", "metadata"].contains(name)));
     // A required field with a default cannot be missing, because the API server fills it in.
     let must = |name: &str| items(node, "/required").iter().any(|one| one == name);
     ours.map(move |(name, child)| (name, child, must(name) && child.get("default").is_none()))
@@ -285,15 +285,15 @@ fn ends(node: &Value, place: &str) -> bool {
 
 /// Words of the API server's messages about values that break a rule of the schema `node`.
 fn rules(node: &Value) -> Vec<String> {
-    let mut told = bad_fields::rules(node);
+    let mut reported = bad_fields::rules(node);
     // The message about an integer that does not fit does not name the field, and the bounds of these fields are Kueue's own.
-    told.retain(|says| !says.starts_with("an int32 without"));
+    reported.retain(|says| !says.starts_with("an int32 without"));
     if text(node, "/format") == "date-time" {
         // The API server reports a wrong type of a field of the format `date-time` with the word `date-time`.
-        told.retain(|says| !says.starts_with(TYPE));
-        told.push(format!("{TYPE} date-time"));
+        reported.retain(|says| !says.starts_with(TYPE));
+        reported.push(format!("{TYPE} date-time"));
     }
-    told
+    reported
 }
 
 /// The default of a field, with a name for the rule that fills it in.
@@ -408,7 +408,7 @@ fn collect_below(node: &Value, place: &str, into: &mut BTreeSet<(String, String)
 ///
 /// # Errors
 /// Fails with every rule that has no case, and with every answer of the API server that differs from the expected one.
-pub async fn told(client: &Client, version: &str) -> Result<[usize; 2]> {
+pub async fn judge_answers(client: &Client, version: &str) -> Result<[usize; 2]> {
     let (mut wrong, mut count) = (Vec::new(), [0, 0]);
     for plural in PLURALS {
         let subject = &Subject::read(plural, version)?;
@@ -421,12 +421,13 @@ pub async fn told(client: &Client, version: &str) -> Result<[usize; 2]> {
             let path = format!("{}/{name}", subject.base);
             ask(client, Method::DELETE, &path, &json!({})).await?.map_err(|status| anyhow!("{path}: {status}"))?;
         }
-        let asked = futures::stream::iter(cases.iter().enumerate())
-            .map(|(number, case)| async move { subject.told(client, number, case).await.map(|told| (case, told)) });
+        let asked = futures::stream::iter(cases.iter().enumerate()).map(|(number, case)| async move {
+            subject.answer(client, number, case).await.map(|reported| (case, reported))
+        });
         for answer in asked.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
-            let (case, told) = answer?;
+            let (case, reported) = answer?;
             count[usize::from(case.expected != Expected::Refused)] += 1;
-            if let Err(why) = judge(case, &told) {
+            if let Err(why) = judge(case, &reported) {
                 let change = short(&serde_json::to_string(&case.change)?);
                 wrong.push(format!("{} {version} {}: {}: {change}: {why}", subject.kind, case.field, case.says));
             }

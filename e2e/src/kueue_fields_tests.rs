@@ -100,12 +100,15 @@ fn api_server_answer_is_judged_by_the_expected_outcome() {
         of: None,
     };
     let (refused, kept) = (case(Expected::Refused), case(Expected::Kept));
-    let told = |field: &str, message: &str| Err(json!({"details": {"causes": [{"field": field, "message": message}]}}));
-    let right = told("spec.size", "Invalid value: 0: spec.size in body should be greater than or equal to 1");
+    let reported_by =
+        |field: &str, message: &str| Err(json!({"details": {"causes": [{"field": field, "message": message}]}}));
+    let right = reported_by("spec.size", "Invalid value: 0: spec.size in body should be greater than or equal to 1");
     let accepted = |size: i64| Ok(json!({"spec": {"size": size}}));
     assert_eq!(judge(&refused, &right), Ok(()));
     assert_eq!(judge(&refused, &accepted(5)), Err("accepted".to_owned()));
-    for wrong in [told("spec", "should be greater than or equal to 1"), told("spec.size", "Required value")] {
+    for wrong in
+        [reported_by("spec", "should be greater than or equal to 1"), reported_by("spec.size", "Required value")]
+    {
         assert!(judge(&refused, &wrong).is_err(), "{wrong:?}");
         assert_eq!(judge(&kept, &wrong), Ok(()), "another rule may refuse it");
     }
@@ -113,7 +116,7 @@ fn api_server_answer_is_judged_by_the_expected_outcome() {
     assert_eq!(judge(&kept, &accepted(1)), Ok(()));
     let allowed = case(Expected::Accepted);
     assert_eq!(judge(&allowed, &accepted(1)), Ok(()));
-    assert!(judge(&allowed, &told("spec", "Required value")).is_err(), "whatever rule refuses it");
+    assert!(judge(&allowed, &reported_by("spec", "Required value")).is_err(), "whatever rule refuses it");
     let filled = case(Expected::Filled(json!(5)));
     assert_eq!(judge(&filled, &accepted(5)), Ok(()));
     assert!(judge(&filled, &accepted(6)).is_err() && judge(&filled, &right).is_err());
@@ -121,7 +124,7 @@ fn api_server_answer_is_judged_by_the_expected_outcome() {
     let by_key = Case { field: "spec.nodeLabels[a]".to_owned(), ..case(Expected::Refused) };
     for (field, is_right) in [("spec.nodeLabels.a", true), ("spec.nodeLabels[a]", true), ("spec.nodeLabels[0]", false)]
     {
-        assert_eq!(judge(&by_key, &told(field, &by_key.says)).is_ok(), is_right, "{field}");
+        assert_eq!(judge(&by_key, &reported_by(field, &by_key.says)).is_ok(), is_right, "{field}");
     }
     assert!(holds(&json!({"a": {"b": 1, "c": 2}}), &json!({"a": {"b": 1}})) && !holds(&json!({}), &json!({"a": 1})));
     assert_eq!((place("spec.a[0].b[x].c[1]"), place("<nil>")), ("spec.a[].b{}.c[]".to_owned(), String::new()));

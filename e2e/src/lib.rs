@@ -3,7 +3,7 @@
 //! End-to-end tests, the demo and the benchmarks use this crate. The module [`control_plane`] starts etcd, kube-apiserver, kube-controller-manager,
 //! kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs the shipped binary with exactly the chart's
 //! rights; [`observer`] watches all objects and judges their changes by [`berth_invariants`]; [`proxy`] stands between Berth and the API server and injects
-//! faults at chosen requests; [`wait`] waits for a state, on the clock of [`pace`], and reports the last observed state if the wanted state does not
+//! faults at chosen requests; [`wait`] waits for a state, on the clock of [`test_clock`], and reports the last observed state if the wanted state does not
 //! come.
 //!
 //! The crate never reads the environment variable KUBECONFIG, never talks to a cluster that it did not start (except that the demo does so when it is
@@ -43,7 +43,6 @@ pub mod nodes;
 pub mod observer;
 mod older;
 pub mod own_folder;
-pub mod pace;
 pub mod pages;
 mod plane_args;
 pub mod process;
@@ -56,6 +55,7 @@ pub mod s3;
 pub mod scenario;
 pub mod shipped;
 pub mod story;
+pub mod test_clock;
 #[cfg(test)]
 mod time_outs;
 pub mod tour;

@@ -49,7 +49,7 @@ pub struct ManagerOptions {
     /// Address of the API server if the manager does not use the control plane's own address, for example the address of a proxy with faults.
     pub url: Option<String>,
     /// True if the configuration file sets the manager's namespace and addresses, in place of flags.
-    pub told_by_file: bool,
+    pub configured_by_file: bool,
     /// Port of the manager's webhooks; `None` switches the webhooks off.
     pub webhooks: Option<u16>,
     /// Token with which the test reads the manager's metrics, over TLS as the chart serves them; if `None`, the manager serves the metrics without
@@ -70,7 +70,7 @@ impl Default for ManagerOptions {
             older: None,
             config: None,
             url: None,
-            told_by_file: false,
+            configured_by_file: false,
             webhooks: None,
             reader: None,
             args: Vec::new(),
@@ -207,7 +207,7 @@ impl Manager {
         let [metrics_port, health_port] = free_ports()?;
         let (metrics, health) = (format!("127.0.0.1:{metrics_port}"), format!("127.0.0.1:{health_port}"));
         let mut config = options.config;
-        let told = if options.told_by_file {
+        let reported = if options.configured_by_file {
             let more = format!(
                 "namespace: {NAMESPACE}\nmetrics: {{bindAddress: '{metrics}'}}\nhealth: {{healthProbeBindAddress: '{health}'}}\n"
             );
@@ -229,7 +229,7 @@ impl Manager {
             "--webhook-shutdown-delay=0s".to_owned(),
             format!("--metrics-secure={}", options.reader.is_some()),
         ];
-        args.extend(told);
+        args.extend(reported);
         if let Some(text) = &config {
             let path = folder.join(format!("{}-config.yaml", options.name));
             fs::write(&path, text)?;

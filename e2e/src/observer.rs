@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::autoscaler::{POD_TEMPLATE, PROVISIONING_REQUEST};
 use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
-use crate::pace;
+use crate::test_clock;
 use crate::wait::{self, Changes, Seen};
 use crate::webhooks::{MUTATING, VALIDATING};
 use recorded::{Recorded, Role, follow, key, revision};
@@ -55,7 +55,7 @@ const WRITTEN: [Kind; 10] = [
 ];
 
 /// Time for which queue statuses may lag behind the Workloads, on a busy machine where other tests kill Berth meanwhile.
-const BOOKS_LIMIT: Duration = Duration::from_secs(50);
+const USAGE_LIMIT: Duration = Duration::from_secs(50);
 
 /// Time limit for writes to stop at the end of a test.
 const REST_LIMIT: Duration = Duration::from_secs(90);
@@ -280,7 +280,7 @@ impl Observer {
     /// Invariant C6: no watched object changes for `rest`, which must begin within a minute and a half. The time limit for writes to stop is long,
     /// because the objects of five hundred jobs are released last.
     async fn rest(&self, scope: &Scope, rest: Duration) -> Result<()> {
-        let (begun, limited) = (Instant::now(), pace::now());
+        let (begun, limited) = (Instant::now(), test_clock::now());
         let before = lock(&self.recorded).touched.clone();
         loop {
             let last = {
@@ -291,7 +291,7 @@ impl Observer {
             if last.elapsed() >= rest {
                 return Ok(());
             }
-            if pace::now() - limited > REST_LIMIT + rest {
+            if test_clock::now() - limited > REST_LIMIT + rest {
                 let recorded = lock(&self.recorded);
                 let grown = recorded.touched.iter().filter(|((_, key), _)| scope.holds(key)).map(|(slot, (n, _))| {
                     let (kind, key) = slot;
@@ -308,7 +308,7 @@ impl Observer {
 
     /// Invariant Q3: the queues' statuses agree with the Workloads. The returned moment is before the comparison of the statuses with the Workloads.
     async fn balanced(&self, scope: &Scope) -> Result<Instant> {
-        wait::until(BOOKS_LIMIT, "the books balance", || async {
+        wait::until(USAGE_LIMIT, "the books balance", || async {
             let at = self.catch_up().await?;
             let mut found = lock(&self.judge).unbalanced();
             found.retain(|(key, _)| scope.holds(key));

@@ -10,16 +10,17 @@ use anyhow::{Context, Result, ensure};
 /// # Errors
 /// Fails if the binary does not print its flags.
 pub(crate) fn known(program: &Path, args: Vec<String>) -> Result<Vec<String>> {
-    let said = Command::new(program).args(["manager", "--help"]).stdin(Stdio::null()).output();
-    let said = said.with_context(|| format!("starting {}", program.display()))?;
-    ensure!(said.status.success(), "{} manager --help: {}", program.display(), said.status);
-    Ok(told_of(&String::from_utf8_lossy(&said.stdout), args))
+    let message = Command::new(program).args(["manager", "--help"]).stdin(Stdio::null()).output();
+    let message = message.with_context(|| format!("starting {}", program.display()))?;
+    ensure!(message.status.success(), "{} manager --help: {}", program.display(), message.status);
+    Ok(known_flags(&String::from_utf8_lossy(&message.stdout), args))
 }
 
-fn told_of(help: &str, mut args: Vec<String>) -> Vec<String> {
-    let told = |flag: &str| help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == flag);
+fn known_flags(help: &str, mut args: Vec<String>) -> Vec<String> {
+    let reported_by =
+        |flag: &str| help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == flag);
     args.retain(|arg| match arg.split_once('=') {
-        Some((flag, _)) if flag.starts_with("--") => told(flag),
+        Some((flag, _)) if flag.starts_with("--") => reported_by(flag),
         _ => true,
     });
     args
@@ -34,7 +35,7 @@ mod tests {
         let help =
             "      --kubeconfig <KUBECONFIG>\n      --metrics-secure-port <N>\n      --metrics-bind-address <A>\n";
         let args = ["manager", "--kubeconfig", "/x=y", "--metrics-secure=false", "--metrics-bind-address=0"];
-        let left = told_of(help, args.map(str::to_owned).to_vec());
+        let left = known_flags(help, args.map(str::to_owned).to_vec());
         assert_eq!(left, ["manager", "--kubeconfig", "/x=y", "--metrics-bind-address=0"]);
     }
 }

@@ -11,7 +11,7 @@ use crate::kinds::{items, text};
 use crate::observer::Scope;
 
 /// Largest number of differences in a message.
-const TOLD: usize = 20;
+const MOST_REPORTED: usize = 20;
 
 /// The newest answer of one manager's `/debug/recompute`. Berth makes one comparison at a time and refuses further requests meanwhile: without
 /// sharing, scenarios that end together would keep each other from an answer if comparisons take long and Berth lives for seconds only.
@@ -64,8 +64,8 @@ pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
     if found.is_empty() && !equal && differences.is_empty() {
         found.push(format!("the views differ, and nothing is named: {answer}"));
     }
-    if found.len() > TOLD {
-        let left = found.split_off(TOLD).len();
+    if found.len() > MOST_REPORTED {
+        let left = found.split_off(MOST_REPORTED).len();
         found.push(format!("and {left} more"));
     }
     found
@@ -88,9 +88,9 @@ mod tests {
     fn recompute_difference_is_shown_only_to_its_scope() {
         let place = ("LocalQueue", "mine/lq", "reserving");
         let wrong = answer(json!([{"kind": place.0, "name": place.1, "field": place.2, "incremental": 1, "fresh": 0}]));
-        let told = disagreements(&wrong, &Scope::of("mine"));
-        assert_eq!(told, ["LocalQueue mine/lq reserving: Berth has 1, the lists say 0"]);
-        assert_eq!(disagreements(&wrong, &Scope::all()), told);
+        let reported = disagreements(&wrong, &Scope::of("mine"));
+        assert_eq!(reported, ["LocalQueue mine/lq reserving: Berth has 1, the lists say 0"]);
+        assert_eq!(disagreements(&wrong, &Scope::all()), reported);
         assert!(disagreements(&wrong, &Scope::of("other")).is_empty());
         assert!(disagreements(&answer(json!([])), &Scope::all()).is_empty());
     }

@@ -66,8 +66,8 @@ impl Registry {
         let mut command = Command::new(&self.crane);
         command.args(args).env("DOCKER_CONFIG", &self.settings).stdin(Stdio::null());
         let output = tokio::task::spawn_blocking(move || command.output()).await?.context("starting crane")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "crane {} failed ({}):\n{said}", args.join(" "), output.status);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "crane {} failed ({}):\n{printed}", args.join(" "), output.status);
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }

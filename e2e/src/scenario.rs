@@ -17,7 +17,7 @@ use crate::manager::{self, Manager, ManagerOptions};
 use crate::manifest;
 use crate::nodes::{self, Pool};
 use crate::observer::{Observer, Scope};
-use crate::pace;
+use crate::test_clock;
 use crate::wait::{self, STEP, Seen};
 use crate::webhooks;
 use crate::world;
@@ -317,10 +317,11 @@ impl Scenario<'_> {
         wait::until(STEP, &format!("a warning {reason} about {about}, with {words:?}"), || async {
             let mut events = EVENT.list(&self.client, &self.namespace).await?;
             events.retain(|e| text(e, "/involvedObject/name") == about && text(e, "/type") == "Warning");
-            let told: Vec<String> =
+            let message: Vec<String> =
                 events.iter().map(|e| format!("{}: {}", text(e, "/reason"), text(e, "/message"))).collect();
-            let said = told.iter().any(|one| one.starts_with(&head) && words.iter().all(|word| one.contains(*word)));
-            Ok(Seen::when(said, || format!("{told:?}")))
+            let given =
+                message.iter().any(|one| one.starts_with(&head) && words.iter().all(|word| one.contains(*word)));
+            Ok(Seen::when(given, || format!("{message:?}")))
         })
         .await
     }
@@ -449,11 +450,11 @@ pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Resu
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
     let selected = runs.into_iter().filter(|(name, _)| name.contains(&wanted)).map(|(name, run)| async move {
         let begun = std::time::Instant::now();
-        let outcome = stage.observer.changes_in(Scope::of(name)).told(run).await;
+        let outcome = stage.observer.changes_in(Scope::of(name)).notify(run).await;
         let seconds = begun.elapsed().as_secs_f64();
         note_run(name);
         let Err(error) = outcome else {
-            println!("scenario {name}: ok ({seconds:.1} s; {})", pace::told());
+            println!("scenario {name}: ok ({seconds:.1} s; {})", test_clock::summary());
             return None;
         };
         println!("scenario {name}: FAILED ({seconds:.1} s): {error:#}");

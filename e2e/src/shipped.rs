@@ -49,8 +49,9 @@ fn built_by_cargo(program: &str) -> Result<PathBuf> {
     cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", program]).current_dir(repository());
     // Cargo sets the variables `CARGO_PKG_*`, `CARGO_MANIFEST_*` and `OUT_DIR` for a test, and the build must not get them. A build script that reads
     // one of these variables would see a change, so cargo would rebuild its crate and the crates that depend on that crate.
-    let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
+    let reported_by =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(reported_by)) {
         cargo.env_remove(name);
     }
     if folder.ends_with("release") {

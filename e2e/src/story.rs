@@ -84,7 +84,7 @@ pub struct Props {
 ///
 /// # Errors
 /// Fails if a step of the story does not come in time.
-pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props> {
+pub async fn run(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props> {
     let s3 = S3::start("checkpoints").await?;
     let story = Story { client, trainer: Trainer::start(client, NAMESPACE, &s3), s3, say };
     story.begin().await?;
@@ -92,7 +92,7 @@ pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props>
     story.nodes_taken_back(step).await?;
     let step = story.production_comes().await?;
     story.production_goes(step).await?;
-    story.climbs_back(step).await?;
+    story.moves_back(step).await?;
     Ok(Props { _trainer: story.trainer, _s3: story.s3 })
 }
 
@@ -203,7 +203,7 @@ impl Story<'_> {
     async fn production_comes(&self) -> Result<i64> {
         // The training saves so often here that a regular checkpoint could be taken for the requested checkpoint, so the regular checkpoints are
         // switched off.
-        self.trainer.pace(HERO, NEVER_MS, SAVING_TAKES_MS).await?;
+        self.trainer.set_intervals(HERO, NEVER_MS, SAVING_TAKES_MS).await?;
         self.trainer.rest(HERO).await?;
         let last = self.trainer.saved(HERO).context("it has saved")?;
         self.apply("05-production.yaml").await?;
@@ -231,7 +231,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    async fn climbs_back(&self, saved: i64) -> Result<()> {
+    async fn moves_back(&self, saved: i64) -> Result<()> {
         TRAINING_JOB.delete(self.client, NAMESPACE, "benchmark").await?;
         (self.say)("benchmark is done: the reservation is free");
         let from = self.goes_on("reserved").await?.unwrap_or_default();

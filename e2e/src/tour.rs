@@ -35,14 +35,14 @@ pub async fn define_job_sets(client: &Client) -> Result<()> {
 ///
 /// # Errors
 /// Fails if a step of the tour does not come in time.
-pub async fn tell(plane: &ControlPlane, say: Say<'_>) -> Result<Guarded> {
+pub async fn run(plane: &ControlPlane, say: Say<'_>) -> Result<Guarded> {
     let tour = Tour { client: plane.client(), kubeconfig: plane.kubeconfig(), say };
     tour.begin().await?;
     tour.webhooks_answer().await.context("webhooks")?;
     tour.pod_waits_and_runs().await.context("a pod")?;
     (tour.say)("the controller of JobSets comes from its Go module: it is built now, where it was not before");
     let controller = jobset::start(plane).await?;
-    tour.job_set_runs_as_a_whole().await.context("a JobSet")?;
+    tour.all_jobs_of_job_set_run().await.context("a JobSet")?;
     tour.training_grows().await.context("an elastic TrainingJob")?;
     Ok(controller)
 }
@@ -70,8 +70,8 @@ impl Tour<'_> {
 
     /// Runs a kubectl command that a webhook must refuse; returns kubectl's message.
     async fn refused(&self, args: &[&str]) -> Result<String> {
-        let said = kubectl(self.kubeconfig, &[&["--namespace", NAMESPACE], args].concat()).await;
-        let Err(error) = said else { anyhow::bail!("kubectl {} was not refused", args.join(" ")) };
+        let output = kubectl(self.kubeconfig, &[&["--namespace", NAMESPACE], args].concat()).await;
+        let Err(error) = output else { anyhow::bail!("kubectl {} was not refused", args.join(" ")) };
         let text = error.to_string();
         let line = text.lines().rev().find(|line| line.contains("denied the request"));
         Ok(line.with_context(|| format!("no review refused it: {text}"))?.trim().to_owned())
@@ -95,8 +95,8 @@ impl Tour<'_> {
         }
         self.is(JOB, "runs", "runs", |job| job["status"]["ready"] == json!(1)).await?;
         let queue = ["label", "--overwrite", "job", "runs", "kueue.x-k8s.io/queue-name=other"];
-        let said = self.refused(&queue).await?;
-        (self.say)(&format!("$ kubectl {}\n           {said}", queue.join(" ")));
+        let message = self.refused(&queue).await?;
+        (self.say)(&format!("$ kubectl {}\n           {message}", queue.join(" ")));
         JOB.patch(&self.client, NAMESPACE, "waits", &json!({"spec": {"suspend": false}})).await?;
         let job = self.is(JOB, "waits", "is there", |_| true).await?;
         ensure!(job["spec"]["suspend"] == json!(true), "a job without quota was started by its user: {}", job["spec"]);
@@ -121,7 +121,7 @@ impl Tour<'_> {
         POD.delete(&self.client, NAMESPACE, "by-itself").await
     }
 
-    async fn job_set_runs_as_a_whole(&self) -> Result<()> {
+    async fn all_jobs_of_job_set_run(&self) -> Result<()> {
         let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": "2000"}},
             "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "any", "resources": {"requests": {"cpu": "1"}}}]}});
         let jobs = |name: &str, replicas: u32| {

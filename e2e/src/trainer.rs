@@ -102,12 +102,12 @@ impl Trainer {
     ///
     /// # Errors
     /// Fails if no pod of the TrainingJob writes checkpoints, or if the API server refuses the change.
-    pub async fn pace(&self, job: &str, saves_every_ms: u32, saving_takes_ms: u32) -> Result<()> {
+    pub async fn set_intervals(&self, job: &str, saves_every_ms: u32, saving_takes_ms: u32) -> Result<()> {
         let pods = POD.list(&self.client, &self.namespace).await?;
         let writer = pods.iter().find(|pod| job_of(pod) == job && is_first(pod) && is_running(pod));
         let name = text(writer.with_context(|| format!("no pod of {job} writes"))?, "/metadata/name");
-        let pace = json!({(SAVES_EVERY): saves_every_ms.to_string(), (SAVING_TAKES): saving_takes_ms.to_string()});
-        POD.patch(&self.client, &self.namespace, name, &json!({"metadata": {"annotations": pace}})).await.map(drop)
+        let intervals = json!({(SAVES_EVERY): saves_every_ms.to_string(), (SAVING_TAKES): saving_takes_ms.to_string()});
+        POD.patch(&self.client, &self.namespace, name, &json!({"metadata": {"annotations": intervals}})).await.map(drop)
     }
 
     /// Waits until a TrainingJob whose regular checkpoints were switched off writes no checkpoint, and its last checkpoint is older than a second.
@@ -157,7 +157,7 @@ struct Progress {
     /// Time at which the pod began to write its next checkpoint; `None` while it writes none.
     saving: Option<Instant>,
     /// The requests to save that the pod has followed.
-    told: String,
+    request: String,
 }
 
 impl Work {
@@ -212,7 +212,7 @@ impl Work {
         let before = diary.saved.get(job_of(pod)).map(|(step, _)| *step);
         diary.runs.entry(run_of(pod).to_owned()).or_insert(Run { resumed, before });
         let next = resumed.unwrap_or_default() + STEPS;
-        Ok(Progress { next, since: Instant::now(), saving: None, told: String::new() })
+        Ok(Progress { next, since: Instant::now(), saving: None, request: String::new() })
     }
 }
 
@@ -222,9 +222,9 @@ impl Progress {
         let place = variable(pod, "BERTH_CHECKPOINT_URI").context("a pod that saves is not told where")?;
         let folder = format!("{place}/step-{}", self.next);
         let stop = annotation(pod, "berth.dev/stop-at");
-        let told = [stop, annotation(pod, "berth.dev/save-by")].concat();
+        let request = [stop, annotation(pod, "berth.dev/save-by")].concat();
         let Some(begun) = self.saving else {
-            let asked = !told.is_empty() && told != self.told;
+            let asked = !request.is_empty() && request != self.request;
             // A pod that is asked to stop saves once more, and then waits until it is deleted.
             if asked || (stop.is_empty() && self.since.elapsed() >= milliseconds(pod, SAVES_EVERY)) {
                 for rank in 0..workers(pod) {
@@ -240,7 +240,7 @@ impl Progress {
         let step = self.next;
         let marker = json!({"step": step, "epoch": 1, "metadata": {"loss": "0.5"}});
         store.put(&format!("{folder}/checkpoint.json"), &marker.to_string()).await?;
-        *self = Progress { next: step + STEPS, since: Instant::now(), saving: None, told };
+        *self = Progress { next: step + STEPS, since: Instant::now(), saving: None, request };
         Ok(Some(step))
     }
 }

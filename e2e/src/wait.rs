@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::sync::watch;
 
-use crate::pace;
+use crate::test_clock;
 
 /// Shortest pause between two looks of a wait.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -38,7 +38,7 @@ impl Changes {
     }
 
     /// Runs the future `work`, whose waits are notified by this source of changes.
-    pub async fn told<F: Future>(self, work: F) -> F::Output {
+    pub async fn notify<F: Future>(self, work: F) -> F::Output {
         CHANGES.scope(self, work).await
     }
 
@@ -105,14 +105,14 @@ impl Seen<()> {
 /// Waits for a state: calls the function `look` until it answers [`Seen::Yes`].
 ///
 /// # Errors
-/// Fails after `limit` on the clock of [`pace`], with `what` and the different observed states (the newest one last). An error of `look` counts as
+/// Fails after `limit` on the clock of [`test_clock`], with `what` and the different observed states (the newest one last). An error of `look` counts as
 /// "not yet", because the API server may be unavailable for a moment, which is the subject of some tests.
 pub async fn until<T, F, Fut>(limit: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<Seen<T>>>,
 {
-    let (begun, limited) = (Instant::now(), pace::now());
+    let (begun, limited) = (Instant::now(), test_clock::now());
     let mut history: Vec<(Duration, String)> = Vec::new();
     let mut pauses = Pauses::new();
     loop {
@@ -124,12 +124,16 @@ where
         if history.last().is_none_or(|(_, last)| *last != seen) {
             history.push((begun.elapsed(), seen));
         }
-        if pace::now() - limited > limit {
+        if test_clock::now() - limited > limit {
             let mut text = String::new();
             for (at, seen) in history.iter().rev().take(8).rev() {
                 let _ = write!(text, "\n  after {:.2} s: {seen}", at.as_secs_f64());
             }
-            bail!("waited {:.1} s in vain for: {what} ({}); seen:{text}", begun.elapsed().as_secs_f64(), pace::told());
+            bail!(
+                "waited {:.1} s in vain for: {what} ({}); seen:{text}",
+                begun.elapsed().as_secs_f64(),
+                test_clock::summary()
+            );
         }
         pauses.pause().await;
     }

@@ -56,9 +56,11 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
 pub async fn asked(client: &Client) -> Result<Seen<()>> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let flavor = serde_json::from_value(manifest::flavor("asked", &[("no label", "x")]))?;
-    let said = FLAVOR.api(client, "").create(&params, &flavor).await.err().map(|error| error.to_string());
-    let said = said.unwrap_or_default();
-    Ok(Seen::when(said.contains("vresourceflavor.berth.dev") && said.contains("denied"), || format!("said {said:?}")))
+    let message = FLAVOR.api(client, "").create(&params, &flavor).await.err().map(|error| error.to_string());
+    let message = message.unwrap_or_default();
+    Ok(Seen::when(message.contains("vresourceflavor.berth.dev") && message.contains("denied"), || {
+        format!("said {message:?}")
+    }))
 }
 
 /// Serves v1beta1 for the kinds whose fields differ from v1beta2, as the chart does. A manager that serves its webhooks on the port `port` converts

@@ -373,9 +373,10 @@ async fn judged(s: &Scenario<'_>) -> Result<()> {
         let (kind, type_) = if kind == "Workload" { (WORKLOAD, "QuotaReserved") } else { (CLUSTER_QUEUE, "Active") };
         wait::until(wait::STEP, &format!("{name} is told why"), || async {
             let object = kind.get(&s.client, &s.namespace, name).await?.unwrap_or_default();
-            let told = condition_object(&object, type_).cloned().unwrap_or_default();
-            let there = text(&told, "/status") == "False" && text(&told, "/message").contains(expected);
-            Ok(Seen::when(there, || format!("{told}")))
+            let found_condition = condition_object(&object, type_).cloned().unwrap_or_default();
+            let there =
+                text(&found_condition, "/status") == "False" && text(&found_condition, "/message").contains(expected);
+            Ok(Seen::when(there, || format!("{found_condition}")))
         })
         .await?;
     }

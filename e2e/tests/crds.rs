@@ -54,10 +54,10 @@ async fn crds_behave_as_kueues() -> Result<()> {
 /// Tests every rule of every field of Kueue's kinds, in the version that is stored at first and then in the other version.
 async fn every_rule(client: &Client) -> Result<()> {
     let [newer, older] = kueue_fields::VERSIONS;
-    let [refused, kept] = kueue_fields::told(client, newer).await?;
+    let [refused, kept] = kueue_fields::judge_answers(client, newer).await?;
     println!("{newer}: {refused} objects are refused by field, {kept} are at a limit");
     store_as(client, older).await?;
-    let [refused, kept] = kueue_fields::told(client, older).await?;
+    let [refused, kept] = kueue_fields::judge_answers(client, older).await?;
     println!("{older}: {refused} objects are refused by field, {kept} are at a limit");
     Ok(())
 }
@@ -160,11 +160,11 @@ struct Shown {
 /// for example the annotation `berth.dev/size`.
 async fn columns(plane: &ControlPlane) -> Result<()> {
     let client = plane.client();
-    let told = |kind: &str, status: &str, reason: &str| {
+    let reported_by = |kind: &str, status: &str, reason: &str| {
         json!({"type": kind, "status": status, "reason": reason, "message": "m",
             "lastTransitionTime": "2026-01-01T00:00:00Z"})
     };
-    let mut tier = told("CapacityTier", "True", "QuotaReserved");
+    let mut tier = reported_by("CapacityTier", "True", "QuotaReserved");
     tier["message"] = json!("spot");
     let queue = json!({"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": "shown"},
         "spec": {"cohortName": "pool", "namespaceSelector": {}}});
@@ -185,14 +185,14 @@ async fn columns(plane: &ControlPlane) -> Result<()> {
         Shown {
             resource: "clusterqueues.kueue.x-k8s.io",
             object: queue,
-            status: json!({"conditions": [told("Active", "True", "Ready")], "berthUsed": "cpu 3/9"}),
+            status: json!({"conditions": [reported_by("Active", "True", "Ready")], "berthUsed": "cpu 3/9"}),
             always: &["COHORT", "ACTIVE", "USED", "pool", "True", "cpu 3/9"],
             wide: &["STRATEGY", "REASON", "Ready"],
         },
         Shown {
             resource: "workloads.kueue.x-k8s.io",
             object: workload,
-            status: json!({"conditions": [told("QuotaReserved", "False", "WaitingForQuota"), tier]}),
+            status: json!({"conditions": [reported_by("QuotaReserved", "False", "WaitingForQuota"), tier]}),
             always: &["QUEUE", "ADMITTED", "REASON", "WaitingForQuota"],
             wide: &["JOB", "PRIORITY", "SIZE", "TIER", "its-job", "7070", "2 pods, cpu 3", "spot"],
         },
@@ -200,7 +200,7 @@ async fn columns(plane: &ControlPlane) -> Result<()> {
             resource: "trainingjobs.berth.dev",
             object: training,
             status: json!({"phase": "Queued", "accelerators": 1616,
-                "conditions": [told("Queued", "True", "WaitingForQuota")]}),
+                "conditions": [reported_by("Queued", "True", "WaitingForQuota")]}),
             always: &["PHASE", "REASON", "WaitingForQuota"],
             wide: &["ACCELERATORS", "1616"],
         },
@@ -340,19 +340,19 @@ async fn answers(client: &Client) -> Result<()> {
         let text = std::fs::read_to_string(file)?;
         let list: Vec<Value> = serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", file.display()))?;
         let kind = file.file_stem().and_then(|s| s.to_str()).context("a file is called after its kind")?;
-        let told: Vec<Result<Vec<Value>>> = futures::stream::iter(list.iter().enumerate())
+        let reported: Vec<Result<Vec<Value>>> = futures::stream::iter(list.iter().enumerate())
             .map(|(number, case)| server.answers(kind, number, case))
             .buffered(4)
             .collect()
             .await;
-        let told: Vec<Vec<Value>> = told.into_iter().collect::<Result<_>>()?;
+        let reported: Vec<Vec<Value>> = reported.into_iter().collect::<Result<_>>()?;
         cases += list.len();
         if std::env::var("UPDATE").is_ok_and(|v| v == "1") {
-            write(file, &text, &list, &told)?;
+            write(file, &text, &list, &reported)?;
             continue;
         }
-        for (case, told) in list.iter().zip(&told) {
-            compare(&format!("{kind}: {}", case["case"]), items(case, "/answers"), told, &mut wrong);
+        for (case, reported) in list.iter().zip(&reported) {
+            compare(&format!("{kind}: {}", case["case"]), items(case, "/answers"), reported, &mut wrong);
         }
     }
     ensure!(files.len() == 11 && cases >= 108, "{} files with {cases} cases", files.len());
@@ -361,16 +361,16 @@ async fn answers(client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn compare(what: &str, expected: &[Value], told: &[Value], wrong: &mut Vec<String>) {
-    if expected.len() != told.len() {
-        wrong.push(format!("{what}: {} answers expected, {} given: {told:?}", expected.len(), told.len()));
+fn compare(what: &str, expected: &[Value], reported: &[Value], wrong: &mut Vec<String>) {
+    if expected.len() != reported.len() {
+        wrong.push(format!("{what}: {} answers expected, {} given: {reported:?}", expected.len(), reported.len()));
     }
-    for (number, (expected, told)) in expected.iter().zip(told).enumerate() {
-        if expected != told {
-            wrong.push(format!("{what}, request {number}:\n  expected {expected}\n  told     {told}"));
+    for (number, (expected, reported)) in expected.iter().zip(reported).enumerate() {
+        if expected != reported {
+            wrong.push(format!("{what}, request {number}:\n  expected {expected}\n  told     {reported}"));
         }
         // A refusal must name a field and a message, by which a user finds the mistake.
-        for cause in items(told, "/refused") {
+        for cause in items(reported, "/refused") {
             if text(cause, "/0").is_empty() || text(cause, "/1").is_empty() {
                 wrong.push(format!("{what}, request {number}: the refusal names no field: {cause}"));
             }
@@ -378,16 +378,16 @@ fn compare(what: &str, expected: &[Value], told: &[Value], wrong: &mut Vec<Strin
     }
 }
 
-fn write(file: &Path, old: &str, list: &[Value], told: &[Vec<Value>]) -> Result<()> {
+fn write(file: &Path, old: &str, list: &[Value], reported: &[Vec<Value>]) -> Result<()> {
     let mut out: String = old.lines().take_while(|l| l.starts_with('#')).map(|l| format!("{l}\n")).collect();
-    for (case, told) in list.iter().zip(told) {
+    for (case, reported) in list.iter().zip(reported) {
         out.push_str(&format!("- case: {}\n  create: {}\n", case["case"], case["create"]));
         if case.get("steps").is_some() {
             out.push_str("  steps:\n");
             items(case, "/steps").iter().for_each(|step| out.push_str(&format!("  - {step}\n")));
         }
         out.push_str("  answers:\n");
-        told.iter().for_each(|answer| out.push_str(&format!("  - {answer}\n")));
+        reported.iter().for_each(|answer| out.push_str(&format!("  - {answer}\n")));
     }
     std::fs::write(file, out)?;
     Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use berth_e2e::binaries::repository;
-use berth_e2e::examples::{clean_up, folders, told_to_apply};
+use berth_e2e::examples::{clean_up, files_to_apply, folders};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, TRAINING_JOB, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest;
@@ -119,7 +119,7 @@ async fn presets(client: &Client) -> Result<()> {
     berth_e2e::control_plane::create_namespace(client, PRESETS, &[]).await?;
     futures::future::try_join_all(PRESET_NODES.iter().map(|preset| async move {
         let (file, ..) = preset;
-        down_the_ladder(client, preset).await.with_context(|| format!("preset {file}"))
+        falls_through_tiers(client, preset).await.with_context(|| format!("preset {file}"))
     }))
     .await?;
     Ok(())
@@ -127,7 +127,7 @@ async fn presets(client: &Client) -> Result<()> {
 
 /// Creates jobs without annotations about tiers, of which each fills one tier of the preset: each next job falls back to the next tier and runs on
 /// that tier's nodes.
-async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Result<()> {
+async fn falls_through_tiers(client: &Client, (file, queue, tiers): &Preset) -> Result<()> {
     let path = repository().join(format!("examples/capacity-tiers/{file}.yaml"));
     kinds::apply_yaml(client, &std::fs::read_to_string(path)?).await?;
     kinds::apply(client, &manifest::local_queue(PRESETS, file, queue)).await?;
@@ -177,7 +177,7 @@ async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Resu
 fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
     let mut seen: BTreeMap<[String; 3], (PathBuf, Value)> = BTreeMap::new();
     for folder in folders()? {
-        for file in told_to_apply(&folder)? {
+        for file in files_to_apply(&folder)? {
             for object in kinds::parse(&std::fs::read_to_string(&file)?).with_context(|| file.display().to_string())? {
                 let key = ["/kind", "/metadata/namespace", "/metadata/name"].map(|path| text(&object, path).to_owned());
                 let (other, before) = seen.entry(key.clone()).or_insert_with(|| (file.clone(), object.clone()));
@@ -232,7 +232,7 @@ async fn judged(stage: &Stage) -> Result<()> {
 async fn example(stage: &Stage, folder: &Path) -> Result<()> {
     let client = &stage.client;
     let (mut jobs, mut training, mut queues) = (Vec::new(), Vec::new(), Vec::new());
-    for file in told_to_apply(folder)? {
+    for file in files_to_apply(folder)? {
         for object in kinds::parse(&std::fs::read_to_string(&file)?).with_context(|| file.display().to_string())? {
             match text(&object, "/kind") {
                 "Namespace" => {

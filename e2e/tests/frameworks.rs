@@ -121,14 +121,14 @@ async fn frameworks_find_each_other() -> Result<()> {
     }
     let python = tokio::task::spawn_blocking(python).await??;
     let stage = Stage::start("frameworks", &[Pool::cpu("cpu", 4, Tier::OnDemand)], ManagerOptions::default()).await?;
-    let told = async {
+    let reported = async {
         let s = stage.scenario("frameworks").await?;
         s.simple_queue("8", &json!({})).await?;
         all_reduce(&s, &python).await?;
         open_mpi(&s, &python).await?;
         s.conclude().await
     };
-    let outcome = told.await;
+    let outcome = reported.await;
     if outcome.is_err() {
         stage.plane.keep_files();
     }

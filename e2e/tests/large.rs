@@ -130,10 +130,10 @@ async fn start_list_and_admit(stage: &Stage) -> Result<()> {
 /// Checks that the pods of an admitted job have all of the text that its user wrote.
 async fn admitted_text(s: &Scenario<'_>) -> Result<()> {
     let jobs = berth_e2e::kinds::JOB.list(&s.client, &s.namespace).await?;
-    let whole = |job: &Value| {
+    let is_unchanged = |job: &Value| {
         let text = job.pointer("/spec/template/spec/containers/0/args/0").and_then(Value::as_str);
         text.is_none_or(|text| text.len() == BYTES)
     };
-    ensure!(jobs.iter().all(whole), "a start or a stop has changed what a user wrote");
+    ensure!(jobs.iter().all(is_unchanged), "a start or a stop has changed what a user wrote");
     Ok(())
 }

@@ -97,10 +97,13 @@ async fn is_explained(stage: &Stage, job: &str) -> Result<()> {
     let mut shell = tokio::process::Command::new("sh");
     shell.args(["-c", &command.join("\n")]).env("KUBECONFIG", stage.plane.kubeconfig()).env("PATH", path);
     let output = shell.output().await?;
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (message, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), "{errors}");
-    let told = [format!("(Job {NAMESPACE}/{job}): admitted in tpu"), "google.com/tpu=reserved".to_owned()];
-    ensure!(told.iter().all(|words| said.contains(words)), "nothing is said of {job} and its flavor:\n{said}{errors}");
+    let reported = [format!("(Job {NAMESPACE}/{job}): admitted in tpu"), "google.com/tpu=reserved".to_owned()];
+    ensure!(
+        reported.iter().all(|words| message.contains(words)),
+        "nothing is said of {job} and its flavor:\n{message}{errors}"
+    );
     Ok(())
 }
 

@@ -26,7 +26,7 @@ const TURNS: [&str; 7] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_training_gets_through() -> Result<()> {
     let stage = Stage::start("story", &story::pools(), ManagerOptions::default()).await?;
-    let outcome = match told(&stage).await {
+    let outcome = match run_story(&stage).await {
         Ok(()) => Ok(()),
         Err(e) => Err(anyhow!(stage.failure(NAMESPACE, &e).await)),
     };
@@ -34,9 +34,9 @@ async fn a_training_gets_through() -> Result<()> {
     outcome
 }
 
-async fn told(stage: &Stage) -> Result<()> {
+async fn run_story(stage: &Stage) -> Result<()> {
     let watched = watch(stage)?;
-    let _props = story::tell(&stage.client, &|turn| println!("story: {turn}")).await?;
+    let _props = story::run(&stage.client, &|turn| println!("story: {turn}")).await?;
     seen_in_order(watched).await?;
     let table = stage.plane.kubectl(&["-n", NAMESPACE, "get", "tj"]).await?;
     let row = table.lines().find(|line| line.starts_with(HERO)).unwrap_or_default();

@@ -7,12 +7,12 @@
 
 use serde_json::{Value, json};
 
-use crate::rules::telling;
+use crate::rules::rules_with_value;
 
 /// The rule that quotas and limits are not negative. A quota whose text begins with `-0` or `-.` is accepted, because it may be zero, and a rule
 /// would have to read the text to know.
 pub(crate) fn not_negative() -> Value {
-    telling(&[[
+    rules_with_value(&[[
         "type(self) in [int] ? self >= 0 : !self.startsWith('-') || self.startsWith('-0') || self.startsWith('-.')",
         "",
         NOT_NEGATIVE,
@@ -22,7 +22,7 @@ pub(crate) fn not_negative() -> Value {
 
 /// The rule that a weight is not negative. An object has only one weight, so a CEL rule may read the text of the weight without too much cost.
 pub(crate) fn weight() -> Value {
-    telling(&[
+    rules_with_value(&[
         [
             "type(self) == int ? self >= 0 : !isQuantity(self) || quantity(self).compareTo(quantity('0')) >= 0",
             "",
@@ -43,7 +43,7 @@ const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 /// Rules of the resource groups of a ClusterQueue. Cohorts do not have these rules about their resource groups: the API server would stop comparing
 /// the names of a Cohort with a thousand names, and refuse the Cohort.
 pub(crate) fn groups_of_queue() -> Value {
-    telling(&[
+    rules_with_value(&[
         [
             "self.all(g, g.coveredResources.all(r, self.exists_one(h, r in h.coveredResources) && \
              g.coveredResources.exists_one(q, [q] == [r])))",
@@ -88,7 +88,7 @@ pub(crate) fn groups_of_queue() -> Value {
 /// Rules of a resource group: each flavor has the covered resources, in the order of `coveredResources`. Kueue's CRD compares only the numbers of
 /// resources; Kueue's webhook compares the names.
 pub(crate) fn resource_group() -> Value {
-    telling(&[
+    rules_with_value(&[
         [
             "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
             "",
@@ -126,7 +126,7 @@ pub(crate) const BELOW_A_PARENT: [[&str; 4]; 2] = [
 
 /// Rules for a namespace selector: each operator is known, and has values or no values as it needs.
 pub(crate) fn selector() -> Value {
-    telling(&[
+    rules_with_value(&[
         [
             "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', \
              'DoesNotExist'])",
@@ -161,7 +161,7 @@ pub(crate) const TAINTS_ONCE: [&str; 4] = [
 
 /// Pod sets together.
 pub(crate) fn pod_sets() -> Value {
-    telling(&[[
+    rules_with_value(&[[
         "self.filter(s, has(s.minCount)).size() <= 1",
         "",
         "at most one podSet can use minCount",
@@ -171,7 +171,7 @@ pub(crate) fn pod_sets() -> Value {
 
 /// Rules of a topology request: the level and the size of slices are set together or not at all.
 pub(crate) fn slices() -> Value {
-    telling(&[
+    rules_with_value(&[
         [
             "!has(self.podSetSliceRequiredTopology) || has(self.podSetSliceSize)",
             ".podSetSliceSize",
@@ -190,7 +190,7 @@ pub(crate) fn slices() -> Value {
 /// The rule that the optional immutable field `clusterQueue` cannot be removed. The API server does not evaluate a CEL rule on a field when the field
 /// is removed, so the field could be added again with another value.
 pub(crate) fn cluster_queue_stays() -> Value {
-    telling(&[["!has(oldSelf.clusterQueue) || has(self.clusterQueue)", ".clusterQueue", NOT_REMOVED, ""]])
+    rules_with_value(&[["!has(oldSelf.clusterQueue) || has(self.clusterQueue)", ".clusterQueue", NOT_REMOVED, ""]])
 }
 
 /// The rule that the spec with the immutable field `field` cannot be removed; `None` for an empty name. The API server does not evaluate a CEL rule

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::beyond_kueue::{groups_of_queue, selector};
 use crate::quota::{FairSharing, FairSharingStatus, ResourceGroup};
-use crate::rules::{SUBDOMAIN, rules, telling};
+use crate::rules::{SUBDOMAIN, rules, rules_with_value};
 
 root_object! {
     /// A pool of quota with its own queue of workloads.
@@ -18,7 +18,7 @@ root_object! {
 /// Desired state of a ClusterQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&[
     [
         "has(self.cohortName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
          f.resources.exists(r, has(r.borrowingLimit))))",

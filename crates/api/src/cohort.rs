@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::beyond_kueue::BELOW_A_PARENT;
 use crate::quota::{FairSharing, FairSharingStatus, ResourceGroup};
-use crate::rules::{SUBDOMAIN, telling};
+use crate::rules::{SUBDOMAIN, rules_with_value};
 
 root_object! {
     /// A node in a forest of cohorts; the leaves of the trees are ClusterQueues.
@@ -15,7 +15,7 @@ root_object! {
 /// Desired state of a Cohort.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&BELOW_A_PARENT)))]
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&BELOW_A_PARENT)))]
 pub struct CohortSpec {
     /// Name of the parent cohort; a cohort without a parent is the root of its tree.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,14 +25,14 @@ pub(crate) fn rules(list: &[(&str, &str)]) -> Value {
 /// wrong value if the value is an object or list, or, before Kubernetes 1.35, if a rule refused it. The text `rest` is CEL that follows the text of
 /// `message` and begins within its quotes, such as `, not ' + self.name`. If `field` is not empty, the error names this field below the field with
 /// the rule, such as `.min`.
-pub(crate) fn telling(list: &[[&str; 4]]) -> Value {
+pub(crate) fn rules_with_value(list: &[[&str; 4]]) -> Value {
     list.iter()
         .map(|[rule, field, message, rest]| {
             let own = [("rule", (*rule).to_owned()), ("message", (*message).to_owned())];
             let path = (!field.is_empty()).then(|| ("fieldPath", (*field).to_owned()));
             let expression = (!rest.is_empty()).then(|| ("messageExpression", format!("'{message}{rest}")));
-            let told = own.into_iter().chain(path).chain(expression);
-            told.map(|(key, text)| (key.to_owned(), Value::String(text))).collect::<Value>()
+            let fields = own.into_iter().chain(path).chain(expression);
+            fields.map(|(key, text)| (key.to_owned(), Value::String(text))).collect::<Value>()
         })
         .collect()
 }
@@ -49,9 +49,9 @@ pub(crate) fn unique() -> Value {
 
 /// The rule that entries of a list are unique, with the first duplicate in the message. The schema of the entries needs a `maxLength`, because the
 /// API server estimates the cost of the rule.
-pub(crate) fn unique_told() -> Value {
+pub(crate) fn unique_with_value() -> Value {
     let rest = ", and ' + self.filter(a, !self.exists_one(b, a == b))[0] + ' is not'";
-    telling(&[["self.all(a, self.exists_one(b, a == b))", "", "must be unique", rest]])
+    rules_with_value(&[["self.all(a, self.exists_one(b, a == b))", "", "must be unique", rest]])
 }
 
 /// The rule that exactly one of two fields is present.
@@ -88,7 +88,7 @@ pub(crate) fn tolerations() -> Value {
 /// Rules of a list of taints.
 pub(crate) fn taints() -> Value {
     let effects = "self.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])";
-    telling(&[[effects, "", TAINT_EFFECTS, ""], TAINTS_ONCE])
+    rules_with_value(&[[effects, "", TAINT_EFFECTS, ""], TAINTS_ONCE])
 }
 
 const TAINT_EFFECTS: &str = "supported taint effect values: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'";
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn cel_message_expression_begins_with_static_message() {
         assert_eq!(
-            telling(&[
+            rules_with_value(&[
                 ["self.min <= self.max", ".min", "too great", ": %d'.format([self.min])"],
                 ["has(self.min)", "", "is missing", ""]
             ]),
@@ -114,7 +114,7 @@ mod tests {
                 {"rule": "has(self.min)", "message": "is missing"},
             ])
         );
-        assert_eq!(unique_told()[0]["rule"], unique()[0]["rule"]);
-        assert_eq!(unique_told()[0]["message"], unique()[0]["message"]);
+        assert_eq!(unique_with_value()[0]["rule"], unique()[0]["rule"]);
+        assert_eq!(unique_with_value()[0]["message"], unique()[0]["message"]);
     }
 }

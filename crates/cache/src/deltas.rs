@@ -64,8 +64,8 @@ pub(crate) fn toleration(toleration: &core::Toleration) -> engine::Toleration {
 /// unusable, too.
 pub fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::FlavorSpec {
     let spec = &object.spec;
-    let told = object.metadata.labels.as_ref().and_then(|labels| labels.get(api::labels::CAPACITY_TIER));
-    let tier = told.map(|word| word.parse::<api::CapacityTier>());
+    let given = object.metadata.labels.as_ref().and_then(|labels| labels.get(api::labels::CAPACITY_TIER));
+    let tier = given.map(|word| word.parse::<api::CapacityTier>());
     let no_tier = match &tier {
         Some(Err(problem)) => Some(format!("label {}: {problem}", api::labels::CAPACITY_TIER)),
         _ => None,
@@ -111,8 +111,8 @@ fn weight(text: Option<&Quantity>) -> i64 {
 /// The fair-sharing weight of a ClusterQueue, as a number.
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
 pub fn weight_of(queue: &api::ClusterQueue) -> f64 {
-    let told = queue.spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref());
-    weight(told) as f64 / engine::WEIGHT_ONE as f64
+    let given = queue.spec.fair_sharing.as_ref().and_then(|sharing| sharing.weight.as_ref());
+    weight(given) as f64 / engine::WEIGHT_ONE as f64
 }
 
 fn quota(resource: &str, text: &Quantity, field: &str) -> Result<Amount, String> {

@@ -19,7 +19,7 @@ pub struct EndingPod {
     /// The Job that controls the pod.
     pub job: PodsJob,
     /// The uid of the JobSet or TrainingJob.
-    pub whole: Box<str>,
+    pub owner_uid: Box<str>,
     /// The name of the pod's pod set.
     pub set: Box<str>,
     /// True if no Job counts the pod.
@@ -59,7 +59,7 @@ impl EndingPods {
         let within = |uid: &str| (name.0.clone(), uid.to_owned());
         self.by_job.entry(within(&pod.job.uid)).or_default().insert(name.1.clone());
         if pod.is_left {
-            let sets = self.left.entry(within(&pod.whole)).or_default();
+            let sets = self.left.entry(within(&pod.owner_uid)).or_default();
             sets.entry(pod.set.clone()).or_default().insert(name.1.clone());
         }
         self.all.insert(name.clone(), pod);
@@ -75,22 +75,22 @@ impl EndingPods {
                 self.by_job.remove(&job);
             }
         }
-        let whole = (name.0.clone(), old.whole.to_string());
-        if let Some(sets) = self.left.get_mut(&whole).filter(|_| old.is_left) {
+        let owner_uid = (name.0.clone(), old.owner_uid.to_string());
+        if let Some(sets) = self.left.get_mut(&owner_uid).filter(|_| old.is_left) {
             if let Some(pods) = sets.get_mut(&old.set) {
                 pods.remove(&name.1);
             }
             sets.retain(|_, pods| !pods.is_empty());
             if sets.is_empty() {
-                self.left.remove(&whole);
+                self.left.remove(&owner_uid);
             }
         }
         Some(old)
     }
 
     /// The number of pods of a JobSet or TrainingJob that no Job counts, by pod set.
-    pub fn left_of(&self, namespace: &str, whole: &str) -> impl Iterator<Item = (&str, i64)> {
-        let sets = (!self.left.is_empty()).then(|| self.left.get(&(namespace.to_owned(), whole.to_owned())));
+    pub fn left_of(&self, namespace: &str, owner_uid: &str) -> impl Iterator<Item = (&str, i64)> {
+        let sets = (!self.left.is_empty()).then(|| self.left.get(&(namespace.to_owned(), owner_uid.to_owned())));
         let number = |pods: &BTreeSet<String>| i64::try_from(pods.len()).unwrap_or(i64::MAX);
         sets.flatten().into_iter().flatten().map(move |(set, pods)| (&**set, number(pods)))
     }

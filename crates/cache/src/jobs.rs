@@ -25,17 +25,17 @@ impl Deref for Jobs {
 }
 
 /// The uid of the controlling job by which a Job is found as a part.
-fn whole_of<'a>(key: &ObjectKey, job: &'a JobState) -> Option<&'a str> {
+fn owner_key_of<'a>(key: &ObjectKey, job: &'a JobState) -> Option<&'a str> {
     let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
-    Kind::of_whole(&owner.kind).is_some().then_some(&*owner.uid)
+    Kind::of_owner(&owner.kind).is_some().then_some(&*owner.uid)
 }
 
 impl Jobs {
     /// Stores a job in place of its older state.
     pub fn insert(&mut self, key: ObjectKey, job: JobState) {
-        let uid = whole_of(&key, &job);
+        let uid = owner_key_of(&key, &job);
         let old = self.all.get(&key);
-        if old.and_then(|old| whole_of(&key, old)) != uid {
+        if old.and_then(|old| owner_key_of(&key, old)) != uid {
             self.unlink(&key);
             if let Some(uid) = uid {
                 self.controlled.entry(uid.into()).or_default().insert(key.clone());
@@ -51,7 +51,7 @@ impl Jobs {
     }
 
     fn unlink(&mut self, key: &ObjectKey) {
-        let Some(uid) = self.all.get(key).and_then(|old| whole_of(key, old)) else { return };
+        let Some(uid) = self.all.get(key).and_then(|old| owner_key_of(key, old)) else { return };
         let Some(known) = self.controlled.get_mut(uid) else { return };
         known.remove(key);
         if known.is_empty() {

@@ -5,7 +5,7 @@
 //! in which the engine takes them; it holds no world of the engine, and asks for no plan.
 //!
 //! Where to start: [`View`] in `view.rs`, [`WorkloadView`] in `workload_view.rs`, [`object::Kind`] and [`object::ObjectKey`] in `object.rs` (names of what is
-//! decided about), `deltas.rs` (translation of API objects for the engine), [`surroundings`] (facts about the cluster for reviews).
+//! decided about), `deltas.rs` (translation of API objects for the engine), [`cluster_facts`] (facts about the cluster for reviews).
 
 #![cfg_attr(
     not(test),
@@ -30,6 +30,7 @@
 
 pub mod admission_checks;
 mod children;
+pub mod cluster_facts;
 pub mod deltas;
 pub mod ending_pods;
 pub mod event;
@@ -48,13 +49,12 @@ mod policies;
 mod policy_merge;
 pub mod policy_rules;
 pub mod priorities;
-pub mod provisioning_book;
+pub mod provisioning_index;
 pub mod settings;
 pub mod shape;
 pub mod shed;
 pub mod slices;
 pub mod slim;
-pub mod surroundings;
 #[cfg(test)]
 mod testing;
 pub mod tier_reasons;
@@ -73,4 +73,4 @@ pub use crate::job_phase::JobPhase;
 pub use crate::names::{Name, name_of};
 pub use crate::view::View;
 pub use crate::workload_phase::WorkloadPhase;
-pub use crate::workload_view::{Member, Owner, Rare, TierWish, WorkloadView};
+pub use crate::workload_view::{Member, Owner, Rare, TierRequest, WorkloadView};

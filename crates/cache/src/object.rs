@@ -99,7 +99,7 @@ impl Kind {
     }
 
     /// The kind with the given name, if objects of the kind may control a Workload, or a Job that is a part of another job.
-    pub fn of_whole(name: &str) -> Option<Self> {
+    pub fn of_owner(name: &str) -> Option<Self> {
         let others = [Self::TrainingJob, Self::Pod, Self::PodGroup];
         Self::of_job(name).or_else(|| others.into_iter().find(|kind| kind.name() == name))
     }

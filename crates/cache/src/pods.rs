@@ -40,7 +40,7 @@ struct Known {
 
 /// All managed pods, by name and by group.
 #[derive(Debug, Default)]
-pub struct PodBook {
+pub struct PodIndex {
     all: BTreeMap<Name, Known>,
     /// The requests of running pods, by their digest; pods with equal requests share one entry.
     needs: BTreeMap<[u8; 16], Weak<PodSetNeeds>>,
@@ -61,7 +61,7 @@ pub fn group_uid(namespace: &str, name: &str) -> String {
     format!("group/{namespace}/{name}")
 }
 
-impl PodBook {
+impl PodIndex {
     /// The last observed state of a pod; `None` if the pod is not known as a managed pod.
     pub fn get(&self, name: &Name) -> Option<&PodState> {
         self.all.get(name).map(|known| &*known.state)
@@ -249,12 +249,12 @@ fn of_namespace<'a, T>(
 
 /// The StatefulSets whose pods are managed, by name and by group.
 #[derive(Debug, Default)]
-pub struct SetBook {
+pub struct SetIndex {
     all: BTreeMap<Name, SetState>,
     groups: BTreeMap<Name, Name>,
 }
 
-impl SetBook {
+impl SetIndex {
     /// Names of the groups, of one namespace or of all namespaces.
     pub(crate) fn group_names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
         of_namespace(&self.groups, namespace)
@@ -322,48 +322,48 @@ mod tests {
     }
 
     /// Names of the pods of both roles that have a place within a size.
-    fn placed(book: &PodBook, size: i32) -> Vec<&str> {
+    fn placed(index: &PodIndex, size: i32) -> Vec<&str> {
         let group = ("n".to_owned(), "g".to_owned());
-        let all = book.all.iter().filter(|(name, pod)| book.has_place(&group, (&name.1, &*pod.state), size));
+        let all = index.all.iter().filter(|(name, pod)| index.has_place(&group, (&name.1, &*pod.state), size));
         all.map(|(name, _)| name.1.as_str()).collect()
     }
 
     #[test]
     fn pod_group_places_follow_pod_changes_and_group_size() {
-        let mut book = PodBook::default();
-        (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
-        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-002", "p-003"]);
-        assert_eq!(placed(&book, 1), ["p-000", "p-001"]);
-        assert!(placed(&book, 0).is_empty());
-        assert_eq!(placed(&book, 9).len(), 10);
-        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-002", "p-003"]);
-        book.remove(&name(0), false);
-        assert_eq!(placed(&book, 2), ["p-001", "p-002", "p-003", "p-004"], "one went");
-        book.put(name(8), made(8, &[]));
-        assert_eq!(placed(&book, 2), ["p-001", "p-002", "p-003", "p-008"], "one was started");
-        book.put(name(0), waiting(0));
-        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-003", "p-008"], "one came");
+        let mut index = PodIndex::default();
+        (0..10).for_each(|pod| index.put(name(pod), waiting(pod)));
+        assert_eq!(placed(&index, 2), ["p-000", "p-001", "p-002", "p-003"]);
+        assert_eq!(placed(&index, 1), ["p-000", "p-001"]);
+        assert!(placed(&index, 0).is_empty());
+        assert_eq!(placed(&index, 9).len(), 10);
+        assert_eq!(placed(&index, 2), ["p-000", "p-001", "p-002", "p-003"]);
+        index.remove(&name(0), false);
+        assert_eq!(placed(&index, 2), ["p-001", "p-002", "p-003", "p-004"], "one went");
+        index.put(name(8), made(8, &[]));
+        assert_eq!(placed(&index, 2), ["p-001", "p-002", "p-003", "p-008"], "one was started");
+        index.put(name(0), waiting(0));
+        assert_eq!(placed(&index, 2), ["p-000", "p-001", "p-003", "p-008"], "one came");
     }
 
     #[test]
     fn pod_group_is_walked_once_to_place_all_its_pods() {
-        let mut book = PodBook::default();
-        (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
+        let mut index = PodIndex::default();
+        (0..10).for_each(|pod| index.put(name(pod), waiting(pod)));
         let group = ("n".to_owned(), "g".to_owned());
-        assert_eq!(placed(&book, 2).len(), 4);
+        assert_eq!(placed(&index, 2).len(), 4);
         // Without the cache, a walk over the pods would find that the first pod is gone.
-        book.all.remove(&name(0));
-        assert!(!book.has_place(&group, ("p-004", &waiting(4)), 2));
-        assert!(book.has_place(&group, ("p-004", &waiting(4)), 3));
-        assert_eq!(book.groups[&group].last_places.borrow().len(), 2, "by role, and none is kept for an older size");
+        index.all.remove(&name(0));
+        assert!(!index.has_place(&group, ("p-004", &waiting(4)), 2));
+        assert!(index.has_place(&group, ("p-004", &waiting(4)), 3));
+        assert_eq!(index.groups[&group].last_places.borrow().len(), 2, "by role, and none is kept for an older size");
     }
 
     #[test]
     fn marked_pod_group_is_taken_once_however_often_marked() {
-        let mut book = PodBook::default();
+        let mut index = PodIndex::default();
         let group = ("n".to_owned(), "g".to_owned());
-        (0..3).for_each(|_| book.crowd(group.clone()));
-        assert_eq!(book.take_crowded().into_iter().collect::<Vec<_>>(), [group]);
-        assert!(book.take_crowded().is_empty());
+        (0..3).for_each(|_| index.crowd(group.clone()));
+        assert_eq!(index.take_crowded().into_iter().collect::<Vec<_>>(), [group]);
+        assert!(index.take_crowded().is_empty());
     }
 }

@@ -51,12 +51,12 @@ impl View {
     /// being deleted, and nothing for any other pod.
     pub fn ending_pod(&self, pod: &JobPod, leads: bool) -> Option<EndingPod> {
         let job = pod.job.as_ref().filter(|_| pod.deleting && !pod.gone)?;
-        let is_whole = |kind: &str| Kind::of_whole(kind).is_some_and(Kind::is_made_of_jobs);
+        let is_made_of_jobs = |kind: &str| Kind::of_owner(kind).is_some_and(Kind::is_made_of_jobs);
         let owner = self.job_of_pod(&pod.namespace, job).and_then(|job| job.owner.as_ref());
-        let owner = owner.filter(|owner| is_whole(&owner.kind)).map(|owner| &owner.uid);
-        let whole = owner.or_else(|| pod.named.iter().find(|uid| **uid != job.uid))?.clone();
-        let is_left = leads && !self.is_counted(&pod.namespace, job, &whole);
-        Some(EndingPod { job: job.clone(), whole, set: pod.set.clone(), is_left })
+        let owner = owner.filter(|owner| is_made_of_jobs(&owner.kind)).map(|owner| &owner.uid);
+        let owner_uid = owner.or_else(|| pod.named.iter().find(|uid| **uid != job.uid))?.clone();
+        let is_left = leads && !self.is_counted(&pod.namespace, job, &owner_uid);
+        Some(EndingPod { job: job.clone(), owner_uid, set: pod.set.clone(), is_left })
     }
 
     fn job_of_pod(&self, namespace: &str, job: &PodsJob) -> Option<&JobState> {
@@ -65,12 +65,13 @@ impl View {
     }
 
     /// Whether the Job of a pod still counts the pod. A Job that was taken from its TrainingJob counts for no Workload.
-    pub fn is_counted(&self, namespace: &str, job: &PodsJob, whole: &str) -> bool {
+    pub fn is_counted(&self, namespace: &str, job: &PodsJob, owner_uid: &str) -> bool {
         if self.is_unlisted(Kind::JOB) {
             return true;
         }
         let counts = |job: &JobState| {
-            job.training.as_deref() != Some(whole) || job.owner.as_ref().is_some_and(|owner| *owner.uid == *whole)
+            job.training.as_deref() != Some(owner_uid)
+                || job.owner.as_ref().is_some_and(|owner| *owner.uid == *owner_uid)
         };
         self.job_of_pod(namespace, job).is_some_and(counts)
     }

@@ -115,8 +115,8 @@ impl Joined {
             if self.tiers.as_ref().is_some_and(|(known, _)| *known == CapacityTiers::default()) {
                 self.tiers = None;
             }
-            let told = !is_empty || self.tiers.is_none();
-            younger.rest(fields::TIERS, &mut self.tiers, Some(&rest).filter(|_| told));
+            let reports_loss = !is_empty || self.tiers.is_none();
+            younger.rest(fields::TIERS, &mut self.tiers, Some(&rest).filter(|_| reports_loss));
         }
         younger.rest(fields::CLASSES, &mut self.classes, spec.priority_from_label.as_ref());
         younger.rest(fields::BONUS, &mut self.bonus, spec.waiting_time_bonus.as_ref());
@@ -124,8 +124,8 @@ impl Joined {
 
     /// The policy that sets each of the fields that messages can name.
     fn sources(&self) -> BTreeMap<&'static str, Arc<str>> {
-        fn source<T>(said: &PolicyValue<T>) -> Option<&Arc<str>> {
-            said.as_ref().map(|(_, policy)| policy)
+        fn source<T>(message: &PolicyValue<T>) -> Option<&Arc<str>> {
+            message.as_ref().map(|(_, policy)| policy)
         }
         let all = [
             (fields::MAX_JOBS, source(&self.max_jobs)),
@@ -139,13 +139,13 @@ impl Joined {
     }
 
     fn rules(self) -> Rules {
-        fn value<T>(said: PolicyValue<T>) -> Option<T> {
-            said.map(|(value, _)| value)
+        fn value<T>(message: PolicyValue<T>) -> Option<T> {
+            message.map(|(value, _)| value)
         }
         let sources = self.sources();
         let shares = fields::SHARES.iter().zip(self.shares);
         let shares: BTreeMap<String, i32> =
-            shares.filter_map(|((tier, _), said)| Some(((*tier).to_owned(), value(said)?))).collect();
+            shares.filter_map(|((tier, _), message)| Some(((*tier).to_owned(), value(message)?))).collect();
         let tiers = value(self.tiers).map(|tiers| CapacityTiers { max_share_percent: shares, ..tiers });
         let spec = QueuePolicySpec {
             capacity_tiers: tiers,
@@ -381,8 +381,8 @@ mod tests {
             for order in &mut orders {
                 let claim = merged(order.iter().map(|at| &all[*at]).collect()).unwrap();
                 assert_eq!(without_sources(&claim), rules(&strict), "{field}");
-                let told: Vec<&str> = claim.lost.iter().map(|lost| &*lost.policy).collect();
-                assert_eq!(told, ["c", "a"], "{field}");
+                let reports_loss: Vec<&str> = claim.lost.iter().map(|lost| &*lost.policy).collect();
+                assert_eq!(reports_loss, ["c", "a"], "{field}");
             }
         }
     }

@@ -13,7 +13,7 @@ use berth_engine::model as engine;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::deltas;
-use crate::tier_rules::{BackoffRules, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
+use crate::tier_rules::{BackoffRules, PromotionRules, Signals, TierRules, TiersFor, USUAL, USUAL_PROMOTION, When};
 
 /// Fields of a QueuePolicy that messages name.
 pub mod fields {
@@ -160,22 +160,22 @@ impl Policy {
 ///
 /// # Errors
 /// The selector is invalid; the text names its field.
-pub fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
+pub fn selector(given: &LabelSelector) -> Result<engine::Selector, String> {
     let path = "spec.clusterQueueSelector";
-    let faults = validate_label_selector(told, path);
+    let faults = validate_label_selector(given, path);
     if !faults.is_empty() {
         return Err(summary(&faults));
     }
-    deltas::selector(told).map_err(|text| format!("{path}.{text}"))
+    deltas::selector(given).map_err(|text| format!("{path}.{text}"))
 }
 
 pub(crate) fn milliseconds(text: Option<&String>) -> Option<i64> {
     text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
 }
 
-fn classes(told: &PriorityFromLabel) -> ClassesByLabel {
-    let names = told.classes.iter().map(|one| (one.value.clone(), one.workload_priority_class.clone()));
-    ClassesByLabel { label: told.label.clone(), names: names.collect() }
+fn classes(given: &PriorityFromLabel) -> ClassesByLabel {
+    let names = given.classes.iter().map(|one| (one.value.clone(), one.workload_priority_class.clone()));
+    ClassesByLabel { label: given.label.clone(), names: names.collect() }
 }
 
 fn tiers_of(words: &[String]) -> Vec<engine::Tier> {
@@ -196,54 +196,54 @@ fn tier_rules(tiers: &CapacityTiers) -> TierRules {
         signals: Signals::of(&tiers.stock_out_on),
         backoff: tiers.backoff.as_ref().map_or(USUAL.backoff, backoff),
         overrides: tiers.selectors.as_deref() == Some("Override"),
-        climb: tiers.climb_back.as_ref().map(climb),
+        promotion: tiers.climb_back.as_ref().map(promotion),
         max_shares: CapacityTier::ALL
             .map(|tier| tiers.max_share_percent.get(tier.as_str()).and_then(|percent| u32::try_from(*percent).ok())),
     }
 }
 
-fn tiers_for(told: &DefaultFor) -> TiersFor {
-    TiersFor { label: told.label.clone(), values: told.values.clone(), tiers: tiers_of(&told.tiers) }
+fn tiers_for(given: &DefaultFor) -> TiersFor {
+    TiersFor { label: given.label.clone(), values: given.values.clone(), tiers: tiers_of(&given.tiers) }
 }
 
-fn backoff(told: &StockBackoff) -> BackoffRules {
+fn backoff(given: &StockBackoff) -> BackoffRules {
     let usual = USUAL.backoff;
-    let (initial, max) = (milliseconds(told.initial.as_ref()), milliseconds(told.max.as_ref()));
+    let (initial, max) = (milliseconds(given.initial.as_ref()), milliseconds(given.max.as_ref()));
     // A default is adapted to a field that is set. The schema does not allow two set fields that contradict each other.
     let initial_ms = initial.unwrap_or(max.map_or(usual.initial_ms, |max| max.min(usual.initial_ms)));
     BackoffRules {
         initial_ms,
-        factor: told.factor.map_or(usual.factor, i64::from),
+        factor: given.factor.map_or(usual.factor, i64::from),
         max_ms: max.unwrap_or(usual.max_ms).max(initial_ms),
-        decay_ms: milliseconds(told.decay.as_ref()).unwrap_or(usual.decay_ms),
+        decay_ms: milliseconds(given.decay.as_ref()).unwrap_or(usual.decay_ms),
     }
 }
 
-fn climb(told: &ClimbBack) -> ClimbRules {
-    let usual = USUAL_CLIMB;
-    ClimbRules {
-        when: if told.when.as_deref() == Some("Anytime") { When::Anytime } else { When::AfterCheckpoint },
-        min_stay_ms: milliseconds(told.min_stay.as_ref()).unwrap_or(usual.min_stay_ms),
-        steady_ms: milliseconds(told.hysteresis.as_ref()).unwrap_or(usual.steady_ms),
-        max_times: told.max_times.unwrap_or(usual.max_times),
+fn promotion(given: &ClimbBack) -> PromotionRules {
+    let usual = USUAL_PROMOTION;
+    PromotionRules {
+        when: if given.when.as_deref() == Some("Anytime") { When::Anytime } else { When::AfterCheckpoint },
+        min_stay_ms: milliseconds(given.min_stay.as_ref()).unwrap_or(usual.min_stay_ms),
+        steady_ms: milliseconds(given.hysteresis.as_ref()).unwrap_or(usual.steady_ms),
+        max_times: given.max_times.unwrap_or(usual.max_times),
     }
 }
 
-fn guard(told: &PreemptionBounds) -> engine::PreemptionGuard {
+fn guard(given: &PreemptionBounds) -> engine::PreemptionGuard {
     let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok());
     engine::PreemptionGuard {
-        min_priority_difference: told.min_priority_difference.unwrap_or_default(),
-        protected_ms: milliseconds(told.protected_running_time.as_ref()).unwrap_or(0),
-        max_victims: count(told.max_victims),
-        max_evicted_percent: count(told.max_evicted_percent),
+        min_priority_difference: given.min_priority_difference.unwrap_or_default(),
+        protected_ms: milliseconds(given.protected_running_time.as_ref()).unwrap_or(0),
+        max_victims: count(given.max_victims),
+        max_evicted_percent: count(given.max_evicted_percent),
     }
 }
 
-fn limits(told: &AdmissionLimits) -> Limits {
-    let range = told.priority_range.clone().unwrap_or_default();
+fn limits(given: &AdmissionLimits) -> Limits {
+    let range = given.priority_range.clone().unwrap_or_default();
     Limits {
-        max_jobs: told.max_jobs.and_then(|most| u32::try_from(most).ok()),
-        max_gpus: told.max_gpus_per_job.map(i64::from),
+        max_jobs: given.max_jobs.and_then(|most| u32::try_from(most).ok()),
+        max_gpus: given.max_gpus_per_job.map(i64::from),
         min_priority: range.min,
         max_priority: range.max,
     }

@@ -41,7 +41,7 @@ pub struct Settings {
     /// `resources.transformations`: rules that convert requested resources into resources with quota.
     pub transformations: Vec<berth_jobs::Transformation>,
     /// The resource by which TrainingJobs request accelerators, and the node label of the accelerator type.
-    pub cards: berth_jobs::training::Cards,
+    pub accelerators: berth_jobs::training::Accelerators,
     /// Options of the engine: fair sharing, `resources.quotaCheckStrategy`, feature gates, and the compatibility profile, which control follows, too.
     pub engine: berth_engine::Options,
     /// True if control ignores stored objects that fail validation, and ClusterQueues and Workloads with fields that Berth does not support yet. The setting is
@@ -90,7 +90,7 @@ impl Default for Settings {
             wait_for_pods_ready: None,
             exclude_resource_prefixes: Vec::new(),
             transformations: Vec::new(),
-            cards: berth_jobs::training::Cards::default(),
+            accelerators: berth_jobs::training::Accelerators::default(),
             engine: berth_engine::Options::default(),
             refuse_invalid: true,
             allowed_flavors: false,

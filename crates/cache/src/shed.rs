@@ -18,5 +18,5 @@ pub(crate) fn may_be_shed(job: &JobState, workloads: &Workloads) -> bool {
 
 /// The kind of a job's owner, if owners of that kind may decide for the job.
 pub fn above(job: &JobState) -> Option<Kind> {
-    Kind::of_whole(&job.owner.as_ref()?.kind)
+    Kind::of_owner(&job.owner.as_ref()?.kind)
 }

@@ -27,9 +27,10 @@ impl View {
         let first = live.iter().find(|new| !live.iter().any(|old| replaces(new, old)));
         let mut current = *first.or(live.first())?;
         for _ in &live {
-            let heir = live.iter().find(|new| replaces(new, current) && new.reserved() && new.is(types::ADMITTED));
-            match heir {
-                Some(heir) => current = heir,
+            let replacement =
+                live.iter().find(|new| replaces(new, current) && new.reserved() && new.is(types::ADMITTED));
+            match replacement {
+                Some(replacement) => current = replacement,
                 None => break,
             }
         }

@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::deltas;
 use crate::object::Kind;
-use crate::provisioning_book::AskedCapacity;
+use crate::provisioning_index::AskedCapacity;
 use crate::settings::Settings;
 use crate::shape::{RequestContext, Shapes};
-use crate::{Member, Name, Owner, Rare, TierWish, View, WorkloadPhase, WorkloadView};
+use crate::{Member, Name, Owner, Rare, TierRequest, View, WorkloadPhase, WorkloadView};
 
 /// The kind of the owners of a group's Workload that are pods.
 const POD: &str = "Pod";
@@ -58,7 +58,7 @@ pub fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::
     let (shape, reshaped) = match known {
         Some(known) => (known.shape.clone(), known.reshaped),
         None => {
-            let around = surroundings(view, settings, &name.0);
+            let around = request_context(view, settings, &name.0);
             (shapes.of(&name.0, &spec.pod_sets, &around), 0)
         }
     };
@@ -104,7 +104,7 @@ pub fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::
         job_uid,
         labels: (!labels.is_empty()).then(|| Box::new(labels)),
         queue: spec.queue_name.unwrap_or_default(),
-        tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
+        tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierRequest::of(text))),
         preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
         active,
         phase: WorkloadPhase::of(active, &status),
@@ -133,7 +133,7 @@ pub fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::
 pub fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes, namespace: Option<&str>) -> Vec<Name> {
     let mut concerned = Vec::new();
     let seen = &*view;
-    let renewed = shapes.renew(namespace, |place| surroundings(seen, settings, place));
+    let renewed = shapes.renew(namespace, |place| request_context(seen, settings, place));
     for (old, new) in renewed {
         concerned.extend(view.reshape_workloads(&old, &new));
     }
@@ -150,7 +150,7 @@ pub fn request_rules(settings: &Settings) -> RequestRules {
 }
 
 /// The facts on which the requests of pods in a namespace depend.
-pub fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
+pub fn request_context<'a>(view: &'a View, settings: &Settings, namespace: &str) -> RequestContext<'a> {
     RequestContext {
         limits: LimitSummary::of(view.limits_of(namespace)),
         overheads: view.overheads(),

@@ -34,7 +34,7 @@ pub enum When {
 
 /// The rules by which a running job moves back to a better tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClimbRules {
+pub struct PromotionRules {
     /// The times at which a job may move, with regard to its checkpoints.
     pub when: When,
     /// The shortest time in milliseconds for which a job runs before it moves.
@@ -46,8 +46,8 @@ pub struct ClimbRules {
 }
 
 /// The default rules for moving back to a better tier.
-pub(crate) const USUAL_CLIMB: ClimbRules =
-    ClimbRules { when: When::AfterCheckpoint, min_stay_ms: 60 * MINUTE_MS, steady_ms: 5 * MINUTE_MS, max_times: 3 };
+pub(crate) const USUAL_PROMOTION: PromotionRules =
+    PromotionRules { when: When::AfterCheckpoint, min_stay_ms: 60 * MINUTE_MS, steady_ms: 5 * MINUTE_MS, max_times: 3 };
 
 /// The signals that count as a lack of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct TierRules {
     /// True if the tiers override selectors of capacity in jobs.
     pub overrides: bool,
     /// The rules for moving back; `None` if no job moves back to a better tier.
-    pub climb: Option<ClimbRules>,
+    pub promotion: Option<PromotionRules>,
     /// The share of each tier that a queue may hold at most, in per cent, for the tiers reserved, on demand and spot.
     pub(crate) max_shares: [Option<u32>; 3],
 }
@@ -129,7 +129,7 @@ pub static USUAL: TierRules = TierRules {
     signals: Signals { unschedulable: true, scale_up_failed: true, provisioning_failed: true, node_reclaimed: true },
     backoff: BackoffRules { initial_ms: 5 * MINUTE_MS, factor: 2, max_ms: 120 * MINUTE_MS, decay_ms: 30 * MINUTE_MS },
     overrides: false,
-    climb: None,
+    promotion: None,
     max_shares: [None; 3],
 };
 

@@ -46,14 +46,14 @@ impl Timeline {
     /// since the last reading.
     pub fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
         let at = now.as_millisecond();
-        let told = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
-        let before = std::mem::replace(&mut self.latest, told);
+        let point = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
+        let before = std::mem::replace(&mut self.latest, point);
         let Some(last) = self.points.last().copied() else {
-            self.points.push(told);
+            self.points.push(point);
             return false;
         };
-        let change = told.lead.saturating_sub(last.lead);
-        let slow = change < 0 && self.goes_slowly(before, told);
+        let change = point.lead.saturating_sub(last.lead);
+        let slow = change < 0 && self.goes_slowly(before, point);
         if change.saturating_abs() <= NOTED_MS {
             self.slow &= slow;
             return false;
@@ -65,7 +65,7 @@ impl Timeline {
         } else if before != last {
             self.points.push(before);
         }
-        self.points.push(told);
+        self.points.push(point);
         self.slow = slow;
         while self.points.len() > MOST {
             // The two oldest segments of the timeline become one.
@@ -74,9 +74,9 @@ impl Timeline {
         !goes_on
     }
 
-    fn goes_slowly(&self, before: Point, told: Point) -> bool {
-        let passed = told.steady().saturating_sub(before.steady());
-        let lost = before.lead.saturating_sub(told.lead);
+    fn goes_slowly(&self, before: Point, point: Point) -> bool {
+        let passed = point.steady().saturating_sub(before.steady());
+        let lost = before.lead.saturating_sub(point.lead);
         if passed < LEAST_MS { self.slow } else { lost.saturating_mul(SLOW_PART) >= passed }
     }
 
@@ -95,8 +95,8 @@ impl Timeline {
         let before = next.checked_sub(1).and_then(|index| self.points.get(index));
         match (before, self.points.get(next)) {
             (Some(before), Some(next)) => {
-                let (part, whole) = (at.saturating_sub(before.at), next.at.saturating_sub(before.at).max(1));
-                before.lead.saturating_add(share(next.lead.saturating_sub(before.lead), part, whole))
+                let (part, total) = (at.saturating_sub(before.at), next.at.saturating_sub(before.at).max(1));
+                before.lead.saturating_add(share(next.lead.saturating_sub(before.lead), part, total))
             }
             // A slow wall clock goes at half the speed: its lead shrinks by as much as it gains.
             (Some(last), None) if self.slow => last.lead.saturating_sub(at.saturating_sub(last.at)),
@@ -117,8 +117,8 @@ impl Timeline {
         let at = match (before, self.points.get(next)) {
             (Some(before), Some(next)) => {
                 let from = before.steady();
-                let whole = next.steady().saturating_sub(from).max(1);
-                before.at.saturating_add(share(next.at.saturating_sub(before.at), wanted.saturating_sub(from), whole))
+                let total = next.steady().saturating_sub(from).max(1);
+                before.at.saturating_add(share(next.at.saturating_sub(before.at), wanted.saturating_sub(from), total))
             }
             (Some(last), None) => {
                 let left = wanted.saturating_sub(last.steady());
@@ -152,9 +152,9 @@ impl Timeline {
     }
 }
 
-/// The share of an amount that belongs to `part` of `whole`.
-fn share(amount: i64, part: i64, whole: i64) -> i64 {
-    let exact = i128::from(amount).saturating_mul(i128::from(part)).checked_div(i128::from(whole)).unwrap_or_default();
+/// The share of an amount that belongs to `part` of `total`.
+fn share(amount: i64, part: i64, total: i64) -> i64 {
+    let exact = i128::from(amount).saturating_mul(i128::from(part)).checked_div(i128::from(total)).unwrap_or_default();
     i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
 }
 

@@ -7,8 +7,8 @@ use berth_api::conditions::{find, own_reasons, phases, training_types};
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
-    Cards, Saved, TrainingFacts, WORKER, invalid_training_job, own_annotations, role_names, saved_of, training_facts,
-    training_pod_sets,
+    Accelerators, Saved, TrainingFacts, WORKER, invalid_training_job, own_annotations, role_names, saved_of,
+    training_facts, training_pod_sets,
 };
 use berth_jobs::{PodSetDigest, lets_go_first};
 use jiff::Timestamp;
@@ -75,7 +75,7 @@ pub struct TrainingView {
 
 impl TrainingView {
     /// A TrainingJob that was observed, in place of its older state.
-    pub fn new(object: Box<TrainingJob>, older: Option<&Self>, cards: &Cards) -> Self {
+    pub fn new(object: Box<TrainingJob>, older: Option<&Self>, accelerators: &Accelerators) -> Self {
         let TrainingJob { metadata, spec, status } = *object;
         let leaves_pods = lets_go_first(&metadata);
         let (uid, version) = (metadata.uid.clone(), metadata.resource_version);
@@ -107,7 +107,7 @@ impl TrainingView {
             saved: job.metadata.annotations.as_ref().and_then(saved_of),
             roles: role_names(&job),
             pod_priority_class: template.and_then(|spec| spec.priority_class_name.clone()),
-            asked: known.map_or_else(|| asked(&job, cards), |known| known.asked.clone()),
+            asked: known.map_or_else(|| asked(&job, accelerators), |known| known.asked.clone()),
             status: status.unwrap_or_default(),
             counted,
             packed: known.map_or(packed, |known| known.packed.clone()),
@@ -115,7 +115,7 @@ impl TrainingView {
     }
 
     /// The TrainingJob without its status.
-    pub fn whole(&self) -> TrainingJob {
+    pub fn decode(&self) -> TrainingJob {
         serde_json::from_str(&self.packed).unwrap_or_default()
     }
 
@@ -126,9 +126,10 @@ impl TrainingView {
 
     /// Whether the status shows that the run that began at a time has been up.
     pub fn was_up_since(&self, begun: Timestamp) -> bool {
-        let told = find(&self.status.conditions, training_types::RUNNING);
-        let told = told.filter(|told| told.status == "True" || told.reason == own_reasons::JOB_GONE);
-        told.is_some_and(|told| told.last_transition_time.0 >= begun)
+        let condition = find(&self.status.conditions, training_types::RUNNING);
+        let condition =
+            condition.filter(|condition| condition.status == "True" || condition.reason == own_reasons::JOB_GONE);
+        condition.is_some_and(|condition| condition.last_transition_time.0 >= begun)
     }
 
     /// Whether the TrainingJob's pods would be the pods for which a Workload has quota, because the TrainingJob's spec may have changed since. The admission
@@ -160,11 +161,11 @@ pub fn has_ended(status: &TrainingJobStatus) -> bool {
     matches!(status.phase.as_str(), phases::SUCCEEDED | phases::FAILED)
 }
 
-fn asked(job: &TrainingJob, cards: &Cards) -> Result<Vec<PodSetDigest>, String> {
-    let faults = invalid_training_job(job, cards);
+fn asked(job: &TrainingJob, accelerators: &Accelerators) -> Result<Vec<PodSetDigest>, String> {
+    let faults = invalid_training_job(job, accelerators);
     if !faults.is_empty() {
         return Err(summary(&faults));
     }
-    let sets = training_pod_sets(job, cards).map_err(|faults| summary(&faults))?;
+    let sets = training_pod_sets(job, accelerators).map_err(|faults| summary(&faults))?;
     Ok(sets.iter().map(PodSetDigest::of).collect())
 }

@@ -20,9 +20,9 @@ use crate::job_pods::OddPods;
 use crate::jobs;
 use crate::names::Name;
 use crate::object::{Kind, ObjectKey, key};
-use crate::pods::{PodBook, SetBook};
+use crate::pods::{PodIndex, SetIndex};
 use crate::policy_rules::{Claim, Policy};
-use crate::provisioning_book::ProvisioningBook;
+use crate::provisioning_index::ProvisioningIndex;
 use crate::settings::Settings;
 use crate::timeline::Timeline;
 use crate::training_jobs::TrainingJobs;
@@ -38,8 +38,8 @@ pub struct View {
     unlisted: BTreeMap<(Kind, String), String>,
     jobs: jobs::Jobs,
     training: TrainingJobs,
-    pods: PodBook,
-    sets: SetBook,
+    pods: PodIndex,
+    sets: SetIndex,
     workloads: Workloads,
     cluster_queues: BTreeMap<String, Box<api::ClusterQueue>>,
     local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
@@ -54,7 +54,7 @@ pub struct View {
     /// The namespaces that are being deleted.
     ending: BTreeSet<String>,
     checks: BTreeMap<String, admission_checks::Check>,
-    provisioning: ProvisioningBook,
+    provisioning: ProvisioningIndex,
     limit_ranges: BTreeMap<Name, Box<LimitRange>>,
     overheads: BTreeMap<String, BTreeMap<String, Quantity>>,
 }
@@ -91,12 +91,12 @@ impl View {
     }
 
     /// The managed pods, by name and by group.
-    pub fn pods(&self) -> &PodBook {
+    pub fn pods(&self) -> &PodIndex {
         &self.pods
     }
 
     /// The StatefulSets whose pods are managed, by name and by the group of their pods.
-    pub fn sets(&self) -> &SetBook {
+    pub fn sets(&self) -> &SetIndex {
         &self.sets
     }
 
@@ -161,7 +161,7 @@ impl View {
     }
 
     /// The ProvisioningRequests, with their PodTemplates and configurations.
-    pub fn provisioning(&self) -> &ProvisioningBook {
+    pub fn provisioning(&self) -> &ProvisioningIndex {
         &self.provisioning
     }
 

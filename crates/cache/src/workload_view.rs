@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::deltas::Pods;
 use crate::names::Name;
 use crate::object::{Kind, ObjectKey, key};
-use crate::provisioning_book::AskedCapacity;
+use crate::provisioning_index::AskedCapacity;
 use crate::shape::Shape;
 use crate::workload_phase::WorkloadPhase;
 
@@ -39,14 +39,14 @@ pub struct Member {
 
 /// The annotation that names the capacity tiers that a Workload accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TierWish {
+pub struct TierRequest {
     /// The text of the annotation.
     pub text: String,
     /// The tiers, the best first, or the error of the text.
     pub tiers: Result<Vec<berth_engine::model::Tier>, String>,
 }
 
-impl TierWish {
+impl TierRequest {
     /// The tiers that a text of the annotation `berth.dev/capacity-tiers` names. An invalid text is kept with its error.
     pub fn of(text: &str) -> Self {
         let tiers = api::parse_tiers(text).map(|tiers| tiers.into_iter().map(crate::deltas::tier).collect());
@@ -100,7 +100,7 @@ pub struct WorkloadView {
     /// The phase of the Workload according to its status and `spec.active`.
     pub phase: WorkloadPhase,
     /// The capacity tiers that the Workload accepts, if its annotation names them.
-    pub tiers: Option<Box<TierWish>>,
+    pub tiers: Option<Box<TierRequest>>,
     /// The preemption scope of the Workload.
     pub preempts: berth_engine::model::Preempts,
     /// Effective priority: the Workload's own, plus the boost that its annotation requests if boosts are enabled.
@@ -241,7 +241,7 @@ impl WorkloadView {
     pub fn refused(&self) -> Option<&str> {
         let unreadable = self.unreadable.then_some("the stored object does not decode");
         let unsupported = self.rare.as_ref().and_then(|rare| rare.unsupported.as_deref());
-        let tiers = self.tiers.as_ref().and_then(|wish| wish.tiers.as_ref().err()).map(String::as_str);
+        let tiers = self.tiers.as_ref().and_then(|request| request.tiers.as_ref().err()).map(String::as_str);
         unreadable.or(self.shape.illegal.as_deref()).or(unsupported).or(tiers)
     }
 
@@ -300,13 +300,13 @@ impl WorkloadView {
 
     /// The job that controls the Workload, unless it is a TrainingJob, a pod or a pod group.
     pub fn job(&self) -> Option<ObjectKey> {
-        self.whole().filter(|whole| whole.kind.is_job())
+        self.owner_key().filter(|owner_key| owner_key.kind.is_job())
     }
 
     /// The job of any kind that controls the Workload.
-    pub fn whole(&self) -> Option<ObjectKey> {
+    pub fn owner_key(&self) -> Option<ObjectKey> {
         let owner = self.owner.as_ref()?;
-        let kind = Kind::of_whole(&owner.kind)?;
+        let kind = Kind::of_owner(&owner.kind)?;
         Some(ObjectKey { kind, namespace: self.namespace.clone(), name: owner.name.clone() })
     }
 

@@ -74,9 +74,9 @@ fn convert(flags: &AxlearnQuotaFlags, text: &str) -> Result<Converted, String> {
     let file = quota_file::read(text)?;
     let (tiers, mut warnings) = tiers(flags, &file)?;
     let pools = pools(flags, &file, &tiers)?;
-    let (projects, told) = projects::projects(&file, flags)?;
+    let (projects, given) = projects::projects(&file, flags)?;
     warnings.extend(file.unknown.iter().cloned());
-    warnings.extend(told);
+    warnings.extend(given);
     warnings.extend(without_total(&projects, &pools));
     let (by_project, rest) = quotas(&projects, &pools);
     let mut order: Vec<CapacityTier> = Vec::new();
@@ -125,23 +125,23 @@ fn tiers(flags: &AxlearnQuotaFlags, file: &QuotaFile) -> Result<(Vec<CapacityTie
     }
     let tiers = words.iter().map(|word| word.parse::<CapacityTier>().map_err(|what| format!("--tiers: {what}")));
     let tiers = tiers.collect::<Result<Vec<_>, String>>()?;
-    let mut told = Vec::new();
+    let mut given = Vec::new();
     for tier in CapacityTier::ALL {
         let same = tiers.iter().enumerate().filter(|(_, other)| **other == tier);
         let same: Vec<String> = same.map(|(index, _)| index.to_string()).collect();
         if same.len() > 1 {
-            told.push(format!("tiers {} of the file are all {tier}: their totals are added up", same.join(", ")));
+            given.push(format!("tiers {} of the file are all {tier}: their totals are added up", same.join(", ")));
         }
     }
-    Ok((tiers, told))
+    Ok((tiers, given))
 }
 
 /// The resource types for which the quota file has an amount, with totals in the unit of the Kubernetes resource that pods request.
 fn pools<'f>(flags: &AxlearnQuotaFlags, file: &'f QuotaFile, tiers: &[CapacityTier]) -> Result<Vec<Pool<'f>>, String> {
-    let told = kinds::told(&flags.types)?;
+    let reported = kinds::from_flags(&flags.types)?;
     let names: BTreeSet<&String> = file.tiers.iter().flat_map(BTreeMap::keys).collect();
     let listed = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let of_types = told.keys().map(|name| ("--type", name.as_str()));
+    let of_types = reported.keys().map(|name| ("--type", name.as_str()));
     let of_reservations = flags.reservation.iter().filter_map(|option| option.split_once('='));
     for (option, name) in of_types.chain(of_reservations.map(|(name, _)| ("--reservation", name))) {
         if !names.iter().any(|known| known.as_str() == name) {
@@ -154,7 +154,7 @@ fn pools<'f>(flags: &AxlearnQuotaFlags, file: &'f QuotaFile, tiers: &[CapacityTi
     let mut families: BTreeMap<String, &str> = BTreeMap::new();
     let mut pools = Vec::new();
     for name in names {
-        let kind = told.get(name).cloned().or_else(|| kinds::known(name)).ok_or_else(|| kinds::unknown(name))?;
+        let kind = reported.get(name).cloned().or_else(|| kinds::known(name)).ok_or_else(|| kinds::unknown(name))?;
         let family = name_of(name)?;
         if let Some(other) = families.insert(family.clone(), name) {
             return Err(format!("the types {other:?} and {name:?} would both be called {family:?}"));

@@ -22,7 +22,7 @@ use berth_control::offline::Offline;
 use berth_control::preemptor_named;
 use berth_control::write::{Kind, ObjectKey};
 use berth_engine::Selector;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use jiff::Timestamp;
 use manifests::{Manifest, NAME_LABEL, Sorted, shown, text};
 use pods::Pods;
@@ -106,8 +106,8 @@ pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<ExitCode> {
         Some(text) => text.parse().with_context(|| format!("--now: {text:?}"))?,
         None => latest(&manifests),
     };
-    let cards = flags.cards.cards().map_err(anyhow::Error::msg)?;
-    let answer = answered(&manifests, &config, cards, now)?;
+    let accelerators = flags.accelerators.accelerators().map_err(anyhow::Error::msg)?;
+    let answer = answered(&manifests, &config, accelerators, now)?;
     print!("{}", in_words(&answer, flags.output)?);
     Ok(if flags.strict && answer.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -129,11 +129,11 @@ impl Answer {
 fn answer(
     manifests: &[Manifest],
     config: &str,
-    cards: Cards,
+    accelerators: Accelerators,
     now: Timestamp,
     output: Output,
 ) -> anyhow::Result<String> {
-    in_words(&answered(manifests, config, cards, now)?, output)
+    in_words(&answered(manifests, config, accelerators, now)?, output)
 }
 
 fn in_words(answer: &Answer, output: Output) -> anyhow::Result<String> {
@@ -143,8 +143,13 @@ fn in_words(answer: &Answer, output: Output) -> anyhow::Result<String> {
     }
 }
 
-fn answered(manifests: &[Manifest], config: &str, cards: Cards, now: Timestamp) -> anyhow::Result<Answer> {
-    let given = Given { home: "kueue-system".to_owned(), cards, ..Given::default() };
+fn answered(
+    manifests: &[Manifest],
+    config: &str,
+    accelerators: Accelerators,
+    now: Timestamp,
+) -> anyhow::Result<Answer> {
+    let given = Given { home: "kueue-system".to_owned(), accelerators, ..Given::default() };
     let loaded = berth_configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
     // The limit on unacknowledged writes is off, because a write of `berth decide` is applied at once.
@@ -193,7 +198,7 @@ fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -
 fn assumed(offline: &mut Offline, managed: &Selector, mut absent: BTreeSet<String>) -> Option<String> {
     let by_label = |selector: &Selector| selector.0.iter().any(|requirement| requirement.key != NAME_LABEL);
     let queues: Vec<String> = keys(offline, &[Kind::ClusterQueue]).into_iter().map(|key| key.name).collect();
-    let mut selectors = queues.iter().filter_map(|name| offline.control().told_cluster_queue(name)?.namespace_selector);
+    let mut selectors = queues.iter().filter_map(|name| offline.control().cluster_queue_spec(name)?.namespace_selector);
     if !by_label(managed) && !selectors.any(|selector| by_label(&selector)) {
         absent.remove("default");
     }
@@ -272,8 +277,8 @@ fn job_of(object: &Value, pods: &Pods) -> Option<(Kind, String)> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let known = |owner: &Value| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name")));
     let owners: Vec<(Kind, String)> = owners.into_iter().flatten().filter_map(known).collect();
-    let whole = owners.iter().find(|(kind, _)| *kind != Kind::Pod);
-    let (kind, name) = whole.or_else(|| owners.first()).cloned()?;
+    let owning_job = owners.iter().find(|(kind, _)| *kind != Kind::Pod);
+    let (kind, name) = owning_job.or_else(|| owners.first()).cloned()?;
     if kind != Kind::Pod {
         return Some((kind, name));
     }
@@ -324,7 +329,7 @@ fn decision(workload: String, object: &Value, pods: &Pods) -> Decision {
         pod_sets: pod_sets.collect(),
         reason: text(&about, "/reason"),
         message: text(&about, "/message"),
-        preempted_for: preempted.and_then(|told| preemptor_named(&text(&told, "/message")).map(str::to_owned)),
+        preempted_for: preempted.and_then(|output| preemptor_named(&text(&output, "/message")).map(str::to_owned)),
         account: None,
     }
 }

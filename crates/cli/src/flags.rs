@@ -1,7 +1,7 @@
 //! Flags of the commands that need no cluster.
 
 use crate::capacity::clouds::Cloud;
-use berth_configuration::CardFlags;
+use berth_configuration::AcceleratorFlags;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct DecideFlags {
     #[arg(long)]
     pub(crate) now: Option<String>,
     #[command(flatten)]
-    pub(crate) cards: CardFlags,
+    pub(crate) accelerators: AcceleratorFlags,
 }
 
 /// The table to make flavors of.

@@ -24,7 +24,7 @@ impl GoDuration {
     }
 
     /// The value of a field that is set. As in Kueue, zero counts as absent, because Go also writes fields that the user has not set.
-    pub(crate) fn said(given: Option<Self>) -> Option<Self> {
+    pub(crate) fn non_zero(given: Option<Self>) -> Option<Self> {
         given.filter(|given| given.0 != 0)
     }
 
@@ -69,11 +69,11 @@ impl GoDuration {
                 "h" => 3_600_000_000_000,
                 _ => return Err(bad()),
             };
-            let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-            if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+            if (integer.is_empty() && fraction.is_empty()) || fraction.contains('.') {
                 return Err(bad());
             }
-            let mut value: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| bad())? };
+            let mut value: i128 = if integer.is_empty() { 0 } else { integer.parse().map_err(|_| bad())? };
             value = value.checked_mul(unit).ok_or_else(bad)?;
             let mut place = unit;
             for digit in fraction.bytes() {

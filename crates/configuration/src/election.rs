@@ -52,9 +52,9 @@ pub(crate) fn election(
         let field = "leaderElection.resourceLock";
         return Err(Fault::of(field, format!("{field} is `{lock}`; allowed is leases")));
     }
-    let lease = GoDuration::said(block.lease_duration).unwrap_or(GoDuration::seconds(15));
-    let renew = GoDuration::said(block.renew_deadline).unwrap_or(GoDuration::seconds(10));
-    let retry = GoDuration::said(block.retry_period).unwrap_or(GoDuration::seconds(2));
+    let lease = GoDuration::non_zero(block.lease_duration).unwrap_or(GoDuration::seconds(15));
+    let renew = GoDuration::non_zero(block.renew_deadline).unwrap_or(GoDuration::seconds(10));
+    let retry = GoDuration::non_zero(block.retry_period).unwrap_or(GoDuration::seconds(2));
     if !given.leader_elect.or(block.leader_elect).unwrap_or(true) {
         return Ok(None);
     }

@@ -125,7 +125,7 @@ fn checked(text: &str, given: &Given) -> Result<Loaded, Fault> {
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
         transformations,
-        cards: given.cards.clone(),
+        accelerators: given.accelerators.clone(),
         reclaim_taints: reclaim_taints.collect(),
         engine: engine_options(&file, &gates, ignore_undeclared)?,
         local_queue_metrics: gates.on("LocalQueueMetrics")
@@ -273,7 +273,7 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
 fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing>, Fault> {
     let Some(block) = &file.admission_fair_sharing else { return Ok(None) };
     let half_life = block.value.usage_half_life_time.unwrap_or(GoDuration::seconds(0));
-    let interval = GoDuration::said(block.value.usage_sampling_interval).unwrap_or(GoDuration::minutes(5));
+    let interval = GoDuration::non_zero(block.value.usage_sampling_interval).unwrap_or(GoDuration::minutes(5));
     let weights = &block.value.resource_weights;
     if half_life.is_negative() {
         let field = "admissionFairSharing.usageHalfLifeTime";

@@ -104,11 +104,11 @@ impl Gates {
                 (name, so) if name == gate.name => format!("feature gate `{name}` counts in reviews alone yet: {so}"),
                 _ => format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name),
             });
-        let in_vain = ALWAYS_ON
+        let always_on = ALWAYS_ON
             .iter()
             .filter(|(name, _)| !self.on(name))
             .map(|(name, page)| format!("feature gate `{name}` cannot be off in Berth: {page} says why"));
-        without_effect.chain(in_vain).collect()
+        without_effect.chain(always_on).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::addresses::Addresses;
 use crate::webhook::ObjectNames;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use std::collections::BTreeMap;
 
 /// Values of flags and of the environment that take precedence over the configuration file.
@@ -23,7 +23,7 @@ pub struct Given {
     /// `--feature-gates`.
     pub feature_gates: Option<BTreeMap<String, bool>>,
     /// `--training-card-resource` and `--training-card-label`.
-    pub cards: Cards,
+    pub accelerators: Accelerators,
     /// `--reclaim-taint`.
     pub reclaim_taints: Vec<String>,
     /// `--object-names`.

@@ -21,7 +21,7 @@ mod schema;
 mod transformations;
 mod webhook;
 
-pub use accelerator_flags::CardFlags;
+pub use accelerator_flags::AcceleratorFlags;
 pub use addresses::Addresses;
 pub use duration::GoDuration;
 pub use election::Election;

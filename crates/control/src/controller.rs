@@ -15,7 +15,7 @@ use berth_cache::View;
 use berth_cache::settings::Settings;
 use berth_engine::World;
 use berth_engine::model as engine;
-use berth_reconcile::capacity::Ladder;
+use berth_reconcile::capacity::CapacityFallback;
 use berth_reconcile::context::Context;
 use berth_reconcile::decide;
 use berth_reconcile::decision::{Decision, Draft};
@@ -25,14 +25,14 @@ use berth_reconcile::notes::Notes;
 use berth_reconcile::observe::pod_change::PodChange;
 use berth_reconcile::observe::pods;
 use berth_reconcile::observe::quota_rules::QuotaRules;
-use berth_reconcile::state::flight::Flights;
+use berth_reconcile::state::in_flight::InFlightWrites;
 use berth_reconcile::state::plans;
 use berth_reconcile::state::work_queue::WorkQueue;
 use berth_reconcile::state::{Quota, Reports, Session};
 use berth_reconcile::training_job::trainings::Trainings;
 use berth_reconcile::training_job::{elastic, growth};
 use berth_reconcile::workload::explain::{PendingReport, explain};
-use berth_reconcile::workload::ration;
+use berth_reconcile::workload::reason_limiter;
 use berth_reconcile::write::{Action, Kind, Notice, ObjectKey, Purpose, Task, Term, Write, cluster_key};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -69,13 +69,13 @@ pub struct Control {
     /// The engine's world and plans, and the usage beyond quota.
     quota: Quota,
     /// Writes under way.
-    flights: Flights,
+    in_flight: InFlightWrites,
     work: WorkQueue,
     /// Notes of control about objects, which no watch shows.
     notes: Notes,
     reports: Reports,
     training: Trainings,
-    capacity: Ladder,
+    capacity: CapacityFallback,
 }
 
 impl Control {
@@ -88,12 +88,12 @@ impl Control {
             session: Session::default(),
             view: View::default(),
             quota,
-            flights: Flights::default(),
+            in_flight: InFlightWrites::default(),
             work: WorkQueue::default(),
             notes: Notes::default(),
             reports,
             training: Trainings::default(),
-            capacity: Ladder::default(),
+            capacity: CapacityFallback::default(),
         }
     }
 
@@ -121,7 +121,7 @@ impl Control {
             session: &self.session,
             view: &self.view,
             quota: &self.quota,
-            flights: &self.flights,
+            in_flight: &self.in_flight,
             notes: &self.notes,
             reports: &self.reports,
             training: &self.training,
@@ -140,7 +140,7 @@ impl Control {
             settings: &self.settings,
             is_offline: self.session.is_offline(),
             view: &self.view,
-            flights: &mut self.flights,
+            in_flight: &mut self.in_flight,
             quota: &mut self.quota,
             notes: &mut self.notes,
             work: &mut self.work,
@@ -155,7 +155,7 @@ impl Control {
             leads: self.session.leads(),
             view: &mut self.view,
             overruns: self.quota.overruns_mut(),
-            flights: &mut self.flights,
+            in_flight: &mut self.in_flight,
             work: &mut self.work,
             reports: &mut self.reports,
         }
@@ -168,7 +168,7 @@ impl Control {
             leads: self.session.leads(),
             view: &mut self.view,
             quota: &mut self.quota,
-            flights: &mut self.flights,
+            in_flight: &mut self.in_flight,
             work: &mut self.work,
             reports: &mut self.reports,
         }
@@ -199,7 +199,7 @@ impl Control {
             // A priority class may have got its value while this replica did not lead.
             self.view.reprice(None);
             self.everything_dirty();
-            self.flights.doubt_starts(&self.view);
+            self.in_flight.note_unresolved_starts(&self.view);
             self.quota.overruns_mut().charge_again();
             self.pod_change().count_all_ending_pods();
             self.quota.overruns_mut().note_all(&self.view);
@@ -232,8 +232,8 @@ impl Control {
         let mut step = Step::default();
         if let Some(term) = self.session.term() {
             self.fire_timers(now);
-            let (quota, flights) = (&mut self.quota, &mut self.flights);
-            let found = planning::sweep(&self.view, quota, flights, &mut self.work, now);
+            let (quota, in_flight) = (&mut self.quota, &mut self.in_flight);
+            let found = planning::sweep(&self.view, quota, in_flight, &mut self.work, now);
             self.reports.note_swept(found);
             self.look_at_overruns(now);
             self.begin_trials(now);
@@ -241,7 +241,7 @@ impl Control {
             if self.planning().plan(now, cycles) {
                 self.note_changed(now);
             }
-            self.climb(now);
+            self.promote(now);
             self.grow(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
@@ -270,9 +270,9 @@ impl Control {
 
     fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         pods::touch_crowded(&mut self.view, &mut self.work);
-        while let Some(object) = self.work.pop().or_else(|| self.flights.next_held_back()) {
+        while let Some(object) = self.work.pop().or_else(|| self.in_flight.next_held_back()) {
             let own = object.kind != Kind::TrainingJob;
-            if let Some(until) = self.flights.backing_off_from_writes(&object, now).filter(|_| own) {
+            if let Some(until) = self.in_flight.backing_off_from_writes(&object, now).filter(|_| own) {
                 self.work.add_at(object, until);
                 continue;
             }
@@ -288,12 +288,12 @@ impl Control {
             match decision {
                 Decision::Done => {}
                 Decision::Wait(until) => self.work.add_at(object, until),
-                Decision::WaitForCreations => self.flights.hold_back(object),
+                Decision::WaitForCreations => self.in_flight.hold_back(object),
                 Decision::WaitFor(other) => self.work.block(other, object),
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
                 }
-                Decision::Tell(notice) => {
+                Decision::Event(notice) => {
                     if self.reports.is_news(&object, &notice) {
                         step.notices.push(*notice);
                         // Further events or writes may be due for the object.
@@ -307,15 +307,15 @@ impl Control {
     /// Hands a write to the runtime, unless the object of the write is busy. If the object is busy, control decides about the origin again when the write
     /// under way ends.
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
-        if self.flights.busy(&draft.key) {
+        if self.in_flight.busy(&draft.key) {
             if draft.key != *origin {
                 self.work.block(draft.key, origin.clone());
             }
             return false;
         }
         let holds_up = match draft.action.spares_its_object() {
-            true => self.flights.backing_off(&draft.key, now),
-            false => self.flights.backing_off_from_writes(&draft.key, now),
+            true => self.in_flight.backing_off(&draft.key, now),
+            false => self.in_flight.backing_off_from_writes(&draft.key, now),
         };
         if let Some(until) = holds_up {
             self.work.add_at(origin.clone(), until);
@@ -323,7 +323,7 @@ impl Control {
         }
         self.context().say_older_reasons(&mut draft);
         self.reports.add_job_event(&self.view, &mut draft, now);
-        let id = self.flights.start(&mut draft, origin.clone());
+        let id = self.in_flight.start(&mut draft, origin.clone());
         if let Some((uid, noted)) = grace::noted(&self.context(), &draft, now) {
             self.notes.workloads_mut().change(&uid, |notes| notes.save_mut().note(noted));
         }
@@ -333,13 +333,13 @@ impl Control {
         }
         if draft.purpose == Purpose::ScaleTraining
             && let Some((job, added)) =
-                elastic::grown_in_vain(&self.context(), &(origin.namespace.clone(), origin.name.clone()))
+                elastic::failed_scale_up(&self.context(), &(origin.namespace.clone(), origin.name.clone()))
         {
             self.notes.jobs_mut().change(&job, |notes| notes.training_mut().note_scaling(added));
         }
         let action = draft.action.pack();
         if let Action::Write(Write::Create(body) | Write::Merge { body, .. }) = &action {
-            self.flights.weigh(&draft.key, body.as_str().len());
+            self.in_flight.weigh(&draft.key, body.as_str().len());
         }
         step.tasks.push(Task { id, term, purpose: draft.purpose, key: draft.key, action });
         true
@@ -358,16 +358,16 @@ impl Control {
                 continue;
             }
             let object = workload.object_key();
-            if self.flights.busy(&object) {
+            if self.in_flight.busy(&object) {
                 blocked.push(verdict);
                 continue;
             }
-            let Some(reason) = self.reports.reason_limiter().told_as(&verdict) else { continue };
+            let Some(reason) = self.reports.reason_limiter().reason_to_report(&verdict) else { continue };
             let draft = explain(workload, &PendingReport::of(&verdict, reason), now);
             self.issue(draft, &object, term, now, step);
         }
         for verdict in blocked {
-            ration::put_back(self.notes.workloads_mut(), verdict);
+            reason_limiter::put_back(self.notes.workloads_mut(), verdict);
         }
     }
 
@@ -375,7 +375,7 @@ impl Control {
         self.note_changed(now);
         let mut later = Vec::new();
         while let Some(object) = self.reports.schedule_mut().next(now, self.session.is_offline()) {
-            if self.flights.busy(&object) {
+            if self.in_flight.busy(&object) {
                 later.push(object);
                 continue;
             }
@@ -398,7 +398,7 @@ impl Control {
     /// The time of the next retry of a failed write, if a retry is due.
     #[must_use]
     pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.flights.next_retry(now)
+        self.in_flight.next_retry(now)
     }
 
     /// Whether this process leads, so that writes may be decided.
@@ -456,20 +456,20 @@ impl Control {
 
     /// A ClusterQueue in the form in which the engine gets it; `None` if no such ClusterQueue exists.
     #[must_use]
-    pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
-        self.context().told_cluster_queue(name)
+    pub fn cluster_queue_spec(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
+        self.context().cluster_queue_spec(name)
     }
 
     /// A LocalQueue in the form in which the engine gets it; without a LocalQueue object, the form has only the name.
     #[must_use]
-    pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
-        self.context().told_local_queue(namespace, name)
+    pub fn local_queue_spec(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
+        self.context().local_queue_spec(namespace, name)
     }
 
     /// A Cohort in the form in which the engine gets it; without a Cohort object, the form has only the name.
     #[must_use]
-    pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
-        self.context().told_cohort(name)
+    pub fn cohort_spec(&self, name: &str) -> engine::CohortSpec {
+        self.context().cohort_spec(name)
     }
 
     /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle of
@@ -481,8 +481,8 @@ impl Control {
 
     /// A Workload in the form in which the engine gets it; `None` if the Workload is unknown.
     #[must_use]
-    pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
-        self.context().told(namespace, name)
+    pub fn workload_spec(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
+        self.context().workload_spec(namespace, name)
     }
 
     /// Names of the admission checks that apply to a Workload in a ClusterQueue; `None` if either is unknown.

@@ -3,7 +3,7 @@
 //! Observations ([`event::Observation`]) build the view of `berth-cache`; what matters for decisions is mirrored, delta by delta, into the
 //! engine's world. [`Control::step`] then decides: the engine plans admissions, and every object that changed is judged by
 //! one pure function of `berth-reconcile` per kind, which asks for at most one [`write::Task`]. The runtime performs the tasks and reports a
-//! [`write::TaskOutcome`] for each; an outcome that is unknown is closed by a write (`state/strays.rs` of `berth-reconcile`), never by assuming.
+//! [`write::TaskOutcome`] for each; an outcome that is unknown is closed by a write (`state/unresolved.rs` of `berth-reconcile`), never by assuming.
 //!
 //! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
 //!
@@ -33,7 +33,7 @@
 mod controller;
 pub mod offline;
 
-pub use berth_cache::{event, feature_gates, settings, surroundings};
+pub use berth_cache::{cluster_facts, event, feature_gates, settings};
 pub use berth_reconcile::workload::preempt::{preemption_message, preemptor_named};
 pub use berth_reconcile::workload::status::requests_differ;
 pub use berth_reconcile::{autoscaler, measure, write};

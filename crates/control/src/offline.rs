@@ -8,10 +8,10 @@ mod manifest;
 use std::collections::BTreeMap;
 
 use berth_api::conversion;
+use berth_cache::cluster_facts::ClusterFacts;
 use berth_cache::event::{Change, Observation};
 use berth_cache::moments::after;
 use berth_cache::settings::Settings;
-use berth_cache::surroundings::Surroundings;
 use berth_engine::model as engine;
 use berth_jobs::SharedJob;
 use berth_reconcile::workload::status::OWNED;
@@ -53,7 +53,7 @@ pub struct Made {
 pub struct Offline {
     control: Control,
     /// Facts about the cluster, for reviews of new objects.
-    surroundings: Surroundings,
+    cluster_facts: ClusterFacts,
     /// Number of pods that were created from templates.
     made_pods: usize,
     now: Timestamp,
@@ -75,12 +75,12 @@ impl Offline {
     /// Control without any objects, at a time that only [`Offline::advance`] and retries of failed writes change.
     #[must_use]
     pub fn new(settings: Settings, now: Timestamp) -> Self {
-        let surroundings = Surroundings::new(&settings);
+        let cluster_facts = ClusterFacts::new(&settings);
         let mut control = Control::offline(settings);
         control.lead(Some(Term(1)));
         Self {
             control,
-            surroundings,
+            cluster_facts,
             made_pods: 0,
             now,
             objects: BTreeMap::new(),
@@ -152,8 +152,8 @@ impl Offline {
 
     /// Writes into a Workload's status why the Workload waits, as after a scheduling cycle with that result. The reason may be absent, although no API server
     /// would accept such a condition. `is_gated` is true for a Workload that waits for its preemption gates.
-    pub fn tell(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
-        let Some(draft) = self.control.context().telling(uid, reason, message, is_gated, self.now) else { return };
+    pub fn report_pending(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
+        let Some(draft) = self.control.context().explain(uid, reason, message, is_gated, self.now) else { return };
         let Action::Write(write) = draft.action.pack() else { return };
         let outcome = self.write(&draft.key, &write);
         self.writes.push((draft.purpose, draft.key));
@@ -239,7 +239,7 @@ impl Offline {
 
     fn observe(&mut self, observation: Observation) {
         // No caller needs the namespaces that have opted in.
-        let _ = self.surroundings.observe(&observation);
+        let _ = self.cluster_facts.observe(&observation);
         self.control.observe(observation, self.now);
     }
 

@@ -168,8 +168,8 @@ fn of_every_kind() -> Vec<Value> {
         json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
             "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec})
     };
-    let part = |name: &str, kind: &str, whole: &str, more: Value| {
-        let owner = json!([{"apiVersion": "v1", "kind": kind, "name": whole, "uid": format!("{kind}/team/{whole}"), "controller": true}]);
+    let part = |name: &str, kind: &str, owner_name: &str, more: Value| {
+        let owner = json!([{"apiVersion": "v1", "kind": kind, "name": owner_name, "uid": format!("{kind}/team/{owner_name}"), "controller": true}]);
         let mut object = json!({"kind": "Job", "metadata": {"name": name, "namespace": "team", "generation": 1, "ownerReferences": owner},
             "spec": {"suspend": true, "parallelism": 2, "completions": 2, "completionMode": "Indexed",
                 "template": {"spec": {"containers": containers}}}});

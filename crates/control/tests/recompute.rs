@@ -110,14 +110,14 @@ fn digest_of_kept_state_equals_digest_of_fresh_lists() {
     }
     assert_eq!(kept, again);
     // The digest contains the usage of the Workloads.
-    let books = |name: &str| {
+    let charged = |name: &str| {
         let workloads = kept["objects"]["Workload"].as_object().unwrap();
         let found = workloads.iter().find(|(key, _)| key.contains(name)).unwrap_or_else(|| panic!("{name}: {kept}"));
         found.1["books"].as_str().unwrap().to_owned()
     };
-    assert_eq!(books("job-borrows"), "holds f/cpu=5000 of a");
-    assert_eq!(books("job-waits"), "waits");
-    assert_eq!(books("job-finished"), "none");
+    assert_eq!(charged("job-borrows"), "holds f/cpu=5000 of a");
+    assert_eq!(charged("job-waits"), "waits");
+    assert_eq!(charged("job-finished"), "none");
     assert_eq!(kept["objects"]["ClusterQueue"]["a"]["usage"], json!({"f/cpu": "5000 of 4000"}));
     assert_eq!(kept["objects"]["Cohort"]["both"]["usage"]["f/cpu"], json!("8000 of 9000"), "{kept}");
 }

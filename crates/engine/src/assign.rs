@@ -81,7 +81,7 @@ pub(crate) fn why_not(
     let resource = group.covered.first().copied()?;
     let members = [Member { index, pod_set, count: pod_set.spec.count, requests: Vec::new() }];
     let scan =
-        Scan { store, request, members: &members, group, resource, start: 0, assumed: &[], beside: &[], barred: &[] };
+        Scan { store, request, members: &members, group, resource, start: 0, assumed: &[], beside: &[], excluded: &[] };
     request.not_accepted(store, pod_set, group, flavor).or_else(|| Some(scan.mismatch(flavor)?.text(store)))
 }
 

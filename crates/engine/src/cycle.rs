@@ -29,7 +29,7 @@ use crate::cycle::order::{Name, Nominee, Tournament};
 use crate::cycle::outcome::Requeue;
 use crate::cycle::report::Report;
 use crate::cycle::run::Run;
-use crate::explain::why::Said;
+use crate::explain::why::Message;
 use crate::model::{Millis, PendingReason};
 use crate::quota::tree::Trial;
 use crate::world::World;
@@ -76,7 +76,7 @@ impl World {
             entries.extend(entry);
         }
         let room = report.admissions.len().saturating_add(room);
-        let mut run = Run { victims: BTreeMap::new(), admitted: Vec::new(), booked: Vec::new(), room };
+        let mut run = Run { victims: BTreeMap::new(), admitted: Vec::new(), assumed: Vec::new(), room };
         if self.options.fair_sharing.is_some() {
             let heads = open.into_iter().filter_map(|at| {
                 let entry: &Entry = entries.get(at)?;
@@ -98,7 +98,7 @@ impl World {
             }
         }
         // Usage that was reserved for the rest of the cycle is given back in reverse order.
-        for (queue, usage) in run.booked.into_iter().rev() {
+        for (queue, usage) in run.assumed.into_iter().rev() {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
         }
@@ -232,7 +232,7 @@ impl World {
             assignment.progress = progress.map(|progress| *progress).unwrap_or_default();
             return Some(Entry::new(queue, id, (assignment, targets)));
         }
-        let gone = self.barred(id);
+        let gone = self.not_preemptible(id);
         let workload = self.store.workload(id)?;
         let mut trial = Trial::new(&mut self.tree);
         beyond::set_trials_aside(&self.store, &mut trial, id, queue);
@@ -288,7 +288,7 @@ impl World {
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
         let refusals = u64::from(entry.assignment.breach.is_some());
         self.refused_victims = self.refused_victims.saturating_add(refusals);
-        let waiting = |said: Said| Some((PendingReason::WaitingForQuota, said));
+        let waiting = |message: Message| Some((PendingReason::WaitingForQuota, message));
         match entry.assignment.mode() {
             Mode::NoFit => {
                 let reason = entry.assignment.no_fit.unwrap_or(PendingReason::NoMatchingFlavor);
@@ -298,24 +298,24 @@ impl World {
             Mode::Preempt if entry.targets.is_empty() => {
                 entry.requeue = Requeue::NoRoom;
                 self.reserve(entry, run);
-                let refused = entry.assignment.breach.take().map(|breach| Said::Plainly(breach.text()));
+                let refused = entry.assignment.breach.take().map(|breach| Message::Plainly(breach.text()));
                 entry.verdict = waiting(refused.unwrap_or_else(|| entry.assignment.take_unfit(Issued::default())));
             }
             Mode::Preempt if self.is_gated(entry.workload) => {
                 entry.requeue = Requeue::Park;
                 entry.scans_anew = true;
                 let text = "Workload requires preemption, but it's gated";
-                entry.verdict = Some((PendingReason::AdmissionGated, Said::Plainly(text)));
+                entry.verdict = Some((PendingReason::AdmissionGated, Message::Plainly(text)));
             }
             Mode::DeferredFit => {
                 let text = "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete";
                 entry.requeue = Requeue::PendingPreemption;
-                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, Said::Plainly(text)));
+                entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, Message::Plainly(text)));
                 self.await_victims(entry, run);
                 self.keep(entry, run);
             }
             mode if overlaps || !fits => {
-                entry.verdict = waiting(Said::Plainly(if overlaps {
+                entry.verdict = waiting(Message::Plainly(if overlaps {
                     "Workload has overlapping preemption targets with another workload"
                 } else {
                     "Workload no longer fits after processing another workload"

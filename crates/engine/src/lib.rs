@@ -59,5 +59,5 @@ pub use options::{FairSharing, Gates, Options, ShareStrategy};
 pub use queue::afs::AdmissionFairSharing;
 pub use quota::share::{Share, ShareFigures};
 pub use world::check::check;
-pub use world::digest::Booked;
+pub use world::digest::ChargedState;
 pub use world::{Changed, World};

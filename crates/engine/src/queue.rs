@@ -2,8 +2,8 @@
 
 pub(crate) mod afs;
 pub(crate) mod key;
+mod order_value;
 pub(crate) mod pending;
 pub(crate) mod sorted;
-mod standing;
 pub(crate) mod tie;
 mod waiting;

@@ -23,7 +23,7 @@ use crate::world::ids::CellId;
 use crate::world::store::{PodSet, Progress, Store};
 
 pub use crate::assign::mode::{Granular, Mode, PreemptionPossibility};
-pub use crate::cycle::order::{Nominee, Standing, compare_standing};
+pub use crate::cycle::order::{FairShareValues, Nominee, compare_fair_share};
 pub use crate::cycle::outcome::Outcome;
 pub use crate::preempt::candidates::policy_allows;
 pub use crate::queue::afs::weighted_usage;

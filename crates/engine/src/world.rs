@@ -143,7 +143,7 @@ impl World {
             Delta::InStock(flavor, shape) => self.end_stock_out(&flavor, &shape),
             Delta::RemoveWorkload(uid) => {
                 let id = self.known(&uid)?;
-                self.end_feuds_of(id);
+                self.clear_eviction_history_of(id);
                 self.drop_penalty(id);
                 self.detach(id);
                 self.notices.remove(&id);
@@ -221,7 +221,7 @@ impl World {
 
     /// Links a node below a cohort, and rebuilds and wakes the cohort trees that the node left and joined.
     fn link(&mut self, node: NodeId, parent: Option<NodeId>, quotas: &[OwnQuota]) {
-        self.end_feuds();
+        self.clear_eviction_history();
         let old_root = self.tree.root(node);
         self.tree.set_quota(node, quotas);
         self.tree.set_parent(node, parent);
@@ -387,7 +387,7 @@ impl World {
     }
 
     fn flavor_changed(&mut self, flavor: crate::world::ids::FlavorId) {
-        self.end_feuds();
+        self.clear_eviction_history();
         for id in self.wake_flavor(flavor) {
             self.refresh_active(id);
         }
@@ -429,7 +429,7 @@ impl World {
             self.store.queues[old].local_queues.remove(&id);
         }
         let members: Vec<WorkloadId> = self.store.local_queues[id].pending.iter().copied().collect();
-        let footings: Vec<_> = members.iter().map(|workload| self.footing(*workload)).collect();
+        let queue_positions: Vec<_> = members.iter().map(|workload| self.queue_position(*workload)).collect();
         for workload in &members {
             self.unplace(*workload);
         }
@@ -446,9 +446,9 @@ impl World {
         self.store.local_queues[id].queue = queue;
         self.store.local_queues[id].spec = spec;
         self.changed_local_queues.insert(id);
-        for (workload, footing) in members.into_iter().zip(footings) {
+        for (workload, queue_position) in members.into_iter().zip(queue_positions) {
             self.place(workload);
-            self.restore_footing(workload, footing);
+            self.restore_queue_position(workload, queue_position);
         }
         self.store.release_local_queue(id);
     }

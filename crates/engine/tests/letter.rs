@@ -360,23 +360,23 @@ fn local_queue_counts_only_usage_of_cluster_queue_it_names() {
     let mut world = world(Options::default(), vec![queue("q", None, 9, None), queue("r", None, 9, None)]);
     world.apply(Delta::Workload(held("one", "q", "q", 0, &[("main", 2)]))).unwrap();
     world.apply(Delta::Workload(held("two", "q", "r", 0, &[("main", 3)]))).unwrap();
-    let told = |world: &World| {
+    let reported_by = |world: &World| {
         let figures = world.local_queue_figures("default", "q").unwrap();
         let used: Vec<Amount> = figures.reservation.iter().map(|cell| cell.total).collect();
         (figures.reserving, used)
     };
     let so_much = |count: u32, cpu: i64| (count, vec![Amount::new(cpu)]);
-    assert_eq!(told(&world), so_much(1, 2));
+    assert_eq!(reported_by(&world), so_much(1, 2));
     world.apply(local("default", "q", "r")).unwrap();
-    assert_eq!(told(&world), so_much(1, 3));
+    assert_eq!(reported_by(&world), so_much(1, 3));
     world.apply(Delta::RemoveWorkload("two".into())).unwrap();
-    assert_eq!(told(&world), so_much(0, 0));
+    assert_eq!(reported_by(&world), so_much(0, 0));
     world.apply(local("default", "q", "gone")).unwrap();
-    assert_eq!(told(&world), (0, vec![]));
+    assert_eq!(reported_by(&world), (0, vec![]));
     world.apply(local("default", "q", "q")).unwrap();
-    assert_eq!(told(&world), so_much(1, 2));
+    assert_eq!(reported_by(&world), so_much(1, 2));
     world.apply(Delta::RemoveClusterQueue("q".into())).unwrap();
-    assert_eq!(told(&world), (0, vec![]), "nobody knows its flavors");
+    assert_eq!(reported_by(&world), (0, vec![]), "nobody knows its flavors");
 }
 
 /// Two namespaces submit workloads in the same second: in some seconds the workload of one namespace goes first, in other seconds the workload of the other

@@ -150,10 +150,10 @@ fn choices(alike: [bool; 3]) -> Vec<[u8; 4]> {
 }
 
 fn choose(alike: [bool; 3], chosen: &mut Vec<u8>, found: &mut Vec<[u8; 4]>) {
-    if let Ok(whole) = <[u8; 4]>::try_from(chosen.as_slice()) {
+    if let Ok(numbers) = <[u8; 4]>::try_from(chosen.as_slice()) {
         // A world without a pending request is left out.
-        if whole.iter().any(|number| kind(*number).asked > 0 && kind(*number).state == 0) {
-            found.push(whole);
+        if numbers.iter().any(|number| kind(*number).asked > 0 && kind(*number).state == 0) {
+            found.push(numbers);
         }
         return;
     }
@@ -226,8 +226,8 @@ fn agrees(objects: &Objects) -> Result<(), String> {
         evicted: plan.evictions.into_iter().map(|e| (e.uid, e.preemptor, e.reason)).collect(),
         waiting: plan.verdicts.into_iter().filter(|v| v.leading).map(|v| (v.uid.to_string(), v.reason)).collect(),
     };
-    let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
-    let slow = slow::cycle(&objects.options, books, &objects.workloads, NOW);
+    let accounting = slow::accounting(&objects.cohorts, &objects.queues, &objects.workloads);
+    let slow = slow::cycle(&objects.options, accounting, &objects.workloads, NOW);
     if fast == slow { Ok(()) } else { Err(format!("engine {fast:?} oracle {slow:?}")) }
 }
 

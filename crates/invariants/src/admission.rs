@@ -82,7 +82,7 @@ impl Judge {
             && is_managed(object, ADMISSION)
             && let Some(fault) = misfit(object)
         {
-            self.fail(Rule::Whole, format!("workload {key} got quota that is not for its pods: {fault}"));
+            self.fail(Rule::AllPods, format!("workload {key} got quota that is not for its pods: {fault}"));
         }
         if after.admitted
             && !before.admitted

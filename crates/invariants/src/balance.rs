@@ -6,17 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Judge;
-use super::read::told;
+use super::read::usage_in_status;
 use super::requests::Requests;
 use super::workload::Workload;
 use crate::kinds::text;
 use crate::quota_tree::{Cell, Usage};
 
 /// Whether a status has the usage that is held, with a part of the usage beyond it.
-fn is_charged_beyond(told: &Usage, held: &Usage, beyond: &Requests) -> bool {
+fn is_charged_beyond(reported: &Usage, held: &Usage, beyond: &Requests) -> bool {
     let mut charged = Requests::new();
-    for cell in told.keys().chain(held.keys()).collect::<BTreeSet<_>>() {
-        let more = told.get(cell).unwrap_or(&0) - held.get(cell).unwrap_or(&0);
+    for cell in reported.keys().chain(held.keys()).collect::<BTreeSet<_>>() {
+        let more = reported.get(cell).unwrap_or(&0) - held.get(cell).unwrap_or(&0);
         if more < 0 {
             return false;
         }
@@ -26,8 +26,8 @@ fn is_charged_beyond(told: &Usage, held: &Usage, beyond: &Requests) -> bool {
 }
 
 fn count(queue: &Value, figure: &str) -> Option<usize> {
-    let told = queue.pointer(&format!("/status/{figure}")).and_then(Value::as_u64).unwrap_or(0);
-    usize::try_from(told).ok()
+    let reported = queue.pointer(&format!("/status/{figure}")).and_then(Value::as_u64).unwrap_or(0);
+    usize::try_from(reported).ok()
 }
 
 /// A weighted share in a status that is not zero.
@@ -85,13 +85,13 @@ impl Judge {
                 *expected.entry(cell.clone()).or_default() += amount;
             }
             expected.retain(|_, amount| *amount != 0);
-            let told = told(queue, list, "total");
-            if told != expected && !is_charged_beyond(&told, &expected, beyond) {
-                found.push(format!("{what}: {list} is {told:?}, the workloads add up to {expected:?}"));
+            let reported = usage_in_status(queue, list, "total");
+            if reported != expected && !is_charged_beyond(&reported, &expected, beyond) {
+                found.push(format!("{what}: {list} is {reported:?}, the workloads add up to {expected:?}"));
             }
             if count(queue, figure) != Some(workloads.len()) {
-                let told = count(queue, figure).unwrap_or_default();
-                found.push(format!("{what}: {figure} is {told}, counted {}", workloads.len()));
+                let reported = count(queue, figure).unwrap_or_default();
+                found.push(format!("{what}: {figure} is {reported}, counted {}", workloads.len()));
             }
         }
         found
@@ -100,16 +100,16 @@ impl Judge {
     /// `borrowed` in a status is usage above the nominal quota; usage beyond quota is borrowed from no queue.
     fn compare_borrowed(&self, queue: &Value, name: &str, what: &str, beyond: &Requests) -> Vec<String> {
         let differences = ["flavorsReservation", "flavorsUsage"].into_iter().filter_map(|list| {
-            let used = told(queue, list, "total");
+            let used = usage_in_status(queue, list, "total");
             let over = |(cell, used): (&Cell, &i128)| (cell.clone(), self.forest.borrowed(name, cell, *used));
             let expected: Usage = used.iter().map(over).filter(|(_, over)| *over != 0).collect();
-            let told = told(queue, list, "borrowed");
+            let reported = usage_in_status(queue, list, "borrowed");
             let is_right = |(cell, over): (&Cell, &i128)| {
                 let beyond = beyond.get(&cell.1).copied().unwrap_or(0);
-                (over - beyond..=*over).contains(&told.get(cell).copied().unwrap_or(0))
+                (over - beyond..=*over).contains(&reported.get(cell).copied().unwrap_or(0))
             };
-            let right = told.keys().all(|cell| expected.contains_key(cell)) && expected.iter().all(is_right);
-            (!right).then(|| format!("{what}: borrowed of {list} is {told:?}, above nominal is {expected:?}"))
+            let right = reported.keys().all(|cell| expected.contains_key(cell)) && expected.iter().all(is_right);
+            (!right).then(|| format!("{what}: borrowed of {list} is {reported:?}, above nominal is {expected:?}"))
         });
         differences.collect()
     }
@@ -122,9 +122,9 @@ impl Judge {
         if count(queue, "pendingWorkloads") == Some(names.len()) {
             return Vec::new();
         }
-        let told = count(queue, "pendingWorkloads").unwrap_or_default();
+        let reported = count(queue, "pendingWorkloads").unwrap_or_default();
         let some: Vec<&str> = names.iter().copied().take(5).collect();
-        vec![format!("{what}: pendingWorkloads is {told}, {} wait: {}", names.len(), some.join(", "))]
+        vec![format!("{what}: pendingWorkloads is {reported}, {} wait: {}", names.len(), some.join(", "))]
     }
 
     /// A queue without usage has no share of borrowed quota.
@@ -138,10 +138,10 @@ impl Judge {
         let queues = queues.map(|(name, object)| ("ClusterQueue", name, object));
         let cohorts = self.cohorts.iter().filter(|(name, _)| self.forest.queues_below(name).iter().all(|q| idle(q)));
         let cohorts = cohorts.map(|(name, object)| ("Cohort", name, object));
-        let told = queues.chain(cohorts).filter_map(|(kind, name, object)| {
+        let reported = queues.chain(cohorts).filter_map(|(kind, name, object)| {
             let share = share(object)?;
             Some((name.clone(), format!("{kind} {name}: weightedShare is {share}, and nothing below it is used")))
         });
-        told.collect()
+        reported.collect()
     }
 }

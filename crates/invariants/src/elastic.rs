@@ -5,7 +5,7 @@ use super::{Judge, Rule};
 
 impl Judge {
     /// The replacement slice that holds quota in place of another.
-    pub(super) fn heir(&self, older: &str) -> Option<&Workload> {
+    pub(super) fn replacement(&self, older: &str) -> Option<&Workload> {
         self.workloads.values().find(|w| w.replaces == older && w.reserved && !w.finished)
     }
 

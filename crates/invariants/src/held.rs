@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::pods::Pod;
-use super::read::{annotation, told};
+use super::read::{annotation, usage_in_status};
 use super::requests::{self, Requests, add};
 use super::workload::Workload;
 use super::{Judge, Rule};
@@ -306,7 +306,7 @@ impl Judge {
             *owed.entry(resource).or_default() += amount;
         }
         let mut charged = Requests::new();
-        for ((_, resource), amount) in told(object, "flavorsReservation", "total") {
+        for ((_, resource), amount) in usage_in_status(object, "flavorsReservation", "total") {
             *charged.entry(resource).or_default() += amount;
         }
         let mut own = self.held.excesses.get(origin).into_iter().flat_map(|excess| excess.amounts.keys());
@@ -344,7 +344,7 @@ impl Judge {
             return set.suspended;
         }
         if self.training_jobs.contains_key(origin) {
-            return !self.jobs.values().any(|job| job.whole == origin && !job.leaves);
+            return !self.jobs.values().any(|job| job.owner == origin && !job.leaves);
         }
         !origin.starts_with("group ") && !self.pods.contains_key(origin)
     }

@@ -26,7 +26,7 @@ pub(super) struct Job {
     /// Key of the Workload that it names.
     pub(super) prebuilt: String,
     /// The job of another kind that it is part of.
-    pub(super) whole: String,
+    pub(super) owner: String,
     pub(super) suspended: bool,
     /// True if the Job is being deleted, its pods first.
     pub(super) leaves: bool,
@@ -57,7 +57,7 @@ impl Judge {
             } else {
                 format!("{}/{prebuilt}", text(object, "/metadata/namespace"))
             },
-            whole: controller(object),
+            owner: controller(object),
             suspended,
             leaves: object.pointer("/metadata/deletionTimestamp").is_some()
                 && items(object, "/metadata/finalizers").iter().any(|name| name == "foregroundDeletion"),
@@ -85,7 +85,7 @@ impl Judge {
 
     /// L1: Berth creates the Jobs of a TrainingJob only while its workload is admitted.
     fn check_part(&mut self, job: &Job) {
-        if self.training_jobs.contains_key(&job.whole) && !self.has_admitted(&job.whole) {
+        if self.training_jobs.contains_key(&job.owner) && !self.has_admitted(&job.owner) {
             let what = format!("job {} was created while no workload of its TrainingJob is admitted", job.key);
             self.fail(Rule::Start, what);
         }
@@ -97,8 +97,8 @@ impl Judge {
 
     /// Whether a job has an admitted workload whose reservation stands.
     pub(super) fn is_admitted(&self, uid: &str, prebuilt: &str) -> bool {
-        let standing = |w: &&Workload| w.admitted && w.reserved && !w.deleting;
-        self.workloads.values().filter(standing).any(|w| Self::is_of(w, uid, prebuilt))
+        let is_admitted = |w: &&Workload| w.admitted && w.reserved && !w.deleting;
+        self.workloads.values().filter(is_admitted).any(|w| Self::is_of(w, uid, prebuilt))
     }
 
     /// Whether every Workload of a job is finished.
@@ -108,9 +108,9 @@ impl Judge {
 
     /// L1: the reservation under which a job is started covers its requests.
     pub(super) fn check_asks(&mut self, uid: &str, prebuilt: &str, what: &str, asks: &[Ask]) {
-        let standing = |w: &&Workload| w.admitted && w.reserved && Self::is_of(w, uid, prebuilt);
+        let is_admitted = |w: &&Workload| w.admitted && w.reserved && Self::is_of(w, uid, prebuilt);
         let faults: Vec<Option<String>> =
-            self.workloads.values().filter(standing).map(|w| asks::uncovered(asks, &w.asks)).collect();
+            self.workloads.values().filter(is_admitted).map(|w| asks::uncovered(asks, &w.asks)).collect();
         // One slice of an elastic job that covers it is enough.
         if faults.iter().all(Option::is_some)
             && let Some(Some(fault)) = faults.into_iter().next()

@@ -123,11 +123,11 @@ impl Judge {
         } else {
             self.check_clocks(change.at);
         }
-        self.book(change);
+        self.record(change);
         self.blind = false;
     }
 
-    fn book(&mut self, change: &Change) {
+    fn record(&mut self, change: &Change) {
         match change.kind {
             kinds::CLUSTER_QUEUE | kinds::COHORT => self.take_quota(change),
             kinds::LOCAL_QUEUE => {
@@ -234,7 +234,7 @@ impl Judge {
         let is_charged = after.as_ref().is_some_and(|w| w.reserved && !w.finished);
         if was_charged && !is_charged {
             let evicted = after.as_ref().is_some_and(|w| !w.finished && !w.deleting);
-            if self.heir(&before.key).is_none() {
+            if self.replacement(&before.key).is_none() {
                 self.check_release(&before, evicted);
             }
         }

@@ -45,8 +45,8 @@ impl Judge {
         let training = label(object, "berth.dev/training-job-uid");
         let of_training = !training.is_empty();
         let managed = !label(object, "kueue.x-k8s.io/managed").is_empty();
-        let whole = [training, label(object, UID_LABEL)].into_iter().find(|uid| !uid.is_empty());
-        let owner = if managed { unit(object) } else { whole.unwrap_or_else(|| controller(object)) };
+        let parent = [training, label(object, UID_LABEL)].into_iter().find(|uid| !uid.is_empty());
+        let owner = if managed { unit(object) } else { parent.unwrap_or_else(|| controller(object)) };
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
         let gated =
             items(object, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission");

@@ -251,9 +251,9 @@ pub fn thousandths(value: &Value) -> Option<i128> {
             (10_i128.checked_pow(power)?, 1)
         }
     };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
     let places = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let mantissa: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let mantissa: i128 = format!("{integer}{fraction}").parse().ok()?;
     let numerator = mantissa.checked_mul(scale)?.checked_mul(1000)?;
     let denominator = places.checked_mul(divisor)?;
     let floor = numerator.div_euclid(denominator);

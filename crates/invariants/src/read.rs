@@ -129,14 +129,14 @@ pub(super) fn user_owns_suspend(job: &Value) -> bool {
 }
 
 /// One figure of the resources in a list of a status, if it is not zero.
-pub(super) fn told(queue: &Value, list: &str, figure: &str) -> Usage {
-    let mut told = Usage::new();
+pub(super) fn usage_in_status(queue: &Value, list: &str, figure: &str) -> Usage {
+    let mut usage = Usage::new();
     for flavor in items(queue, &format!("/status/{list}")) {
         for resource in items(flavor, "/resources") {
             let amount = resource.get(figure).and_then(thousandths).unwrap_or(0);
-            *told.entry((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned())).or_default() += amount;
+            *usage.entry((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned())).or_default() += amount;
         }
     }
-    told.retain(|_, amount| *amount != 0);
-    told
+    usage.retain(|_, amount| *amount != 0);
+    usage
 }

@@ -12,7 +12,7 @@ pub enum Rule {
     /// Q6: the running pods of a job request no more than its Workloads hold, or the excess ends or is charged.
     Excess,
     /// Q7: a reservation is for all pod sets, each with its count, or with fewer pods where the pod set allows that.
-    Whole,
+    AllPods,
     /// L1: a job starts under an admission, and for the pods for which it was admitted.
     Start,
     /// L2: an admitted Workload has quota, and all its admission checks were ready when it was admitted.
@@ -39,7 +39,7 @@ impl Rule {
             Rule::Fit => "Q1",
             Rule::Overfed => "Q2",
             Rule::PodCount | Rule::Excess => "Q6",
-            Rule::Whole => "Q7",
+            Rule::AllPods => "Q7",
             Rule::Start => "L1",
             Rule::Admission => "L2",
             Rule::Suspension => "L3",

@@ -123,8 +123,8 @@ impl Spec {
         let names: BTreeSet<&String> = self.first.keys().chain(self.now.keys()).collect();
         let differ = names.into_iter().filter(|name| self.first.get(*name) != self.now.get(*name));
         let shown = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), Value::to_string);
-        let told = differ
+        let differences = differ
             .map(|name| format!("{name} is {} and was {}", shown(self.now.get(name)), shown(self.first.get(name))));
-        Some(told.collect::<Vec<_>>().join("; "))
+        Some(differences.collect::<Vec<_>>().join("; "))
     }
 }

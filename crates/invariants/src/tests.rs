@@ -163,9 +163,9 @@ fn q1_quota_cut_counts_after_its_grace_time() {
 fn q3_usage_in_status_without_workloads_is_reported() {
     let mut story = Story::new();
     assert_eq!(story.judge.unbalanced(), Vec::<(String, String)>::new());
-    let mut told = queue("4");
-    told["status"] = json!({"flavorsReservation": [{"name": "f", "resources": [{"name": "cpu", "total": "1"}]}]});
-    story.see(CLUSTER_QUEUE, told);
+    let mut reported = queue("4");
+    reported["status"] = json!({"flavorsReservation": [{"name": "f", "resources": [{"name": "cpu", "total": "1"}]}]});
+    story.see(CLUSTER_QUEUE, reported);
     assert_eq!(story.judge.unbalanced().len(), 1);
 }
 

@@ -309,8 +309,10 @@ fn uncounted(job: &Job) -> i32 {
 /// Number of the Job's pods that need not run again. An indexed Job counts its indexes that completed or failed finally; indexes beyond lowered completions do
 /// not count.
 fn done(job: &Job, spec: &JobSpec) -> i32 {
-    let Some(told) = job.status.as_ref().filter(|_| is_indexed(spec)) else { return status(job, |s| s.succeeded) };
-    let lists = [&told.completed_indexes, &told.failed_indexes];
+    let Some(job_status) = job.status.as_ref().filter(|_| is_indexed(spec)) else {
+        return status(job, |s| s.succeeded);
+    };
+    let lists = [&job_status.completed_indexes, &job_status.failed_indexes];
     let end = spec.completions.unwrap_or(pod_count(spec));
     count_indexes(lists.into_iter().filter_map(|list| list.as_deref()), end)
 }

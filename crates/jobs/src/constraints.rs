@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn template_shapes_differ_only_where_kueue_tells_pods_apart() {
+    fn template_shapes_differ_only_where_kueue_distinguishes_pods() {
         let container = |requests: Value| json!({"name": "c", "resources": {"requests": requests}});
         let plain = || json!({"containers": [container(json!({"cpu": "1"}))]});
         let with = |field: &str, value: Value| {

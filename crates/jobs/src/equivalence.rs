@@ -45,7 +45,7 @@ impl PodSetDigest {
 
 /// State of the job and its Workload on which equivalence depends.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing<'a> {
+pub struct AdmissionState<'a> {
     /// Admitted number of pods per pod set, if the Workload has a quota reservation.
     pub admitted_counts: Option<&'a BTreeMap<String, i32>>,
     /// The Workload is admitted.
@@ -59,7 +59,11 @@ pub struct Standing<'a> {
 /// set may still have the count of the spec. Every other pod set keeps its own count, because the admitted count leaves out pods that had ended when quota was
 /// reserved, and a start does not change the job for these pods.
 #[must_use]
-pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], standing: Standing<'_>) -> bool {
+pub fn pod_sets_equivalent(
+    job: &[PodSetDigest],
+    workload: &[PodSetDigest],
+    admission_state: AdmissionState<'_>,
+) -> bool {
     let spec_counts = BTreeMap::new();
     let equal = |counts: &BTreeMap<String, i32>| {
         job.len() == workload.len()
@@ -69,11 +73,11 @@ pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], stan
                     && a.count == given.unwrap_or(b.count)
                     && a.min_count == b.min_count
                     && a.containers == b.containers
-                    && (standing.admitted || a.tolerations == b.tolerations)
+                    && (admission_state.admitted || a.tolerations == b.tolerations)
             })
     };
-    match standing.admitted_counts {
-        Some(counts) => equal(counts) || (standing.suspended && equal(&spec_counts)),
+    match admission_state.admitted_counts {
+        Some(counts) => equal(counts) || (admission_state.suspended && equal(&spec_counts)),
         None => equal(&spec_counts),
     }
 }
@@ -104,8 +108,8 @@ pub fn requests_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let asks =
         |container: &Container| json!({"resources": container.resources, "restartPolicy": container.restart_policy});
     let of = |containers: &[Container]| containers.iter().map(asks).collect::<Vec<Value>>();
-    let whole = (&spec.resources, &spec.overhead, &spec.runtime_class_name);
-    digest(&(of(spec.init_containers.as_deref().unwrap_or_default()), of(&spec.containers), whole))
+    let pod_level = (&spec.resources, &spec.overhead, &spec.runtime_class_name);
+    digest(&(of(spec.init_containers.as_deref().unwrap_or_default()), of(&spec.containers), pod_level))
 }
 
 /// Whether two values are equal apart from the notation of quantities and the defaults of the API server.
@@ -198,7 +202,7 @@ mod tests {
             let mut spec = base();
             let (parent, key) = pointer.rsplit_once('/').expect("pointer");
             spec.pointer_mut(parent).expect("parent")[key] = value;
-            pod_sets_equivalent(&[with_spec(spec)], std::slice::from_ref(&standard), Standing::default())
+            pod_sets_equivalent(&[with_spec(spec)], std::slice::from_ref(&standard), AdmissionState::default())
         };
         assert!(changed("/containers/0/resources/requests", json!({"cpu": "1000m"})));
         assert!(changed("/containers/0/resources", json!({"requests": {"cpu": "1"}, "limits": {}})));
@@ -227,7 +231,8 @@ mod tests {
             spec["resources"] = resources;
             with_spec(spec)
         };
-        let same = |one: Value, other: Value| pod_sets_equivalent(&[with(one)], &[with(other)], Standing::default());
+        let same =
+            |one: Value, other: Value| pod_sets_equivalent(&[with(one)], &[with(other)], AdmissionState::default());
         let filled_in = json!({"limits": {"memory": "2Gi"}, "requests": {"memory": "2Gi"}});
         assert!(same(json!({"limits": {"memory": "2Gi"}}), filled_in));
         // The container requests cpu, so this request counts, whatever the pod-level limit is.
@@ -257,30 +262,30 @@ mod tests {
         let mut tolerating = base();
         tolerating["tolerations"] = json!([{"operator": "Exists"}]);
         let admitted = BTreeMap::from([("main".to_owned(), 2)]);
-        let reserved = Standing { admitted_counts: Some(&admitted), ..Standing::default() };
+        let reserved = AdmissionState { admitted_counts: Some(&admitted), ..AdmissionState::default() };
         let cases = [
-            (sized(4, base()), Standing::default(), true),
-            (sized(2, base()), Standing::default(), false),
+            (sized(4, base()), AdmissionState::default(), true),
+            (sized(2, base()), AdmissionState::default(), false),
             (sized(2, base()), reserved, true),
             (sized(4, base()), reserved, false),
-            (sized(4, base()), Standing { suspended: true, ..reserved }, true),
+            (sized(4, base()), AdmissionState { suspended: true, ..reserved }, true),
             (sized(2, tolerating.clone()), reserved, false),
-            (sized(2, tolerating), Standing { admitted: true, ..reserved }, true),
+            (sized(2, tolerating), AdmissionState { admitted: true, ..reserved }, true),
         ];
-        for (index, (job, standing, expected)) in cases.into_iter().enumerate() {
-            assert_eq!(pod_sets_equivalent(&[job], &[sized(4, base())], standing), expected, "case {index}");
+        for (index, (job, admission_state, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(pod_sets_equivalent(&[job], &[sized(4, base())], admission_state), expected, "case {index}");
         }
-        assert!(!pod_sets_equivalent(&[], &[sized(4, base())], Standing::default()));
+        assert!(!pod_sets_equivalent(&[], &[sized(4, base())], AdmissionState::default()));
     }
 
     #[test]
     fn equivalence_ignores_admitted_count_of_pod_set_without_minimum() {
         let admitted = BTreeMap::from([("main".to_owned(), 1)]);
-        let standing = Standing { admitted_counts: Some(&admitted), admitted: true, suspended: false };
+        let admission_state = AdmissionState { admitted_counts: Some(&admitted), admitted: true, suspended: false };
         let asked = [with_spec(base())];
-        assert!(pod_sets_equivalent(&asked, &asked, standing), "one of its two pods was over");
+        assert!(pod_sets_equivalent(&asked, &asked, admission_state), "one of its two pods was over");
         let smaller = [set(json!({"name": "main", "count": 1, "template": {"spec": base()}}))];
-        assert!(!pod_sets_equivalent(&smaller, &asked, standing), "its user has made it smaller");
+        assert!(!pod_sets_equivalent(&smaller, &asked, admission_state), "its user has made it smaller");
     }
 
     #[test]

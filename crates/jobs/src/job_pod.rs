@@ -183,13 +183,13 @@ mod tests {
         let resized = pod(|metadata| metadata["generation"] = json!(2));
         assert!(resized.is_odd() && resized.is_changed());
         // The pod was started by Berth, and has lost the reference to its job.
-        let stray = pod(|metadata| {
+        let odd_pod = pod(|metadata| {
             for field in ["ownerReferences", "finalizers"] {
                 without(metadata, field);
             }
             metadata["labels"] = json!({"kueue.x-k8s.io/podset": "main"});
         });
-        assert!(stray.is_odd() && stray.is_of_job());
+        assert!(odd_pod.is_odd() && odd_pod.is_of_job());
     }
 
     /// A single pod, and a pod of a group, have a watch of their own.

@@ -142,18 +142,18 @@ mod tests {
         for _ in 0..5_000 {
             let text = job(&mut dice).to_string();
             let lean = lean_text(JobType::JOB, &text).expect("a Job");
-            let [whole, lean] = [&text, &lean].map(|text| JobType::JOB.decode(text).expect("a Job"));
+            let [full, lean] = [&text, &lean].map(|text| JobType::JOB.decode(text).expect("a Job"));
             let placements = [placement(&mut dice)];
             let other = JobType::JOB.decode(&job(&mut dice).to_string()).expect("a Job");
             let originals: Vec<TemplateParts> =
                 other.pod_sets().into_iter().flatten().map(|set| TemplateParts::of_pod_set(&set)).collect();
-            let wanted = patches(&*whole, &placements, &originals);
+            let wanted = patches(&*full, &placements, &originals);
             assert_eq!(patches(&*lean, &placements, &originals), wanted, "{text}");
             differ += usize::from(wanted.iter().any(|patch| patch.contains("nodeSelector")));
             let sets = |job: &dyn JobObject| {
                 job.pod_sets().map(|sets| sets.iter().map(TemplateParts::of_pod_set).collect::<Vec<_>>())
             };
-            assert_eq!(sets(&*lean), sets(&*whole), "{text}");
+            assert_eq!(sets(&*lean), sets(&*full), "{text}");
         }
         assert!(differ > 1_000, "too tame: {differ}");
     }

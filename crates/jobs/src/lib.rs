@@ -64,7 +64,7 @@ pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
 pub use constraints::{placement_constraints, template_shape};
 pub use equivalence::{
-    PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, requests_digest, template_digest,
+    AdmissionState, PodSetDigest, pod_sets_equivalent, pod_sets_identical, requests_digest, template_digest,
 };
 pub use finish::Finish;
 pub use job_object::{JobObject, SharedJob};

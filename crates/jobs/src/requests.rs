@@ -80,17 +80,17 @@ pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
 /// Uses pod-level limits for missing pod-level requests, as the API server does, except for a resource that a container requests: the pod then requests the sum
 /// over its containers. The limit of huge pages is always the request, because huge pages cannot be overcommitted.
 fn pod_limits_as_requests(spec: &mut PodSpec) {
-    let PodSpec { resources: Some(whole), containers, init_containers, .. } = spec else { return };
+    let PodSpec { resources: Some(pod_level), containers, init_containers, .. } = spec else { return };
     let all = || containers.iter().chain(init_containers.iter().flatten());
     let requests = |container: &Container, resource: &String| {
         let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         requests.is_some_and(|requests| requests.contains_key(resource))
     };
-    let mut limits = whole.limits.clone().unwrap_or_default();
+    let mut limits = pod_level.limits.clone().unwrap_or_default();
     limits.retain(|resource, _| {
         resource.starts_with("hugepages-") || !all().any(|container| requests(container, resource))
     });
-    fill(&mut whole.requests, Some(&limits));
+    fill(&mut pod_level.requests, Some(&limits));
 }
 
 pub(crate) fn limits_as_requests(resources: &mut ResourceRequirements) {
@@ -131,8 +131,8 @@ pub fn pod_requests(spec: &PodSpec) -> Result<Exact, RequestError> {
     }
     raise(&mut total, initial);
     if let Some(requests) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
-        let whole = exact(requests)?;
-        total.extend(whole.into_iter().filter(|(resource, _)| is_pod_level(resource)));
+        let pod_level = exact(requests)?;
+        total.extend(pod_level.into_iter().filter(|(resource, _)| is_pod_level(resource)));
     }
     if let Some(overhead) = &spec.overhead {
         add(&mut total, &exact(overhead)?);

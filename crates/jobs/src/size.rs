@@ -53,7 +53,7 @@ pub fn prebuilt_size_rule(workload: &Workload) -> Option<FieldError> {
 mod tests {
     use super::*;
     use crate::pods::validate_pod;
-    use crate::training::{Cards, invalid_training_job};
+    use crate::training::{Accelerators, invalid_training_job};
     use crate::{BatchJob, JobKind, KINDS, validate_job};
     use serde_json::{Value, json};
 
@@ -139,8 +139,8 @@ mod tests {
                 "schedulingConfig": {"queue": "q"}, "template": template(bytes)});
             serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "team"}, "spec": spec})).unwrap()
         };
-        let cards = Cards::default();
-        assert!(about_size(&invalid_training_job(&job(MOST_BYTES * 6 / 10), &cards)).is_some());
-        assert_eq!(about_size(&invalid_training_job(&job(MOST_BYTES * 4 / 10), &cards)), None);
+        let accelerators = Accelerators::default();
+        assert!(about_size(&invalid_training_job(&job(MOST_BYTES * 6 / 10), &accelerators)).is_some());
+        assert_eq!(about_size(&invalid_training_job(&job(MOST_BYTES * 4 / 10), &accelerators)), None);
     }
 }

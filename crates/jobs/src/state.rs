@@ -149,13 +149,13 @@ impl JobState {
     pub fn asked(&self) -> Option<Cow<'_, [PodSetDigest]>> {
         match &self.asked {
             Some(known) => known.as_deref().map(Cow::Borrowed),
-            None => asked(self.whole()?.pod_sets()).map(|digests| Cow::Owned(digests.to_vec())),
+            None => asked(self.decode()?.pod_sets()).map(|digests| Cow::Owned(digests.to_vec())),
         }
     }
 
     /// The decoded job, for a patch, or for a Workload if the packed JSON is complete; `None` after [`JobState::shed`].
     #[must_use]
-    pub fn whole(&self) -> Option<Box<dyn JobObject>> {
+    pub fn decode(&self) -> Option<Box<dyn JobObject>> {
         self.kind.decode(self.packed.as_deref()?).ok()
     }
 
@@ -170,7 +170,7 @@ impl JobState {
         let Some(text) = self.packed.as_deref().filter(|_| self.is_large()) else { return };
         let Some(lean) = lean_text(self.kind, text) else { return };
         if self.asked.is_none() {
-            self.asked = self.whole().map(|job| asked(job.pod_sets()));
+            self.asked = self.decode().map(|job| asked(job.pod_sets()));
         }
         self.packed = Some(lean.into());
         self.is_lean = true;
@@ -185,8 +185,8 @@ impl JobState {
     /// Whether the packed JSON is complete, and [`JobState::lighten`] would drop fields.
     #[must_use]
     pub fn is_large(&self) -> bool {
-        let is_whole = self.kind.info().lean_patches && !self.is_lean;
-        is_whole && self.packed.as_deref().is_some_and(|text| text.len() > LARGE)
+        let is_full = self.kind.info().lean_patches && !self.is_lean;
+        is_full && self.packed.as_deref().is_some_and(|text| text.len() > LARGE)
     }
 
     /// Drops the packed JSON and the digests; the next state of the job has both again.
@@ -238,10 +238,10 @@ mod tests {
             (state.annotation("a"), state.annotation("empty"), state.annotation("b")),
             (Some("1"), Some(""), None)
         );
-        let whole = state.whole().expect("packed");
-        assert_eq!(whole.pod_sets(), BatchJob::pod_sets(&job(1, "one", "q")));
-        assert_eq!(whole.suspend_patch(), BatchJob::suspend_patch(&job(1, "one", "q")));
-        assert_eq!(state.suspend_patch(), whole.suspend_patch());
+        let full = state.decode().expect("packed");
+        assert_eq!(full.pod_sets(), BatchJob::pod_sets(&job(1, "one", "q")));
+        assert_eq!(full.suspend_patch(), BatchJob::suspend_patch(&job(1, "one", "q")));
+        assert_eq!(state.suspend_patch(), full.suspend_patch());
     }
 
     #[test]
@@ -249,12 +249,12 @@ mod tests {
         let mut large = job(1, "one", "");
         large.spec.as_mut().unwrap().template.spec.as_mut().unwrap().containers[0].args =
             Some(vec!["x".repeat(1 << 20)]);
-        let whole = JobState::read::<BatchJob>(&large, None);
-        let mut lean = whole.clone();
+        let full = JobState::read::<BatchJob>(&large, None);
+        let mut lean = full.clone();
         lean.lighten();
-        assert!(lean.is_lean() && !whole.is_lean() && whole.is_large() && !lean.is_large());
+        assert!(lean.is_lean() && !full.is_lean() && full.is_large() && !lean.is_large());
         assert!(lean.packed.as_deref().is_some_and(|text| text.len() < 1_000), "{:?}", lean.packed);
-        assert_eq!(lean.asked(), whole.asked(), "it is asked for what it was");
+        assert_eq!(lean.asked(), full.asked(), "it is asked for what it was");
         let mut small = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         small.lighten();
         assert!(!small.is_lean());
@@ -327,8 +327,8 @@ mod tests {
     fn job_state_without_its_object_is_complete_after_next_read() {
         let mut state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         state.shed();
-        assert!(state.whole().is_none() && state.asked().is_none());
+        assert!(state.decode().is_none() && state.asked().is_none());
         let again = JobState::read::<BatchJob>(&job(1, "one", "q"), Some(&state));
-        assert!(again.whole().is_some() && again.asked().is_some(), "of the same generation");
+        assert!(again.decode().is_some() && again.asked().is_some(), "of the same generation");
     }
 }

@@ -1,7 +1,7 @@
 //! The flags of `berth manager`.
 
 use berth_api::validation::qualified_name;
-use berth_configuration::{CardFlags, ObjectNames};
+use berth_configuration::{AcceleratorFlags, ObjectNames};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub struct ManagerFlags {
     #[command(flatten)]
     pub(crate) zap: ZapFlags,
     #[command(flatten)]
-    pub(crate) cards: CardFlags,
+    pub(crate) accelerators: AcceleratorFlags,
 }
 
 impl ManagerFlags {

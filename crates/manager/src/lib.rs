@@ -49,7 +49,8 @@ pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     tracing::info!(version = options.version, namespace = loaded.namespace, "starting");
     // One thread does all I/O, beside the thread of control. With more threads, passing work between threads would cost more than the threads save.
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = berth_runtime::pace::moderate(&mut builder).enable_all().build().context("starting the runtime")?;
+    let runtime =
+        berth_runtime::throttle::moderate(&mut builder).enable_all().build().context("starting the runtime")?;
     completed(runtime, async {
         let dump = dump_requests()?;
         let config = client_config(flags).await?;
@@ -64,13 +65,13 @@ pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
         let settings = loaded.settings.clone();
         let metrics = Arc::new(Metrics::new(&options.version));
         let webhooks = Webhooks::start(flags, &loaded, &config, &metrics)?;
-        let (tap, missing) = webhooks.as_ref().map(|webhooks| (webhooks.tap(), webhooks.missing())).unzip();
+        let (hook, missing) = webhooks.as_ref().map(|webhooks| (webhooks.hook(), webhooks.missing())).unzip();
         let secure = flags.metrics_secure.unwrap_or(true);
         let metrics_tls =
             secure.then(|| webhooks::tls_of_figures(webhooks.as_ref(), flags.object_names, &loaded)).transpose()?;
         let wanted =
             Wanted { job_kinds: settings.job_kinds.clone(), without_queue: settings.manage_jobs_without_queue_name };
-        let beside = Beside { metrics, tap, metrics_tls, missing, wanted, dump };
+        let beside = Beside { metrics, hook, metrics_tls, missing, wanted, dump };
         let asked = OnceCell::new();
         let shutdown = async {
             tokio::select! {
@@ -131,7 +132,7 @@ fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
             webhook: flags.webhook_bind_address.clone(),
         },
         feature_gates: gates.map_err(|error| anyhow!("--feature-gates: {error}"))?,
-        cards: flags.cards.cards().map_err(anyhow::Error::msg)?,
+        accelerators: flags.accelerators.accelerators().map_err(anyhow::Error::msg)?,
         reclaim_taints: flags.reclaim_taints().map_err(anyhow::Error::msg)?,
         names: flags.object_names,
     };

@@ -3,15 +3,15 @@
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
 use berth_configuration::{GoDuration, Loaded, ObjectNames};
-use berth_control::surroundings;
+use berth_control::cluster_facts;
 use berth_jobs::pods::OwningSet;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use berth_jobs::{Facts, JobType};
 use berth_runtime::access::{Access, Deed, User, Verdict};
 use berth_runtime::clients::Clients;
 use berth_runtime::metrics::Metrics;
 use berth_runtime::server::Missing;
-use berth_runtime::watches::Tap;
+use berth_runtime::watches::ObservationHook;
 use berth_webhook::author::{Authors, Leave};
 use berth_webhook::certs::keeper::{Keeper, Source};
 use berth_webhook::certs::rotate::Policy;
@@ -19,7 +19,7 @@ use berth_webhook::certs::served::{self, Served};
 use berth_webhook::review::UserInfo;
 use berth_webhook::routes::Gates;
 use berth_webhook::server::Handler;
-use berth_webhook::{Meter, ObjectMeta, OwnerReference, Surroundings};
+use berth_webhook::{ClusterFacts, Meter, ObjectMeta, OwnerReference};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
@@ -64,7 +64,7 @@ impl Webhooks {
         let delay = length("--webhook-shutdown-delay", &flags.webhook_shutdown_delay)?;
         let listener =
             std::net::TcpListener::bind(&address).with_context(|| format!("webhooks: listening on {address}"))?;
-        let known = Arc::new(Known(RwLock::new(surroundings::Surroundings::new(&loaded.settings))));
+        let known = Arc::new(Known(RwLock::new(cluster_facts::ClusterFacts::new(&loaded.settings))));
         let client =
             Clients::new(config.clone(), env!("CARGO_PKG_VERSION"), metrics).context("webhooks: API client")?.rpc;
         let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::clone(metrics)));
@@ -91,14 +91,14 @@ impl Webhooks {
             configurations: flags.object_names.configurations(),
             source,
             served: Arc::clone(&served),
-            surroundings: Arc::clone(&known) as Arc<dyn Surroundings>,
+            cluster_facts: Arc::clone(&known) as Arc<dyn ClusterFacts>,
             meter: Arc::clone(&figures),
             changed: Arc::clone(&changed),
             converted: berth_webhook::routes::CONVERTED.map(str::to_owned).to_vec(),
         };
         let authors = Arc::new(Asked { access: Access::of_authors(client), here: Handle::current() });
-        let surroundings = Arc::clone(&known) as Arc<dyn Surroundings>;
-        let handler = Arc::new(Handler::new(surroundings, figures, gates(loaded), authors));
+        let cluster_facts = Arc::clone(&known) as Arc<dyn ClusterFacts>;
+        let handler = Arc::new(Handler::new(cluster_facts, figures, gates(loaded), authors));
         let (stop, stopped) = watch::channel(false);
         let tls = served.tls().context("webhooks: TLS")?;
         let thread = berth_webhook::server::spawn(listener, tls, handler, stopped).context("webhooks")?;
@@ -108,10 +108,10 @@ impl Webhooks {
     }
 
     /// Observer hook that updates the facts of the webhook server from the observations of the watches.
-    pub(crate) fn tap(&self) -> Tap {
+    pub(crate) fn hook(&self) -> ObservationHook {
         let (known, changed) = (Arc::clone(&self.known), Arc::clone(&self.changed));
         Arc::new(move |observation| {
-            if surroundings::Surroundings::concerns(observation)
+            if cluster_facts::ClusterFacts::concerns(observation)
                 && known.0.write().unwrap_or_else(PoisonError::into_inner).observe(observation)
             {
                 changed.notify_one();
@@ -185,9 +185,9 @@ pub(crate) fn tls_of_figures(
 }
 
 /// Control's facts about the cluster, behind a lock.
-struct Known(RwLock<surroundings::Surroundings>);
+struct Known(RwLock<cluster_facts::ClusterFacts>);
 
-impl Surroundings for Known {
+impl ClusterFacts for Known {
     fn has_kind(&self, kind: JobType) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).has_kind(kind)
     }
@@ -208,8 +208,8 @@ impl Surroundings for Known {
         self.0.read().unwrap_or_else(PoisonError::into_inner).opted_in()
     }
 
-    fn cards(&self) -> Cards {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).cards().clone()
+    fn accelerators(&self) -> Accelerators {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).accelerators().clone()
     }
 }
 
@@ -291,8 +291,8 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let known = Arc::new(Known(RwLock::default()));
         let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::new(Metrics::new("0"))));
-        let surroundings = Arc::clone(&known) as Arc<dyn Surroundings>;
-        let handler = Handler::new(surroundings, figures, Gates::default(), Arc::new(Nobody));
+        let cluster_facts = Arc::clone(&known) as Arc<dyn ClusterFacts>;
+        let handler = Handler::new(cluster_facts, figures, Gates::default(), Arc::new(Nobody));
         let served = Arc::new(Served::default());
         let (stop, stopped) = watch::channel(false);
         let tls = served.tls().unwrap();
@@ -309,15 +309,15 @@ mod tests {
     #[tokio::test]
     async fn webhooks_are_not_ready_before_namespaces_are_listed() {
         let (webhooks, _) = serving(Duration::ZERO);
-        let (missing, tap) = (webhooks.missing(), webhooks.tap());
+        let (missing, hook) = (webhooks.missing(), webhooks.hook());
         assert!(missing().is_some_and(|why| why.contains("certificate")));
         webhooks.served.set_trouble(None);
         assert_eq!(missing().as_deref(), Some("namespaces are not listed yet"));
         let seen = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
-        tap(&Observation::Namespace(Change::Apply(seen)));
+        hook(&Observation::Namespace(Change::Apply(seen)));
         assert!(missing().is_some(), "there may be more of them");
         // The readiness does not wait for the list of LocalQueues, which may need the conversion that this replica will serve.
-        tap(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
+        hook(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
         assert_eq!(missing(), None);
         webhooks.stop(None).await;
     }

@@ -16,9 +16,9 @@ const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 /// Returns a [`ParseError`] if the text is not a Kubernetes quantity.
 pub fn canonical(text: &str) -> Result<String, ParseError> {
     let Nano(nano) = parse_quantity(text)?;
-    let (_, whole, fraction, suffix) = parts(text);
+    let (_, integer, fraction, suffix) = parts(text);
     let scale = scale(text, suffix)?;
-    if is_kept(whole, fraction, &scale) {
+    if is_kept(integer, fraction, &scale) {
         return Ok(text.to_owned());
     }
     if nano == 0 {
@@ -43,23 +43,23 @@ fn has_exponent(suffix: &str) -> bool {
 
 /// Whether Kubernetes takes the text for the shortest one without a closer check: it has only a few digits, and these do not end in digits that a larger suffix
 /// could replace.
-fn is_kept(whole: &str, fraction: &str, scale: &Scale) -> bool {
-    let whole = match whole.trim_start_matches('0') {
+fn is_kept(integer: &str, fraction: &str, scale: &Scale) -> bool {
+    let integer = match integer.trim_start_matches('0') {
         "" => "0",
         rest => rest,
     };
-    let digits = whole.len().saturating_add(fraction.len());
+    let digits = integer.len().saturating_add(fraction.len());
     match *scale {
         Scale::Ten(exponent) => {
             let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
             let lowest = exponent.saturating_sub(places);
-            let ends_in_thousands = format!("{whole}{fraction}").ends_with("000");
-            digits <= PLAIN_DIGITS && lowest >= -9 && lowest % 3 == 0 && !ends_in_thousands && !whole.starts_with('0')
+            let ends_in_thousands = format!("{integer}{fraction}").ends_with("000");
+            digits <= PLAIN_DIGITS && lowest >= -9 && lowest % 3 == 0 && !ends_in_thousands && !integer.starts_with('0')
         }
         Scale::Two(exponent) => {
             let plain =
                 usize::try_from(exponent.saturating_mul(3) / 10).is_ok_and(|taken| digits.saturating_add(taken) < 15);
-            let odd = whole.parse::<u64>().is_ok_and(|value| value % 8 != 0);
+            let odd = integer.parse::<u64>().is_ok_and(|value| value % 8 != 0);
             fraction.is_empty() && plain && odd
         }
     }
@@ -79,8 +79,8 @@ fn decimal(nano: i128, exponential: bool) -> String {
     format!("{amount}{}", known.map_or("", |(_, suffix)| suffix))
 }
 
-fn binary(whole: i128) -> String {
-    let (mut amount, mut suffixes) = (whole, BINARY.iter().peekable());
+fn binary(integer: i128) -> String {
+    let (mut amount, mut suffixes) = (integer, BINARY.iter().peekable());
     while let Some(suffix) = suffixes.next() {
         if amount % 1024 != 0 || suffixes.peek().is_none() {
             return format!("{amount}{suffix}");

@@ -34,7 +34,7 @@ pub use format::{format, format_nano};
 pub use parse::{Nano, ParseError, parse_quantity};
 
 const NANO_PER_MILLI: i128 = 1_000_000;
-const NANO_PER_WHOLE: i128 = 1_000_000_000;
+const NANO_PER_UNIT: i128 = 1_000_000_000;
 /// Number of cores from which on Kueue takes a quota of `cpu` for unlimited.
 const MOST_CPU: Nano = Nano(9_223_372_036_854_775_000_000_000);
 
@@ -54,7 +54,7 @@ fn in_units(resource: &str, Nano(nano): Nano) -> Amount {
     let (units, rest) = if is_cpu(resource) {
         (nano / NANO_PER_MILLI, nano % NANO_PER_MILLI)
     } else {
-        (nano / NANO_PER_WHOLE, nano % NANO_PER_WHOLE)
+        (nano / NANO_PER_UNIT, nano % NANO_PER_UNIT)
     };
     // The remainder of a division has the sign of the value, so adding the remainder's sign rounds away from zero.
     Amount::clamped(units.saturating_add(rest.signum()))
@@ -63,7 +63,7 @@ fn in_units(resource: &str, Nano(nano): Nano) -> Amount {
 /// Number of [`Nano`] units in one unit of `resource`.
 #[must_use]
 pub const fn nano_per_unit(resource: &str) -> i128 {
-    if is_cpu(resource) { NANO_PER_MILLI } else { NANO_PER_WHOLE }
+    if is_cpu(resource) { NANO_PER_MILLI } else { NANO_PER_UNIT }
 }
 
 /// Exact value of an amount of `resource` in [`Nano`] units.

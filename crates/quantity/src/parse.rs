@@ -38,10 +38,10 @@ pub fn parse_quantity(text: &str) -> Result<Nano, ParseError> {
     if text.is_empty() {
         return Err(ParseError::Empty);
     }
-    let (negative, whole, fraction, suffix) = parts(text);
+    let (negative, integer, fraction, suffix) = parts(text);
     let magnitude = match scale(text, suffix)? {
-        Scale::Ten(exponent) => decimal(whole, fraction, exponent),
-        Scale::Two(exponent) => binary(whole, fraction, exponent),
+        Scale::Ten(exponent) => decimal(integer, fraction, exponent),
+        Scale::Two(exponent) => binary(integer, fraction, exponent),
     };
     Ok(Nano(if negative { magnitude.saturating_neg() } else { magnitude }))
 }
@@ -52,9 +52,9 @@ pub(crate) fn parts(text: &str) -> (bool, &str, &str, &str) {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
-    let (whole, rest) = split_digits(unsigned);
+    let (integer, rest) = split_digits(unsigned);
     let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
-    (negative, whole, fraction, suffix)
+    (negative, integer, fraction, suffix)
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
@@ -102,13 +102,13 @@ fn digit(byte: u8) -> i128 {
     i128::from(byte.saturating_sub(b'0'))
 }
 
-fn decimal(whole: &str, fraction: &str, exponent: i64) -> i128 {
+fn decimal(integer: &str, fraction: &str, exponent: i64) -> i128 {
     let length = |s: &str| i64::try_from(s.len()).unwrap_or(i64::MAX);
-    let kept = length(whole).saturating_add(exponent).saturating_add(9);
+    let kept = length(integer).saturating_add(exponent).saturating_add(9);
     let mut value: i128 = 0;
     let mut lost = false;
     let mut position: i64 = 0;
-    for byte in whole.bytes().chain(fraction.bytes()) {
+    for byte in integer.bytes().chain(fraction.bytes()) {
         if position < kept {
             value = value.saturating_mul(10).saturating_add(digit(byte));
         } else {
@@ -123,13 +123,13 @@ fn decimal(whole: &str, fraction: &str, exponent: i64) -> i128 {
     value.saturating_add(i128::from(lost))
 }
 
-fn binary(whole: &str, fraction: &str, exponent: u32) -> i128 {
+fn binary(integer: &str, fraction: &str, exponent: u32) -> i128 {
     let unit = 1_000_000_000_i128 << exponent;
-    let whole = whole.bytes().fold(0_i128, |v, b| v.saturating_mul(10).saturating_add(digit(b)));
+    let integer = integer.bytes().fold(0_i128, |v, b| v.saturating_mul(10).saturating_add(digit(b)));
     // Long multiplication of the fraction's digits: `carry` is the whole number of nano units at the end, and `lost` is true if there is a remainder.
     let (carry, lost) = fraction.bytes().rev().fold((0_i128, false), |(carry, lost), byte| {
         let product = digit(byte).saturating_mul(unit).saturating_add(carry);
         (product / 10, lost || product % 10 != 0)
     });
-    whole.saturating_mul(unit).saturating_add(carry).saturating_add(i128::from(lost))
+    integer.saturating_mul(unit).saturating_add(carry).saturating_add(i128::from(lost))
 }

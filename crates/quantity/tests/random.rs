@@ -99,7 +99,7 @@ fn read(text: &str) -> Option<Exact> {
         return None;
     }
     let (is_negative, rest) = sign(text);
-    let (whole, rest) = leading_digits(rest);
+    let (integer, rest) = leading_digits(rest);
     let (part, rest) = if let Some(rest) = rest.strip_prefix('.') { leading_digits(rest) } else { ("", rest) };
     let known = SUFFIXES.iter().find(|(suffix, _)| *suffix == rest).map(|(_, scale)| *scale);
     let scale = match known {
@@ -114,7 +114,7 @@ fn read(text: &str) -> Option<Exact> {
             Scale::Ten(if is_below { -exponent } else { exponent })
         }
     };
-    let mut digits: Vec<u8> = whole.bytes().chain(part.bytes()).map(|byte| byte - b'0').collect();
+    let mut digits: Vec<u8> = integer.bytes().chain(part.bytes()).map(|byte| byte - b'0').collect();
     let mut behind = i64::try_from(part.len()).unwrap();
     match scale {
         Scale::Ten(exponent) => behind -= exponent,
@@ -163,7 +163,7 @@ impl Exact {
 fn random_text(dice: &mut Dice) -> String {
     let sign = ["", "", "", "", "-", "+"][dice.below(6)];
     let most = [2, 4, 12, 20, 45][dice.below(5)];
-    let (whole, part) = (dice.digits(most), dice.digits(most));
+    let (integer, part) = (dice.digits(most), dice.digits(most));
     let point = if dice.below(2) == 0 { format!(".{part}") } else { String::new() };
     let suffix = match dice.below(4) {
         0 => {
@@ -172,7 +172,7 @@ fn random_text(dice: &mut Dice) -> String {
         }
         _ => SUFFIXES[dice.below(SUFFIXES.len())].0.to_owned(),
     };
-    let mut text: Vec<char> = format!("{sign}{whole}{point}{suffix}").chars().collect();
+    let mut text: Vec<char> = format!("{sign}{integer}{point}{suffix}").chars().collect();
     if dice.below(3) == 0 {
         let letters: Vec<char> = "0123456789.+-eEinumkKMGTP xЖ".chars().collect();
         for _ in 0..=dice.below(2) {

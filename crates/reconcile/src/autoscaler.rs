@@ -47,11 +47,11 @@ const REASONS_END: &str = "; ";
 /// that the pod fits no machine type are ignored.
 #[must_use]
 pub fn last_refusal(events: &[Event]) -> Option<String> {
-    let words = events.iter().filter_map(|event| Some((said_at(event), verdict(event)?)));
+    let words = events.iter().filter_map(|event| Some((time_of(event), verdict(event)?)));
     words.max_by_key(|(at, _)| *at)?.1.map(str::to_owned)
 }
 
-fn said_at(event: &Event) -> Option<Timestamp> {
+fn time_of(event: &Event) -> Option<Timestamp> {
     let repeated = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     let first = event.event_time.as_ref().map(|time| time.0);

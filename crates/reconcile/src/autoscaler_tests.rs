@@ -9,13 +9,13 @@ const CLUSTER_AUTOSCALER: &str = "cluster-autoscaler";
 const SCHEDULER: &str = "default-scheduler";
 
 /// The last refusal of an autoscaler in these events; each event has a second, a component, a reason and a message.
-fn word(said: &[(&str, &str, &str, &str)]) -> Option<String> {
+fn word(text: &[(&str, &str, &str, &str)]) -> Option<String> {
     let event = |(at, component, reason, message): &(&str, &str, &str, &str)| {
         serde_json::from_value(json!({"metadata": {}, "involvedObject": {}, "reason": reason, "message": message,
             "lastTimestamp": format!("2026-01-01T00:00:{at}Z"), "source": {"component": component}}))
         .unwrap()
     };
-    last_refusal(&said.iter().map(event).collect::<Vec<Event>>())
+    last_refusal(&text.iter().map(event).collect::<Vec<Event>>())
 }
 
 fn all_are(component: &str, reason: &str, refusals: bool, messages: &[&str]) {

@@ -5,15 +5,15 @@
 //! back-off are in `rules`.
 
 pub mod capacity_notes;
-pub mod climb;
-pub mod climbers;
+mod fallback;
 pub mod figures;
 pub(crate) mod lack;
-mod ladder;
 mod loss;
 pub mod losses;
 mod pauses;
 mod pods;
+pub mod promotion;
+pub mod promotions;
 pub mod reclaim;
 pub(crate) mod stock;
 mod tier_assignment;
@@ -28,14 +28,14 @@ use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use crate::context::Context;
-use crate::training_job::restarts::told_from;
+use crate::training_job::restarts::reported_start;
 use crate::workload::status::{find, since};
 use crate::write::{Kind, ObjectKey};
 use berth_cache::WorkloadView;
 use berth_cache::admission_checks::{Check, have_failed};
 use berth_cache::tier_reasons::{RECLAIMED, STOCK_OUT};
+pub use fallback::{CapacityFallback, StockOuts};
 pub use lack::WantedPods;
-pub use ladder::{Ladder, StockOuts};
 use loss::Loss;
 use tier_assignment::TierAssignment;
 pub(crate) use tier_assignments::tier_assignments;
@@ -43,14 +43,14 @@ pub(crate) use tier_assignments::tier_assignments;
 /// The tier assignments of a job all of whose pods have nodes, with the numbers of the pods.
 pub fn turned_up(ctx: &Context<'_>, object: &ObjectKey, job: &JobState) -> Vec<TierAssignment> {
     let training = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
-    let whole = training.map_or(job.uid.as_str(), |owner| &*owner.uid);
+    let owner_uid = training.map_or(job.uid.as_str(), |owner| &*owner.uid);
     // A TrainingJob has a Job for each pod set.
     let concerned = |assignment: &TierAssignment| {
         training.is_none_or(|owner| child_job_name(&owner.name, &assignment.pod_set) == object.name)
     };
     // An evicted Workload may have its nodes a moment longer, which does not show whether another job would get nodes.
     let runs = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
-    let started = ctx.view.workloads().owned_by(whole).find(runs);
+    let started = ctx.view.workloads().owned_by(owner_uid).find(runs);
     let assignments = started.map(|workload| tier_assignments(ctx, workload)).unwrap_or_default();
     // A job that gives up workers has all its pods without these workers, even before its Workload shows the lower number.
     let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
@@ -64,7 +64,7 @@ pub fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timestamp) -> 
     let rules = ctx.tier_rules(workload)?;
     let (backoff, signals) = (rules.backoff, rules.signals);
     let conditions = &workload.status.conditions;
-    let started = told_from(workload).or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
+    let started = reported_start(workload).or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
     let late = started.map(|started| watch::late(ctx, workload, (started, at))).unwrap_or_default();
     let noted = ctx.notes_of(workload).capacity();
     let (answer, reclaimed) = (noted.answer(), noted.loss());

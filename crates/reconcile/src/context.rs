@@ -1,7 +1,7 @@
 //! The state that decisions read.
 
 mod managed;
-mod told;
+mod specs;
 mod unlisted;
 
 use berth_cache::job_pods::OddPod;
@@ -9,10 +9,10 @@ use berth_cache::settings::Settings;
 use berth_cache::{Name, View, WorkloadView};
 use berth_jobs::JobState;
 
-use crate::capacity::Ladder;
+use crate::capacity::CapacityFallback;
 use crate::notes::Notes;
 use crate::notes::workload::WorkloadNotes;
-use crate::state::flight::Flights;
+use crate::state::in_flight::InFlightWrites;
 use crate::state::{Quota, Reports, Session};
 use crate::training_job::trainings::Trainings;
 use crate::write::ObjectKey;
@@ -29,7 +29,7 @@ pub struct Context<'a> {
     /// Quota, usage and pending Workloads, with the engine's state.
     pub quota: &'a Quota,
     /// The writes under way, and the writes whose result is unknown.
-    pub flights: &'a Flights,
+    pub in_flight: &'a InFlightWrites,
     /// The notes of control about single objects.
     pub notes: &'a Notes,
     /// The state of events and statuses that report to users.
@@ -37,7 +37,7 @@ pub struct Context<'a> {
     /// The growth of elastic TrainingJobs, and the Jobs that have run each TrainingJob.
     pub training: &'a Trainings,
     /// The state of the capacity fallback that is not in objects.
-    pub capacity: &'a Ladder,
+    pub capacity: &'a CapacityFallback,
 }
 
 /// Facts for decisions that the view alone has.

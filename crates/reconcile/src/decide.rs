@@ -17,12 +17,12 @@ use crate::write::{Kind, ObjectKey};
 
 /// The next write, query or wait for an object.
 pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
-    job_pods::after_strays(ctx, by_kind(ctx, key, now), now)
+    job_pods::after_uncovered_odd_pods(ctx, by_kind(ctx, key, now), now)
 }
 
 fn by_kind(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     // Control writes only the status of a TrainingJob, and a status write under way delays no decision about the TrainingJob.
-    if key.kind != Kind::TrainingJob && ctx.flights.busy(key) {
+    if key.kind != Kind::TrainingJob && ctx.in_flight.busy(key) {
         // Control decides about a busy object again when its write ends or the watch shows the result.
         return Decision::Done;
     }

@@ -66,7 +66,7 @@ impl Draft {
     }
 
     /// Adds an event to a write.
-    pub fn telling(mut self, notice: Notice) -> Self {
+    pub fn with_event(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
         self
     }
@@ -95,7 +95,7 @@ pub enum Decision {
     Write(Box<Draft>),
     /// An event for the user is to be published, once per text. After the event, control decides about the object again immediately, because the object may
     /// need a write, too.
-    Tell(Box<Notice>),
+    Event(Box<Notice>),
 }
 
 impl Decision {
@@ -105,8 +105,8 @@ impl Decision {
     }
 
     /// The decision to publish an event.
-    pub fn tell(notice: Notice) -> Self {
-        Self::Tell(Box::new(notice))
+    pub fn event(notice: Notice) -> Self {
+        Self::Event(Box::new(notice))
     }
 
     /// The decision `first` if there is one that does not only wait; otherwise the decision `next`, evaluated again at the time of `first` at the latest.

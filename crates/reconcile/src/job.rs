@@ -38,7 +38,7 @@ use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
 use crate::policies::NamedClasses;
 use crate::workload::checks;
-use crate::workload::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
+use crate::workload::follow::{DesiredFields, OUT_OF_SYNC, adopt, finish, follow_with_event, out_of_sync};
 use crate::workload::names::{create, made_for_another, may_adopt};
 use crate::workload::pods_ready;
 use crate::workload::stops::let_go;
@@ -64,7 +64,7 @@ pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     let Some(job) = ctx.view.jobs().get(key) else { return Decision::Done };
     let case = JobCase { ctx, key, job, now };
     let owned = ctx.view.workloads_of(&job.uid);
-    if owned.iter().any(|workload| ctx.flights.changing(&workload.object_key())) {
+    if owned.iter().any(|workload| ctx.in_flight.changing(&workload.object_key())) {
         // A write that is under way is about to change the Workload, and control decides about the job after the write.
         return Decision::Done;
     }
@@ -89,7 +89,7 @@ pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
             None => case.ordinary(&owned),
         },
         Asks::Above(RunsWith::JobSet(set)) if !job.deleting => case.below(set),
-        Asks::NoQueue => case.tell_misplaced(),
+        Asks::NoQueue => case.report_misplaced(),
         Asks::Above(_) | Asks::Unmanaged(_) => Decision::Done,
     }
 }
@@ -122,7 +122,7 @@ impl JobCase<'_> {
             return wait;
         }
         let notice = self.notice(EventType::Normal, reasons::STOPPED, why.to_owned());
-        let patch = match self.job.whole() {
+        let patch = match self.job.decode() {
             Some(job) if self.job.placed => job.stop_patch(),
             Some(job) => job.suspend_patch(),
             // A job without a complete object can be suspended only if Berth has added no placement to its template.
@@ -190,7 +190,7 @@ impl JobCase<'_> {
         let message = format!("Deleted not matching Workload: {}/{}", workload.namespace, workload.name);
         let notice = self.notice(EventType::Normal, event_reasons::DELETED_WORKLOAD, message);
         let draft = Draft::delete(Purpose::DeleteWorkload, workload.object_key(), &workload.uid);
-        Decision::write(draft.telling(notice))
+        Decision::write(draft.with_event(notice))
     }
 
     fn without_match(&self, other: &WorkloadView) -> Decision {
@@ -203,7 +203,7 @@ impl JobCase<'_> {
         let fresh = match self.build() {
             Ok(fresh) => fresh,
             // A deactivated Workload stays, because a new Workload would be active.
-            Err(problem @ Unbuilt::Invalid(_)) if !other.active => return Decision::tell(self.complaint(&problem)),
+            Err(problem @ Unbuilt::Invalid(_)) if !other.active => return Decision::event(self.complaint(&problem)),
             // The event about a job of which no Workload can be made is sent once the job has no Workload.
             Err(Unbuilt::Invalid(_)) => return self.delete(other),
             Err(Unbuilt::NoClass(_)) => return Decision::Done,
@@ -250,14 +250,14 @@ impl JobCase<'_> {
             return Decision::Done;
         }
         // A large job that was read must not wait here, because its complete object would stay in memory.
-        if self.ctx.flights.creations_full() && !self.job.is_large() {
+        if self.ctx.in_flight.creations_full() && !self.job.is_large() {
             return Decision::WaitForCreations;
         }
         let workload = match self.build() {
             Ok(workload) => workload,
             Err(Unbuilt::Lean) => return self.read(),
             // Control decides about the job again when its priority class, the limits of its namespace or the job itself changes.
-            Err(problem) => return Decision::tell(self.complaint(&problem)),
+            Err(problem) => return Decision::event(self.complaint(&problem)),
         };
         create(self.ctx, self.key, &workload, |message| {
             self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
@@ -296,8 +296,8 @@ impl JobCase<'_> {
             }
             return self.finish(workload, end.success, &end.message);
         }
-        if let Some((reason, text)) = self.ctx.untold(self.key, workload, self.classes()) {
-            return Decision::tell(self.notice(EventType::Warning, reason, text));
+        if let Some((reason, text)) = self.ctx.unsent_event(self.key, workload, self.classes()) {
+            return Decision::event(self.notice(EventType::Warning, reason, text));
         }
         match self.reclaimable(workload) {
             None | Some(Decision::Wait(_)) if workload.is(types::EVICTED) => self.stop(workload),
@@ -371,7 +371,7 @@ impl JobCase<'_> {
     fn waiting(&self, workload: &WorkloadView) -> Decision {
         if !workload.may_run() {
             return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
-                Decision::Done => checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text)),
+                Decision::Done => checks::check_event(workload, |kind, reason, text| self.notice(kind, reason, text)),
                 decision => decision,
             };
         }
@@ -394,7 +394,7 @@ impl JobCase<'_> {
         }
         let Some(admission) = &workload.status.admission else { return Decision::Done };
         let queue = admission.cluster_queue.clone().unwrap_or_default();
-        let Some(job) = self.job.whole() else { return Decision::Done };
+        let Some(job) = self.job.decode() else { return Decision::Done };
         let placements = placements(self.ctx, workload);
         match placements.and_then(|placements| Ok((job.start_patch(&placements)?, placements))) {
             Ok((patch, placements)) => {
@@ -409,8 +409,8 @@ impl JobCase<'_> {
                 self.write(Purpose::StartJob, patch, notices)
             }
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
-                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
-                Decision::write(cannot_start(workload, self.now, &error, tell))
+                let to_notice = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, to_notice))
             }),
         }
     }
@@ -420,7 +420,7 @@ impl JobCase<'_> {
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.job.prebuilt_workload.is_some();
         let wanted = self.ctx.wanted_priority(workload, self.classes());
-        let wishes = Wishes {
+        let desired = DesiredFields {
             pod_sets: None,
             queue: Some(self.job.queue_name.as_deref().unwrap_or_default()),
             priority: wanted.ok().filter(|_| !prebuilt),
@@ -430,8 +430,8 @@ impl JobCase<'_> {
             preempts: None,
             prebuilt,
         };
-        let tell = |message| Some(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
-        follow_and_tell(workload, wishes, tell).unwrap_or(Decision::Done)
+        let to_notice = |message| Some(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
+        follow_with_event(workload, desired, to_notice).unwrap_or(Decision::Done)
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {

@@ -96,8 +96,10 @@ pub fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
 impl Context<'_> {
     /// Whether the ClusterQueue of a Workload has room for the excess usage of the Workload's pods in a resource: the excess is charged to the queue already.
     pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
-        let known =
-            workload.whole().and_then(|whole| self.quota.overruns().known.get(&whole)).filter(|known| !known.crowded);
+        let known = workload
+            .owner_key()
+            .and_then(|owner_key| self.quota.overruns().known.get(&owner_key))
+            .filter(|known| !known.crowded);
         let charge = known.and_then(|known| known.charge.as_ref());
         charge.is_some_and(|charge| charge.usage.iter().any(|(cell, _)| cell.resource == resource))
     }
@@ -105,7 +107,7 @@ impl Context<'_> {
     /// Whether the job of a Workload runs pods beyond its quota, as far as is known.
     pub(crate) fn has_overrun(&self, workload: &WorkloadView) -> bool {
         let overruns = self.quota.overruns();
-        let is_known = || workload.whole().is_some_and(|whole| overruns.known.contains_key(&whole));
+        let is_known = || workload.owner_key().is_some_and(|owner_key| overruns.known.contains_key(&owner_key));
         overruns.outlived.contains_key(&workload.uid) || is_known()
     }
 
@@ -113,8 +115,8 @@ impl Context<'_> {
     /// would hold quota for twice as many pods.
     pub(crate) fn runs_without_quota(&self, workload: &WorkloadView) -> bool {
         workload
-            .whole()
-            .is_some_and(|whole| self.quota.overruns().known.get(&whole).is_some_and(Overrun::is_without_quota))
+            .owner_key()
+            .is_some_and(|owner_key| self.quota.overruns().known.get(&owner_key).is_some_and(Overrun::is_without_quota))
     }
 
     /// Running pods of a job, a single pod, a group, or a Workload whose job is gone, and their usage beyond quota.

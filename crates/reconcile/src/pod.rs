@@ -26,7 +26,7 @@ use crate::job::UNMANAGED_NAMESPACE;
 use crate::job::placement::placements;
 use crate::policies::{NamedClasses, Wanted, no_class};
 use crate::workload::checks;
-use crate::workload::follow::{Wishes, adopt, finish, follow, out_of_sync};
+use crate::workload::follow::{DesiredFields, adopt, finish, follow, out_of_sync};
 use crate::workload::names::{create, made_for_another, may_adopt};
 use crate::workload::orphan::lost_by;
 use crate::workload::pods_ready;
@@ -70,10 +70,10 @@ pub(crate) fn unasked(ctx: &Context<'_>, name: &Name, pod: &PodState) -> Option<
 
 /// Whether the pods of an owner are admitted together with the owner.
 fn is_admitted_with(owner: &JobOwner) -> bool {
-    Kind::of_whole(&owner.kind).is_some_and(Kind::is_admitted_with_pods)
+    Kind::of_owner(&owner.kind).is_some_and(Kind::is_admitted_with_pods)
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> DesiredFields<'a> {
     /// The fields that the Workload of a pod takes over from the pod.
     pub(crate) fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
         let prebuilt = pod.prebuilt_workload.is_some();
@@ -119,7 +119,7 @@ impl PodCase<'_> {
         let mut owned = self.ctx.view.workloads().owned_by(&self.pod.uid);
         let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
         let object = own.object_key();
-        Some(if self.ctx.flights.busy(&object) {
+        Some(if self.ctx.in_flight.busy(&object) {
             Decision::Done
         } else if own.deleting {
             let_go(own, self.now)
@@ -164,7 +164,7 @@ impl PodCase<'_> {
     /// Decides about a pod outside a group.
     fn single(&self) -> Decision {
         let owned = self.ctx.view.workloads_of(&self.pod.uid);
-        let busy = |workload: &&WorkloadView| self.ctx.flights.busy(&workload.object_key());
+        let busy = |workload: &&WorkloadView| self.ctx.in_flight.busy(&workload.object_key());
         if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
             return Decision::Done;
         }
@@ -256,7 +256,7 @@ impl PodCase<'_> {
 
     /// Whether a prebuilt Workload requests the same resources as its pod. Admission plugins change much of a pod, but not its requests.
     fn is_as(&self, workload: &WorkloadView) -> bool {
-        let Some(pod) = self.pod.whole() else { return true };
+        let Some(pod) = self.pod.decode() else { return true };
         match (self.needs(&pod), workload.shape.pod_sets.as_slice()) {
             (Some(own), [given]) => i64::from(own.count) == given.count && own.requests == given.requests,
             _ => false,
@@ -272,7 +272,7 @@ impl PodCase<'_> {
     /// The resource of which the pod requests more than its admitted pod set. A pod may exceed its pod set, because the user sets the role of a pod, and
     /// because a Workload may be edited.
     fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
-        workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?).map(|excess| excess.resource)
+        workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.decode()?)?).map(|excess| excess.resource)
     }
 
     fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
@@ -281,13 +281,14 @@ impl PodCase<'_> {
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.pod.prebuilt_workload.is_some();
-        if let Some((reason, text)) = self.ctx.untold(&self.key(), workload, classes_of(self.pod)).filter(|_| !prebuilt)
+        if let Some((reason, text)) =
+            self.ctx.unsent_event(&self.key(), workload, classes_of(self.pod)).filter(|_| !prebuilt)
         {
-            return Decision::tell(self.notice(EventType::Warning, reason, text));
+            return Decision::event(self.notice(EventType::Warning, reason, text));
         }
-        let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
+        let next_event = || checks::check_event(workload, |kind, reason, text| self.notice(kind, reason, text));
         let wanted = self.ctx.wanted_priority(workload, classes_of(self.pod));
-        follow(workload, Wishes::of_pod(self.pod, wanted)).unwrap_or_else(told)
+        follow(workload, DesiredFields::of_pod(self.pod, wanted)).unwrap_or_else(next_event)
     }
 
     /// The unfinished Workload from which the owner reference to the pod was removed; the reference will be restored.
@@ -307,9 +308,9 @@ impl PodCase<'_> {
         if let Some(decision) = self.too_large(workload) {
             return decision;
         }
-        let told = self.tell_admission(workload);
+        let next_event = self.annotate_admission(workload);
         let follows = || if self.managed() { self.follow(workload) } else { Decision::Done };
-        let decision = told.unwrap_or_else(follows);
+        let decision = next_event.unwrap_or_else(follows);
         if !matches!(decision, Decision::Done) {
             return decision;
         }
@@ -331,10 +332,10 @@ impl PodCase<'_> {
         if self.ctx.is_ending(&self.name.0) {
             return Decision::Done;
         }
-        if self.ctx.flights.creations_full() {
+        if self.ctx.in_flight.creations_full() {
             return Decision::WaitForCreations;
         }
-        let Some(pod) = self.pod.whole() else { return Decision::Done };
+        let Some(pod) = self.pod.decode() else { return Decision::Done };
         let copied = &self.ctx.settings.label_keys_to_copy;
         let made = pod_workload(&pod, Priority::default(), copied)
             .map_err(|problem| (event_reasons::ERR_WORKLOAD_COMPOSE, problem));
@@ -345,7 +346,7 @@ impl PodCase<'_> {
             Ok(workload) => create(self.ctx, &self.key(), &workload, |message| {
                 self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
             }),
-            Err((reason, message)) => Decision::tell(self.notice(EventType::Warning, reason, message)),
+            Err((reason, message)) => Decision::event(self.notice(EventType::Warning, reason, message)),
         }
     }
 
@@ -361,7 +362,7 @@ impl PodCase<'_> {
                 self.pod.role(),
                 workload.name
             );
-            return Decision::tell(self.notice(EventType::Warning, reasons::OUT_OF_SYNC, text));
+            return Decision::event(self.notice(EventType::Warning, reasons::OUT_OF_SYNC, text));
         }
         let set = self.owning_set();
         let placed = placements(self.ctx, workload);
@@ -376,8 +377,8 @@ impl PodCase<'_> {
             }
             Ok(None) => Decision::Done,
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
-                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
-                Decision::write(cannot_start(workload, self.now, &error, tell))
+                let to_notice = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, to_notice))
             }),
         }
     }
@@ -386,12 +387,12 @@ impl PodCase<'_> {
     fn owning_set(&self) -> Option<OwningSet> {
         let owner = self.pod.owner.as_ref().filter(|_| self.pod.is_of_set())?;
         let set = self.ctx.view.sets().get(&(self.name.0.clone(), owner.name.to_string()))?;
-        set.whole().as_ref().map(OwningSet::of)
+        set.decode().as_ref().map(OwningSet::of)
     }
 
     /// The write after which no unresolved start of the pod can be applied; `None` if there is no unresolved start.
     fn withdraw_start(&self) -> Option<Decision> {
-        if !self.pod.gated || !self.ctx.flights.unresolved().may_land(&self.key()) {
+        if !self.pod.gated || !self.ctx.in_flight.unresolved().may_apply(&self.key()) {
             return None;
         }
         Some(self.patch(Purpose::WithdrawStart, self.pod.withdrawal(), Vec::new()))

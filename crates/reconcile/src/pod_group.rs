@@ -26,7 +26,7 @@ use crate::job::UNMANAGED_NAMESPACE;
 use crate::pod::kept::is_needed;
 use crate::pod::{classes_of, notice};
 use crate::workload::checks;
-use crate::workload::follow::{Wishes, finish, follow};
+use crate::workload::follow::{DesiredFields, finish, follow};
 use crate::workload::pods_ready;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{let_go, release, take_back};
@@ -54,7 +54,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     match ctx.view.workloads().get(name) {
         None => case.without_workload(),
         Some(workload) if workload.group.is_none() => case.name_taken(workload),
-        Some(_) if ctx.flights.busy(&key(Kind::Workload, name)) => Decision::Done,
+        Some(_) if ctx.in_flight.busy(&key(Kind::Workload, name)) => Decision::Done,
         Some(workload) if workload.unreadable => Decision::Done,
         Some(workload) if workload.deleting => case.leaving(workload),
         Some(workload) => case.with_workload(workload),
@@ -90,10 +90,10 @@ impl<'a> PodGroupCase<'a> {
 
     /// Whether a gated pod may have started already, because a write to the pod is under way or a start of the pod is unresolved.
     fn may_be_starting(&self) -> bool {
-        let flights = &self.ctx.flights;
+        let in_flight = &self.ctx.in_flight;
         self.members().filter(|(_, pod)| pod.gated && !pod.ended()).any(|(name, _)| {
             let object = key(Kind::Pod, &self.pod_name(name));
-            flights.busy(&object) || flights.unresolved().may_land(&object)
+            in_flight.busy(&object) || in_flight.unresolved().may_apply(&object)
         })
     }
 
@@ -105,9 +105,9 @@ impl<'a> PodGroupCase<'a> {
         (self.name.0.clone(), name.to_owned())
     }
 
-    fn tell(&self, reason: &str, message: String) -> Decision {
+    fn event(&self, reason: &str, message: String) -> Decision {
         let Some((name, pod)) = self.first() else { return Decision::Done };
-        Decision::tell(self.notice(name, pod, EventType::Warning, reason, message))
+        Decision::event(self.notice(name, pod, EventType::Warning, reason, message))
     }
 
     fn notice(&self, name: &str, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
@@ -121,7 +121,7 @@ impl<'a> PodGroupCase<'a> {
         let name = &self.name.1;
         let problem = "already exists but is not a pod group workload; this pod group cannot be admitted";
         let message = format!("A Workload named {name:?} {problem}");
-        self.tell(event_reasons::WORKLOAD_NAME_CONFLICT, message)
+        self.event(event_reasons::WORKLOAD_NAME_CONFLICT, message)
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
@@ -177,20 +177,20 @@ impl<'a> PodGroupCase<'a> {
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
         let first = self.first();
-        if let Some(decision) = self.wishes(workload, first).and_then(|wishes| follow(workload, wishes)) {
+        if let Some(decision) = self.desired(workload, first).and_then(|desired| follow(workload, desired)) {
             return decision;
         }
-        if let Some(decision) = self.set.and_then(|set| self.tell_set(workload, set)) {
+        if let Some(decision) = self.set.and_then(|set| self.report_to_set(workload, set)) {
             return decision;
         }
         let Some((name, pod)) = first else { return Decision::Done };
-        let untold = self.ctx.untold(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
-        if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none() && self.set.is_none()) {
-            return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
+        let unsent_event = self.ctx.unsent_event(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
+        if let Some((reason, text)) = unsent_event.filter(|_| pod.prebuilt_workload.is_none() && self.set.is_none()) {
+            return Decision::event(self.notice(name, pod, EventType::Warning, reason, text));
         }
         if workload.phase != WorkloadPhase::Admitted {
             // One pod of the group gets the event for all pods.
-            return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
+            return checks::check_event(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
         let ready = self.tally().is_ready(workload.sizes());
         pods_ready::follow(self.ctx, workload, ready, self.now).map_or(Decision::Done, Decision::write)
@@ -198,15 +198,15 @@ impl<'a> PodGroupCase<'a> {
 
     /// The fields that the Workload of the group takes over from its StatefulSet or else from its first pod. The Workload never takes fields over from the
     /// pods of a StatefulSet, because such a pod has the fields that the StatefulSet had at the pod's creation.
-    fn wishes(&self, workload: &WorkloadView, first: Option<(&'a str, &'a PodState)>) -> Option<Wishes<'a>> {
+    fn desired(&self, workload: &WorkloadView, first: Option<(&'a str, &'a PodState)>) -> Option<DesiredFields<'a>> {
         if let Some((_, set)) = self.set {
-            return Some(self.wishes_of_set(workload, set));
+            return Some(self.desired_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
-        let wishes = Wishes::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)));
+        let desired = DesiredFields::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)));
         // The Workload of a serving group outlives its pods, so the Workload does not take over the queue of a pod, as in Kueue.
-        let queue = wishes.queue.filter(|_| self.tally().serving == 0);
-        Some(Wishes { queue, ..wishes })
+        let queue = desired.queue.filter(|_| self.tally().serving == 0);
+        Some(DesiredFields { queue, ..desired })
     }
 
     /// Adds owner references to the Workload. Later pods become owners of the Workload, so that the Workload outlives the replaced pods. Controllers that
@@ -276,7 +276,7 @@ impl<'a> PodGroupCase<'a> {
         }
         let kept = self.members().filter(|(_, pod)| pod.held && pod.deleting() && pod.ended());
         let free = kept.map(|(name, _)| self.pod_name(name)).find(|name| {
-            let busy = self.ctx.flights.busy(&key(Kind::Pod, name));
+            let busy = self.ctx.in_flight.busy(&key(Kind::Pod, name));
             !busy && self.member(name).is_some_and(|member| !is_needed(&member, workload))
         })?;
         Some(self.member(&free)?.release())

@@ -47,7 +47,7 @@ impl<'a> Context<'a> {
     pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
         let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
         // The node selector of a pod that exists can only be narrowed.
-        let fixed = workload.whole().is_some_and(|whole| whole.kind.is_pods());
+        let fixed = workload.owner_key().is_some_and(|owner_key| owner_key.kind.is_pods());
         tiers.is_some_and(|tiers| tiers.overrides) && !fixed
     }
 

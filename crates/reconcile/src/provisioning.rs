@@ -10,7 +10,7 @@ use berth_jobs::version_of;
 use k8s_openapi::api::core::v1::PodTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::state::flight::Flights;
+use crate::state::in_flight::InFlightWrites;
 use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, key};
 
@@ -44,7 +44,7 @@ pub fn put_config(
 /// An observed state that is older than the known state is ignored.
 pub fn put_request(
     view: &mut View,
-    flights: &mut Flights,
+    in_flight: &mut InFlightWrites,
     work: &mut WorkQueue,
     name: Name,
     object: Option<Box<ProvisioningRequest>>,
@@ -52,14 +52,14 @@ pub fn put_request(
     let object_key = key(Kind::ProvisioningRequest, &name);
     let old = view.provisioning().requests.get(&name).map(|old| identity(&old.metadata));
     let new = object.as_ref().map(|object| identity(&object.metadata));
-    put_made(view, flights, work, &object_key, (old, new), |view| view.put_provisioning_request(name, object));
+    put_made(view, in_flight, work, &object_key, (old, new), |view| view.put_provisioning_request(name, object));
 }
 
 /// Takes a PodTemplate that was observed or removed (`None`), and marks the objects that the PodTemplate concerns.
 /// An observed state that is older than the known state is ignored.
 pub fn put_template(
     view: &mut View,
-    flights: &mut Flights,
+    in_flight: &mut InFlightWrites,
     work: &mut WorkQueue,
     name: Name,
     object: Option<Box<PodTemplate>>,
@@ -67,13 +67,13 @@ pub fn put_template(
     let object_key = key(Kind::PodTemplate, &name);
     let old = view.provisioning().templates.get(&name).map(|old| identity(&old.metadata));
     let new = object.as_ref().map(|object| identity(&object.metadata));
-    put_made(view, flights, work, &object_key, (old, new), |view| view.put_pod_template(name, object));
+    put_made(view, in_flight, work, &object_key, (old, new), |view| view.put_pod_template(name, object));
 }
 
 /// Records a state of an object that an admission check has made, or the object's absence: `store` writes the state to the view.
 fn put_made(
     view: &mut View,
-    flights: &mut Flights,
+    in_flight: &mut InFlightWrites,
     work: &mut WorkQueue,
     object: &ObjectKey,
     (old, new): (Option<ObjectVersion>, Option<ObjectVersion>),
@@ -81,22 +81,27 @@ fn put_made(
 ) {
     let Some(new) = new else {
         work.touch_related(view, object);
-        flights.vanished(object);
+        in_flight.vanished(object);
         store(view);
         return;
     };
-    if is_news(flights, object, old, &new) {
+    if is_news(in_flight, object, old, &new) {
         store(view);
-        flights.seen(object, new.1);
+        in_flight.seen(object, new.1);
         work.touch_related(view, object);
     }
 }
 
 /// Whether a state of an object is at least as new as the known state. A new object with the same name ends the wait for the writes to the old object.
-fn is_news(flights: &mut Flights, object: &ObjectKey, old: Option<ObjectVersion>, new: &ObjectVersion) -> bool {
+fn is_news(
+    in_flight: &mut InFlightWrites,
+    object: &ObjectKey,
+    old: Option<ObjectVersion>,
+    new: &ObjectVersion,
+) -> bool {
     let Some((uid, version)) = old else { return true };
     if uid != new.0 {
-        flights.vanished(object);
+        in_flight.vanished(object);
     }
     uid != new.0 || version <= new.1
 }

@@ -50,10 +50,10 @@ pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
                 let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
                 let holder = Holder { uid, resource_version, finalizers: &check.finalizers, deleting: check.deleting };
                 let users = naming_check(ctx, &key.name);
-                let is_told = check.asks_autoscaler();
+                let is_reported = check.asks_autoscaler();
                 match held(key, &holder, || !users.is_empty()) {
                     // A check that Berth answers itself reports the waiting deletion in its condition.
-                    Decision::Done if check.deleting && !is_told && !users.is_empty() => {
+                    Decision::Done if check.deleting && !is_reported && !users.is_empty() => {
                         waits_for(ctx, key, &check.uid, &users)
                     }
                     decision => decision,
@@ -108,16 +108,16 @@ fn waits_for(ctx: &Context<'_>, key: &ObjectKey, uid: &str, queues: &[&str]) -> 
     } else {
         format!("The deletion waits for {}", listed(queues))
     };
-    let said = (own_reasons::DELETION_WAITS, text);
-    if !ctx.is_untold(key, &said) {
+    let event = (own_reasons::DELETION_WAITS, text);
+    if !ctx.is_unsent(key, &event) {
         return Decision::Done;
     }
-    Decision::tell(Notice {
+    Decision::event(Notice {
         key: key.clone(),
         uid: uid.to_owned(),
         event_type: EventType::Normal,
-        reason: said.0.to_owned(),
-        message: said.1,
+        reason: event.0.to_owned(),
+        message: event.1,
         reporter: SCHEDULER,
     })
 }
@@ -168,7 +168,7 @@ pub(crate) fn faults(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
         _ => None,
     };
     match found {
-        Some((metadata, text)) if !text.is_empty() => Decision::tell(Notice {
+        Some((metadata, text)) if !text.is_empty() => Decision::event(Notice {
             key: key.clone(),
             uid: metadata.uid.clone().unwrap_or_default(),
             event_type: EventType::Warning,
@@ -307,7 +307,7 @@ fn cluster_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<D
     }
     // The column follows from the figures and the spec, and is never the only change of a write, because the API server does not store the column if Kueue's
     // definition is installed.
-    new.berth_used = columns::used(&ctx.settings.cards, &object.spec, &figures.reservation);
+    new.berth_used = columns::used(&ctx.settings.accelerators, &object.spec, &figures.reservation);
     let mut status = explicit(&new);
     if let Some(map) = status.as_object_mut() {
         for field in ["fairSharing", "berthUsed"] {

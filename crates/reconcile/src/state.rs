@@ -1,12 +1,12 @@
 //! The state of the controller beside the cache, the writes under way and the work queue; each part of the state has one owner. When an object is gone,
 //! one call to each owner forgets the object.
 
-mod doubts;
-pub mod flight;
+pub mod in_flight;
 pub(crate) mod plan_notes;
 pub mod plans;
 mod relations;
-pub(crate) mod strays;
+pub(crate) mod unresolved;
+mod unresolved_results;
 pub mod work_queue;
 mod write_events;
 
@@ -28,7 +28,7 @@ use crate::pod::trials::Trials;
 use crate::queues::figures::Gone;
 use crate::queues::schedule::QueueSchedule;
 use crate::state::plans::Plans;
-use crate::workload::ration::Ration;
+use crate::workload::reason_limiter::ReasonLimiter;
 use crate::write::{Notice, ObjectKey, Term};
 
 /// The role of this process as a leader or a standby, and its modes.
@@ -69,7 +69,7 @@ pub struct Reports {
     /// Times at which the statuses of queues are due.
     schedule: QueueSchedule,
     /// Limits the rate at which reasons of pending Workloads are written.
-    ration: Ration,
+    reason_limiter: ReasonLimiter,
     /// Events about jobs that are still to be sent.
     job_events: JobEvents,
     /// Measures that the caller has not taken yet.
@@ -77,7 +77,7 @@ pub struct Reports {
     /// Removed objects whose metrics are to be dropped.
     gone: Gone,
     /// The last event that was sent about each object, by reason.
-    told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
+    sent_events: BTreeMap<ObjectKey, BTreeMap<String, String>>,
     /// Events that the next step publishes.
     notices: Vec<Notice>,
     /// Number of parked Workloads that a sweep had to wake; the number must stay 0.
@@ -238,11 +238,11 @@ impl Reports {
     pub fn new(settings: &Settings) -> Self {
         Self {
             schedule: QueueSchedule::default(),
-            ration: Ration::new(!settings.observe_unadmitted),
+            reason_limiter: ReasonLimiter::new(!settings.observe_unadmitted),
             job_events: JobEvents::default(),
             measures: Vec::new(),
             gone: Gone::default(),
-            told: BTreeMap::new(),
+            sent_events: BTreeMap::new(),
             notices: Vec::new(),
             sweep_found: 0,
             skipped_preemptions: BTreeMap::new(),
@@ -256,14 +256,14 @@ impl Reports {
     }
 
     /// The limit of the rate at which reasons of pending Workloads are written.
-    pub fn reason_limiter(&self) -> &Ration {
-        &self.ration
+    pub fn reason_limiter(&self) -> &ReasonLimiter {
+        &self.reason_limiter
     }
 
     /// The limit of the rate at which reasons of pending Workloads are written, to be changed. The limit has private fields, and nothing else of the reports
     /// follows a change of the limit.
-    pub fn reason_limiter_mut(&mut self) -> &mut Ration {
-        &mut self.ration
+    pub fn reason_limiter_mut(&mut self) -> &mut ReasonLimiter {
+        &mut self.reason_limiter
     }
 
     /// Adds the event at a job to the write that explains why the job's Workload waits, if such an event is due.
@@ -294,17 +294,17 @@ impl Reports {
 
     /// The message of the last event that was sent about an object for a reason.
     pub fn last_event(&self, object: &ObjectKey, reason: &str) -> Option<&str> {
-        self.told.get(object)?.get(reason).map(String::as_str)
+        self.sent_events.get(object)?.get(reason).map(String::as_str)
     }
 
     /// The objects about which an event was sent for a reason.
     pub(crate) fn objects_with_event<'a>(&'a self, reason: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
-        self.told.iter().filter(move |(_, events)| events.contains_key(reason)).map(|(object, _)| object)
+        self.sent_events.iter().filter(move |(_, events)| events.contains_key(reason)).map(|(object, _)| object)
     }
 
     /// Forgets the events that were sent about an object, because the object is gone.
     pub fn forget_events(&mut self, object: &ObjectKey) {
-        self.told.remove(object);
+        self.sent_events.remove(object);
     }
 
     /// Adds a measure for the next caller of [`Self::drain_measures`].

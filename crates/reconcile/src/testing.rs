@@ -15,13 +15,13 @@ use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::capacity::Ladder;
+use crate::capacity::CapacityFallback;
 use crate::context::Context;
 use crate::notes::Notes;
 use crate::observe::pod_change::PodChange;
 use crate::observe::quota_rules::QuotaRules;
 use crate::provisioning;
-use crate::state::flight::Flights;
+use crate::state::in_flight::InFlightWrites;
 use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports, Session};
 use crate::training_job::checkpoints;
@@ -68,7 +68,7 @@ pub(crate) struct State {
     /// Quota, usage and pending Workloads.
     pub(crate) quota: Quota,
     /// The writes under way.
-    pub(crate) flights: Flights,
+    pub(crate) in_flight: InFlightWrites,
     /// The notes of control about single objects.
     pub(crate) notes: Notes,
     /// The state of events and statuses that report to users.
@@ -76,7 +76,7 @@ pub(crate) struct State {
     /// The growth of elastic TrainingJobs, and the Jobs that have run each TrainingJob.
     pub(crate) training: Trainings,
     /// The state of the capacity fallback.
-    pub(crate) capacity: Ladder,
+    pub(crate) capacity: CapacityFallback,
     work: WorkQueue,
 }
 
@@ -101,11 +101,11 @@ impl State {
             session,
             view: berth_cache::View::default(),
             quota: Quota::new(&settings),
-            flights: Flights::default(),
+            in_flight: InFlightWrites::default(),
             notes: Notes::default(),
             reports: Reports::new(&settings),
             training: Trainings::default(),
-            capacity: Ladder::default(),
+            capacity: CapacityFallback::default(),
             work: WorkQueue::default(),
             settings,
         };
@@ -129,7 +129,7 @@ impl State {
             session: &self.session,
             view: &self.view,
             quota: &self.quota,
-            flights: &self.flights,
+            in_flight: &self.in_flight,
             notes: &self.notes,
             reports: &self.reports,
             training: &self.training,
@@ -147,7 +147,7 @@ impl State {
         let mut names: Vec<Name> = self.view.workloads().keys().collect();
         names.sort_unstable();
         for (namespace, name) in names {
-            let spec = self.context().told(&namespace, &name).unwrap_or_else(|| panic!("no Workload {name}"));
+            let spec = self.context().workload_spec(&namespace, &name).unwrap_or_else(|| panic!("no Workload {name}"));
             self.quota.apply(berth_engine::model::Delta::Workload(spec));
         }
     }
@@ -165,7 +165,7 @@ impl State {
             }
             "TrainingJob" => {
                 let older = self.view.training().get(&name);
-                let job = TrainingView::new(read(object), older, &self.settings.cards);
+                let job = TrainingView::new(read(object), older, &self.settings.accelerators);
                 self.view.put_training_job(name, job);
             }
             "Pod" => {
@@ -185,11 +185,11 @@ impl State {
             }
             "ProvisioningRequest" => {
                 let object = Some(read(object));
-                provisioning::put_request(&mut self.view, &mut self.flights, &mut self.work, name, object);
+                provisioning::put_request(&mut self.view, &mut self.in_flight, &mut self.work, name, object);
             }
             "PodTemplate" => {
                 let object = Some(read(object));
-                provisioning::put_template(&mut self.view, &mut self.flights, &mut self.work, name, object);
+                provisioning::put_template(&mut self.view, &mut self.in_flight, &mut self.work, name, object);
             }
             "QueuePolicy" => {
                 self.quota_rules().put_policy(&name.1, Some(read(object)), now());
@@ -265,7 +265,7 @@ impl State {
             leads: true,
             view: &mut self.view,
             overruns: self.quota.overruns_mut(),
-            flights: &mut self.flights,
+            in_flight: &mut self.in_flight,
             work: &mut self.work,
             reports: &mut self.reports,
         }
@@ -278,7 +278,7 @@ impl State {
             leads: true,
             view: &mut self.view,
             quota: &mut self.quota,
-            flights: &mut self.flights,
+            in_flight: &mut self.in_flight,
             work: &mut self.work,
             reports: &mut self.reports,
         }

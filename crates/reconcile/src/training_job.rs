@@ -43,9 +43,9 @@ use crate::context::Context;
 use crate::decision::Decision;
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::policies::{NamedClasses, no_class};
-use crate::training_job::restarts::{jobs_since, runs_on, scaled, told_from};
+use crate::training_job::restarts::{jobs_since, reported_start, runs_on, scaled};
 use crate::workload::columns::Annotations;
-use crate::workload::follow::{Wishes, follow};
+use crate::workload::follow::{DesiredFields, follow};
 use crate::workload::names::create;
 use crate::workload::orphan::lost_by;
 use crate::workload::status::{find, find_true, is_true, since};
@@ -66,7 +66,7 @@ pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let Some(view) = ctx.view.training().get(name) else { return Decision::Done };
     let case = TrainingCase { ctx, name, view, now };
     let owned = ctx.view.workloads_of(&view.uid);
-    let changing = |workload: &&WorkloadView| ctx.flights.changing(&workload.object_key());
+    let changing = |workload: &&WorkloadView| ctx.in_flight.changing(&workload.object_key());
     if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }
@@ -90,8 +90,8 @@ pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     };
     match decision {
         Decision::Done | Decision::Wait(_) if !view.deleting => {
-            let told = status::told_at_once(&case).map(Decision::write);
-            told.or_else(|| case.count_nodes()).unwrap_or(decision)
+            let status_write = status::urgent_status(&case).map(Decision::write);
+            status_write.or_else(|| case.count_nodes()).unwrap_or(decision)
         }
         decision => decision,
     }
@@ -188,12 +188,12 @@ impl<'a> TrainingCase<'a> {
             return Decision::Done;
         }
         if let Err(fault) = &self.view.asked {
-            return Decision::tell(self.notice(EventType::Warning, own_reasons::INVALID_SPEC, fault.clone()));
+            return Decision::event(self.notice(EventType::Warning, own_reasons::INVALID_SPEC, fault.clone()));
         }
         if let Some(fault) = self.missing_store() {
-            return Decision::tell(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
+            return Decision::event(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
         }
-        if self.ctx.flights.creations_full() {
+        if self.ctx.in_flight.creations_full() {
             return Decision::WaitForCreations;
         }
         self.create_workload()
@@ -231,8 +231,8 @@ impl<'a> TrainingCase<'a> {
 
     fn create_workload(&self) -> Decision {
         let settings = &self.ctx.settings;
-        let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
-        let Ok(made) = training_workload(&whole, &settings.cards, Priority::default(), copied) else {
+        let (object, copied) = (self.view.decode(), &settings.label_keys_to_copy);
+        let Ok(made) = training_workload(&object, &settings.accelerators, Priority::default(), copied) else {
             return Decision::Done;
         };
         match self.ctx.with_priority(made, self.classes()) {
@@ -241,7 +241,7 @@ impl<'a> TrainingCase<'a> {
             }),
             Err(class) => {
                 let (reason, text) = no_class(&class, "the job");
-                Decision::tell(self.notice(EventType::Warning, reason, text))
+                Decision::event(self.notice(EventType::Warning, reason, text))
             }
         }
     }
@@ -264,8 +264,8 @@ impl<'a> TrainingCase<'a> {
             return self.finish(workload, &end);
         }
         let object = key(Kind::TrainingJob, self.name);
-        if let Some((reason, text)) = self.ctx.untold(&object, workload, self.classes()) {
-            return Decision::tell(self.notice(EventType::Warning, reason, text));
+        if let Some((reason, text)) = self.ctx.unsent_event(&object, workload, self.classes()) {
+            return Decision::event(self.notice(EventType::Warning, reason, text));
         }
         if let Some(decision) = self.follow_suspension(workload) {
             return decision;
@@ -288,16 +288,16 @@ impl<'a> TrainingCase<'a> {
     /// Deactivates the Workload of a suspended TrainingJob, with a mark that names the cause. A Workload that another client has deactivated stays unchanged.
     fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
         let suspended = self.view.facts.suspended;
-        let silent = self.ctx.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
+        let silent = self.ctx.in_flight.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
         if suspended
             && workload.active
             && !status::asked(self.view)
             && !silent
-            && let Some(told) = status::told_at_once(self)
+            && let Some(status_write) = status::urgent_status(self)
         {
             // The TrainingJob's status is written before its Workload is deactivated. A status that the API server refuses delays the suspension by no more
             // than a few tries.
-            return Some(Decision::write(told));
+            return Some(Decision::write(status_write));
         }
         let marked = workload.suspended_with_job();
         let (active, purpose, mark) = match (suspended, workload.active) {
@@ -340,8 +340,8 @@ impl<'a> TrainingCase<'a> {
             // The TrainingJob was just resumed, and is not in its queue again yet.
             return None;
         }
-        let told = &self.view.status.conditions;
-        let ended = find(told, training_types::RUNNING).and_then(|running| match running.status.as_str() {
+        let status_write = &self.view.status.conditions;
+        let ended = find(status_write, training_types::RUNNING).and_then(|running| match running.status.as_str() {
             // The status of the TrainingJob does not say yet that the job has stopped running.
             "True" => since(conditions, types::EVICTED, "True"),
             _ => Some(running.last_transition_time.0),
@@ -349,7 +349,7 @@ impl<'a> TrainingCase<'a> {
         // Time of suspension does not count as a wait.
         let woken = find_true(conditions, types::REQUEUED).filter(|condition| condition.reason == reasons::REACTIVATED);
         let woken = woken.map(|condition| condition.last_transition_time.0);
-        let resumed = since(told, training_types::SUSPENDED, "False");
+        let resumed = since(status_write, training_types::SUSPENDED, "False");
         let begun = [ended, woken, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
         Some(self.ctx.view.timeline().after_seconds(begun, limit))
     }
@@ -370,8 +370,9 @@ impl<'a> TrainingCase<'a> {
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
         let facts = &self.view.facts;
         let annotations = &self.view.own_annotations;
-        let says = |key: &str| annotations.iter().find(|(name, _)| *name == key).and_then(|(_, said)| said.as_deref());
-        let wishes = Wishes {
+        let says =
+            |key: &str| annotations.iter().find(|(name, _)| *name == key).and_then(|(_, message)| message.as_deref());
+        let desired = DesiredFields {
             pod_sets: self.other_pod_sets(workload),
             queue: Some(&facts.queue),
             priority: self.ctx.wanted_priority(workload, self.classes()).ok(),
@@ -381,7 +382,7 @@ impl<'a> TrainingCase<'a> {
             preempts: Some(json!(says(labels::PREEMPTION_POLICY))),
             prebuilt: false,
         };
-        follow(workload, wishes)
+        follow(workload, desired)
     }
 
     /// Pod sets that a Workload without quota has to request, if they differ from the Workload's present pod sets.
@@ -390,7 +391,7 @@ impl<'a> TrainingCase<'a> {
         if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
             return None;
         }
-        let sets = training_pod_sets(&self.view.whole(), &self.ctx.settings.cards).ok()?;
+        let sets = training_pod_sets(&self.view.decode(), &self.ctx.settings.accelerators).ok()?;
         self.ctx.other_pod_sets(&self.name.0, &sets)
     }
 
@@ -424,7 +425,7 @@ impl<'a> TrainingCase<'a> {
             return true;
         }
         let conditions = &self.view.status.conditions;
-        let was_up = told_from(workload)
+        let was_up = reported_start(workload)
             .is_some_and(|begun| since(conditions, training_types::RUNNING, "True").is_some_and(|at| at >= begun));
         was_up || self.all_ready(states)
     }

@@ -14,7 +14,7 @@ pub(crate) mod owner;
 pub(crate) mod pods_ready;
 pub mod preempt;
 pub(crate) mod queue_stop;
-pub mod ration;
+pub mod reason_limiter;
 pub(crate) mod reason_notes;
 pub(crate) mod requests;
 pub(crate) mod retention;
@@ -37,12 +37,12 @@ use crate::job::left;
 pub(crate) use crate::workload::blocked::ON_HOLD;
 use crate::workload::blocked::{blocked, is_suspended, kept, unasked, unreadable_usage};
 use crate::workload::gates::{GATED, LIFTED};
-use crate::workload::orphan::Standing;
+use crate::workload::orphan::OwnerState;
 
 use crate::decision::Decision;
 use crate::workload::stops::{WayBack, queue_stop, take_back, unadmitted, unfit, way_back, without_place};
 
-use crate::training_job::restarts::told_from;
+use crate::training_job::restarts::reported_start;
 use crate::workload::status::{Edit, find, find_true, since};
 pub use crate::workload::writes::{
     FINALIZER, REPORTER, cannot_start, evict, evict_for_seconds, evicted_due_to, has_finalizer, notice, object_write,
@@ -71,8 +71,9 @@ pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     }
     let notes = ctx.notes_of(workload);
     if let Some(admission) = notes.plan().admission() {
-        let feared = ctx.flights.unresolved().may_land(&key(Kind::Workload, name));
-        let leaves = crate::workload::orphan::standing(ctx, workload) == Standing::Leaving || ctx.is_ending(&name.0);
+        let feared = ctx.in_flight.unresolved().may_apply(&key(Kind::Workload, name));
+        let leaves =
+            crate::workload::orphan::owner_state(ctx, workload) == OwnerState::Leaving || ctx.is_ending(&name.0);
         if (leaves || unasked(ctx, workload).is_some()) && !feared {
             // No controller would start the job of the planned admission. If an earlier write may still be applied, only the next write shows the outcome of
             // the earlier write.
@@ -106,8 +107,8 @@ pub fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
         return inactive(ctx, workload, now);
     }
     if workload.reserved() {
-        let told = kept(ctx, workload);
-        return told.unwrap_or_else(|| holding(ctx, workload, now).or_else(|| left::watch(ctx, workload, now)));
+        let decided = kept(ctx, workload);
+        return decided.unwrap_or_else(|| holding(ctx, workload, now).or_else(|| left::watch(ctx, workload, now)));
     }
     let checks = crate::workload::checks::list(ctx, workload, now)
         .or_else(|| crate::workload::checks::answered(ctx, workload, now));
@@ -204,8 +205,8 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
     if workload.is(types::EVICTED) {
         return Decision::Done;
     }
-    if let Some(told) = unreadable_usage(ctx, workload) {
-        return told;
+    if let Some(decided) = unreadable_usage(ctx, workload) {
+        return decided;
     }
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     // Only an eviction resets failed checks: without an eviction the failed checks would keep the workload out of its queue.
@@ -230,9 +231,9 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
     }
     let Some(admitted) = admitted else { return Decision::Done };
     // The time limit of pods that were started again counts from the restart, not from the admission.
-    let begun = told_from(workload).unwrap_or(admitted);
+    let begun = reported_start(workload).unwrap_or(admitted);
     within_limit(ctx, workload, admitted, now)
-        .or_else(|| crate::capacity::climb::decide(ctx, workload, now))
+        .or_else(|| crate::capacity::promotion::decide(ctx, workload, now))
         .or_else(|| crate::capacity::watch::decide(ctx, workload, begun, now))
         .or_else(|| crate::workload::pods_ready::decide(ctx, workload, begun, now))
 }
@@ -252,12 +253,12 @@ fn within_limit(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp,
         edit.status.accumulated_past_execution_time_seconds = None;
     });
     let message = format!("The maximum execution time ({limit}s) exceeded");
-    Decision::write(draft.telling(notice(workload, EventType::Warning, reason, message, REPORTER)))
+    Decision::write(draft.with_event(notice(workload, EventType::Warning, reason, message, REPORTER)))
 }
 
 /// Decides about a workload without quota: its next try, or the reason why the workload may not be tried.
 fn waiting(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
-    if crate::workload::orphan::standing(ctx, workload) == Standing::Leaving {
+    if crate::workload::orphan::owner_state(ctx, workload) == OwnerState::Leaving {
         // The waiting workload is deleted together with its owner.
         return Decision::Done;
     }

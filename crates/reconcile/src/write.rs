@@ -64,11 +64,11 @@ impl Notice {
     #[must_use]
     pub fn explains_waiting(&self) -> bool {
         // The scheduler's events about a job say why the job waits; its events about flavors, queues, Cohorts and checks report faults.
-        let is_told = match self.key.kind {
+        let is_reported = match self.key.kind {
             Kind::Workload => self.event_type == EventType::Warning,
             Kind::ResourceFlavor | Kind::Cohort | Kind::AdmissionCheck | Kind::ClusterQueue => false,
             _ => true,
         };
-        self.reporter == SCHEDULER && is_told
+        self.reporter == SCHEDULER && is_reported
     }
 }

@@ -19,7 +19,7 @@ pub struct Clock {
     read: Instant,
     /// Lead of the last time over the wall clock.
     lead: SignedDuration,
-    told: bool,
+    is_reported: bool,
 }
 
 impl Default for Clock {
@@ -30,20 +30,20 @@ impl Default for Clock {
 
 impl Clock {
     fn starting(wall: Timestamp, instant: Instant) -> Self {
-        Self { last: wall, begin: instant, read: instant, lead: SignedDuration::ZERO, told: false }
+        Self { last: wall, begin: instant, read: instant, lead: SignedDuration::ZERO, is_reported: false }
     }
 
     /// The current time, which is never before the last returned time.
     pub fn now(&mut self) -> Timestamp {
         let now = self.at(Timestamp::now(), Instant::now());
-        if self.lead > NOTED && !self.told {
+        if self.lead > NOTED && !self.is_reported {
             let seconds = self.lead.as_secs();
             tracing::warn!(
                 seconds,
                 "the wall clock was set back: time goes on at half its speed until it has caught up; times that are written are ahead until then"
             );
         }
-        self.told = self.lead > NOTED;
+        self.is_reported = self.lead > NOTED;
         now
     }
 

@@ -3,15 +3,15 @@
 //! The loop passes everything that has arrived to control before each step, so that a burst of changes costs one decision. The loop steps only after all kinds
 //! were listed, and leads only after all kinds were listed again since the claim of the Lease.
 
-use crate::brain::Brain;
 use crate::clock::Clock;
+use crate::controller::Controller;
 use crate::events::EventSink;
 use crate::journal::Journal;
 use crate::leadership::Leadership;
+use crate::liveness::Liveness;
 use crate::load::Load;
 use crate::metrics::{Gauges, Metrics, Role};
-use crate::pace::Pace;
-use crate::pulse::Pulse;
+use crate::throttle::Throttle;
 use crate::watches::{KINDS, Seen};
 use berth_control::write::{Task, TaskId, TaskOutcome, Term};
 use jiff::Timestamp;
@@ -69,7 +69,7 @@ pub struct Ports {
     /// Registry of metrics.
     pub metrics: Arc<Metrics>,
     /// Heartbeat and readiness of the loop.
-    pub pulse: Arc<Pulse>,
+    pub liveness: Arc<Liveness>,
     /// Request to stop: the loop stops leading, waits for the running writes, and ends.
     pub stop: watch::Receiver<bool>,
     /// True if there is an election. Without an election no other process can have written, so the first lists are recent enough.
@@ -113,12 +113,12 @@ impl Inbox {
         }
     }
 
-    fn hand_over<B: Brain>(&mut self, brain: &mut B, lists: &mut Lists, now: Timestamp) {
+    fn hand_over<B: Controller>(&mut self, controller: &mut B, lists: &mut Lists, now: Timestamp) {
         for (id, outcome) in self.outcomes.drain(..) {
-            brain.outcome(id, outcome, now);
+            controller.outcome(id, outcome, now);
         }
         for Seen { observation, listed, room } in self.seen.drain(..) {
-            brain.observe(observation, now);
+            controller.observe(observation, now);
             drop(room);
             if let Some((kind, epoch)) = listed
                 && let Some(slot) = lists.listed.get_mut(kind)
@@ -137,25 +137,25 @@ struct Claim {
 }
 
 /// Runs the loop until it is asked to stop and the writer pool has ended.
-pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
+pub async fn run<B: Controller>(mut controller: B, mut ports: Ports) {
     let mut lists = Lists { listed: [None; KINDS] };
     let mut claim: Option<Claim> = None;
     let mut wake: Option<Timestamp> = None;
     let mut inbox = Inbox::new();
     let mut due = true;
-    let mut pace = Pace::new(GAP, INTERVAL, BURST);
+    let mut throttle = Throttle::new(GAP, INTERVAL, BURST);
     let mut stepped = false;
     let mut clock = Clock::default();
     let mut journal = Journal::new(Instant::now());
     if !ports.elected {
         // Without an election, no Lease has the time since which pods are counted, so all pods count.
-        brain.count_pods_since(Some(Timestamp::MIN));
+        controller.count_pods_since(Some(Timestamp::MIN));
     }
     while !*ports.stop.borrow() {
-        ports.pulse.beat();
+        ports.liveness.beat();
         if std::mem::take(&mut stepped) {
             // The thread runs only the loop, so a blocking sleep delays no other task.
-            std::thread::sleep(pace.rest(ports.pulse.elapsed()));
+            std::thread::sleep(throttle.rest(ports.liveness.elapsed()));
         }
         let nap = if due { Duration::ZERO } else { nap(wake, clock.now()) };
         tokio::select! {
@@ -164,24 +164,24 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
             () = ports.leadership.changed() => due = true,
             count = ports.outcomes.recv_many(&mut inbox.outcomes, BATCH) => if count == 0 { return },
             count = ports.seen.recv_many(&mut inbox.seen, BATCH) => if count == 0 { return },
-            Some(query) = ports.queries.recv() => { answer(&brain, query); }
+            Some(query) = ports.queries.recv() => { answer(&controller, query); }
             () = tokio::time::sleep(nap) => {}
         }
         inbox.fill(&mut ports);
         // Under load, an outcome or an observation always wakes the loop, so queries have no turn of their own.
         for _ in 0..QUERIES {
             let Ok(query) = ports.queries.try_recv() else { break };
-            answer(&brain, query);
+            answer(&controller, query);
         }
         let now = clock.now();
-        brain.tick(now, clock.steady());
+        controller.tick(now, clock.steady());
         due |= !inbox.is_empty() || wake.is_some_and(|wake| wake <= now);
-        inbox.hand_over(&mut brain, &mut lists, now);
+        inbox.hand_over(&mut controller, &mut lists, now);
         let synced = lists.complete(0);
-        if synced && ports.pulse.note_listed() {
+        if synced && ports.liveness.note_listed() {
             tracing::info!("every kind was listed");
         }
-        follow_leadership(&mut brain, &mut claim, &lists, &ports);
+        follow_leadership(&mut controller, &mut claim, &lists, &ports);
         let closed = claim.as_ref().is_some_and(|claim| claim.leading) && !ports.leadership.open(Instant::now());
         if closed {
             // Near the end of the lease every write would come back unsent; a renewal of the lease makes a step due.
@@ -193,9 +193,9 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         }
         due = false;
         stepped = true;
-        wake = step(&mut brain, &ports, &mut journal, now);
+        wake = step(&mut controller, &ports, &mut journal, now);
     }
-    stop(brain, ports, inbox.outcomes, clock).await;
+    stop(controller, ports, inbox.outcomes, clock).await;
 }
 
 /// Time for which the loop may sleep.
@@ -205,12 +205,12 @@ fn nap(wake: Option<Timestamp>, now: Timestamp) -> Duration {
     Duration::try_from(left).unwrap_or(Duration::ZERO).clamp(Duration::from_millis(1), NAP)
 }
 
-fn step<B: Brain>(brain: &mut B, ports: &Ports, journal: &mut Journal, now: Timestamp) -> Option<Timestamp> {
+fn step<B: Controller>(controller: &mut B, ports: &Ports, journal: &mut Journal, now: Timestamp) -> Option<Timestamp> {
     let began = Instant::now();
-    let step = brain.step(now);
+    let step = controller.step(now);
     let took = began.elapsed();
     ports.metrics.observe("berth_step_duration_seconds", &[], took.as_secs_f64());
-    brain.record(&ports.metrics, took);
+    controller.record(&ports.metrics, took);
     ports.load.set_wanted(step.quota_is_wanted);
     for task in step.tasks {
         if ports.writes.send(task).is_err() {
@@ -221,33 +221,33 @@ fn step<B: Brain>(brain: &mut B, ports: &Ports, journal: &mut Journal, now: Time
         ports.events.publish(&notice);
     }
     for moved in &step.moves {
-        journal.tell(moved, Instant::now());
+        journal.log(moved, Instant::now());
     }
     step.wake_at
 }
 
-fn answer<B: Brain>(brain: &B, query: StateQuery) {
+fn answer<B: Controller>(controller: &B, query: StateQuery) {
     // A client that has gone needs no answer.
     match query {
-        StateQuery::Gauges(reply) => drop(reply.send(brain.gauges())),
-        StateQuery::Digest(reply) => drop(reply.send(brain.recompute())),
-        StateQuery::Held(reply) => drop(reply.send(brain.held())),
+        StateQuery::Gauges(reply) => drop(reply.send(controller.gauges())),
+        StateQuery::Digest(reply) => drop(reply.send(controller.recompute())),
+        StateQuery::Held(reply) => drop(reply.send(controller.held())),
     }
 }
 
 /// Applies a change of leadership from the elector to control.
-fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: &Lists, ports: &Ports) {
+fn follow_leadership<B: Controller>(controller: &mut B, claim: &mut Option<Claim>, lists: &Lists, ports: &Ports) {
     let term = ports.leadership.state().term;
     if claim.as_ref().map(|claim| claim.term) != term {
         if claim.take().is_some_and(|claim| claim.leading) {
-            brain.lead(None);
+            controller.lead(None);
             tracing::info!("stopped leading");
         }
         ports.metrics.set_role(if ports.elected { Role::Follower } else { Role::Standalone });
         if let Some(term) = term {
             let mut epoch = *ports.epochs.borrow();
             if ports.elected {
-                brain.count_pods_since(ports.leadership.state().pods_since);
+                controller.count_pods_since(ports.leadership.state().pods_since);
                 epoch += 1;
                 ports.epochs.send_replace(epoch);
             }
@@ -260,25 +260,30 @@ fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: 
     {
         claim.leading = true;
         ports.metrics.set_role(if ports.elected { Role::Leader } else { Role::Standalone });
-        brain.lead(Some(claim.term));
+        controller.lead(Some(claim.term));
         tracing::info!(term = claim.term.0, "leading with a view newer than the claim");
     }
 }
 
 /// Stops deciding, and passes the outcomes of running writes to control.
-async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(TaskId, TaskOutcome)>, mut clock: Clock) {
-    brain.lead(None);
-    let Ports { outcomes: mut pending, writes, seen, pulse, metrics, .. } = ports;
+async fn stop<B: Controller>(
+    mut controller: B,
+    ports: Ports,
+    mut outcomes: Vec<(TaskId, TaskOutcome)>,
+    mut clock: Clock,
+) {
+    controller.lead(None);
+    let Ports { outcomes: mut pending, writes, seen, liveness, metrics, .. } = ports;
     // The pool ends when its senders are dropped, and the watches end with their channel.
     drop(writes);
     drop(seen);
     while pending.recv_many(&mut outcomes, BATCH).await > 0 {
-        pulse.beat();
+        liveness.beat();
         for (id, outcome) in outcomes.drain(..) {
-            brain.outcome(id, outcome, clock.now());
+            controller.outcome(id, outcome, clock.now());
         }
     }
-    brain.record(&metrics, Duration::ZERO);
+    controller.record(&metrics, Duration::ZERO);
     tracing::info!("no write is under way any more");
 }
 

@@ -20,7 +20,7 @@ struct Scribe {
     next: u64,
 }
 
-impl Brain for Scribe {
+impl Controller for Scribe {
     fn tick(&mut self, _: Timestamp, _: Duration) {}
     fn observe(&mut self, observation: Observation, _: Timestamp) {
         let what = match observation {
@@ -72,7 +72,7 @@ struct World {
     epochs: watch::Receiver<u64>,
     state: watch::Sender<State>,
     stop: watch::Sender<bool>,
-    pulse: Arc<Pulse>,
+    liveness: Arc<Liveness>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -92,9 +92,9 @@ fn world(elected: bool) -> World {
     let (epochs, epochs_out) = watch::channel(0);
     let (state, leadership) = Leadership::new(Duration::from_secs(10));
     let (stop, stopped) = watch::channel(false);
-    let pulse = Arc::new(Pulse::default());
-    let brain = Scribe { log: Arc::clone(&log), term: None, next: 0 };
-    let pulse_in = Arc::clone(&pulse);
+    let liveness = Arc::new(Liveness::default());
+    let controller = Scribe { log: Arc::clone(&log), term: None, next: 0 };
+    let liveness_in = Arc::clone(&liveness);
     let ports = Ports {
         seen,
         outcomes,
@@ -105,11 +105,11 @@ fn world(elected: bool) -> World {
         events,
         load,
         metrics,
-        pulse: pulse_in,
+        liveness: liveness_in,
         stop: stopped,
         elected,
     };
-    let task = tokio::spawn(run(brain, ports));
+    let task = tokio::spawn(run(controller, ports));
     World {
         log,
         seen: seen_in,
@@ -119,7 +119,7 @@ fn world(elected: bool) -> World {
         epochs: epochs_out,
         state,
         stop,
-        pulse,
+        liveness,
         task,
     }
 }
@@ -158,7 +158,7 @@ async fn settle() {
 async fn leader_writes_only_on_lists_newer_than_its_claim() {
     let mut world = world(true);
     world.list_all(0).await;
-    world.until("ready", |world| world.pulse.ready()).await;
+    world.until("ready", |world| world.liveness.ready()).await;
     world.state.send_replace(State { term: Some(Term(3)), ..State::default() });
     world.until("the claim asks for fresh lists", |world| *world.epochs.borrow() == 1).await;
     settle().await;
@@ -175,7 +175,7 @@ async fn core_loop_without_election_writes_after_its_first_lists() {
     let mut world = world(false);
     world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
     settle().await;
-    assert!(!world.pulse.ready() && world.writes.try_recv().is_err(), "nothing before every kind was listed");
+    assert!(!world.liveness.ready() && world.writes.try_recv().is_err(), "nothing before every kind was listed");
     world.list_all(0).await;
     assert_eq!(world.write().await.term, Term(1));
 }
@@ -227,11 +227,11 @@ async fn core_loop_answers_queries_during_endless_write_outcomes() {
 async fn follower_writes_a_dump_when_asked() {
     let world = world(true);
     let asked = Arc::new(tokio::sync::Notify::new());
-    let (told, mut lines) = mpsc::unbounded_channel();
-    let tell = move |line| drop(told.send(line));
-    tokio::spawn(crate::dump::tell_when_asked(Arc::clone(&asked), world.queries.clone(), tell));
+    let (sender, mut lines) = mpsc::unbounded_channel();
+    let report = move |line| drop(sender.send(line));
+    tokio::spawn(crate::dump::dump_on_request(Arc::clone(&asked), world.queries.clone(), report));
     world.list_all(0).await;
-    world.until("ready", |world| world.pulse.ready()).await;
+    world.until("ready", |world| world.liveness.ready()).await;
     asked.notify_one();
     let line = tokio::time::timeout(PATIENCE, lines.recv()).await.expect("an end of the dump");
     assert!(matches!(line, Some(crate::dump::Line::End { .. })), "{line:?}");

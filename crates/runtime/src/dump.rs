@@ -31,20 +31,20 @@ pub(crate) enum Line {
     NoAnswer,
 }
 
-/// Passes the lines of a dump to `tell` for each request. Requests during a dump cause one more dump together.
-pub(crate) async fn tell_when_asked(
+/// Passes the lines of a dump to `report` for each request. Requests during a dump cause one more dump together.
+pub(crate) async fn dump_on_request(
     asked: Arc<Notify>,
     queries: mpsc::Sender<StateQuery>,
-    mut tell: impl FnMut(Line),
+    mut report: impl FnMut(Line),
 ) -> Infallible {
     loop {
         asked.notified().await;
         let Some(held) = server::ask(&queries, StateQuery::Held).await else {
-            tell(Line::NoAnswer);
+            report(Line::NoAnswer);
             continue;
         };
         for line in lines(&held) {
-            tell(line);
+            report(line);
             // Lease renewals run on this thread, and must not wait for thousands of lines.
             tokio::task::yield_now().await;
         }
@@ -173,8 +173,8 @@ mod tests {
     async fn dump_requests_during_a_dump_lead_to_one_more() {
         let asked = Arc::new(Notify::new());
         let (queries, mut questions) = mpsc::channel(16);
-        let (told, mut lines) = mpsc::unbounded_channel();
-        tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
+        let (sender, mut lines) = mpsc::unbounded_channel();
+        tokio::spawn(dump_on_request(Arc::clone(&asked), queries, move |line| drop(sender.send(line))));
         asked.notify_one();
         for again in [5, 0] {
             let StateQuery::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };
@@ -191,8 +191,8 @@ mod tests {
     async fn unanswered_dump_is_reported_and_next_request_is_answered() {
         let asked = Arc::new(Notify::new());
         let (queries, mut questions) = mpsc::channel(1);
-        let (told, mut lines) = mpsc::unbounded_channel();
-        tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
+        let (sender, mut lines) = mpsc::unbounded_channel();
+        tokio::spawn(dump_on_request(Arc::clone(&asked), queries, move |line| drop(sender.send(line))));
         for answers in [false, true] {
             asked.notify_one();
             let StateQuery::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };

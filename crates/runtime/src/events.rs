@@ -241,19 +241,19 @@ impl Waiting {
 #[derive(Default)]
 struct Recent {
     hasher: RandomState,
-    said: BTreeMap<u64, Instant>,
+    sent: BTreeMap<u64, Instant>,
 }
 
 impl Recent {
     fn repeats(&mut self, notice: &Packed, now: Instant) -> bool {
-        if self.said.len() >= REMEMBERED {
-            self.said.retain(|_, at| now.saturating_duration_since(*at) < REPEAT);
+        if self.sent.len() >= REMEMBERED {
+            self.sent.retain(|_, at| now.saturating_duration_since(*at) < REPEAT);
         }
-        if self.said.len() >= REMEMBERED {
-            self.said.clear();
+        if self.sent.len() >= REMEMBERED {
+            self.sent.clear();
         }
         let key = self.hasher.hash_one((notice.uid(), notice.reason(), notice.message()));
-        let last = self.said.insert(key, now);
+        let last = self.sent.insert(key, now);
         last.is_some_and(|at| now.saturating_duration_since(at) < REPEAT)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Time for which the loop waits for a kind whose list fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest reason of a failed list that is reported, in characters.
-const TOLD: usize = 300;
+const REASON_LIMIT: usize = 300;
 
 /// Progress of the first list of a kind since fresh lists were requested.
 #[derive(Debug, Default)]
@@ -17,13 +17,13 @@ pub(crate) struct FirstList {
     /// True if the loop no longer waits for the list.
     listed: bool,
     /// True if the loop was told that it continues without the list.
-    told: bool,
+    continued: bool,
 }
 
 impl FirstList {
     /// Notes the request of a fresh list.
     pub(crate) fn begin(&mut self, now: Instant) {
-        *self = Self { begun: Some(now), told: self.told, ..Self::default() };
+        *self = Self { begun: Some(now), continued: self.continued, ..Self::default() };
     }
 
     /// Notes a failed list. Returns true if the loop is to continue without the list from now on, once for each requested list. A forbidden list stays
@@ -33,15 +33,15 @@ impl FirstList {
         let late = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PATIENCE);
         let goes_on = !self.listed && self.failures >= 2 && (late || is_forbidden(error));
         self.listed |= goes_on;
-        self.told |= goes_on;
+        self.continued |= goes_on;
         goes_on
     }
 
     /// Notes a complete list. Returns true if the loop continued without the list until now.
     pub(crate) fn is_complete(&mut self) -> bool {
-        let told = self.told;
+        let continued = self.continued;
         *self = Self { listed: true, ..Self::default() };
-        told
+        continued
     }
 
     /// Whether the loop still waits for the requested list.
@@ -67,7 +67,7 @@ fn is_forbidden(error: &Error) -> bool {
 /// Reason of a failed list, in the API server's words if there are any.
 pub(crate) fn reason(error: &Error) -> String {
     let text = status(error).map_or_else(|| error.to_string(), |status| status.message.clone());
-    text.chars().take(TOLD).collect()
+    text.chars().take(REASON_LIMIT).collect()
 }
 
 #[cfg(test)]

@@ -243,9 +243,9 @@ mod tests {
 
     #[tokio::test]
     async fn list_body_that_breaks_off_is_an_error() {
-        let whole = r#"{"metadata":{"resourceVersion":"7"},"items":[{"a":1},{"b":2}]}"#;
-        for end in 0..whole.len() {
-            let error = read(&whole[..end], 4).await.unwrap_err();
+        let full_text = r#"{"metadata":{"resourceVersion":"7"},"items":[{"a":1},{"b":2}]}"#;
+        for end in 0..full_text.len() {
+            let error = read(&full_text[..end], 4).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{end}");
         }
         assert!(read("[1]", 4).await.is_err() && read("{\"metadata\":1}", 4).await.is_err());

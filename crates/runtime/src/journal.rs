@@ -22,7 +22,7 @@ impl Journal {
     }
 
     /// Writes a line about a tier, if the rate limit allows it.
-    pub(crate) fn tell(&mut self, moved: &TierMove, now: Instant) {
+    pub(crate) fn log(&mut self, moved: &TierMove, now: Instant) {
         let Some(left_out) = self.room(now) else { return };
         if left_out > 0 {
             tracing::info!(left_out, "lines about capacity tiers were left out");
@@ -70,8 +70,8 @@ mod tests {
     async fn journal_lines_beyond_the_rate_are_counted_and_not_written() {
         let start = Instant::now();
         let mut journal = Journal::new(start);
-        let told = (0..1_000).filter(|_| journal.room(start).is_some()).count();
-        assert_eq!(told, 200);
+        let found = (0..1_000).filter(|_| journal.room(start).is_some()).count();
+        assert_eq!(found, 200);
         let later = start + Duration::from_millis(60);
         assert_eq!((journal.room(later), journal.room(later)), (Some(800), None));
         assert_eq!(journal.room(later + Duration::from_secs(1)), Some(1), "and from there on anew");

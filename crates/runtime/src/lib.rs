@@ -1,7 +1,7 @@
 //! The part of Berth that talks to the API server and the network: watches, writes, the lease, and metrics. The runtime makes no decisions.
 //!
-//! One thread owns the [`Brain`] (control's facade). Watches pass observations to it, it returns writes, the writer performs the writes, and their outcomes
-//! return to it. No crate below the runtime talks to the network.
+//! One thread owns the [`Controller`] (control's facade). Watches pass observations to it, it returns writes, the writer performs the writes, and their
+//! outcomes return to it. No crate below the runtime talks to the network.
 //!
 //! The runtime never chooses a write, repeats a write by itself, or keeps a copy of objects.
 //!
@@ -10,11 +10,10 @@
 //! observations.
 
 pub mod access;
-pub mod brain;
-mod candidacy;
 pub mod checkpoints;
 pub mod clients;
 pub mod clock;
+pub mod controller;
 pub mod core_loop;
 mod differences;
 mod dump;
@@ -24,13 +23,13 @@ mod first_list;
 mod items;
 mod journal;
 pub mod leadership;
+mod lease_participation;
+pub mod liveness;
 pub mod load;
 pub mod metrics;
 pub mod options;
 pub mod outcome;
-pub mod pace;
 pub mod pool;
-pub mod pulse;
 pub mod rate;
 pub mod raw;
 mod rescue;
@@ -39,9 +38,10 @@ pub mod run;
 pub mod server;
 mod source;
 mod stored;
+pub mod throttle;
 pub mod watches;
 pub mod writer;
 
-pub use brain::Brain;
+pub use controller::Controller;
 pub use options::{Election, Options};
 pub use run::{Beside, Error, run};

@@ -4,7 +4,7 @@
 //! The share is a moving average, so that a gap between two bursts counts as idle time. A server that other clients also keep busy answers several times as
 //! slowly as it can; the share then counts up to twice. Background transports detect in this way that they disturb other connections (LEDBAT, RFC 6817).
 
-use crate::pace::IO_INTERVAL;
+use crate::throttle::IO_INTERVAL;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

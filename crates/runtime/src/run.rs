@@ -1,22 +1,22 @@
 //! Wiring of the runtime: starts every part, waits for the shutdown signal, and stops the parts in order.
 
 use crate::access::Access;
-use crate::brain::Brain;
-use crate::candidacy::Candidacy;
 use crate::checkpoints::Stores;
 use crate::clients::Clients;
+use crate::controller::Controller;
 use crate::core_loop::{self, Ports};
 use crate::dump;
 use crate::elector;
 use crate::events::EventSink;
 use crate::leadership::Leadership;
+use crate::lease_participation::LeaseParticipation;
+use crate::liveness::Liveness;
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::pulse::Pulse;
 use crate::rate::{Bucket, Rate};
 use crate::server::{self, Context, Fresh, Guard, Missing};
-use crate::watches::{self, Tap, Wanted};
+use crate::watches::{self, ObservationHook, Wanted};
 use crate::{pool, stored, writer::Writer};
 use berth_control::write::Kind;
 use futures::FutureExt;
@@ -49,7 +49,7 @@ pub struct Beside {
     /// Registry of metrics for all parts.
     pub metrics: Arc<Metrics>,
     /// Observer hook, which receives each observation of the watches before the loop does.
-    pub tap: Option<Tap>,
+    pub hook: Option<ObservationHook>,
     /// TLS configuration of the metrics server, which then serves only users with permission to get `/metrics`; `None` serves all users without TLS.
     pub metrics_tls: Option<Arc<rustls::ServerConfig>>,
     /// Function that reports why another part is not ready.
@@ -75,18 +75,18 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// A server cannot listen, the client cannot be made, or a part ends by itself.
-pub async fn run<B: Brain>(
+pub async fn run<B: Controller>(
     config: Config,
     options: Options,
     make: impl Fn() -> B + Send + Sync + 'static,
     beside: Beside,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let Beside { metrics, tap, metrics_tls, missing, wanted, dump } = beside;
+    let Beside { metrics, hook, metrics_tls, missing, wanted, dump } = beside;
     let clients = Clients::new(config, &options.version, &metrics).map_err(Error::Client)?;
     let (state, leadership) = Leadership::new(options.write_deadline());
     let identity = elector::identity();
-    let pulse = Arc::new(Pulse::default());
+    let liveness = Arc::new(Liveness::default());
     let (seen_in, seen) = mpsc::channel(SEEN_QUEUE);
     let (outcomes_in, outcomes) = mpsc::channel(OUTCOME_QUEUE);
     let (queries_in, queries) = mpsc::channel(QUERY_QUEUE);
@@ -98,7 +98,7 @@ pub async fn run<B: Brain>(
     let context = Context {
         queries: queries_in,
         metrics: Arc::clone(&metrics),
-        pulse: Arc::clone(&pulse),
+        liveness: Arc::clone(&liveness),
         fresh: fresh(clients.rpc.clone(), Arc::clone(&make), wanted.clone()),
         missing,
         scrape: Arc::default(),
@@ -109,7 +109,7 @@ pub async fn run<B: Brain>(
         None => Guard::Open,
     };
     let mut servers = serve(&options, &context, guard).await?;
-    servers.spawn(dump::tell_when_asked(dump, context.queries.clone(), dump::log));
+    servers.spawn(dump::dump_on_request(dump, context.queries.clone(), dump::log));
     let mut shutdown = std::pin::pin!(shutdown);
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
     for kind in Kind::jobs().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
@@ -135,7 +135,7 @@ pub async fn run<B: Brain>(
         events,
         load,
         metrics: Arc::clone(&metrics),
-        pulse: Arc::clone(&pulse),
+        liveness: Arc::clone(&liveness),
         stop: stopped,
         elected: options.election.is_some(),
     };
@@ -145,13 +145,13 @@ pub async fn run<B: Brain>(
         seen: seen_in,
         epoch,
         metrics: Arc::clone(&metrics),
-        pulse: Arc::clone(&pulse),
-        tap,
+        liveness: Arc::clone(&liveness),
+        hook,
         wanted: wanted.clone(),
         room: watches::room(),
     });
-    let mut settled = std::pin::pin!(stored::settled(&clients.rpc, &pulse, stored::AGAIN));
-    let mut candidacy = Candidacy::Waits { identity, state };
+    let mut settled = std::pin::pin!(stored::settled(&clients.rpc, &liveness, stored::AGAIN));
+    let mut participation = LeaseParticipation::Waits { identity, state };
     let ended = loop {
         tokio::select! {
             () = &mut shutdown => {
@@ -161,15 +161,15 @@ pub async fn run<B: Brain>(
             _ = &mut core => break Some("the control loop"),
             _ = watching.join_next() => break Some("a watch"),
             Some(_) = servers.join_next() => break Some("a server"),
-            () = candidacy.end() => break Some("the elector"),
-            () = &mut settled, if candidacy.waits() => {}
+            () = participation.end() => break Some("the elector"),
+            () = &mut settled, if participation.waits() => {}
         }
-        candidacy = candidacy.begin(&clients.rpc, options.election.as_ref());
+        participation = participation.begin(&clients.rpc, options.election.as_ref());
     };
 
     // Shutdown stops decisions first, then new writes; then it waits for running writes, stops the servers, and releases the lease last.
-    pulse.stop();
-    let lease = candidacy.resign();
+    liveness.stop();
+    let lease = participation.resign();
     stop.send_replace(true);
     let patience = options.write_deadline() + GRACE;
     if ended != Some("the control loop") && tokio::time::timeout(patience, &mut core).await.is_err() {
@@ -185,14 +185,14 @@ pub async fn run<B: Brain>(
 }
 
 /// Runs the loop on a thread of its own, so that a long decision never delays a lease renewal or a write.
-fn on_own_thread<B: Brain>(brain: B, ports: Ports) -> Result<oneshot::Receiver<()>, Error> {
+fn on_own_thread<B: Controller>(controller: B, ports: Ports) -> Result<oneshot::Receiver<()>, Error> {
     let (done, ended) = oneshot::channel();
     let handle = tokio::runtime::Handle::current();
     std::thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || {
             let _done = done;
-            handle.block_on(core_loop::run(brain, ports));
+            handle.block_on(core_loop::run(controller, ports));
         })
         .map_err(|_| Error::Ended("the control thread"))?;
     Ok(ended)
@@ -213,18 +213,22 @@ async fn serve(options: &Options, context: &Context, guard: Guard) -> Result<Joi
 }
 
 /// Digest of a controller that has observed only fresh lists.
-fn fresh<B: Brain>(client: kube::Client, make: Arc<impl Fn() -> B + Send + Sync + 'static>, wanted: Wanted) -> Fresh {
+fn fresh<B: Controller>(
+    client: kube::Client,
+    make: Arc<impl Fn() -> B + Send + Sync + 'static>,
+    wanted: Wanted,
+) -> Fresh {
     Arc::new(move || {
         let (client, make, wanted) = (client.clone(), Arc::clone(&make), wanted.clone());
         async move {
             let lists = watches::list_all(&client, &wanted).await.map_err(|error| error.to_string())?;
             let work = move || {
-                let mut brain = make();
+                let mut controller = make();
                 let now = Timestamp::now();
                 for list in lists {
-                    brain.observe(list, now);
+                    controller.observe(list, now);
                 }
-                brain.recompute()
+                controller.recompute()
             };
             tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
         }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// A controller that decides nothing.
 struct Idle;
 
-impl Brain for Idle {
+impl Controller for Idle {
     fn tick(&mut self, _: Timestamp, _: Duration) {}
     fn observe(&mut self, _: Observation, _: Timestamp) {}
     fn count_pods_since(&mut self, _: Option<Timestamp>) {}
@@ -91,7 +91,7 @@ async fn runs(versions: Value, most: Duration) -> (bool, bool) {
     let metrics = Arc::new(Metrics::new("test"));
     let beside = Beside {
         metrics,
-        tap: None,
+        hook: None,
         metrics_tls: None,
         missing: None,
         wanted: Wanted::default(),

@@ -7,8 +7,8 @@ mod scrape;
 use crate::access::Access;
 use crate::core_loop::StateQuery;
 use crate::differences;
+use crate::liveness::Liveness;
 use crate::metrics::Metrics;
-use crate::pulse::Pulse;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
@@ -47,7 +47,7 @@ pub struct Context {
     /// Registry of metrics.
     pub metrics: Arc<Metrics>,
     /// Heartbeat and readiness of the loop.
-    pub pulse: Arc<Pulse>,
+    pub liveness: Arc<Liveness>,
     /// Function that makes a digest from fresh lists.
     pub fresh: Fresh,
     /// Function that reports why another part of the process is not ready.
@@ -158,7 +158,7 @@ async fn recompute(State(context): State<Context>, ConnectInfo(peer): ConnectInf
 }
 
 async fn healthz(State(context): State<Context>) -> Response {
-    let age = context.pulse.age();
+    let age = context.liveness.age();
     if age < STUCK {
         return "ok\n".into_response();
     }
@@ -166,8 +166,8 @@ async fn healthz(State(context): State<Context>) -> Response {
 }
 
 async fn readyz(State(context): State<Context>) -> Response {
-    let unlisted = context.pulse.unlisted();
-    if !context.pulse.ready() {
+    let unlisted = context.liveness.unlisted();
+    if !context.liveness.ready() {
         let why = unlisted.map(|unlisted| format!(": {unlisted}")).unwrap_or_default();
         let text = format!("objects are not listed yet, or shutting down{why}\n");
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
@@ -215,7 +215,7 @@ mod tests {
         Context {
             queries,
             metrics: Arc::new(Metrics::new("test")),
-            pulse: Arc::new(Pulse::of_age(age)),
+            liveness: Arc::new(Liveness::of_age(age)),
             fresh: Arc::new(|| async { Ok::<_, String>(serde_json::json!({})) }.boxed()),
             missing: None,
             scrape: Arc::default(),
@@ -272,22 +272,22 @@ mod tests {
     /// A missing list of a dispensable kind affects only the jobs that need the kind, so the process stays ready for the webhooks of all other kinds.
     #[tokio::test]
     async fn readyz_names_the_kind_that_cannot_be_listed() {
-        async fn told(context: &Context) -> (StatusCode, String) {
+        async fn readiness(context: &Context) -> (StatusCode, String) {
             let answer = readyz(State(context.clone())).await;
             let code = answer.status();
             let body = axum::body::to_bytes(answer.into_body(), 1000).await.expect("a body");
             (code, String::from_utf8(body.to_vec()).expect("a text"))
         }
         let context = beside_a_loop(Duration::ZERO);
-        context.pulse.note_unlisted("jobsets", "jobsets is forbidden".to_owned());
-        let (code, text) = told(&context).await;
+        context.liveness.note_unlisted("jobsets", "jobsets is forbidden".to_owned());
+        let (code, text) = readiness(&context).await;
         assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
         assert!(text.ends_with(": jobsets cannot be listed: jobsets is forbidden\n"), "{text}");
-        assert!(context.pulse.note_listed());
+        assert!(context.liveness.note_listed());
         let expected = "ok, but jobsets cannot be listed: jobsets is forbidden\n";
-        assert_eq!(told(&context).await, (StatusCode::OK, expected.to_owned()));
-        context.pulse.note_works("jobsets");
-        assert_eq!(told(&context).await, (StatusCode::OK, "ok\n".to_owned()));
+        assert_eq!(readiness(&context).await, (StatusCode::OK, expected.to_owned()));
+        context.liveness.note_works("jobsets");
+        assert_eq!(readiness(&context).await, (StatusCode::OK, "ok\n".to_owned()));
     }
 
     #[tokio::test]

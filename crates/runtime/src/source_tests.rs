@@ -57,7 +57,7 @@ impl Server {
 }
 
 /// The next event of the source, in a word.
-async fn told(source: &mut Source) -> String {
+async fn next_event(source: &mut Source) -> String {
     match source.next().await {
         Ok(Event::Init) => "begin".to_owned(),
         Ok(Event::InitApply(object)) => format!("lists {}", object.name_any()),
@@ -71,10 +71,10 @@ async fn told(source: &mut Source) -> String {
     }
 }
 
-async fn all_told(source: &mut Source, count: usize) -> Vec<String> {
+async fn all_events(source: &mut Source, count: usize) -> Vec<String> {
     let mut all = Vec::new();
     for _ in 0..count {
-        all.push(told(source).await);
+        all.push(next_event(source).await);
     }
     all
 }
@@ -89,7 +89,7 @@ async fn source_lists_all_pages_and_then_follows_changes() {
     server.answers(200, changes);
     server.answers(200, Server::change("MODIFIED", "d", "31"));
     let mut source = server.source();
-    let all = all_told(&mut source, 8).await;
+    let all = all_events(&mut source, 8).await;
     assert_eq!(all, ["begin", "lists a", "lists b", "lists c", "end", "shows d", "deletes a", "shows d"]);
     let some = |value: &str| Some(value.to_owned());
     assert_eq!(server.given("limit"), [some("500"), some("500"), None, None]);
@@ -106,7 +106,7 @@ async fn list_page_limit_shrinks_for_large_objects() {
     server.page(&["d"], 0, "t3");
     server.page(&["e"], 0, "");
     let mut source = server.source();
-    assert_eq!(all_told(&mut source, 7).await.last().map(String::as_str), Some("end"));
+    assert_eq!(all_events(&mut source, 7).await.last().map(String::as_str), Some("end"));
     let limits: Vec<u32> = server.given("limit").iter().flatten().map(|limit| limit.parse().unwrap()).collect();
     let [first, second, third, fourth] = limits.as_slice() else { panic!("{limits:?}") };
     assert_eq!((*first, *fourth), (500, 500));
@@ -124,10 +124,13 @@ async fn oversized_list_page_is_repeated_in_smaller_pages() {
     server.page(&all[16..32], 1 << 20, "t2");
     server.page(&all[32..], 1 << 20, "");
     let mut source = server.source();
-    let told = all_told(&mut source, 1 + 32 + 1 + 40 + 1).await;
-    assert_eq!(told[33], "begin", "after 32 MiB: {told:?}");
-    assert!(told[34..74].iter().zip(&all).all(|(told, name)| *told == format!("lists {name}")), "{told:?}");
-    assert_eq!(told[74], "end");
+    let reported = all_events(&mut source, 1 + 32 + 1 + 40 + 1).await;
+    assert_eq!(reported[33], "begin", "after 32 MiB: {reported:?}");
+    assert!(
+        reported[34..74].iter().zip(&all).all(|(reported, name)| *reported == format!("lists {name}")),
+        "{reported:?}"
+    );
+    assert_eq!(reported[74], "end");
     let limits: Vec<String> = server.given("limit").into_iter().flatten().collect();
     assert_eq!(limits, ["500", "16", "16", "16"]);
     // A page that breaks off is requested again in smaller pages, too.
@@ -135,7 +138,7 @@ async fn oversized_list_page_is_repeated_in_smaller_pages() {
     server.answers(200, "{\"metadata\": {\"resourceVersion\": \"9\"}, \"items\": [{");
     server.page(&["a"], 0, "");
     let mut source = server.source();
-    assert_eq!(all_told(&mut source, 5).await, ["begin", "no list", "begin", "lists a", "end"]);
+    assert_eq!(all_events(&mut source, 5).await, ["begin", "no list", "begin", "lists a", "end"]);
     let limits: Vec<String> = server.given("limit").into_iter().flatten().collect();
     assert_eq!(limits, ["500", "125"]);
 }
@@ -159,7 +162,7 @@ async fn source_restarts_failed_lists_and_resumes_failed_watches() {
     server.answers(200, format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", no(410)));
     server.page(&["d"], 0, "");
     let mut source = server.source();
-    let all = all_told(&mut source, 17).await;
+    let all = all_events(&mut source, 17).await;
     let expected = [
         "begin", "no list", "begin", "lists a", "no list", "begin", "lists b", "no list", "begin", "lists c", "end",
         "no watch", "told 500", "told 410", "begin", "lists d", "end",

@@ -2,7 +2,7 @@
 //! each read of such an object needs a conversion, and a CRD without the version would be refused. The process keeps running, because its own webhook may be
 //! the conversion, without which no client could store the objects again.
 
-use crate::pulse::Pulse;
+use crate::liveness::Liveness;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::GetParams;
 use kube::core::Request;
@@ -47,22 +47,22 @@ struct Status {
     stored_versions: Vec<String>,
 }
 
-/// Waits until no object is stored in the old version, and logs the kinds with such objects and the commands that store them again. During the wait, `pulse`
+/// Waits until no object is stored in the old version, and logs the kinds with such objects and the commands that store them again. During the wait, `liveness`
 /// shows that the process may not lead yet.
-pub(crate) async fn settled(client: &Client, pulse: &Pulse, again: Duration) {
-    let mut said: Option<(Vec<String>, Instant)> = None;
+pub(crate) async fn settled(client: &Client, liveness: &Liveness, again: Duration) {
+    let mut logged: Option<(Vec<String>, Instant)> = None;
     loop {
         let refusals = refusals(client).await;
-        pulse.hold(!refusals.is_empty());
+        liveness.hold(!refusals.is_empty());
         if refusals.is_empty() {
-            if said.is_some() {
+            if logged.is_some() {
                 tracing::info!("every object is stored in one version now: Berth may lead");
             }
             return;
         }
-        if said.as_ref().is_none_or(|(before, at)| *before != refusals || at.elapsed() >= REMINDER) {
+        if logged.as_ref().is_none_or(|(before, at)| *before != refusals || at.elapsed() >= REMINDER) {
             tracing::error!("Berth does not lead, and only serves its webhooks: {}", refusals.join("; "));
-            said = Some((refusals, Instant::now()));
+            logged = Some((refusals, Instant::now()));
         }
         tokio::time::sleep(again).await;
     }
@@ -120,14 +120,14 @@ mod tests {
     #[test]
     fn stored_version_v1beta1_is_refused_with_a_migration_command() {
         let read = |value: Value| serde_json::from_value::<Definition>(value).unwrap();
-        let said = |versions: Value| {
+        let refusal_of = |versions: Value| {
             refusal("workloads.kueue.x-k8s.io", &read(json!({"status": {"storedVersions": versions}})))
         };
-        assert_eq!(said(json!(["v1beta2"])), None);
-        assert_eq!(said(json!([])), None);
+        assert_eq!(refusal_of(json!(["v1beta2"])), None);
+        assert_eq!(refusal_of(json!([])), None);
         assert_eq!(refusal("a", &read(json!({}))), None);
         for versions in [json!(["v1beta1"]), json!(["v1beta1", "v1beta2"])] {
-            let message = said(versions).unwrap();
+            let message = refusal_of(versions).unwrap();
             for part in
                 ["CustomResourceDefinition workloads.kueue.x-k8s.io", "storedVersions is [v1beta1", "kubectl patch crd"]
             {
@@ -147,12 +147,12 @@ mod tests {
             let body = json!({"status": {"storedVersions": versions}}).to_string();
             async move { Ok::<_, kube::Error>(http::Response::new(Body::from(body.into_bytes()))) }
         });
-        let (client, pulse) = (Client::new(service, "default"), Pulse::default());
-        let mut settled = Box::pin(settled(&client, &pulse, Duration::from_secs(1)));
+        let (client, liveness) = (Client::new(service, "default"), Liveness::default());
+        let mut settled = Box::pin(settled(&client, &liveness, Duration::from_secs(1)));
         assert!(tokio::time::timeout(Duration::from_millis(300), &mut settled).await.is_err());
-        assert!(pulse.ready(), "who may not lead serves webhooks all the same");
+        assert!(liveness.ready(), "who may not lead serves webhooks all the same");
         tokio::time::timeout(Duration::from_secs(10), settled).await.unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 3 * KINDS.len());
-        assert!(!pulse.ready(), "from here on everything has to be listed");
+        assert!(!liveness.ready(), "from here on everything has to be listed");
     }
 }

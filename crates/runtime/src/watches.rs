@@ -34,7 +34,7 @@ mod context;
 pub(crate) mod metadata;
 
 pub use compare::list_all;
-pub use context::{Context, Seen, Tap, Wanted, room};
+pub use context::{Context, ObservationHook, Seen, Wanted, room};
 
 /// Number of watched kinds.
 pub const KINDS: usize = 23 + JOB_TYPES.len();
@@ -66,7 +66,7 @@ struct Kind {
     /// The resource that the cluster must serve for this watch: the kind itself, or the kind that it supports. Berth works without that resource.
     needs: Option<ApiResource>,
     /// Observation that reports whether the cluster serves the needed resource.
-    tells: Option<fn(bool) -> Observation>,
+    reports_served: Option<fn(bool) -> Observation>,
     /// The integration that the configuration must name for this watch.
     integration: Option<control::Kind>,
     /// Label selector of the watch.
@@ -97,7 +97,7 @@ impl Kind {
             resource,
             decode: Arc::new(move |change| decode(change, |text| read_job(job, text), wrap, |_| None)),
             needs: None,
-            tells: None,
+            reports_served: None,
             integration: None,
             selector: None,
             dispensable: false,
@@ -137,8 +137,8 @@ impl Kind {
         Self { needs: Some(ApiResource::erase::<K>(&())), ..self }
     }
 
-    fn telling(self, tells: fn(bool) -> Observation) -> Self {
-        Self { tells: Some(tells), ..self }
+    fn reporting(self, reports_served: fn(bool) -> Observation) -> Self {
+        Self { reports_served: Some(reports_served), ..self }
     }
 
     fn labelled(self, selector: impl Into<String>) -> Self {
@@ -176,7 +176,7 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
                 resource: ApiResource::erase::<$kind>(&()),
                 decode: Arc::new(|change| decode(change, read::<$kind>, $wrap, $rescue)),
                 needs: None,
-                tells: None,
+                reports_served: None,
                 integration: None,
                 selector: None,
                 dispensable: false,
@@ -215,7 +215,7 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
             .without(control::Kind::ProvisioningRequest),
         kind!(ProvisioningRequest, Observation::ProvisioningRequest)
             .optional()
-            .telling(Observation::ServesProvisioningRequests)
+            .reporting(Observation::ServesProvisioningRequests)
             .without(control::Kind::ProvisioningRequest),
         kind!(PodTemplate, Observation::PodTemplate)
             .made_for::<ProvisioningRequest>()
@@ -304,7 +304,7 @@ fn slim(metadata: &mut ObjectMeta) {
 /// Follows one kind until the loop is gone.
 async fn follow(mut context: Context, index: usize, kind: Kind) {
     let wanted = kind.is_wanted(&context.wanted.job_kinds);
-    let Kind { resource, decode, tells, selector, .. } = kind.clone();
+    let Kind { resource, decode, reports_served, selector, .. } = kind.clone();
     let client = kind.client(&context.client);
     let mut missed = false;
     let mut first = FirstList::default();
@@ -314,14 +314,14 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
         first.begin(Instant::now());
         if !wanted {
             let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
-            if !context.tell(observation, Some((index, epoch))).await || context.epoch.changed().await.is_err() {
+            if !context.send(observation, Some((index, epoch))).await || context.epoch.changed().await.is_err() {
                 return;
             }
             continue;
         }
         let served = kind.is_served(&context.client).await;
-        if let Some(tells) = tells
-            && !context.tell(tells(served), None).await
+        if let Some(reports_served) = reports_served
+            && !context.send(reports_served(served), None).await
         {
             return;
         }
@@ -333,7 +333,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                 );
             }
             let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
-            if !(context.tell(observation, Some((index, epoch))).await && context.listed(&kind, &mut first).await) {
+            if !(context.send(observation, Some((index, epoch))).await && context.listed(&kind, &mut first).await) {
                 return;
             }
             tokio::select! {
@@ -378,11 +378,11 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                     follower.failing &= !retry.began(Instant::now());
                     follower.failed(&error);
                     if first.is_awaited() {
-                        context.pulse.note_unlisted(kind.name(), reason(&error));
+                        context.liveness.note_unlisted(kind.name(), reason(&error));
                     }
                     if kind.dispensable && first.failed(&error, Instant::now()) {
                         tracing::error!(resource = kind.name(), %error, "Berth goes on without this kind");
-                        if !context.tell(kind.unlisted(Some(reason(&error))), Some((index, epoch))).await {
+                        if !context.send(kind.unlisted(Some(reason(&error))), Some((index, epoch))).await {
                             return;
                         }
                     }
@@ -402,7 +402,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                 }
             };
             let Some(observation) = observation else { continue };
-            if !context.tell_of(observation, ends.then_some((index, epoch)), room).await {
+            if !context.send_with_room(observation, ends.then_some((index, epoch)), room).await {
                 return;
             }
             if ends && !context.listed(&kind, &mut first).await {

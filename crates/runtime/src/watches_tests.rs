@@ -51,7 +51,7 @@ fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Optio
 
 /// The objects of a list up to its end, which must have their names.
 async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         let seen = seen.recv().await.unwrap();
         match seen.observation {
@@ -59,7 +59,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
                 assert!(seen.listed.is_none() && job.metadata().managed_fields.is_none());
                 let annotations = job.metadata().annotations.as_ref().unwrap();
                 assert_eq!(annotations.keys().collect::<Vec<_>>(), ["keep"]);
-                told.push(job.metadata().name.clone().unwrap());
+                reported.push(job.metadata().name.clone().unwrap());
             }
             Observation::Job(_, Change::Only(names)) => {
                 let (kind, epoch) = seen.listed.unwrap();
@@ -68,7 +68,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
                 let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
                 assert_eq!(
                     names.iter().filter(|name| *name != "bad").collect::<Vec<_>>(),
-                    told.iter().collect::<Vec<_>>()
+                    reported.iter().collect::<Vec<_>>()
                 );
                 return (names, epoch);
             }
@@ -84,8 +84,8 @@ fn context(client: Client, seen: mpsc::Sender<Seen>, epoch: channel::Receiver<u6
         seen,
         epoch,
         metrics: Arc::new(Metrics::new("test")),
-        pulse: Arc::default(),
-        tap: None,
+        liveness: Arc::default(),
+        hook: None,
         wanted: Wanted::default(),
         room: room(),
     }
@@ -168,10 +168,10 @@ async fn dispensable_kind_that_is_forbidden_is_skipped_until_listed() {
     let (sender, mut seen) = mpsc::channel(8);
     let (_epochs, epoch) = channel::channel(3);
     let context = context(forbidding(Arc::clone(&forbids)), sender, epoch);
-    let pulse = Arc::clone(&context.pulse);
+    let liveness = Arc::clone(&context.liveness);
     let (number, kind) = numbered("jobsets");
     let task = tokio::spawn(follow(context, number, kind));
-    let told = |why: Option<&str>| Unlisted {
+    let reported_by = |why: Option<&str>| Unlisted {
         resource: "jobsets".to_owned(),
         kind: Some(control::Kind::JOB_SET),
         why: why.map(str::to_owned),
@@ -179,15 +179,15 @@ async fn dispensable_kind_that_is_forbidden_is_skipped_until_listed() {
     let first = seen.recv().await.unwrap();
     assert_eq!(first.listed, Some((number, 3)), "the loop waits for it no more");
     assert!(
-        matches!(&first.observation, Observation::Unlisted(unlisted) if *unlisted == told(Some("no"))),
+        matches!(&first.observation, Observation::Unlisted(unlisted) if *unlisted == reported_by(Some("no"))),
         "{first:?}"
     );
-    assert_eq!(pulse.unlisted().as_deref(), Some("jobsets cannot be listed: no"));
+    assert_eq!(liveness.unlisted().as_deref(), Some("jobsets cannot be listed: no"));
     forbids.store(false, std::sync::atomic::Ordering::Relaxed);
     assert!(matches!(seen.recv().await.unwrap().observation, Observation::Job(_, Change::Only(_))));
     let last = seen.recv().await.unwrap();
-    assert!(matches!(&last.observation, Observation::Unlisted(unlisted) if *unlisted == told(None)), "{last:?}");
-    assert_eq!(pulse.unlisted(), None);
+    assert!(matches!(&last.observation, Observation::Unlisted(unlisted) if *unlisted == reported_by(None)), "{last:?}");
+    assert_eq!(liveness.unlisted(), None);
     task.abort();
 }
 
@@ -199,12 +199,12 @@ async fn needed_kind_that_is_forbidden_is_awaited_and_named() {
         let (sender, mut seen) = mpsc::channel(8);
         let (_epochs, epoch) = channel::channel(0);
         let context = context(forbidding(Arc::clone(&forbids)), sender, epoch);
-        let pulse = Arc::clone(&context.pulse);
+        let liveness = Arc::clone(&context.liveness);
         let (number, kind) = numbered(plural);
         let task = tokio::spawn(follow(context, number, kind));
         let silent = tokio::time::timeout(Duration::from_millis(1_500), seen.recv()).await;
         assert!(silent.is_err(), "{plural}: {silent:?}");
-        assert_eq!(pulse.unlisted(), Some(format!("{plural} cannot be listed: no")));
+        assert_eq!(liveness.unlisted(), Some(format!("{plural} cannot be listed: no")));
         task.abort();
     }
 }
@@ -331,8 +331,8 @@ async fn started_pods_are_listed_and_watched_by_metadata_only() {
         seen: sender,
         epoch,
         metrics: Arc::new(Metrics::new("test")),
-        pulse: Arc::default(),
-        tap: None,
+        liveness: Arc::default(),
+        hook: None,
         wanted: Wanted::default(),
         room: room(),
     };

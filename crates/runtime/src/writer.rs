@@ -2,8 +2,8 @@
 
 mod notify;
 mod pods;
+mod read_object;
 mod stuck;
-mod whole;
 
 use crate::checkpoints::Stores;
 use crate::leadership::Leadership;
@@ -150,7 +150,7 @@ impl Writer {
             Query::FindLeftPods { labels, uid } => {
                 in_time(deadline, pods::left(client, namespace, labels, uid)).await.map(QueryAnswer::Left)
             }
-            Query::ReadObject => in_time(deadline, whole::read(client, &task.key)).await.map(QueryAnswer::Object),
+            Query::ReadObject => in_time(deadline, read_object::read(client, &task.key)).await.map(QueryAnswer::Object),
             Query::CountNodes { pods } => {
                 in_time(deadline, pods::count_nodes(client, namespace, pods)).await.map(QueryAnswer::Nodes)
             }

@@ -73,8 +73,8 @@ async fn pod_annotation_patches_only_own_pods_that_lack_it() {
     let (_sender, writer) = writer(answering(200, list, Arc::clone(&seen)), LEADING);
     let annotations = std::collections::BTreeMap::from([("stop".to_owned(), "now".to_owned())]);
     let request = Write::AnnotatePods { pods: pods_of("job-uid", "u 1"), annotations };
-    let told = writer.perform(&write(Kind::Workload, "ns", request)).await;
-    assert!(matches!(told, TaskOutcome::Written(WriteOutcome::Applied { .. })), "{told:?}");
+    let reported = writer.perform(&write(Kind::Workload, "ns", request)).await;
+    assert!(matches!(reported, TaskOutcome::Written(WriteOutcome::Applied { .. })), "{reported:?}");
     let seen = seen.lock().unwrap();
     let [(method, uri, _, _), (patch, pod, _, body)] = seen.as_slice() else { panic!("{seen:?}") };
     assert_eq!((method.as_str(), patch.as_str()), ("GET", "PATCH"));
@@ -84,7 +84,7 @@ async fn pod_annotation_patches_only_own_pods_that_lack_it() {
 }
 
 /// A client of an API server with three pods of a job that lack the annotation; `patches` counts patches.
-fn three_untold(patches: Arc<Mutex<usize>>) -> Client {
+fn three_without_answer(patches: Arc<Mutex<usize>>) -> Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         if request.method() == http::Method::PATCH {
             *patches.lock().unwrap() += 1;
@@ -108,7 +108,7 @@ async fn pod_annotation_takes_a_write_token_per_pod() {
     // The time limit is long enough for the first two patches, and the third patch does not get a token within it.
     let (sender, leadership) = Leadership::new(Duration::from_secs(2));
     sender.send_replace(LEADING);
-    let writer = in_term(three_untold(Arc::clone(&patches)), leadership, Some(2.0));
+    let writer = in_term(three_without_answer(Arc::clone(&patches)), leadership, Some(2.0));
     assert_eq!(writer.perform(&stop_now()).await, WriteOutcome::Busy(1_000).into(), "the third is told the next time");
     assert_eq!(*patches.lock().unwrap(), 2);
 }
@@ -118,7 +118,7 @@ async fn pod_annotation_stops_when_the_term_ends() {
     let patches = Arc::<Mutex<usize>>::default();
     let (sender, leadership) = Leadership::new(Duration::from_secs(60));
     sender.send_replace(LEADING);
-    let writer = in_term(three_untold(Arc::clone(&patches)), leadership, Some(1.0));
+    let writer = in_term(three_without_answer(Arc::clone(&patches)), leadership, Some(1.0));
     let begin = Instant::now();
     let resign = async {
         for _ in 0..2_000 {
@@ -130,8 +130,8 @@ async fn pod_annotation_stops_when_the_term_ends() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         sender.send_replace(State::default());
     };
-    let told = stop_now();
-    let (outcome, ()) = tokio::join!(writer.perform(&told), resign);
+    let reported = stop_now();
+    let (outcome, ()) = tokio::join!(writer.perform(&reported), resign);
     assert_eq!(outcome, WriteOutcome::NotSent.into());
     assert_eq!(*patches.lock().unwrap(), 1);
     assert!(begin.elapsed() < Duration::from_secs(30), "a hand-over waits for it");
@@ -154,12 +154,12 @@ async fn pod_annotation_skips_a_pod_replaced_under_its_name() {
         Ok::<_, kube::Error>(Response::builder().status(code).body(body).unwrap())
     });
     let (_sender, writer) = writer(Client::new(service, "default"), LEADING);
-    let told = writer.perform(&stop_now()).await;
-    assert!(matches!(told, TaskOutcome::Written(WriteOutcome::Applied { .. })), "{told:?}");
+    let reported = writer.perform(&stop_now()).await;
+    assert!(matches!(reported, TaskOutcome::Written(WriteOutcome::Applied { .. })), "{reported:?}");
 }
 
 /// The outcome for two pods: the API server refuses the patch of the first pod finally, and answers the patch of the second pod with `code`.
-async fn told_where_one_refuses(code: u16) -> TaskOutcome {
+async fn outcome_where_one_refuses(code: u16) -> TaskOutcome {
     let owner = r#"[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]"#;
     let list = format!(
         r#"{{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {{}}, "items": [
@@ -181,11 +181,11 @@ async fn told_where_one_refuses(code: u16) -> TaskOutcome {
 
 #[tokio::test]
 async fn pod_annotation_failure_does_not_stop_the_other_pods() {
-    assert_eq!(told_where_one_refuses(409).await, WriteOutcome::Conflict.into());
-    assert_eq!(told_where_one_refuses(429).await, WriteOutcome::Busy(3_000).into());
+    assert_eq!(outcome_where_one_refuses(409).await, WriteOutcome::Conflict.into());
+    assert_eq!(outcome_where_one_refuses(429).await, WriteOutcome::Busy(3_000).into());
     for code in [200, 404, 403] {
-        let told = told_where_one_refuses(code).await;
-        assert!(matches!(told, TaskOutcome::Written(WriteOutcome::Refused(_))), "{code}: {told:?}");
+        let reported = outcome_where_one_refuses(code).await;
+        assert!(matches!(reported, TaskOutcome::Written(WriteOutcome::Refused(_))), "{code}: {reported:?}");
     }
 }
 

@@ -77,7 +77,7 @@ pub struct Cluster {
     pub faults: Vec<Fault>,
     /// Answers of the API server to every write of a purpose to objects whose names begin with a prefix; no such write is applied.
     pub answers: Vec<(Purpose, &'static str, WriteOutcome)>,
-    /// Purposes whose next write is lost: the API server may apply a lost write at an unexpected time ([`Self::land`]).
+    /// Purposes whose next write is lost: the API server may apply a lost write at an unexpected time ([`Self::apply_writes`]).
     pub loses: Vec<Purpose>,
     /// Writes that were lost, and that the API server has not applied.
     pub lost: Vec<Task>,
@@ -98,7 +98,7 @@ pub struct Cluster {
     /// The message that an autoscaler reports about pods that get no node.
     pub refused_nodes: Option<String>,
     /// Annotations that control has written to pods: the uid of the pods' job, and the annotations.
-    pub told_pods: Vec<(String, BTreeMap<String, String>)>,
+    pub annotated_pods: Vec<(String, BTreeMap<String, String>)>,
     /// The checkpoints in stores, by the path that the pods use.
     pub saved: BTreeMap<String, Vec<Checkpoint>>,
     /// The number of listings of checkpoint stores that control has requested.
@@ -163,7 +163,7 @@ impl Cluster {
             keep_nodes: Vec::new(),
             on_node: BTreeMap::new(),
             refused_nodes: None,
-            told_pods: Vec::new(),
+            annotated_pods: Vec::new(),
             saved: BTreeMap::new(),
             looks: 0,
             store_fault: None,
@@ -318,7 +318,7 @@ impl Cluster {
     }
 
     /// Lets the API server apply the lost writes, and returns their outcomes.
-    pub fn land(&mut self) -> Vec<TaskOutcome> {
+    pub fn apply_writes(&mut self) -> Vec<TaskOutcome> {
         std::mem::take(&mut self.lost).iter().map(|task| self.perform(task)).collect()
     }
 
@@ -335,7 +335,7 @@ impl Cluster {
             Query::FindStuckPods { pods } => QueryAnswer::Stuck(self.stuck_pods(&pods.uid)),
             Query::FindPodsOnNode => QueryAnswer::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),
             Query::FindLeftPods { uid, .. } => QueryAnswer::Left(self.left_pods(uid)),
-            Query::ReadObject => return self.whole(object),
+            Query::ReadObject => return self.read_object(object),
             Query::CountNodes { pods } => QueryAnswer::Nodes(self.nodes_of(&pods.uid)),
             Query::AskAutoscalers { pods } => QueryAnswer::Stuck(self.asked_pods(pods)),
             Query::ListCheckpoints { place } => {
@@ -359,7 +359,7 @@ impl Cluster {
     fn write(&mut self, key: &ObjectKey, write: &Write) -> WriteOutcome {
         match write {
             Write::AnnotatePods { pods, annotations } => {
-                self.told_pods.push((pods.uid.clone(), annotations.clone()));
+                self.annotated_pods.push((pods.uid.clone(), annotations.clone()));
                 return WriteOutcome::Applied { resource_version: String::new() };
             }
             Write::DeleteCheckpoints { place, ids } => {

@@ -37,7 +37,7 @@ fn case_counts_equal_recorded_file_and_decision_page() {
     assert_eq!(found, known, "the tests of berth-testkit with UPDATE=1 renew the file");
     let Counts { passed, failed, not_applicable } = report.totals;
     let all = passed + failed + not_applicable;
-    let said = format!("Of {all} cases {passed} pass, {failed} differ and {not_applicable} are not applicable.");
+    let message = format!("Of {all} cases {passed} pass, {failed} differ and {not_applicable} are not applicable.");
     let page = std::fs::read_to_string(root.join("../../docs/decisions/0001-conformance.md")).unwrap();
-    assert!(page.contains(&said), "docs/decisions/0001-conformance.md does not say: {said}");
+    assert!(page.contains(&message), "docs/decisions/0001-conformance.md does not say: {message}");
 }

@@ -54,8 +54,8 @@ fn absent_folder_is_named_and_fails_the_run() {
     let absent = folder("absent", &[]);
     let path = absent.to_str().unwrap();
     let output = conformance(&[path]);
-    let told = format!("{}{}", text(&output), String::from_utf8_lossy(&output.stderr));
-    assert!(told.contains(&format!("{path}: no such folder of cases")), "{told}");
+    let message = format!("{}{}", text(&output), String::from_utf8_lossy(&output.stderr));
+    assert!(message.contains(&format!("{path}: no such folder of cases")), "{message}");
     assert!(!output.status.success());
 }
 
@@ -73,10 +73,10 @@ fn failing_case_is_named_and_fails_the_run() {
     let (right, wrong) = right_and_wrong();
     let cases = folder("failing", &[("own/a.yaml", &right), ("own/b.yaml", &wrong), ("own/c.yaml", "[")]);
     let output = conformance(&[cases.to_str().unwrap()]);
-    let told = text(&output);
-    assert_eq!(last_line(&output), "conformance: 3 cases, 1 passed, 2 failed, 0 not applicable", "{told}");
-    assert!(told.contains("FAILED own/b.yaml\n") && told.contains("FAILED own/c.yaml\n"), "{told}");
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let printed = text(&output);
+    assert_eq!(last_line(&output), "conformance: 3 cases, 1 passed, 2 failed, 0 not applicable", "{printed}");
+    assert!(printed.contains("FAILED own/b.yaml\n") && printed.contains("FAILED own/c.yaml\n"), "{printed}");
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     // `--only a.yaml` runs the passing case only.
     let output = conformance(&[cases.to_str().unwrap(), "--only", "a.yaml"]);
     assert_eq!(last_line(&output), "conformance: 1 cases, 1 passed, 0 failed, 0 not applicable");
@@ -110,7 +110,7 @@ fn outdated_list_of_known_differences_fails_the_run() {
     let (right, wrong) = right_and_wrong();
     let beyond = beyond(&right);
     let cases = folder("outdated-cases", &[("own/a.yaml", &right), ("own/b.yaml", &wrong), ("own/c.yaml", &beyond)]);
-    for (more, told) in [
+    for (more, reported) in [
         ("own/a.yaml", "passed, but is listed as known to differ: own/a.yaml\n"),
         ("own/c.yaml", "not applicable, but is listed as known to differ: own/c.yaml\n"),
         ("own/d.yaml", "no case, but is listed as known to differ: own/d.yaml\n"),
@@ -118,7 +118,7 @@ fn outdated_list_of_known_differences_fails_the_run() {
         let list = folder("outdated", &[("list.txt", &format!("own/b.yaml\n{more}\n"))]).join("list.txt");
         let [at, list] = [&cases, &list].map(|path| path.to_str().unwrap());
         let output = conformance(&[at, "--known", list]);
-        assert!(text(&output).contains(told), "{}", text(&output));
+        assert!(text(&output).contains(reported), "{}", text(&output));
         assert_eq!(output.status.code(), Some(1), "{more}");
         // A run of some cases does not report known cases that it leaves out.
         let output = conformance(&[at, "--known", list, "--only", "b.yaml"]);
@@ -162,9 +162,9 @@ fn conformance_report_shows_failed_and_inapplicable_cases_by_family() {
     let cases = folder("report", &[one.as_slice(), two.as_slice()].concat());
     let at = cases.to_str().unwrap();
     assert_eq!(text(&conformance(&[at, "--verbose"])), REPORT);
-    let is_said = |line: &&str| !line.starts_with("passed ") && !line.starts_with("not applicable (");
-    let said: Vec<&str> = REPORT.lines().filter(is_said).collect();
-    assert_eq!(text(&conformance(&[at])).lines().collect::<Vec<_>>(), said);
+    let is_given = |line: &&str| !line.starts_with("passed ") && !line.starts_with("not applicable (");
+    let message: Vec<&str> = REPORT.lines().filter(is_given).collect();
+    assert_eq!(text(&conformance(&[at])).lines().collect::<Vec<_>>(), message);
 }
 
 #[test]
@@ -175,8 +175,11 @@ fn entry_order_case_with_reserved_head_is_inapplicable_for_topology() {
     let second = heads.replace("input: {entries", reserved);
     assert_ne!(heads, second);
     let cases = folder("second-pass", &[("own/a.yaml", &heads), ("own/b.yaml", &second)]);
-    let told = text(&conformance(&[cases.to_str().unwrap(), "--verbose"]));
-    assert!(told.contains("passed own/a.yaml\n") && told.contains("not applicable (topology) own/b.yaml\n"), "{told}");
+    let reported = text(&conformance(&[cases.to_str().unwrap(), "--verbose"]));
+    assert!(
+        reported.contains("passed own/a.yaml\n") && reported.contains("not applicable (topology) own/b.yaml\n"),
+        "{reported}"
+    );
 }
 
 #[test]

@@ -116,8 +116,8 @@ mod tests {
     fn step_beyond_scaled_budget_by_half_is_named_in_verdict() -> Result<()> {
         let budgets = Budgets::parse("# Seconds.\n10 engine laws\n1 20 30 compile tests\n")?;
         let lines = [line("engine laws", 16.0), line("compile tests", 29.0), line("new", 6.0), line("short", 1.0)];
-        let said = budgets.verdict(&lines, Start::Cached, 1.0);
-        assert_eq!(said, "over budget: engine laws took 16 s, of 10 s\nwithout a budget: new took 6 s\n");
+        let message = budgets.verdict(&lines, Start::Cached, 1.0);
+        assert_eq!(message, "over budget: engine laws took 16 s, of 10 s\nwithout a budget: new took 6 s\n");
         assert_eq!(budgets.verdict(&lines[..1], Start::Warm, 2.0), "");
         assert!(Budgets::parse("1 2 two numbers").is_err());
         assert!(Budgets::parse("7").is_err());

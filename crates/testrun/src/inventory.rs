@@ -40,8 +40,8 @@ pub(crate) fn listing(suites: &[Suite]) -> Result<String> {
     let jobs = cases_in(&folders::repository().join("crates/jobs/cases"), "- name: ")?;
     let _ = writeln!(text, "                   {jobs} of kinds of job");
     for name in ["conformance-to-the-letter", "conformance-as-shipped"] {
-        let said = said_in(name, " cases")?;
-        let _ = writeln!(text, "decision cases     {}", said.first().map_or("none ran", String::as_str));
+        let message = lines_in(name, " cases")?;
+        let _ = writeln!(text, "decision cases     {}", message.first().map_or("none ran", String::as_str));
     }
     let scenarios = scenarios()?;
     let _ = writeln!(text, "scenarios          {} in {} tests", scenarios.values().sum::<usize>(), scenarios.len());
@@ -96,7 +96,7 @@ fn cases_in(folder: &Path, beginning: &str) -> Result<usize> {
 }
 
 /// Lines of a log of the last run that contain a text.
-fn said_in(log: &str, what: &str) -> Result<Vec<String>> {
+fn lines_in(log: &str, what: &str) -> Result<Vec<String>> {
     let path = logs().join(format!("{log}.log"));
     let text = fs::read_to_string(&path).with_context(|| format!("{}: run `make test` first", path.display()))?;
     Ok(text.lines().filter(|line| line.contains(what)).map(|line| line.trim().to_owned()).collect())

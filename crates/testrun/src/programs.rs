@@ -126,12 +126,12 @@ impl GoModule {
     /// Whether the cache has complete programs that were built from the current inputs. The check takes milliseconds.
     #[must_use]
     pub fn is_built(&self) -> bool {
-        let Some(folder) = self.folder().ok().filter(|folder| self.is_whole(folder)) else { return false };
+        let Some(folder) = self.folder().ok().filter(|folder| self.is_complete(folder)) else { return false };
         touch(&folder);
         true
     }
 
-    fn is_whole(&self, folder: &Path) -> bool {
+    fn is_complete(&self, folder: &Path) -> bool {
         let stamp = fs::read_to_string(folder.join(STAMP)).ok();
         stamp.is_some() && stamp == self.stamp(folder)
     }
@@ -160,7 +160,7 @@ impl GoModule {
     /// Go is not installed, the build fails, or the cache cannot be written.
     pub fn ensure(&self) -> Result<PathBuf> {
         let folder = self.folder()?;
-        if self.is_whole(&folder) {
+        if self.is_complete(&folder) {
             touch(&folder);
             return Ok(folder);
         }
@@ -171,7 +171,7 @@ impl GoModule {
             eprintln!("{}: another process is building it; waiting for its lock", self.name);
             lock.lock().context("waiting for the build lock")?;
         }
-        if !self.is_whole(&folder) {
+        if !self.is_complete(&folder) {
             self.build(go, &folder)?;
         }
         Ok(folder)
@@ -199,13 +199,13 @@ impl GoModule {
             .spawn()
             .context("starting `go build`; Go 1.26 or later must be on PATH")?;
         let begun = Instant::now();
-        let mut told = begun;
+        let mut reported_at = begun;
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if told.elapsed() >= PROGRESS {
-                told = Instant::now();
+            if reported_at.elapsed() >= PROGRESS {
+                reported_at = Instant::now();
                 let (done, all) = (fs::read_dir(&staging).map_or(0, Iterator::count), self.programs.len());
                 eprintln!("{name}: building, {} s, {done} of {all} programs linked", begun.elapsed().as_secs());
             }
@@ -250,17 +250,17 @@ mod tests {
     fn cached_program_that_is_incomplete_or_outdated_is_noticed() -> Result<()> {
         let folder = std::env::temp_dir().join(format!("berth-programs-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        assert!(!HELM.is_whole(&folder), "nothing is there");
+        assert!(!HELM.is_complete(&folder), "nothing is there");
         fs::write(folder.join("helm"), "program")?;
-        assert!(!HELM.is_whole(&folder), "it was not stamped");
+        assert!(!HELM.is_complete(&folder), "it was not stamped");
         let stamp = HELM.stamp(&folder).context("a stamp")?;
         fs::write(folder.join(STAMP), &stamp)?;
-        assert!(HELM.is_whole(&folder));
+        assert!(HELM.is_complete(&folder));
         fs::write(folder.join("helm"), "prog")?;
-        assert!(!HELM.is_whole(&folder), "half of the program is missing");
+        assert!(!HELM.is_complete(&folder), "half of the program is missing");
         fs::write(folder.join("helm"), "program")?;
         fs::write(folder.join(STAMP), stamp.replace("-s -w", "-s"))?;
-        assert!(!HELM.is_whole(&folder), "it was built with other flags");
+        assert!(!HELM.is_complete(&folder), "it was built with other flags");
         fs::remove_dir_all(&folder)?;
         Ok(())
     }

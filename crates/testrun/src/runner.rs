@@ -32,7 +32,7 @@ pub(crate) struct Runner {
     live: Arc<Mutex<Live>>,
     lines: Mutex<Vec<Line>>,
     /// True if SIGINT or SIGTERM has arrived, after which no further step starts.
-    told_to_end: Arc<AtomicBool>,
+    is_stopping: Arc<AtomicBool>,
     cores: usize,
     /// Time at which the user asked for the target, in seconds since 1970.
     began: f64,
@@ -53,14 +53,14 @@ impl Runner {
     /// Signal handlers cannot be installed.
     pub(crate) fn new(began: f64, elsewhere: BTreeMap<String, f64>) -> Result<Runner> {
         let live: Arc<Mutex<Live>> = Arc::default();
-        let told_to_end = Arc::new(AtomicBool::new(false));
+        let is_stopping = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&told_to_end)).context("catching signals")?;
+            signal_hook::flag::register(signal, Arc::clone(&is_stopping)).context("catching signals")?;
         }
         let sampled = Arc::clone(&live);
         thread::spawn(move || watch(&sampled));
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Ok(Runner { live, lines: Mutex::default(), told_to_end, cores, began, elsewhere, progress: Mutex::default() })
+        Ok(Runner { live, lines: Mutex::default(), is_stopping, cores, began, elsewhere, progress: Mutex::default() })
     }
 
     /// Number of cores that commands may use.
@@ -69,8 +69,8 @@ impl Runner {
     }
 
     /// Whether the user has interrupted the run.
-    pub(crate) fn told_to_end(&self) -> bool {
-        self.told_to_end.load(Ordering::Relaxed)
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
     }
 
     /// Adds the table line of a step that was measured elsewhere.
@@ -88,7 +88,7 @@ impl Runner {
     /// # Errors
     /// The step cannot be started.
     pub(crate) fn run(&self, step: Step) -> Result<bool> {
-        if self.told_to_end() {
+        if self.is_stopping() {
             return Ok(false);
         }
         let Step { name, class, mut command, output, tests } = step;
@@ -168,7 +168,7 @@ impl Runner {
             {
                 return Ok((status, stat.map(|stat| stat.cpu)));
             }
-            if self.told_to_end() && !passed_on {
+            if self.is_stopping() && !passed_on {
                 passed_on = true;
                 // After Ctrl-C in a terminal the child has the signal already, and a second signal changes nothing.
                 let ended = match class {
@@ -191,7 +191,7 @@ fn create(path: &Path) -> Result<File> {
 
 /// Samples memory and prints the running steps, in an endless loop.
 fn watch(live: &Mutex<Live>) {
-    let mut said = Instant::now();
+    let mut reported_at = Instant::now();
     loop {
         thread::sleep(SAMPLE);
         if locked(live).is_empty() {
@@ -203,8 +203,8 @@ fn watch(live: &Mutex<Live>) {
             *peak = (*peak).max(snapshot.resident_below(*pid));
             running.push(format!("{name} {} s", begun.elapsed().as_secs()));
         }
-        if said.elapsed() >= HEARTBEAT {
-            said = Instant::now();
+        if reported_at.elapsed() >= HEARTBEAT {
+            reported_at = Instant::now();
             println!("== running: {}", running.join(", "));
         }
     }

@@ -52,15 +52,15 @@ pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) ->
 }
 
 fn facts(kind: JobType, request: &Request, around: &Around<'_>) -> Facts {
-    let unmanaged_kind = !around.surroundings.has_kind(kind);
-    Facts { unmanaged_kind, ..around.surroundings.facts(&request.namespace) }
+    let unmanaged_kind = !around.cluster_facts.has_kind(kind);
+    Facts { unmanaged_kind, ..around.cluster_facts.facts(&request.namespace) }
 }
 
 /// The facts for a job, and whether a controlling job starts and stops it: the Jobs that a JobSet or TrainingJob creates are admitted with the JobSet
 /// or TrainingJob.
 fn governed_facts(kind: JobType, job: &dyn JobObject, request: &Request, around: &Around<'_>) -> Facts {
     let metadata = job.metadata();
-    let governs = |owner| around.surroundings.governs(&request.namespace, metadata, owner);
+    let governs = |owner| around.cluster_facts.governs(&request.namespace, metadata, owner);
     let governed = kind == JobType::JOB && controller(metadata).is_some_and(governs);
     Facts { governed, ..facts(kind, request, around) }
 }

@@ -47,9 +47,9 @@ pub(crate) fn training_job(request: &Request, around: &Around<'_>) -> Result<Ans
         }
         Some(Leave::Given) | None => {}
     }
-    let cards = around.surroundings.cards();
+    let accelerators = around.cluster_facts.accelerators();
     let alone = |job: &TrainingJob| {
-        let mut errors = invalid_training_job(job, &cards);
+        let mut errors = invalid_training_job(job, &accelerators);
         errors.extend(invalid_training_job_metadata(job));
         errors
     };

@@ -1,7 +1,7 @@
 //! The webhook server: it answers the API server's reviews over HTTPS, on every replica, and keeps its own certificates.
 //!
 //! A review never sends a request to the API server, except for one question about the author of a TrainingJob ([`author`]); facts about other
-//! objects come from [`Surroundings`]. A review never decides about an admission, and never waits for the control loop, because the server has a
+//! objects come from [`ClusterFacts`]. A review never decides about an admission, and never waits for the control loop, because the server has a
 //! thread of its own. The rules of reviews are in `berth_api::validation` and `berth_jobs`; the crate `berth-webhook` applies them.
 //!
 //! Where to start reading: [`routes`] maps each path to its review, [`review`] decodes reviews and encodes answers, [`server`] has the limits, and
@@ -23,14 +23,14 @@ pub mod routes;
 pub mod server;
 
 use berth_jobs::pods::OwningSet;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use berth_jobs::{Facts, JobType};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Facts about the cluster that a review needs; all methods answer at once from memory.
-pub trait Surroundings: Send + Sync + 'static {
+pub trait ClusterFacts: Send + Sync + 'static {
     /// Whether Berth manages jobs of the kind.
     fn has_kind(&self, kind: JobType) -> bool;
     /// The facts that apply to jobs of the namespace.
@@ -44,7 +44,7 @@ pub trait Surroundings: Send + Sync + 'static {
     /// the selectors are not known.
     fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>>;
     /// The resource and the node label by which TrainingJobs request accelerators.
-    fn cards(&self) -> Cards;
+    fn accelerators(&self) -> Accelerators;
 }
 
 /// Receiver of the measurements of the webhook server.

@@ -28,7 +28,7 @@ pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
         return Ok(Answer::of(vec![forged]));
     }
     let owner = pods::controlling_set(&pod.metadata);
-    let set = owner.and_then(|owner| around.surroundings.stateful_set(&request.namespace, &owner.name));
+    let set = owner.and_then(|owner| around.cluster_facts.stateful_set(&request.namespace, &owner.name));
     let defaults = pods::pod_defaults(&pod, facts, set.as_ref());
     Ok(Answer::Change(pod_operations(&pod, defaults)))
 }
@@ -91,7 +91,7 @@ pub(crate) fn validate_stateful_set(request: &Request, around: &Around<'_>) -> R
 }
 
 fn facts(request: &Request, around: &Around<'_>) -> Facts {
-    around.surroundings.facts(&request.namespace)
+    around.cluster_facts.facts(&request.namespace)
 }
 
 /// Errors of a managed object: errors of the object itself at its creation, and errors of the change in an update.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 /// Most errors in one answer: users do not read more errors, and the size of a status is limited.
-const TOLD: usize = 64;
+const MOST_CAUSES: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -285,7 +285,7 @@ fn failure(request: &Request, (code, reason): (u16, &str), words: &str) -> Value
 fn refusal(request: &Request, errors: &[FieldError]) -> Value {
     let causes: Vec<Value> = errors
         .iter()
-        .take(TOLD)
+        .take(MOST_CAUSES)
         .map(|error| {
             let message = if error.value.is_empty() {
                 error.message.clone()
@@ -295,14 +295,14 @@ fn refusal(request: &Request, errors: &[FieldError]) -> Value {
             json!({"reason": "FieldValueInvalid", "field": error.field, "message": message})
         })
         .collect();
-    let told: Vec<String> = errors.iter().take(TOLD).map(ToString::to_string).collect();
-    let more = errors.len().saturating_sub(told.len());
+    let listed: Vec<String> = errors.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
+    let more = errors.len().saturating_sub(listed.len());
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let (code, reason) = if request.kind.group == berth::GROUP { (422, "Invalid") } else { (403, "Forbidden") };
     let what = reason.to_lowercase();
     json!({
         "status": "Failure", "code": code, "reason": reason,
-        "message": format!("{} {:?} is {what}: {}{more}", request.kind.kind, request.name, told.join("; ")),
+        "message": format!("{} {:?} is {what}: {}{more}", request.kind.kind, request.name, listed.join("; ")),
         "details": {
             "name": request.name, "group": request.kind.group, "kind": request.kind.kind, "causes": causes,
         },
@@ -436,7 +436,7 @@ mod tests {
         assert!(message.contains("spec.a: Invalid value: \"x\": must be y") && message.contains("spec.b"), "{message}");
         let many = (0..100).map(|at| FieldError::new(format!("f{at}"), "", "bad")).collect();
         let status = answered(Ok(Answer::of(many)))["response"]["status"].clone();
-        assert_eq!(status["details"]["causes"].as_array().unwrap().len(), TOLD);
+        assert_eq!(status["details"]["causes"].as_array().unwrap().len(), MOST_CAUSES);
         assert!(status["message"].as_str().unwrap().ends_with("; and 36 more"));
         let unreadable = answered(Err(Unreadable::Object("object", "no".into())))["response"]["status"].clone();
         assert_eq!(unreadable["code"], json!(400));

@@ -3,7 +3,7 @@
 
 use crate::author::{self, Leave};
 use crate::review::{self, Answer, Request, Unreadable, UserInfo};
-use crate::{Surroundings, jobs, kinds, pods};
+use crate::{ClusterFacts, jobs, kinds, pods};
 use berth_jobs::{JobType, KINDS};
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 /// Facts that a review needs besides the request.
 pub struct Around<'a> {
     /// Facts about the cluster.
-    pub surroundings: &'a dyn Surroundings,
+    pub cluster_facts: &'a dyn ClusterFacts,
     /// The feature gates.
     pub gates: Gates,
     /// Result of the check of the author's rights, for routes that need it.

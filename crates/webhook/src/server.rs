@@ -3,7 +3,7 @@
 
 use crate::author::Authors;
 use crate::routes::{Around, Gates, route};
-use crate::{Meter, Surroundings};
+use crate::{ClusterFacts, Meter};
 use http::{Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
@@ -66,7 +66,7 @@ type Refusal = (StatusCode, &'static str, String);
 /// The state that the answers to reviews need.
 pub struct Handler {
     /// Facts about the cluster.
-    pub surroundings: Arc<dyn Surroundings>,
+    pub cluster_facts: Arc<dyn ClusterFacts>,
     /// Receiver of the metrics.
     pub meter: Arc<dyn Meter>,
     /// The feature gates.
@@ -81,13 +81,13 @@ impl Handler {
     /// A handler.
     #[must_use]
     pub fn new(
-        surroundings: Arc<dyn Surroundings>,
+        cluster_facts: Arc<dyn ClusterFacts>,
         meter: Arc<dyn Meter>,
         gates: Gates,
         authors: Arc<dyn Authors>,
     ) -> Self {
         let (beginnings, large) = (Semaphore::new(BEGINNINGS), Semaphore::new(LARGE));
-        Self { surroundings, meter, gates, authors, beginnings, large }
+        Self { cluster_facts, meter, gates, authors, beginnings, large }
     }
 
     async fn handle(&self, request: Request<Incoming>, heard: &Heard) -> Response<Full<Bytes>> {
@@ -116,14 +116,14 @@ impl Handler {
         if request.body().size_hint().lower() > BODY as u64 {
             return Err(too_large());
         }
-        let (bytes, _room) = self.whole(request.into_body()).await?;
+        let (bytes, _room) = self.read_body(request.into_body()).await?;
         heard.send_replace(Some(Instant::now()));
         let begun = Instant::now();
         let leave = match route.asks(&bytes) {
             Some((user, namespace)) => Some(self.authors.may_create_jobs(user, namespace).await),
             None => None,
         };
-        let around = Around { surroundings: &*self.surroundings, gates: self.gates, leave };
+        let around = Around { cluster_facts: &*self.cluster_facts, gates: self.gates, leave };
         let (answer, outcome) =
             route.answer(&bytes, &around).map_err(|error| (StatusCode::BAD_REQUEST, "malformed", error.to_string()))?;
         self.meter.answered(&route.name, outcome, begun.elapsed().as_secs_f64());
@@ -132,7 +132,7 @@ impl Handler {
 
     /// Reads the complete body, and returns it with the room that it takes. Until more bytes than those of a small body have arrived, only bytes that
     /// have arrived take room.
-    async fn whole(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
+    async fn read_body(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
         let slow = |_| (StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned());
         let announced = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(BODY).min(BODY);
         let until = Instant::now() + PATIENCE;

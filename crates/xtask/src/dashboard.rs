@@ -225,8 +225,9 @@ mod tests {
     #[test]
     fn fallback_panel_excludes_moves_back_to_a_better_tier() {
         let panel = PANELS.iter().find(|panel| panel.title == "Fallbacks by Tier").unwrap();
-        let climb = berth_api::conditions::own_reasons::CLIMBED_BACK;
-        let wanted = format!("sum by (tier, reason) (increase(berth_tier_departures_total{{reason!={climb:?}}}[1h]))");
+        let promotion = berth_api::conditions::own_reasons::CLIMBED_BACK;
+        let wanted =
+            format!("sum by (tier, reason) (increase(berth_tier_departures_total{{reason!={promotion:?}}}[1h]))");
         assert_eq!(panel.query, wanted);
     }
 

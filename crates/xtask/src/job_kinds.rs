@@ -396,8 +396,8 @@ mod tests {
         for kind in infos() {
             let (row, name) = (format!("| `{}` | ", kind.framework), kind.kind.to_lowercase());
             let state = compatibility.lines().find_map(|line| line.strip_prefix(row.as_str()));
-            let told = state.is_some_and(|state| !state.starts_with("not yet"));
-            assert!(told, "docs/compatibility.md has {} as {state:?}", kind.framework);
+            let is_named = state.is_some_and(|state| !state.starts_with("not yet"));
+            assert!(is_named, "docs/compatibility.md has {} as {state:?}", kind.framework);
             for webhook in [format!("m{name}"), format!("v{name}"), format!("m{name}-opted-in")] {
                 assert!(
                     webhooks.contains(&format!("`{webhook}.berth.dev`")),

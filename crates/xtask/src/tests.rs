@@ -246,7 +246,7 @@ fn crd_validation_rules_are_kueues_plus_the_listed_ones() {
             });
             let version = &version["name"];
             for (_, place, message) in BEYOND_KUEUE.iter().filter(|(kind, ..)| *kind == name) {
-                let at = rules.iter().position(|(at, told)| at == place && told == message);
+                let at = rules.iter().position(|(at, reported)| at == place && reported == message);
                 rules.swap_remove(at.unwrap_or_else(|| panic!("{name} {version} {place} has no rule: {message}")));
             }
             assert_eq!(rules.len(), count, "{name} {version}: Kueue's are {rules:?}");

@@ -269,10 +269,10 @@ where
     let create = tokio::spawn(plane::each(jobs, |job| job));
     let mut ends = tokio::task::JoinSet::new();
     let mut done = HashSet::new();
-    let mut told = begun;
+    let mut reported = begun;
     while done.len() < total {
-        if told.elapsed() >= Duration::from_secs(10) {
-            told = Instant::now();
+        if reported.elapsed() >= Duration::from_secs(10) {
+            reported = Instant::now();
             eprintln!("bench: {} s: {} of {total} jobs complete", begun.elapsed().as_secs(), done.len());
         }
         match tokio::time::timeout(STALL, feed.next()).await {

@@ -249,11 +249,11 @@ impl<'a> Drive<'a> {
         let begun = Instant::now();
         let creator = tokio::spawn(create_all(self.client.clone(), Arc::clone(&self.path), plan, begun, send.clone()));
         let total = self.items.len();
-        let mut told = begun;
+        let mut reported = begun;
         let (mut created, mut admitted) = (0_usize, 0_usize);
         while self.finished < total {
-            if told.elapsed() >= Duration::from_secs(10) {
-                told = Instant::now();
+            if reported.elapsed() >= Duration::from_secs(10) {
+                reported = Instant::now();
                 let seconds = begun.elapsed().as_secs();
                 eprintln!("bench: {seconds} s: {created} created, {admitted} admitted, {} finished", self.finished);
             }

@@ -36,18 +36,18 @@ struct Place {
     /// The demo's own control plane; `None` on a real cluster.
     plane: Option<ControlPlane>,
     /// On a real cluster: a folder that is removed at the end, and the message about the objects that stay in the cluster.
-    _left: Option<(OwnFolder, ToldAtTheEnd)>,
+    _left: Option<(OwnFolder, ReportAtExit)>,
 }
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let outcome = runtime.block_on(run_until_told());
+    let outcome = runtime.block_on(run_until_signal());
     // The task that waits for the user's answer must not keep the process from ending.
     runtime.shutdown_background();
     outcome
 }
 
-async fn run_until_told() -> Result<()> {
+async fn run_until_signal() -> Result<()> {
     let once = std::env::var("DEMO_ONCE").is_ok_and(|v| v == "1");
     let mut asked_to_end = signal(SignalKind::terminate())?;
     // From the first file with a key on, every file and process of the demo is removed when its owner is dropped.
@@ -79,9 +79,9 @@ async fn run(once: bool) -> Result<()> {
 }
 
 /// Prints which objects stay in a real cluster when it is dropped, also if the demo fails there.
-struct ToldAtTheEnd;
+struct ReportAtExit;
 
-impl Drop for ToldAtTheEnd {
+impl Drop for ReportAtExit {
     fn drop(&mut self) {
         println!("\ndemo: Berth runs no more. {}", foreign_cluster::what_stays());
     }
@@ -121,7 +121,7 @@ async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
     if answered.trim() != "yes" {
         bail!("not confirmed; nothing was done");
     }
-    let told = ToldAtTheEnd;
+    let reported = ReportAtExit;
     let client = client_from(&kubeconfig).await?;
     kinds::apply_crds(&client, &repository().join("crds")).await?;
     manager::install(&client).await?;
@@ -130,7 +130,7 @@ async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
     let manager_kubeconfig = folder.join("berth.kubeconfig");
     let token = token(&client, manager::NAMESPACE, manager::SERVICE_ACCOUNT).await?;
     write_secret(&manager_kubeconfig, &serde_json::to_string_pretty(&target.kubeconfig_for(&token))?)?;
-    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: None, _left: Some((own, told)) })
+    Ok(Place { client, folder, kubeconfig, manager_kubeconfig, plane: None, _left: Some((own, reported)) })
 }
 
 async fn show(place: &Place, once: bool) -> Result<()> {
@@ -169,11 +169,11 @@ async fn show(place: &Place, once: bool) -> Result<()> {
         println!("\ndemo: examples/training-story: a training of 32 GPUs, with short waits (about a minute)");
         let begun = Instant::now();
         let say = |turn: &str| println!("  {:>5.1} s  {turn}", begun.elapsed().as_secs_f64());
-        let told = story::tell(&place.client, &say).await;
-        props = Some(told.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?);
+        let reported = story::run(&place.client, &say).await;
+        props = Some(reported.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?);
         println!("\ndemo: and what else there is: webhooks, a pod, a JobSet, and a training that grows");
-        let told = tour::tell(plane, &say).await;
-        controller = Some(told.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?);
+        let reported = tour::run(plane, &say).await;
+        controller = Some(reported.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?);
     }
     if let Some(observer) = observer {
         let judged = observer.conclude(Duration::from_secs(6)).await;

@@ -50,7 +50,7 @@ impl Subject {
     }
 
     /// The API server's answer to a case; no object of the case stays behind.
-    pub(super) async fn told(&self, client: &Client, number: usize, case: &Case) -> Result<Answer> {
+    pub(super) async fn answer(&self, client: &Client, number: usize, case: &Case) -> Result<Answer> {
         let of_status = case.change.iter().all(|(path, _)| path.starts_with("status"));
         if case.of.is_none() && !of_status {
             let object = self.object(case.group, "asked", &case.change)?;
@@ -61,9 +61,9 @@ impl Subject {
         let object = changed(stored, &case.change)?;
         let part = if of_status { "/status" } else { "" };
         let path = format!("{}/{name}{part}?dryRun=All", self.base);
-        let told = ask(client, Method::PUT, &path, &object).await?;
+        let reported = ask(client, Method::PUT, &path, &object).await?;
         let gone = ask(client, Method::DELETE, &format!("{}/{name}", self.base), &json!({})).await?;
-        gone.map(|_| told).map_err(|status| anyhow!("deleting {name}: {}", text(&status, "/message")))
+        gone.map(|_| reported).map_err(|status| anyhow!("deleting {name}: {}", text(&status, "/message")))
     }
 }
 
@@ -72,8 +72,9 @@ pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), Str
     // Keys of maps follow a dot in messages about types and patterns, and stand in brackets in messages of rules in CEL.
     let field = steps(if case.field.is_empty() { "<nil>" } else { &case.field });
     let causes = answer.as_ref().err().map(|status| items(status, "/details/causes")).unwrap_or_default();
-    let said = |cause: &&Value| steps(text(cause, "/field")) == field && text(cause, "/message").contains(&case.says);
-    match (&case.expected, answer, causes.iter().find(said)) {
+    let value_of =
+        |cause: &&Value| steps(text(cause, "/field")) == field && text(cause, "/message").contains(&case.says);
+    match (&case.expected, answer, causes.iter().find(value_of)) {
         (Expected::Refused, Ok(_), _) => Err("accepted".to_owned()),
         (Expected::Refused, Err(_), Some(_)) => Ok(()),
         (Expected::Accepted, Ok(_), _) => Ok(()),

@@ -54,7 +54,7 @@ pub(super) struct Recorded {
     /// Number of changes of each object, and the time at which the last change was seen.
     pub(super) touched: BTreeMap<Slot, (u64, Instant)>,
     /// Hash of the last content of each object that is not judged, without the fields that change by themselves.
-    said: BTreeMap<Slot, u64>,
+    contents: BTreeMap<Slot, u64>,
     /// Number of changes of objects of the judged kinds.
     pub(super) total: u64,
     /// Kinds that have been listed.
@@ -110,7 +110,7 @@ impl Recorded {
     }
 
     /// Notifies waits that the object `key` has changed.
-    fn tell(&self, key: &str) {
+    fn notify(&self, key: &str) {
         for (_, sender) in self.awaited.iter().filter(|(scope, _)| scope.holds(key)) {
             sender.send_modify(|changes| *changes += 1);
         }
@@ -138,7 +138,7 @@ impl Recorded {
         if !deleted && self.latest.get(&slot).is_some_and(|(known, _)| *known == revision) {
             return;
         }
-        self.tell(&slot.1);
+        self.notify(&slot.1);
         let quiet = kind == TRAINING_JOB && !deleted && !self.is_news(&slot, kind, &value);
         let at = if quiet { Instant::now() } else { self.touch(slot.clone()) };
         if deleted {
@@ -156,14 +156,14 @@ impl Recorded {
     fn written(&mut self, kind: Kind, object: &DynamicObject, deleted: bool) {
         let Ok(value) = serde_json::to_value(object) else { return };
         let slot = (kind.kind, key(object));
-        self.tell(&slot.1);
+        self.notify(&slot.1);
         let of_berth = |entry: &Value| text(entry, "/manager") == BERTH;
         if kind == EVENT && (deleted || !items(&value, "/metadata/managedFields").iter().any(of_berth)) {
             // Events of other programs are ignored, and so are deleted events, because the API server deletes events after a time.
             return;
         }
         if deleted {
-            self.said.remove(&slot);
+            self.contents.remove(&slot);
             self.touch(slot);
         } else if self.is_news(&slot, kind, &value) {
             self.touch(slot);
@@ -187,8 +187,8 @@ impl Recorded {
         }
         let mut hasher = DefaultHasher::new();
         object.to_string().hash(&mut hasher);
-        let said = hasher.finish();
-        self.said.insert(slot.clone(), said) != Some(said)
+        let contents = hasher.finish();
+        self.contents.insert(slot.clone(), contents) != Some(contents)
     }
 }
 

@@ -20,7 +20,7 @@ fn check_kind() -> Result<Kind> {
 }
 
 /// Writes a status as the check's controller does, with a field manager of its own.
-async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Result<()> {
+async fn set_status(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Result<()> {
     let body = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind.kind, "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(CONTROLLER).force();
     kind.api(&s.client, &s.namespace).patch_status(name, &params, &Patch::Apply(&body)).await?;
@@ -31,7 +31,7 @@ async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Resul
 async fn set_active(s: &Scenario<'_>, active: &str) -> Result<()> {
     let condition = json!({"type": "Active", "status": active, "reason": "Told", "message": "by the test",
         "lastTransitionTime": Timestamp::now().to_string()});
-    tell(s, check_kind()?, &s.name("check"), &json!({"conditions": [condition]})).await
+    set_status(s, check_kind()?, &s.name("check"), &json!({"conditions": [condition]})).await
 }
 
 /// A queue of one cpu whose Workloads need the scenario's admission check, which is active.
@@ -92,7 +92,7 @@ async fn answer(s: &Scenario<'_>, workload: &Value, state: &str, more: &[(&str, 
     for (key, value) in more {
         check[*key] = value.clone();
     }
-    tell(s, WORKLOAD, text(workload, "/metadata/name"), &json!({"admissionChecks": [check]})).await
+    set_status(s, WORKLOAD, text(workload, "/metadata/name"), &json!({"admissionChecks": [check]})).await
 }
 
 /// Ends the scenario and deletes its admission check as well.
@@ -123,9 +123,12 @@ pub(crate) async fn ready(stage: &Stage) -> Result<()> {
     inactive(&s, "AdmissionCheckInactive", "references inactive AdmissionCheck(s)").await?;
     s.create(s.job("second")).await?;
     let waiting = s.pending("second").await?;
-    let told = condition_object(&waiting, "QuotaReserved").cloned().unwrap_or_default();
+    let condition = condition_object(&waiting, "QuotaReserved").cloned().unwrap_or_default();
     let expected = format!("ClusterQueue {} is inactive: Can't admit new workloads: references inactive", s.name("cq"));
-    ensure!(text(&told, "/reason") == "Suspended" && text(&told, "/message").starts_with(&expected), "{told}");
+    ensure!(
+        text(&condition, "/reason") == "Suspended" && text(&condition, "/message").starts_with(&expected),
+        "{condition}"
+    );
     ensure!(s.get_job("first").await?["spec"]["suspend"] == json!(false), "the first job was stopped");
     set_active(&s, "True").await?;
     s.remove("first").await?;

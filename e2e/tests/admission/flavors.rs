@@ -38,8 +38,8 @@ pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
         s.create(s.job(name).pod_spec(spec).endless()).await?;
         let workload = s.admitted(name).await?;
         ensure!(flavor_of(&workload) == *expected, "{name} was admitted to {}", workload["status"]["admission"]);
-        let landed = s.nodes_of(name, 1).await?;
-        ensure!(landed == [*node], "{name} landed on {landed:?}");
+        let nodes = s.nodes_of(name, 1).await?;
+        ensure!(nodes == [*node], "{name} landed on {nodes:?}");
     }
     // The flavors green and red are full and the taint of blue keeps jobs away, so no flavor is left for a job without tolerations.
     s.create(s.job("no-room").endless()).await?;
@@ -96,9 +96,9 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     for (name, expected) in [("pinned", "spot"), ("first", "reserved"), ("second", "on-demand"), ("third", "spot")] {
         let workload = s.workload_of(name).await?.context("the workload exists")?;
         ensure!(flavor_of(&workload) == s.name(expected), "{name}: {}", workload["status"]["admission"]);
-        let landed = s.nodes_of(name, 1).await?;
-        let node = NODE.get(&s.client, "", &landed.concat()).await?.context("the pod's node exists")?;
-        ensure!(tier_of(&node) == expected, "{name} was admitted to {expected} and landed on {landed:?}");
+        let nodes = s.nodes_of(name, 1).await?;
+        let node = NODE.get(&s.client, "", &nodes.concat()).await?.context("the pod's node exists")?;
+        ensure!(tier_of(&node) == expected, "{name} was admitted to {expected} and landed on {nodes:?}");
     }
     let second = s.get_job("second").await?;
     let affinity = second["spec"]["template"]["spec"]["affinity"]["nodeAffinity"].to_string();
@@ -142,8 +142,8 @@ pub(crate) async fn selector_taken_back(stage: &Stage) -> Result<()> {
     let running = s.get_job("moved").await?;
     let selector = &running["spec"]["template"]["spec"]["nodeSelector"];
     ensure!(*selector == json!({"kubernetes.io/os": "linux", (POOL): "blue"}), "selector: {selector}");
-    let landed = s.nodes_of("moved", 1).await?;
-    ensure!(landed == ["blue-0"], "landed on {landed:?}");
+    let nodes = s.nodes_of("moved", 1).await?;
+    ensure!(nodes == ["blue-0"], "landed on {nodes:?}");
     // The Workload is deactivated: the job is stopped, its template is restored, and its quota is free only after the slow pod is gone (the
     // observer's invariants L4 and L7).
     let name = text(&workload, "/metadata/name");

@@ -30,7 +30,7 @@ fn used(queue: &Value) -> BTreeMap<String, i128> {
 }
 
 /// Waits until the job is admitted, and checks that its pods are on the node of the tier `expected`.
-async fn lands(s: &Scenario<'_>, job: &str, pods: usize, expected: &str) -> Result<()> {
+async fn runs_in_tier(s: &Scenario<'_>, job: &str, pods: usize, expected: &str) -> Result<()> {
     let workload = s.admitted(job).await?;
     ensure!(flavor_of(&workload) == s.name(expected), "{job}: {}", workload["status"]["admission"]);
     let machine = format!("gpu-{}-0", expected.trim_start_matches("on-"));
@@ -57,15 +57,15 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     s.apply(&local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
 
     s.create(devices(&s, "first")).await?;
-    lands(&s, "first", 1, "reserved").await?;
+    runs_in_tier(&s, "first", 1, "reserved").await?;
     // Half of the reservation is left, which is too little for two pods; the job is not split over two tiers.
     s.create(devices(&s, "wide").pods(2)).await?;
-    lands(&s, "wide", 2, "on-demand").await?;
+    runs_in_tier(&s, "wide", 2, "on-demand").await?;
     s.create(devices(&s, "second")).await?;
-    lands(&s, "second", 1, "reserved").await?;
+    runs_in_tier(&s, "second", 1, "reserved").await?;
     for name in ["third", "fourth"] {
         s.create(devices(&s, name)).await?;
-        lands(&s, name, 1, "spot").await?;
+        runs_in_tier(&s, name, 1, "spot").await?;
     }
     let full = BTreeMap::from([(reserved.clone(), 8), (demand.clone(), 8), (spot.clone(), 8)]);
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "8 devices of each tier used", |q| used(q) == full).await?;
@@ -73,6 +73,6 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     s.create(devices(&s, "fifth")).await?;
     s.pending("fifth").await?;
     s.remove("wide").await?;
-    lands(&s, "fifth", 1, "on-demand").await?;
+    runs_in_tier(&s, "fifth", 1, "on-demand").await?;
     s.conclude().await
 }

@@ -1,6 +1,7 @@
 //! Admission on a real control plane: each scenario has its own queues, flavors and namespace, and all scenarios share one cluster.
 
 mod checks;
+mod cluster_objects;
 mod cron;
 mod flavors;
 mod gpus;
@@ -8,7 +9,6 @@ mod jobs;
 mod queues;
 mod quota;
 mod sharing;
-mod surroundings;
 mod unsupported;
 
 use anyhow::Result;
@@ -60,9 +60,9 @@ async fn admission() -> Result<()> {
         ("queue-later", queues::created_after_its_jobs(s).boxed()),
         ("namespaces", queues::namespace_selector(s).boxed()),
         ("priorities", queues::priorities(s).boxed()),
-        ("pod-priorities", surroundings::priority_classes(s).boxed()),
-        ("limits", surroundings::limits(s).boxed()),
-        ("pod-placement", surroundings::placement(s).boxed()),
+        ("pod-priorities", cluster_objects::priority_classes(s).boxed()),
+        ("limits", cluster_objects::limits(s).boxed()),
+        ("pod-placement", cluster_objects::placement(s).boxed()),
         ("check-ready", checks::ready(s).boxed()),
         ("check-retry", checks::retry(s).boxed()),
         ("check-rejected", checks::rejected(s).boxed()),

@@ -123,8 +123,8 @@ pub(crate) async fn namespace_selector(stage: &Stage) -> Result<()> {
     s.create(s.job("outsider")).await?;
     // Berth may see the job before its queue, and the Workload has another message until then.
     s.workload("outsider", "told that its namespace is not selected", |w| {
-        let told = condition_object(w, "QuotaReserved").map(|c| text(c, "/message")).unwrap_or_default();
-        told.contains("namespace doesn't match ClusterQueue selector")
+        let message = condition_object(w, "QuotaReserved").map(|c| text(c, "/message")).unwrap_or_default();
+        message.contains("namespace doesn't match ClusterQueue selector")
     })
     .await?;
     s.pending("outsider").await?;

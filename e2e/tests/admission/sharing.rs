@@ -28,7 +28,7 @@ async fn consumption(s: &Scenario<'_>, queue: &str) -> Result<i128> {
 }
 
 /// A job that uses the full quota of the queue.
-fn whole(s: &Scenario<'_>, name: &str, queue: &str, class: &str) -> Job {
+fn full_size_job(s: &Scenario<'_>, name: &str, queue: &str, class: &str) -> Job {
     let class = s.name(class);
     Job::new(&s.namespace, name, queue).cpu("4").endless().label("kueue.x-k8s.io/priority-class", &class)
 }
@@ -45,7 +45,7 @@ pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
     for name in ["busy", "calm"] {
         s.apply(&local_queue(&s.namespace, name, &s.name("cq"))).await?;
     }
-    s.create(whole(&s, "long", "busy", "low")).await?;
+    s.create(full_size_job(&s, "long", "busy", "low")).await?;
     s.admitted("long").await?;
     // The expected consumption is what remains of four cpus used for five seconds, with a half-life of a minute.
     let used = s.object_is(LOCAL_QUEUE, "busy", "at least 220m consumed", |q| consumed(q) >= 220).await?;
@@ -55,17 +55,17 @@ pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
     ensure!(consumption(&s, "calm").await? == 0, "calm has used nothing yet");
 
     // The job of the queue busy is created before the job of the queue calm, and yet the job of calm is admitted before it.
-    s.create(whole(&s, "early", "busy", "low")).await?;
+    s.create(full_size_job(&s, "early", "busy", "low")).await?;
     s.pending("early").await?;
     s.next_second().await;
-    s.create(whole(&s, "late", "calm", "low")).await?;
+    s.create(full_size_job(&s, "late", "calm", "low")).await?;
     s.pending("late").await?;
     s.remove("long").await?;
     s.admitted("late").await?;
     s.stays_pending("early").await?;
 
     // Now the queue calm uses the quota and the consumption of busy decays: busy is served before calm, even against a higher priority.
-    s.create(whole(&s, "urgent", "calm", "high")).await?;
+    s.create(full_size_job(&s, "urgent", "calm", "high")).await?;
     s.pending("urgent").await?;
     wait::until(STEP, "calm has consumed more than busy", || async {
         let (busy, calm) = (consumption(&s, "busy").await?, consumption(&s, "calm").await?);

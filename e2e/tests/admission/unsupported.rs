@@ -28,10 +28,10 @@ fn made_before(job: &Job, spec: &Value, set: &Value) -> Value {
 /// Waits until the job's Workload has no quota, with the reason `reason` and a message that begins with `message`.
 async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Result<()> {
     s.workload(job, &format!("QuotaReserved=False, {reason}: {message}"), |workload| {
-        let told = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
+        let found_condition = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
         condition(workload, "QuotaReserved") == "False"
-            && text(&told, "/reason") == reason
-            && text(&told, "/message").starts_with(message)
+            && text(&found_condition, "/reason") == reason
+            && text(&found_condition, "/message").starts_with(message)
     })
     .await
     .map(drop)
@@ -41,8 +41,8 @@ async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Resu
 /// the same status.
 async fn active(s: &Scenario<'_>, status: &str, message: &str) -> Result<()> {
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), &format!("Active={status}: {message}"), |queue| {
-        let told = condition_object(queue, "Active").cloned().unwrap_or_default();
-        condition(queue, "Active") == status && text(&told, "/message").contains(message)
+        let found_condition = condition_object(queue, "Active").cloned().unwrap_or_default();
+        condition(queue, "Active") == status && text(&found_condition, "/message").contains(message)
     })
     .await?;
     s.object_is(LOCAL_QUEUE, "queue", &format!("Active={status}"), |queue| condition(queue, "Active") == status)

@@ -9,7 +9,7 @@ use berth_e2e::wait::{self, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::crash::{PATIENCE, Told, comes};
+use crate::crash::{PATIENCE, StoryRun, comes};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
@@ -40,7 +40,7 @@ async fn runs_and_withdraws(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// Story: a job gets its capacity from an autoscaler and runs.
-pub(crate) fn asks_for_it<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn asks_for_it<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         asking_queue(s, &json!({})).await?;
         s.create(s.job("train").annotation(SCRIPT, "provisioned")).await?;
@@ -50,7 +50,7 @@ pub(crate) fn asks_for_it<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a user has created a PodTemplate with the name that Berth needs for the PodTemplate of the job.
-pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         asking_queue(s, &json!({"stopPolicy": "Hold"})).await?;
         s.create(s.job("train").annotation(SCRIPT, "provisioned")).await?;
@@ -74,7 +74,7 @@ pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a queue has a QueuePolicy, whose status counts the jobs of the queue.
-pub(crate) fn has_a_policy<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn has_a_policy<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         let (tier, queue, policy) = (s.name("flavor"), s.name("cq"), s.name("policy"));
         let mut object = flavor(&tier, &[]);

@@ -7,8 +7,8 @@ use berth_e2e::scenario::Scenario;
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::crash::Told;
-use crate::crash::trainings::{brief, endless, phase, run, saves_when_told, training};
+use crate::crash::StoryRun;
+use crate::crash::trainings::{brief, endless, phase, run, saves_on_request, training};
 
 /// The spec of a TrainingJob with two to four workers; the fields of `more` are merged into it.
 fn two_to_four(more: &Value) -> Value {
@@ -33,7 +33,7 @@ async fn urgent(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// Story: a TrainingJob gives up two of its workers for a TrainingJob of higher priority, and runs on.
-pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         runs_with_four(s, &json!({})).await?;
         urgent(s).await?;
@@ -44,7 +44,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: an elastic TrainingJob whose workers learn their number only at their start, so that all workers start again after a scale-down.
-pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         runs_with_four(s, &json!({"jobType": "JAXJob"})).await?;
         urgent(s).await?;
@@ -55,11 +55,11 @@ pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: an elastic TrainingJob that saves checkpoints; Berth asks it to save before the scale-down.
-pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         runs_with_four(s, &json!({"checkpoint": {"interval": "10m"}})).await?;
         urgent(s).await?;
-        saves_when_told(s, "elastic", "berth.dev/save-by").await?;
+        saves_on_request(s, "elastic", "berth.dev/save-by").await?;
         phase(s, "urgent", "Succeeded").await?;
         run(s, "elastic", 2).await
     }
@@ -67,13 +67,13 @@ pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a TrainingJob scales up into the quota that another TrainingJob leaves.
-pub(crate) fn grows<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn grows<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("4", &json!({})).await?;
         s.apply(&training(s, "neighbour", &endless(), &json!({}))).await?;
         run(s, "neighbour", 2).await?;
-        let pace = json!({"elasticConfig": {"scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}}});
-        s.apply(&training(s, "elastic", &endless(), &two_to_four(&pace))).await?;
+        let intervals = json!({"elasticConfig": {"scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}}});
+        s.apply(&training(s, "elastic", &endless(), &two_to_four(&intervals))).await?;
         run(s, "elastic", 2).await?;
         TRAINING_JOB.delete(&s.client, &s.namespace, "neighbour").await?;
         run(s, "elastic", 4).await

@@ -9,7 +9,7 @@ use berth_e2e::wait::{self, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::crash::{PATIENCE, Told, comes};
+use crate::crash::{PATIENCE, StoryRun, comes};
 
 const SPOT: &str = "cloud.google.com/gke-spot";
 
@@ -51,7 +51,7 @@ async fn closed_queue(s: &Scenario<'_>) -> Result<()> {
 async fn both_run(s: &Scenario<'_>) -> Result<()> {
     wait::until(PATIENCE, "the JobSet's pods run on demand", || async {
         let pods = POD.list(&s.client, &s.namespace).await?;
-        let told = |pod: &Value| {
+        let describe = |pod: &Value| {
             let (phase, node) = (text(pod, "/status/phase"), text(pod, "/spec/nodeName"));
             format!("{phase} on {node:?} as {}", pod["metadata"]["labels"]["kueue.x-k8s.io/podset"])
         };
@@ -61,13 +61,13 @@ async fn both_run(s: &Scenario<'_>) -> Result<()> {
                 && text(pod, "/spec/nodeName").starts_with("cpu-")
         };
         let run = pods.iter().filter(placed).count();
-        Ok(Seen::when(run == 2 && pods.len() == 2, || format!("{:?}", pods.iter().map(told).collect::<Vec<_>>())))
+        Ok(Seen::when(run == 2 && pods.len() == 2, || format!("{:?}", pods.iter().map(describe).collect::<Vec<_>>())))
     })
     .await
 }
 
 /// Story: a JobSet runs in the tier that the policy gives it, is stopped, and then has the template that its user wrote.
-pub(crate) fn runs_elsewhere<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn runs_elsewhere<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         closed_queue(s).await?;
         s.apply(&pinned(s)).await?;

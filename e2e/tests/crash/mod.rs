@@ -60,8 +60,8 @@ const CALM: Duration = Duration::from_secs(5);
 /// Longest wait for writes that Berth makes only after it has lived for a while, because the other stories kill it meanwhile.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-type Told<'a> = BoxFuture<'a, Result<()>>;
-type Story = for<'a> fn(&'a Scenario<'a>) -> Told<'a>;
+type StoryRun<'a> = BoxFuture<'a, Result<()>>;
+type Story = for<'a> fn(&'a Scenario<'a>) -> StoryRun<'a>;
 
 /// A row of the crash table: a kind of write, with the story that makes Berth send it.
 struct Row {
@@ -338,7 +338,7 @@ async fn comes(s: &Scenario<'_>, kind: Kind, name: &str, what: &str, check: impl
     .await
 }
 
-async fn tell(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fault, times: u32) -> Result<()> {
+async fn run_story(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fault, times: u32) -> Result<()> {
     let scenario = stage.scenario(name).await?;
     let (namespace, prefix, is) = (name.to_owned(), format!("{name}-"), row.is);
     let armed = proxy
@@ -364,12 +364,12 @@ const WAVES: [(&str, Fault, u32); 6] = [
 
 /// Names of the faults with which `make test` tests each kind of write. For the cluster, a death of Berth after a write has the effect of a lost
 /// answer, and for Berth the effect of a death before the next write; a lost request and a busy server have the effect of a conflict. All faults are
-/// tested for the rows in `FEW` (writes on which quota depends) and in `TOLD_TO_SAVE`, and for every row with `BERTH_CRASH=all`.
+/// tested for the rows in `FEW` (writes on which quota depends) and in `SAVE_ROWS`, and for every row with `BERTH_CRASH=all`.
 const USUAL_WAVES: [&str; 3] = ["before", "lost-reply", "conflict"];
 
 fn is_played(wave: &str, row: &Row) -> bool {
     let all = || std::env::var("BERTH_CRASH").is_ok_and(|which| which == "all");
-    USUAL_WAVES.contains(&wave) || FEW.contains(&row.name) || TOLD_TO_SAVE.contains(&row.name) || all()
+    USUAL_WAVES.contains(&wave) || FEW.contains(&row.name) || SAVE_ROWS.contains(&row.name) || all()
 }
 
 /// Further faults, which take long or show little: only the rows in `FEW`, on which quota depends, are tested with these faults.
@@ -385,11 +385,11 @@ const FEW: [&str; 5] = ["create-workload", "reserve", "start", "finish", "let-go
 const OTHER_WAVES: [&str; 4] = ["before", "after", "lost-reply", "conflict"];
 /// Rows that are tested with all faults although they are of other job kinds: one request is sent for many pods, and is repeated as long as the job
 /// may save.
-const TOLD_TO_SAVE: [&str; 2] = ["notify-pods", "ask-to-save"];
+const SAVE_ROWS: [&str; 2] = ["notify-pods", "ask-to-save"];
 
 /// Tells the observer whether a manager leads, and never ends. Actions that Berth must take within a time (invariant L3) are not due while Berth is
 /// dead, because the time of a start depends on the machine.
-async fn tells_when_nobody_leads(stage: &Stage) {
+async fn reports_when_nobody_leads(stage: &Stage) {
     loop {
         if matches!(stage.manager.readiness().await, Ok((200, _))) {
             stage.observer.somebody_leads();
@@ -415,12 +415,12 @@ async fn play(plane: ControlPlane, config: &str, helpers: Vec<Guarded>, waves: V
         for row in rows {
             let name: &'static str = format!("{}-{wave}", row.name).leak();
             let (stage, proxy) = (&stage, &proxy);
-            runs.push((name, async move { tell(stage, proxy, row, name, fault, times).await }.boxed()));
+            runs.push((name, async move { run_story(stage, proxy, row, name, fault, times).await }.boxed()));
         }
     }
     let outcome = tokio::select! {
         outcome = run_all(&stage, runs) => outcome,
-        () = tells_when_nobody_leads(&stage) => Ok(()),
+        () = reports_when_nobody_leads(&stage) => Ok(()),
     };
     let starts = std::fs::read_to_string(stage.manager.log()).context("Berth's log")?.matches("\"starting\"").count();
     println!("Berth was started {starts} times");
@@ -461,8 +461,8 @@ async fn crash_points_of_other_kinds() -> Result<()> {
     let helpers = vec![jobset::start(&plane).await?];
     let _autoscaler = ScriptedAutoscaler::start(plane.client());
     let waves = WAVES.into_iter().map(|(wave, fault, times)| {
-        let told = |row: &Row| OTHER_WAVES.contains(&wave) || TOLD_TO_SAVE.contains(&row.name);
-        let rows: Vec<Row> = other_rows().into_iter().filter(|row| told(row) && is_played(wave, row)).collect();
+        let reported_by = |row: &Row| OTHER_WAVES.contains(&wave) || SAVE_ROWS.contains(&row.name);
+        let rows: Vec<Row> = other_rows().into_iter().filter(|row| reported_by(row) && is_played(wave, row)).collect();
         (wave, fault, times, rows)
     });
     play(plane, OTHER_CONFIG, helpers, waves.collect()).await

@@ -8,7 +8,7 @@ use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::crash::Told;
+use crate::crash::StoryRun;
 
 /// Finalizer that keeps a pod until Berth has accounted for its end, and label of a managed pod.
 const MANAGED: &str = "kueue.x-k8s.io/managed";
@@ -69,7 +69,7 @@ async fn clear(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// Story: two pods run one after the other.
-pub(crate) fn run_in_turn<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn run_in_turn<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         for name in ["one", "two"] {
@@ -85,7 +85,7 @@ pub(crate) fn run_in_turn<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a running pod is evicted because its queue is drained, and takes some time to end; after its end another pod gets the quota.
-pub(crate) fn are_drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn are_drained<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         let slow = json!({"metadata": {"annotations": {"e2e.berth.dev/termination-ms": "500"}}});
@@ -102,7 +102,7 @@ pub(crate) fn are_drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: one of two pods of a group fails, and a new pod takes its place.
-pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         let fails = json!({"e2e.berth.dev/run-ms": "300", "e2e.berth.dev/outcome": "fail"});
@@ -127,7 +127,7 @@ pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 
 /// Story: two pods have no scheduling gate, as if they had been created while Berth did not answer. There is quota for one of these two pods, which
 /// stays; Berth deletes the other pod.
-pub(crate) fn are_let_in<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn are_let_in<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         let mut bare = waiting(s, "fits", &json!({}));
@@ -135,8 +135,8 @@ pub(crate) fn are_let_in<'a>(s: &'a Scenario<'a>) -> Told<'a> {
             json!({"namespace": s.namespace, "name": "fits", "labels": {"kueue.x-k8s.io/queue-name": "queue"}});
         bare["spec"]["schedulingGates"] = json!([]);
         s.apply(&bare).await?;
-        let told = |pod: &Value| label(pod, "kueue.x-k8s.io/podset") == "main" && held(pod);
-        s.object_is(POD, "fits", "marked and told its admission", told).await?;
+        let reported_by = |pod: &Value| label(pod, "kueue.x-k8s.io/podset") == "main" && held(pod);
+        s.object_is(POD, "fits", "marked and told its admission", reported_by).await?;
         s.workload("fits", "Admitted", |w| condition(w, "Admitted") == "True").await?;
         bare["metadata"]["name"] = json!("beyond");
         s.apply(&bare).await?;

@@ -50,15 +50,15 @@ fn declared() -> Result<BTreeSet<String>> {
 #[test]
 fn every_purpose_has_a_row() -> Result<()> {
     let declared = declared()?;
-    let told = rows().into_iter().chain(older_rows()).chain(other_rows());
-    let told: BTreeSet<String> = told.map(|row| row.purpose.to_owned()).collect();
+    let reported = rows().into_iter().chain(older_rows()).chain(other_rows());
+    let reported: BTreeSet<String> = reported.map(|row| row.purpose.to_owned()).collect();
     let excused: BTreeSet<String> = WITHOUT.iter().map(|(purpose, _)| (*purpose).to_owned()).collect();
-    let known: BTreeSet<String> = told.union(&excused).cloned().collect();
+    let known: BTreeSet<String> = reported.union(&excused).cloned().collect();
     let missing: Vec<&String> = declared.difference(&known).collect();
     ensure!(missing.is_empty(), "no row breaks writes of {missing:?}: add some, or say why they need none");
     let unknown: Vec<&String> = known.difference(&declared).collect();
     ensure!(unknown.is_empty(), "{SOURCE} does not declare {unknown:?}");
-    let both: Vec<&String> = told.intersection(&excused).collect();
+    let both: Vec<&String> = reported.intersection(&excused).collect();
     ensure!(both.is_empty(), "{both:?} have rows and need no excuse");
     Ok(())
 }

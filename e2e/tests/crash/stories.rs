@@ -7,10 +7,10 @@ use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::crash::{Told, comes};
+use crate::crash::{StoryRun, comes};
 
 /// Story: two jobs run one after the other.
-pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("one").run_ms(300)).await?;
@@ -22,7 +22,7 @@ pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job runs in a queue of a cohort, and the status of the Cohort shows its share.
-pub(crate) fn shares_a_cohort<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn shares_a_cohort<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.apply(&cohort(&s.name("cohort"), "", &[])).await?;
         s.simple_queue("1", &json!({"cohortName": s.name("cohort")})).await?;
@@ -35,7 +35,7 @@ pub(crate) fn shares_a_cohort<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job's pods become ready and stay ready.
-pub(crate) fn stays_ready<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn stays_ready<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("steady").endless()).await?;
@@ -46,7 +46,7 @@ pub(crate) fn stays_ready<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job waits until its queue gets a larger quota.
-pub(crate) fn too_big_at_first<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn too_big_at_first<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("big").cpu("2")).await?;
@@ -59,7 +59,7 @@ pub(crate) fn too_big_at_first<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job arrives unsuspended while the queue is full.
-pub(crate) fn arrives_running<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn arrives_running<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("first").endless()).await?;
@@ -74,7 +74,7 @@ pub(crate) fn arrives_running<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a running job is stopped because its queue is drained, its pods take some time to end, and the job runs again.
-pub(crate) fn drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn drained<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         s.create(s.job("running").pods(2).endless().termination_ms(300)).await?;
@@ -92,7 +92,7 @@ pub(crate) fn drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job runs for longer than its time limit.
-pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("long").label("kueue.x-k8s.io/max-exec-time-seconds", "1").endless()).await?;
@@ -113,7 +113,7 @@ pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job that has run for longer than its time limit is deleted some time later.
-pub(crate) fn goes_after_its_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn goes_after_its_time<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("long").label("kueue.x-k8s.io/max-exec-time-seconds", "1").endless()).await?;
@@ -130,7 +130,7 @@ pub(crate) fn goes_after_its_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a user moves a waiting job to another queue.
-pub(crate) fn moves_to_another_queue<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn moves_to_another_queue<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.apply(&local_queue(&s.namespace, "other", &s.name("cq"))).await?;
@@ -146,7 +146,7 @@ pub(crate) fn moves_to_another_queue<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job names a Workload that was created before the job.
-pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         let job = s.job("guest").label("kueue.x-k8s.io/prebuilt-workload-name", "made-before");
@@ -166,7 +166,7 @@ pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a job has fewer pods left than it began with, and another job waits for their quota.
-pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         s.create(s.job("waves").endless().spec(&json!({"parallelism": 2, "completions": 3}))).await?;
@@ -194,7 +194,7 @@ async fn end_pods(s: &Scenario<'_>, job: &str) -> anyhow::Result<()> {
 }
 
 /// Story: a user makes a running job larger: Berth stops the job, which waits with its new requests.
-pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         let created = s.create(s.job("grows").spec(&json!({"completions": 2})).endless()).await?;
@@ -221,7 +221,7 @@ pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: a running job is deleted, and the next job waits until the deleted job's pods are gone.
-pub(crate) fn deleted_while_it_runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn deleted_while_it_runs<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("gone").endless().termination_ms(700)).await?;

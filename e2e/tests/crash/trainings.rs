@@ -9,7 +9,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::crash::{PATIENCE, Told, comes};
+use crate::crash::{PATIENCE, StoryRun, comes};
 
 /// A TrainingJob of two workers with one cpu each in the LocalQueue `queue`; the annotations `life` say how long its pods run, and `more` is merged
 /// into its spec.
@@ -60,11 +60,11 @@ pub(crate) async fn run(s: &Scenario<'_>, name: &str, count: usize) -> Result<()
 }
 
 /// Waits until all pods of a TrainingJob were asked to save, by the annotation `key`, and then reports that the job has saved.
-pub(crate) async fn saves_when_told(s: &Scenario<'_>, name: &str, key: &str) -> Result<()> {
+pub(crate) async fn saves_on_request(s: &Scenario<'_>, name: &str, key: &str) -> Result<()> {
     wait::until(PATIENCE, &format!("pods of {name} have {key}"), || async {
         let pods = pods_of(s, name).await?;
-        let told = pods.iter().filter(|pod| pod["metadata"]["annotations"].get(key).is_some()).count();
-        Ok(Seen::when(told > 0 && told == pods.len(), || format!("{told} of {}", pods.len())))
+        let found = pods.iter().filter(|pod| pod["metadata"]["annotations"].get(key).is_some()).count();
+        Ok(Seen::when(found > 0 && found == pods.len(), || format!("{found} of {}", pods.len())))
     })
     .await?;
     let saved = json!({"metadata": {"annotations": {
@@ -76,7 +76,7 @@ pub(crate) async fn saves_when_told(s: &Scenario<'_>, name: &str, key: &str) -> 
 }
 
 /// Story: two TrainingJobs run one after the other.
-pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         for name in ["one", "two"] {
@@ -92,7 +92,7 @@ pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: the user suspends a running TrainingJob; another TrainingJob gets the quota, and the first one is resumed later.
-pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         s.apply(&training(s, "paused", &endless(), &json!({}))).await?;
@@ -109,13 +109,13 @@ pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
 }
 
 /// Story: Berth asks a TrainingJob to save before it stops it because the queue is drained.
-pub(crate) fn saves_before_it_stops<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+pub(crate) fn saves_before_it_stops<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
         s.apply(&training(s, "saves", &endless(), &json!({"checkpoint": {"interval": "10m"}}))).await?;
         phase(s, "saves", "Running").await?;
         s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "HoldAndDrain"})).await?;
-        saves_when_told(s, "saves", "berth.dev/stop-at").await?;
+        saves_on_request(s, "saves", "berth.dev/stop-at").await?;
         run(s, "saves", 0).await?;
         s.workload("saves", "quota released", |w| condition(w, "QuotaReserved") == "False").await.map(drop)
     }

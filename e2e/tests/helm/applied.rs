@@ -19,7 +19,7 @@ async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
     let apply = ["apply", "--server-side", "-k", "charts/kustomize"];
     let first = plane.kubectl(&apply).await?;
     let again = plane.kubectl(&apply).await?;
-    let count = |said: &str| said.lines().filter(|line| line.ends_with(" serverside-applied")).count();
+    let count = |message: &str| message.lines().filter(|line| line.ends_with(" serverside-applied")).count();
     ensure!(count(&first) == first.lines().count() && count(&again) == count(&first), "{first}\nand then\n{again}");
     for file in std::fs::read_dir(repository().join("crds"))? {
         let name = file?.file_name().into_string().ok().and_then(|n| n.strip_suffix(".yaml").map(str::to_owned));
@@ -58,12 +58,12 @@ async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
     let mut webhooks = configuration["webhooks"].clone();
     let opted_in = webhooks.as_array_mut().into_iter().flatten().filter(|w| text(w, "/name").contains("-opted-in"));
     let chosen = json!([{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]);
-    let mut told = 0;
+    let mut reported = 0;
     for webhook in opted_in {
         webhook["namespaceSelector"] = json!({"matchExpressions": chosen});
-        told += 1;
+        reported += 1;
     }
-    ensure!(told > 0, "{configuration}");
+    ensure!(reported > 0, "{configuration}");
     MUTATING.patch(client, "", NAMES[0], &json!({"webhooks": webhooks})).await?;
     let apply = ["apply", "--server-side", "-k", "charts/kustomize"];
     let refused = plane.kubectl(&apply).await.err().map(|error| format!("{error:#}")).unwrap_or_default();

@@ -13,9 +13,9 @@ fn read(file: &str) -> Result<String> {
 
 /// The instructions of the Dockerfile, each on one line: those before the last stage, and those of the last stage.
 fn stages() -> Result<[Vec<String>; 2]> {
-    let whole = read(FILE)?.replace("\\\n", " ");
+    let text_of_file = read(FILE)?.replace("\\\n", " ");
     let (build, image) =
-        whole.split_once("\nFROM scratch\n").with_context(|| format!("{FILE}: no stage from scratch"))?;
+        text_of_file.split_once("\nFROM scratch\n").with_context(|| format!("{FILE}: no stage from scratch"))?;
     Ok([build, image].map(|stage| {
         let lines = stage.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()

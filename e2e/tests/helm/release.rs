@@ -107,8 +107,8 @@ async fn installed(world: &World) -> Result<()> {
     let dangling = r#"jsonpath={.status.conditions[?(@.type=="Dangling")].status}"#;
     for name in ["berth-controller-manager", "berth-leader-election"] {
         wait::until(STEP, "the flow schema has its priority level", || async {
-            let said = world.plane.kubectl(&["get", "flowschema", name, "-o", dangling]).await?;
-            Ok(Seen::when(said.trim() == "False", || format!("{name}: Dangling {said:?}")))
+            let output = world.plane.kubectl(&["get", "flowschema", name, "-o", dangling]).await?;
+            Ok(Seen::when(output.trim() == "False", || format!("{name}: Dangling {output:?}")))
         })
         .await?;
     }
@@ -212,9 +212,9 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
     };
     stored(json!(["v1beta1", "v1beta2"])).await?;
     let chart = chart().display().to_string();
-    let said = world.helm.run(&["install", "berth", &chart, "--namespace", NAMESPACE]).await?;
+    let output = world.helm.run(&["install", "berth", &chart, "--namespace", NAMESPACE]).await?;
     for part in [name, r#"status.storedVersions is ["v1beta1","v1beta2"]"#, "kubectl patch crd", "v1beta2 alone"] {
-        ensure!(!said.ok && said.err.contains(part), "the chart does not say {part:?}: {}", said.err);
+        ensure!(!output.ok && output.err.contains(part), "the chart does not say {part:?}: {}", output.err);
     }
     let path = world.plane.kubeconfig().to_path_buf();
     let options = ManagerOptions { name: "refusing".to_owned(), ..ManagerOptions::default() };
@@ -279,9 +279,9 @@ async fn installed_under_kueues_names(world: &World) -> Result<()> {
         let kept = webhooks::SECRET.get(&world.client, NAMESPACE, "kueue-webhook-server-cert").await?.is_some();
         let found = MUTATING.get(&world.client, "", "kueue-mutating-webhook-configuration").await?.unwrap_or_default();
         let all = items(&found, "/webhooks");
-        let told = all.iter().filter(|webhook| !text(webhook, "/clientConfig/caBundle").is_empty()).count();
-        Ok(Seen::when(kept && told > 0 && told == all.len(), || {
-            format!("Secret: {kept}, {told} of {} told", all.len())
+        let number_found = all.iter().filter(|webhook| !text(webhook, "/clientConfig/caBundle").is_empty()).count();
+        Ok(Seen::when(kept && number_found > 0 && number_found == all.len(), || {
+            format!("Secret: {kept}, {number_found} of {} told", all.len())
         }))
     })
     .await?;

@@ -70,15 +70,15 @@ async fn check(helm: &Helm, number: usize, case: &Case) -> Result<()> {
     std::fs::write(&path, values.to_string())?;
     let (folder, file) = (chart().display().to_string(), path.display().to_string());
     let namespace = if case.namespace.is_empty() { "berth-system" } else { &case.namespace };
-    let said =
+    let output =
         helm.run(&["template", "berth", &folder, KUBERNETES, "--namespace", namespace, "--values", &file]).await?;
     std::fs::remove_file(&path)?;
     if case.refused.is_empty() {
-        ensure!(said.ok, "{}", said.err);
-        return holds(case, &berth_e2e::kinds::parse(&said.out)?);
+        ensure!(output.ok, "{}", output.err);
+        return holds(case, &berth_e2e::kinds::parse(&output.out)?);
     }
-    ensure!(!said.ok, "accepted");
-    ensure!(names(&said.err, &case.refused), "the message lacks one of {:?}: {}", case.refused, said.err);
+    ensure!(!output.ok, "accepted");
+    ensure!(names(&output.err, &case.refused), "the message lacks one of {:?}: {}", case.refused, output.err);
     Ok(())
 }
 
@@ -99,8 +99,8 @@ async fn values_do_what_they_say() -> Result<()> {
 async fn lint_has_nothing_to_say() -> Result<()> {
     let helm = Helm::new(None).await?;
     let chart = chart().display().to_string();
-    let said = helm.ok(&["lint", "--strict", KUBERNETES, &chart]).await?;
-    ensure!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
+    let output = helm.ok(&["lint", "--strict", KUBERNETES, &chart]).await?;
+    ensure!(!output.contains("[WARNING]") && !output.contains("[ERROR]"), "{output}");
     Ok(())
 }
 

@@ -26,12 +26,12 @@ fn gates<'a>(object: &'a Value, at: &str) -> Vec<&'a str> {
     names
 }
 
-fn told(objects: &[Value], at: &str) -> String {
-    let told = objects.iter().map(|object| {
+fn describe(objects: &[Value], at: &str) -> String {
+    let reported = objects.iter().map(|object| {
         let (name, phase) = (text(object, "/metadata/name"), text(object, "/status/phase"));
         format!("{name}: {:?} {phase}", gates(object, at))
     });
-    told.collect::<Vec<_>>().join(", ")
+    reported.collect::<Vec<_>>().join(", ")
 }
 
 /// The four pods of the JobSet of [`slices`], after they wait with the gates `wanted` and both Jobs have these gates.
@@ -51,7 +51,7 @@ async fn held_back(s: &Scenario<'_>, wanted: &[&str]) -> Result<Vec<Value>> {
         {
             return Ok(Seen::Yes(pods));
         }
-        Ok(Seen::NotYet(format!("pods: {}; Jobs: {}", told(&pods, ""), told(&jobs, OF_JOB))))
+        Ok(Seen::NotYet(format!("pods: {}; Jobs: {}", describe(&pods, ""), describe(&jobs, OF_JOB))))
     })
     .await
 }
@@ -133,7 +133,7 @@ pub(crate) async fn its_controller_takes_more(stage: &Stage) -> Result<()> {
     wait::until(START, "its Jobs are there, and have no gates", || async {
         let jobs = JOB.list(&s.client, &s.namespace).await?;
         let waits = |job: &Value| job["spec"]["suspend"] == json!(true) && gates(job, OF_JOB).is_empty();
-        Ok(Seen::when(jobs.len() == 2 && jobs.iter().all(waits), || told(&jobs, OF_JOB)))
+        Ok(Seen::when(jobs.len() == 2 && jobs.iter().all(waits), || describe(&jobs, OF_JOB)))
     })
     .await?;
     let with = |field: &str, value: Value| {

@@ -183,15 +183,15 @@ async fn another_flavor_leaves_nothing_of_the_first(stage: &Stage) -> Result<()>
 }
 
 /// A tier, and the node label that its flavor selects.
-type Rung = (&'static str, (&'static str, &'static str));
+type TierLabel = (&'static str, (&'static str, &'static str));
 
-const ON_DEMAND: Rung = ("on-demand", ("e2e/pool", "on-demand"));
-const SPOT: Rung = ("spot", ("cloud.google.com/gke-spot", "true"));
+const ON_DEMAND: TierLabel = ("on-demand", ("e2e/pool", "on-demand"));
+const SPOT: TierLabel = ("spot", ("cloud.google.com/gke-spot", "true"));
 
-/// Creates a flavor of 16 chips for each tier, in the order of `rungs`; `queue` has quota of all flavors.
-async fn tiers(s: &Scenario<'_>, rungs: &[Rung]) -> Result<()> {
+/// Creates a flavor of 16 chips for each tier, in the order of `tier_labels`; `queue` has quota of all flavors.
+async fn tiers(s: &Scenario<'_>, tier_labels: &[TierLabel]) -> Result<()> {
     let mut names = Vec::new();
-    for (tier, label) in rungs {
+    for (tier, label) in tier_labels {
         let name = s.name(tier);
         let mut flavor = manifest::flavor(&name, &[*label]);
         flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
@@ -225,7 +225,7 @@ async fn the_tier_that_it_names(stage: &Stage) -> Result<()> {
 
 /// A JobSet in the form that AxLearn writes, pinned to spot by its selectors. The policy of its queue overrides the selectors, and the reservation
 /// has no nodes, so the JobSet falls back to on-demand capacity.
-async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
+async fn policy_alone_sends_it_to_the_next_tier(stage: &Stage) -> Result<()> {
     let s = stage.scenario("overridden").await?;
     tiers(&s, &[("reserved", ("cloud.google.com/reservation-name", "nowhere")), ON_DEMAND, SPOT]).await?;
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
@@ -331,12 +331,12 @@ async fn jobsets() -> Result<()> {
         ("axlearn", the_preset_serves_all(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
         ("gated", gates::of_its_user_stay(s).boxed()),
-        ("overridden", policy_alone_sends_it_down_the_ladder(s).boxed()),
+        ("overridden", policy_alone_sends_it_to_the_next_tier(s).boxed()),
         ("as-generated", generated::by_its_own_selectors(s).boxed()),
         ("generated-ladder", generated::by_policy_alone(s).boxed()),
         ("gates-by-hand", gates::its_controller_takes_more(s).boxed()),
         ("named-tiers", the_tier_that_it_names(s).boxed()),
-        ("pathways", pathways::only_the_workers_go_down_the_ladder(s).boxed()),
+        ("pathways", pathways::only_workers_fall_back(s).boxed()),
     ];
     // The scenario `crowd` runs after the others: the JobSet controller has one worker, and everything after the hundred Jobs of the crowd would wait
     // for them.

@@ -54,7 +54,7 @@ async fn queue(s: &Scenario<'_>) -> Result<()> {
     governs(s, &s.name("policy")).await
 }
 
-pub(crate) async fn only_the_workers_go_down_the_ladder(stage: &Stage) -> Result<()> {
+pub(crate) async fn only_workers_fall_back(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pathways").await?;
     queue(&s).await?;
     s.apply(&head_and_workers(&s)).await?;

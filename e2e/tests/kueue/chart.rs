@@ -207,7 +207,7 @@ impl Story {
         Ok(())
     }
 
-    async fn told(&self) -> Result<()> {
+    async fn run(&self) -> Result<()> {
         let world = &self.world;
         let _jobsets = controller_of_job_sets(world).await.context("the controller of JobSets")?;
         self.installs_kueue().await.context("Kueue's chart")?;
@@ -272,11 +272,11 @@ async fn takes_the_documented_steps_with_kueues_own_chart() -> Result<()> {
     nodes::create(&client, &[Pool::cpu("cpu", 4, Tier::OnDemand).label("e2e/pool", "cpu")]).await?;
     let authority = base64::engine::general_purpose::STANDARD.encode(fs::read(plane.authority())?);
     let story = Story { world: World { plane, client, kueue, port: webhooks::port()? }, helm, authority };
-    let told = story.told().await;
-    if told.is_err() {
+    let reported = story.run().await;
+    if reported.is_err() {
         story.world.plane.keep_files();
         println!("{}", berth_e2e::world::dump(&story.world.client, TEAM).await);
     }
     story.world.plane.stop().await;
-    told
+    reported
 }

@@ -165,8 +165,8 @@ impl World {
             let workloads = WORKLOAD.list(&self.client, TEAM).await?;
             let holds = |w: &&Value| condition(w, "QuotaReserved") == "True" && condition(w, "Finished") != "True";
             let names: Vec<&str> = workloads.iter().filter(holds).map(|w| text(w, "/metadata/name")).collect();
-            let told = reserved(&queue, "total");
-            Ok(Seen::when(told == wanted, || format!("told {told}, held by {names:?}")))
+            let reported = reserved(&queue, "total");
+            Ok(Seen::when(reported == wanted, || format!("told {reported}, held by {names:?}")))
         })
         .await
     }
@@ -411,18 +411,18 @@ async fn hands_over_and_takes_back() -> Result<()> {
     let kueue = world.start("kueue")?;
     world.leader_is("Kueue leads", |holder| !holder.is_empty()).await?;
     world.install_kueues_webhooks().await?;
-    let told = async {
+    let reported = async {
         under_kueue(&world).await?;
         let manager = to_berth(&world, kueue).await?;
         back_to_kueue(&world, manager).await
     }
     .await;
-    if told.is_err() {
+    if reported.is_err() {
         world.plane.keep_files();
         println!("{}", berth_e2e::world::dump(&world.client, TEAM).await);
     }
     drop(jobsets);
-    let kueue = told?;
+    let kueue = reported?;
     drop(kueue);
     world.plane.stop().await;
     Ok(())

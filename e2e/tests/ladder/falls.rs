@@ -9,33 +9,33 @@ use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::ladder::{POOL, SPOT, TIERS, chips, ladder, lands, message, policy};
+use crate::ladder::{POOL, SPOT, TIERS, chips, message, policy, runs_in_tier, set_up_tiers};
 
 pub(crate) async fn reserved_is_full(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reserved-full").await?;
-    ladder(&s, "e2e", "4").await?;
+    set_up_tiers(&s, "e2e", "4").await?;
     for (name, tier) in [("first", "reserved"), ("second", "on-demand")] {
         s.create(chips(&s, name).annotation(TIERS, "reserved,on-demand")).await?;
-        lands(&s, name, tier).await?;
+        runs_in_tier(&s, name, tier).await?;
     }
     // The spot tier is free, but the job's annotation does not accept it.
     s.create(chips(&s, "third").annotation(TIERS, "reserved,on-demand")).await?;
     s.pending("third").await?;
     s.create(chips(&s, "cheap").annotation(TIERS, "spot")).await?;
-    lands(&s, "cheap", "spot").await?;
+    runs_in_tier(&s, "cheap", "spot").await?;
     s.remove("first").await?;
-    lands(&s, "third", "reserved").await?;
+    runs_in_tier(&s, "third", "reserved").await?;
     s.conclude().await
 }
 
 /// Waits until the event about a Workload's reservation names the tier that the Workload got.
-async fn told_its_tier(s: &Scenario<'_>, workload: &str, tier: &str) -> Result<()> {
+async fn tier_is_reported(s: &Scenario<'_>, workload: &str, tier: &str) -> Result<()> {
     let words = format!("; capacity tier {tier}");
     wait::until(STEP, &format!("an event QuotaReserved about {workload} with {words:?}"), || async {
         let mut events = kinds::EVENT.list(&s.client, &s.namespace).await?;
         events.retain(|e| text(e, "/involvedObject/name") == workload && text(e, "/reason") == "QuotaReserved");
-        let told: Vec<&str> = events.iter().map(|e| text(e, "/message")).collect();
-        Ok(Seen::when(told.iter().any(|message| message.contains(&words)), || format!("{told:?}")))
+        let found_message: Vec<&str> = events.iter().map(|e| text(e, "/message")).collect();
+        Ok(Seen::when(found_message.iter().any(|message| message.contains(&words)), || format!("{found_message:?}")))
     })
     .await
 }
@@ -44,15 +44,15 @@ async fn told_its_tier(s: &Scenario<'_>, workload: &str, tier: &str) -> Result<(
 async fn logged(stage: &Stage, words: &[&str]) -> Result<()> {
     wait::until(STEP, &format!("a line of the log with {words:?}"), || async {
         let log = std::fs::read_to_string(stage.manager.log())?;
-        let said = log.lines().any(|line| words.iter().all(|word| line.contains(word)));
-        Ok(Seen::when(said, || stage.manager.log_tail(10)))
+        let message = log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        Ok(Seen::when(message, || stage.manager.log_tail(10)))
     })
     .await
 }
 
 pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("stock-out").await?;
-    ladder(&s, "nowhere", "8").await?;
+    set_up_tiers(&s, "nowhere", "8").await?;
     let tiers = json!({
         "default": ["reserved", "on-demand"], "patience": {"reserved": "1s"},
         "backoff": {"initial": "10m", "max": "1h"},
@@ -65,10 +65,10 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     ensure!(text(&reason, "/reason") == "StockOut" || text(&reason, "/reason") == "QuotaReserved", "{reason}");
     let words = format!("flavor {} (reserved capacity) had no nodes for all 1 pods within ", s.name("reserved"));
     ensure!(message(&evicted, "Evicted").contains(&words), "{reason}");
-    lands(&s, "first", "on-demand").await?;
+    runs_in_tier(&s, "first", "on-demand").await?;
     let name = text(&evicted, "/metadata/name");
     for tier in ["reserved", "on-demand"] {
-        told_its_tier(&s, name, tier).await?;
+        tier_is_reported(&s, name, tier).await?;
     }
     let reserved = s.name("reserved");
     logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"reserved\"", &reserved]).await?;
@@ -76,14 +76,17 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"on-demand\""]).await?;
     // The next job is not sent to the tier that is out of stock.
     s.create(chips(&s, "second")).await?;
-    lands(&s, "second", "on-demand").await?;
+    runs_in_tier(&s, "second", "on-demand").await?;
     let second = s.workload_of("second").await?.unwrap_or_default();
     ensure!(condition(&second, "Evicted").is_empty(), "{}", second["status"]["conditions"]);
     // The message to a job that accepts only the tier that is out of stock names the end of the back-off.
     s.create(chips(&s, "insists").annotation(TIERS, "reserved")).await?;
     let waiting = s.pending("insists").await?;
-    let told = message(&waiting, "QuotaReserved");
-    ensure!(told.contains("is out of stock until ") && told.contains("1 pods of this shape got no nodes"), "{told}");
+    let found_message = message(&waiting, "QuotaReserved");
+    ensure!(
+        found_message.contains("is out of stock until ") && found_message.contains("1 pods of this shape got no nodes"),
+        "{found_message}"
+    );
     let shown = s
         .object_is(QUEUE_POLICY, &s.name("policy"), "shows the stock-out", |p| !items(p, "/status/backoffs").is_empty())
         .await?;
@@ -100,7 +103,7 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
 /// A scripted autoscaler writes the event about a pod that GKE's autoscaler writes when a zone has no machines left.
 pub(crate) async fn autoscaler_gets_no_nodes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("scale-up-failed").await?;
-    ladder(&s, "nowhere", "8").await?;
+    set_up_tiers(&s, "nowhere", "8").await?;
     let tiers = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "40s"}});
     policy(&s, &json!({"capacityTiers": tiers})).await?;
     s.create(chips(&s, "first")).await?;
@@ -113,7 +116,7 @@ pub(crate) async fn autoscaler_gets_no_nodes(stage: &Stage) -> Result<()> {
     .await?;
     let words = "Node scale up in zones us-east5-b associated with this pod failed: out of resources";
     autoscaler::gets_no_node(&s.client, &pod, words).await?;
-    lands(&s, "first", "on-demand").await?;
+    runs_in_tier(&s, "first", "on-demand").await?;
     let evicted = s.workload("first", "evicted once", |w| !condition(w, "Evicted").is_empty()).await?;
     ensure!(message(&evicted, "Evicted").contains(words), "{}", evicted["status"]);
     s.conclude().await
@@ -121,9 +124,9 @@ pub(crate) async fn autoscaler_gets_no_nodes(stage: &Stage) -> Result<()> {
 
 pub(crate) async fn back_up(stage: &Stage) -> Result<()> {
     let s = stage.scenario("climb-back").await?;
-    ladder(&s, "e2e", "4").await?;
-    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 1});
-    policy(&s, &json!({"capacityTiers": {"default": ["reserved", "on-demand"], "climbBack": climb}})).await?;
+    set_up_tiers(&s, "e2e", "4").await?;
+    let promotion = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 1});
+    policy(&s, &json!({"capacityTiers": {"default": ["reserved", "on-demand"], "climbBack": promotion}})).await?;
     s.create(chips(&s, "holder")).await?;
     s.workload("holder", "admitted to reserved", |w| condition(w, "Admitted") == "True").await?;
     s.next_second().await;
@@ -136,8 +139,8 @@ pub(crate) async fn back_up(stage: &Stage) -> Result<()> {
     })
     .await?;
     let back = s.workload_of("climber").await?.unwrap_or_default();
-    let told = message(&back, "Evicted");
-    ensure!(told.contains("goes back up from on-demand to reserved capacity"), "{told}");
+    let text = message(&back, "Evicted");
+    ensure!(text.contains("goes back up from on-demand to reserved capacity"), "{text}");
     s.conclude().await
 }
 
@@ -163,8 +166,8 @@ pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
     let s = stage.scenario("announced").await?;
     let (spot, demand) = on_spot_first(&s, "announced", "1h").await?;
     s.create(s.job("cheap").endless()).await?;
-    let landed = s.nodes_of("cheap", 1).await?;
-    ensure!(landed == ["announced-0"], "{landed:?}");
+    let node_names = s.nodes_of("cheap", 1).await?;
+    ensure!(node_names == ["announced-0"], "{node_names:?}");
     let (ending, taint) =
         ("cloud.google.com/impending-node-termination", |key| json!({"key": key, "effect": "NoSchedule"}));
     let taints = json!({"spec": {"taints": [taint(SPOT), taint(ending)]}});
@@ -174,9 +177,9 @@ pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
             condition(w, "Admitted") == "True" && berth_e2e::quickstart::flavor_of(w) == demand
         })
         .await?;
-    let told = message(&moved, "Evicted");
+    let text = message(&moved, "Evicted");
     let words = format!("flavor {spot} (spot capacity) takes node announced-0 back: it has the taint {ending}");
-    ensure!(told.contains(&words), "{told}");
+    ensure!(text.contains(&words), "{text}");
     // The pod that has ended may still exist for a moment.
     wait::until(STEP, "its only pod is on stable-0", || async {
         let nodes = s.nodes_of("cheap", 1).await?;
@@ -193,8 +196,8 @@ pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reclaimed").await?;
     let (spot, demand) = on_spot_first(&s, "fleeting", "8s").await?;
     s.create(s.job("cheap").endless().spec(&json!({"backoffLimit": 6}))).await?;
-    let landed = s.nodes_of("cheap", 1).await?;
-    ensure!(landed == ["fleeting-0"], "{landed:?}");
+    let node_names = s.nodes_of("cheap", 1).await?;
+    ensure!(node_names == ["fleeting-0"], "{node_names:?}");
     s.job_is("cheap", "ready", |j| j["status"]["ready"] == json!(1)).await?;
     // The cloud takes the node away, and its pod with it.
     kinds::NODE.delete(&s.client, "", "fleeting-0").await?;
@@ -209,8 +212,8 @@ pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
             condition(w, "Admitted") == "True" && berth_e2e::quickstart::flavor_of(w) == demand
         })
         .await?;
-    let told = message(&moved, "Evicted");
-    ensure!(told.contains(&format!("flavor {spot} (spot capacity) took nodes back")), "{told}");
+    let found_message = message(&moved, "Evicted");
+    ensure!(found_message.contains(&format!("flavor {spot} (spot capacity) took nodes back")), "{found_message}");
     s.create(s.job("next").endless()).await?;
     let next = s.admitted("next").await?;
     ensure!(berth_e2e::quickstart::flavor_of(&next) == demand, "{}", next["status"]["admission"]);

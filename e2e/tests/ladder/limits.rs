@@ -23,8 +23,8 @@ pub(crate) async fn named_and_kept(stage: &Stage) -> Result<()> {
         s.name("policy")
     );
     ensure!(message(&waiting, "QuotaReserved") == expected, "{}", message(&waiting, "QuotaReserved"));
-    let told = reason(&waiting, "QuotaReserved");
-    ensure!(told == "AdmissionLimit", "{told}");
+    let reported = reason(&waiting, "QuotaReserved");
+    ensure!(reported == "AdmissionLimit", "{reported}");
     for name in ["one", "two"] {
         s.create(s.job(name).endless()).await?;
         s.admitted(name).await?;
@@ -50,8 +50,8 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         (json!({"clusterQueues": ["a", "a"]}), "spec.clusterQueues"),
     ] {
         let refused = s.apply(&object(&spec)).await;
-        let told = refused.map_or_else(|error| format!("{error:#}"), |_| format!("accepted: {spec}"));
-        ensure!(told.contains(words), "{spec}: expected {words:?}, got {told}");
+        let text = refused.map_or_else(|error| format!("{error:#}"), |_| format!("accepted: {spec}"));
+        ensure!(text.contains(words), "{spec}: expected {words:?}, got {text}");
     }
     s.apply(&object(&json!({"clusterQueues": ["no-such-queue"]}))).await?;
     let shown =
@@ -63,7 +63,7 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
 
 /// A label value without a priority class stops no job, and the job gets a message about it. If two policies name one queue, the younger policy
 /// reports the section that does not count.
-pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
+pub(crate) async fn labels_and_conflicts_are_reported(stage: &Stage) -> Result<()> {
     let s = stage.scenario("policy-warnings").await?;
     s.simple_queue("20", &json!({})).await?;
     let (high, gone) = (s.name("high"), s.name("gone"));
@@ -154,8 +154,8 @@ async fn governed(s: &Scenario<'_>, queue: &str, spec: &Value) -> Result<()> {
 /// Checks the reason and the message with which a job waits.
 async fn waits(s: &Scenario<'_>, job: &str, why: &str, words: &str) -> Result<()> {
     let waiting = s.pending(job).await?;
-    let told = (reason(&waiting, "QuotaReserved"), message(&waiting, "QuotaReserved"));
-    ensure!(told.0 == why && told.1.starts_with(words), "{job}: expected {why}: {words}; got {told:?}");
+    let text = (reason(&waiting, "QuotaReserved"), message(&waiting, "QuotaReserved"));
+    ensure!(text.0 == why && text.1.starts_with(words), "{job}: expected {why}: {words}; got {text:?}");
     Ok(())
 }
 

@@ -48,7 +48,7 @@ fn tpu(name: &str, tier: &str, reservation: &str) -> Value {
 
 /// Creates a queue of three tiers with `chips` chips each. The flavors are listed with the worst tier at the beginning, so that only their tier
 /// labels put them in order.
-async fn ladder(s: &Scenario<'_>, reservation: &str, chips: &str) -> Result<()> {
+async fn set_up_tiers(s: &Scenario<'_>, reservation: &str, chips: &str) -> Result<()> {
     let mut names = Vec::new();
     for tier in ["spot", "on-demand", "reserved"] {
         let name = s.name(tier);
@@ -76,8 +76,10 @@ async fn governed(s: &Scenario<'_>, queue: &str, policy: &str, spec: &Value) -> 
     let object = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": metadata, "spec": spec});
     let generation = s.apply(&object).await?["metadata"]["generation"].clone();
     let is_read = |p: &Value| {
-        let told = condition_object(p, "Active");
-        told.is_some_and(|told| text(told, "/status") == "True" && told["observedGeneration"] == generation)
+        let condition = condition_object(p, "Active");
+        condition.is_some_and(|condition| {
+            text(condition, "/status") == "True" && condition["observedGeneration"] == generation
+        })
     };
     s.object_is(QUEUE_POLICY, &name, &format!("active in generation {generation}"), is_read).await.map(drop)
 }
@@ -88,7 +90,7 @@ fn chips(s: &Scenario<'_>, name: &str) -> Job {
 }
 
 /// Waits until the job is admitted to the tier `tier` and its pods are on nodes of that tier.
-async fn lands(s: &Scenario<'_>, job: &str, tier: &str) -> Result<()> {
+async fn runs_in_tier(s: &Scenario<'_>, job: &str, tier: &str) -> Result<()> {
     let flavor = s.name(tier);
     s.workload(job, &format!("admitted to {tier}"), |w| {
         berth_e2e::kinds::condition(w, "Admitted") == "True" && flavor_of(w) == flavor
@@ -125,7 +127,7 @@ async fn ladder_of_tiers() -> Result<()> {
         ("stock-out", falls::reserved_has_no_nodes(s).boxed()),
         ("scale-up-failed", falls::autoscaler_gets_no_nodes(s).boxed()),
         ("pinned-tiers", pinned::by_its_own_selectors(s).boxed()),
-        ("overridden", pinned::taken_down_the_ladder(s).boxed()),
+        ("overridden", pinned::pinned_job_falls_back(s).boxed()),
         ("announced", falls::nodes_that_are_about_to_go(s).boxed()),
         ("reclaimed", falls::nodes_are_taken_back(s).boxed()),
         ("climb-back", falls::back_up(s).boxed()),
@@ -134,7 +136,7 @@ async fn ladder_of_tiers() -> Result<()> {
         ("kept-out", limits::kept_out(s).boxed()),
         ("spared", limits::spared(s).boxed()),
         ("bad-policies", limits::refused_with_words(s).boxed()),
-        ("policy-warnings", limits::labels_and_rivals_are_told(s).boxed()),
+        ("policy-warnings", limits::labels_and_conflicts_are_reported(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
     stage.stop().await;

@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-use crate::ladder::{ACCELERATOR, RESERVATION, SPOT, chips, ladder, lands, message, policy, tpu};
+use crate::ladder::{ACCELERATOR, RESERVATION, SPOT, chips, message, policy, runs_in_tier, set_up_tiers, tpu};
 
 /// A job for TPU v5e as the builder of AxLearn's bastion writes it: on spot, or on the reservation `reservation`.
 pub(crate) fn axlearn(s: &Scenario<'_>, name: &str, reservation: Option<&str>) -> Job {
@@ -29,27 +29,27 @@ pub(crate) fn axlearn(s: &Scenario<'_>, name: &str, reservation: Option<&str>) -
 
 pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pinned-tiers").await?;
-    ladder(&s, "nowhere", "4").await?;
+    set_up_tiers(&s, "nowhere", "4").await?;
     policy(&s, &json!({"capacityTiers": {"default": ["on-demand"], "patience": {"reserved": "1h"}}})).await?;
     let created = s.create(axlearn(&s, "spot", None)).await?;
-    lands(&s, "spot", "spot").await?;
+    runs_in_tier(&s, "spot", "spot").await?;
     s.create(axlearn(&s, "again", None)).await?;
     let waiting = s.pending("again").await?;
-    let told = crate::ladder::message(&waiting, "QuotaReserved");
-    ensure!(told.contains(&s.name("spot")), "pinned to spot, whose quota is in use: {told}");
+    let text = crate::ladder::message(&waiting, "QuotaReserved");
+    ensure!(text.contains(&s.name("spot")), "pinned to spot, whose quota is in use: {text}");
     // The reservation has quota but no nodes; the job waits for the nodes, because it accepts no other tier.
     s.create(axlearn(&s, "reserved", Some("nowhere"))).await?;
     let held = s.admitted("reserved").await?;
     ensure!(berth_e2e::quickstart::flavor_of(&held) == s.name("reserved"), "{}", held["status"]["admission"]);
     s.create(chips(&s, "silent")).await?;
-    lands(&s, "silent", "on-demand").await?;
+    runs_in_tier(&s, "silent", "on-demand").await?;
     let running = s.get_job("spot").await?;
     let selector = |job: &serde_json::Value| job["spec"]["template"]["spec"]["nodeSelector"].clone();
     ensure!(selector(&running) == selector(&created), "{} was {}", selector(&running), selector(&created));
     s.conclude().await
 }
 
-pub(crate) async fn taken_down_the_ladder(stage: &Stage) -> Result<()> {
+pub(crate) async fn pinned_job_falls_back(stage: &Stage) -> Result<()> {
     let s = stage.scenario("overridden").await?;
     futures::try_join!(one_tier_down(&s), all_the_way_down(&s))?;
     s.conclude().await
@@ -57,13 +57,13 @@ pub(crate) async fn taken_down_the_ladder(stage: &Stage) -> Result<()> {
 
 /// A job with a selector for spot: because of the policy it tries the reservation, which has no nodes, and then gets on-demand capacity.
 async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
-    ladder(s, "nowhere", "4").await?;
+    set_up_tiers(s, "nowhere", "4").await?;
     let tiers = json!({
         "default": ["reserved", "on-demand", "spot"], "selectors": "Override", "patience": {"reserved": "1s"},
     });
     policy(s, &json!({"capacityTiers": tiers})).await?;
     let created = s.create(axlearn(s, "moved", None)).await?;
-    lands(s, "moved", "on-demand").await?;
+    runs_in_tier(s, "moved", "on-demand").await?;
     let moved = s.workload_of("moved").await?.unwrap_or_default();
     ensure!(message(&moved, "Evicted").contains("had no nodes"), "{}", moved["status"]["conditions"]);
     let running = s.get_job("moved").await?;
@@ -71,7 +71,7 @@ async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
     ensure!(template["spec"]["nodeSelector"].get(SPOT).is_none(), "{}", template["spec"]["nodeSelector"]);
     ensure!(template["metadata"]["labels"].get("bastion-tier").is_none(), "{}", template["metadata"]["labels"]);
     s.create(axlearn(s, "next", None)).await?;
-    lands(s, "next", "spot").await?;
+    runs_in_tier(s, "next", "spot").await?;
     is_restored(s, &created).await
 }
 
@@ -107,8 +107,8 @@ async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
         .workload("sunk", "admitted to spot", |w| condition(w, "Admitted") == "True" && flavor_of(w) == spot.1)
         .await?;
     let evictions = items(&sunk, "/status/schedulingStats/evictions");
-    let as_told = |one: &Value| text(one, "/reason") == "StockOut" && one["count"] == json!(2);
-    ensure!(evictions.len() == 1 && evictions.iter().all(as_told), "{evictions:?}");
+    let as_expected = |one: &Value| text(one, "/reason") == "StockOut" && one["count"] == json!(2);
+    ensure!(evictions.len() == 1 && evictions.iter().all(as_expected), "{evictions:?}");
     for node in s.nodes_of("sunk", 1).await? {
         ensure!(node.starts_with("tpu-spot-"), "a pod landed on {node}");
     }
@@ -133,8 +133,8 @@ async fn is_counted(s: &Scenario<'_>, queue: &str, tier: &str, left: f64) -> Res
         let gone = manager.metric("berth_tier_departures_total", &place).await?.unwrap_or(0.0);
         let for_want = [place[0], place[1], r#"reason="StockOut""#];
         let out = manager.metric("berth_tier_departures_total", &for_want).await?.unwrap_or(0.0);
-        let as_told = given == Some(1.0) && gone == left && out == left;
-        Ok(Seen::when(as_told, || format!("{given:?} admissions, {gone} departures, {out} of them StockOut")))
+        let as_expected = given == Some(1.0) && gone == left && out == left;
+        Ok(Seen::when(as_expected, || format!("{given:?} admissions, {gone} departures, {out} of them StockOut")))
     })
     .await
 }

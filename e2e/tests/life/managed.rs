@@ -124,7 +124,7 @@ pub(crate) async fn left_alone(stage: &Stage) -> Result<()> {
 
 /// Only the configuration file sets the addresses of the metrics and of the probe, the lease, and the rate of writes. Every scenario on this stage
 /// shows that the two addresses are right, because requests go there.
-pub(crate) async fn told_by_file(stage: &Stage) -> Result<()> {
+pub(crate) async fn configured_by_file(stage: &Stage) -> Result<()> {
     const JOBS: usize = 8;
     let s = stage.scenario("told-by-file").await?;
     s.simple_queue("8", &json!({})).await?;

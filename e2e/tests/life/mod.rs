@@ -112,14 +112,15 @@ async fn life() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undeclared_resources() -> Result<()> {
-    let options = ManagerOptions { config: Some(IGNORES.to_owned()), told_by_file: true, ..ManagerOptions::default() };
+    let options =
+        ManagerOptions { config: Some(IGNORES.to_owned()), configured_by_file: true, ..ManagerOptions::default() };
     let pools = [Pool::cpu("cpu", 1, Tier::OnDemand).offers("e2e.berth.dev/license", "4")];
     let plane = ControlPlane::start(Options::with_crds("life-undeclared")).await?;
     manager::grant_lease(&plane.client(), manager::NAMESPACE, "e2e-lease").await?;
     let stage = Stage::on(plane, &pools, options).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> =
-        vec![("undeclared", counted::undeclared(s).boxed()), ("told-by-file", managed::told_by_file(s).boxed())];
+        vec![("undeclared", counted::undeclared(s).boxed()), ("told-by-file", managed::configured_by_file(s).boxed())];
     let outcome = run_all(&stage, runs).await;
     stage.stop().await;
     outcome

@@ -237,8 +237,8 @@ async fn a_training_gives_way(s: &Scenario<'_>, urgent: &str) -> Result<()> {
     let in_phase = |wanted: &'static str| move |job: &Value| text(job, "/status/phase") == wanted;
     training_is(s, "yields", "runs", in_phase("Running")).await?;
     let now = Timestamp::from_second(Timestamp::now().as_second())?;
-    let told = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": now.to_string()}}});
-    kinds::TRAINING_JOB.patch(&s.client, &s.namespace, "yields", &told).await?;
+    let reported = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": now.to_string()}}});
+    kinds::TRAINING_JOB.patch(&s.client, &s.namespace, "yields", &reported).await?;
     // Berth must have counted the last checkpoint before it asks the training to save again.
     let saved = |job: &Value| text(job, "/status/checkpoint/latest/time").parse().is_ok_and(|at: Timestamp| at == now);
     training_is(s, "yields", "is seen to have saved", saved).await?;
@@ -294,7 +294,7 @@ async fn story(stage: &Stage, reader: &str) -> Result<()> {
         Ok(Seen::when(value == json!(done.to_string()), || format!("Prometheus says {value}")))
     })
     .await?;
-    readers::told_apart(stage, reader).await?;
+    readers::readers_are_distinguished(stage, reader).await?;
     kinds::POD.delete(&s.client, &s.namespace, "alone").await?;
     let names = [format!("=\"{}", s.name("")), format!("namespace={:?}", s.namespace)];
     ensure!(values::naming(stage, &names).await?.len() > 100, "the story has hardly any series");
@@ -328,15 +328,15 @@ async fn every_series_has_data() -> Result<()> {
 #[tokio::test]
 async fn alerts_fire_when_they_should() -> Result<()> {
     let rules = prometheus::rules();
-    let (content, said) =
+    let (content, message) =
         promtool(&["check", "rules", "--lint=all", "--lint-fatal", &rules.display().to_string()]).await?;
-    ensure!(content, "{said}");
+    ensure!(content, "{message}");
     let cases = std::fs::read_to_string(repository().join("e2e/cases/alerts.yaml"))?;
     let path = std::env::temp_dir().join(format!("berth-e2e-alerts-{}.yaml", std::process::id()));
     std::fs::write(&path, cases.replace("[RULES]", &format!("[{}]", rules.display())))?;
-    let (content, said) = promtool(&["test", "rules", &path.display().to_string()]).await?;
+    let (content, message) = promtool(&["test", "rules", &path.display().to_string()]).await?;
     std::fs::remove_file(&path)?;
-    ensure!(content, "{said}");
+    ensure!(content, "{message}");
     let parsed = kinds::parse(&std::fs::read_to_string(&rules)?)?;
     let groups = parsed.first().context("no rules")?;
     let all = items(groups, "/groups").iter().flat_map(|group| items(group, "/rules"));

@@ -41,7 +41,7 @@ pub(super) async fn admitted(client: &Client) -> Result<String> {
 }
 
 /// Requests the metrics with each kind of token.
-pub(super) async fn told_apart(stage: &Stage, reader: &str) -> Result<()> {
+pub(super) async fn readers_are_distinguished(stage: &Stage, reader: &str) -> Result<()> {
     let port = stage.manager.metrics_port();
     let ask = |token: Option<String>| async move { https_get(port, "/metrics", token.as_deref()).await };
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
@@ -49,20 +49,20 @@ pub(super) async fn told_apart(stage: &Stage, reader: &str) -> Result<()> {
     kinds::apply(&stage.client, &account).await?;
     let stranger = token(&stage.client, "default", "stranger").await?;
 
-    let (code, said) = ask(None).await?;
-    ensure!(code == 401 && said.contains("a bearer token"), "without a token: {code} {said}");
-    let (code, said) = ask(Some("made-up".to_owned())).await?;
-    ensure!(code == 401 && said.contains("does not know this token"), "with a token of nobody: {code} {said}");
-    let (code, said) = ask(Some(stranger)).await?;
+    let (code, message) = ask(None).await?;
+    ensure!(code == 401 && message.contains("a bearer token"), "without a token: {code} {message}");
+    let (code, message) = ask(Some("made-up".to_owned())).await?;
+    ensure!(code == 401 && message.contains("does not know this token"), "with a token of nobody: {code} {message}");
+    let (code, message) = ask(Some(stranger)).await?;
     let words = r#"User "system:serviceaccount:default:stranger" cannot get path "/metrics""#;
-    ensure!(code == 403 && said.contains(words), "with a stranger's token: {code} {said}");
-    let (code, said) = ask(Some(reader.to_owned())).await?;
-    ensure!(code == 200 && said.contains("kueue_build_info"), "with the reader's token: {code}");
+    ensure!(code == 403 && message.contains(words), "with a stranger's token: {code} {message}");
+    let (code, message) = ask(Some(reader.to_owned())).await?;
+    ensure!(code == 200 && message.contains("kueue_build_info"), "with the reader's token: {code}");
     let plain = http_get(port, "/metrics").await;
     ensure!(plain.is_err(), "without TLS: {plain:?}");
     // A client on the machine itself may read `/debug/recompute` without a token.
-    let (code, said) = https_get(port, "/debug/recompute", None).await?;
-    ensure!(code == 200 || code == 429, "/debug/recompute: {code} {said}");
+    let (code, message) = https_get(port, "/debug/recompute", None).await?;
+    ensure!(code == 200 || code == 429, "/debug/recompute: {code} {message}");
     under_the_services_name(stage, port).await?;
     flood(stage, port).await
 }
@@ -87,8 +87,8 @@ async fn flood(stage: &Stage, port: u16) -> Result<()> {
     };
     let (before, begun) = (asked().await?, Instant::now());
     let made_up = (0..FLOOD).map(|number| async move {
-        let (code, said) = https_get(port, "/metrics", Some(&format!("made-up-{number}"))).await?;
-        ensure!(code == 401 || code == 429, "{code} {said}");
+        let (code, message) = https_get(port, "/metrics", Some(&format!("made-up-{number}"))).await?;
+        ensure!(code == 401 || code == 429, "{code} {message}");
         Ok(code)
     });
     let codes: Vec<u16> = futures::stream::iter(made_up).buffer_unordered(16).try_collect().await?;

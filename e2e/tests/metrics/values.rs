@@ -24,8 +24,9 @@ pub(crate) async fn shown(prometheus: &Prometheus) -> Result<()> {
         for query in queries.iter().map(|target| text(target, "/expr")) {
             wait::until(STEP, &format!("panel {title} shows a number"), || async {
                 let answer = prometheus.ask("query", &[("query", query)]).await?;
-                let tells = items(&answer, "/result").iter().map(value).any(|value| value.is_finite() && value != 0.0);
-                Ok(Seen::when(tells, || format!("{query}: {answer}")))
+                let is_shown =
+                    items(&answer, "/result").iter().map(value).any(|value| value.is_finite() && value != 0.0);
+                Ok(Seen::when(is_shown, || format!("{query}: {answer}")))
             })
             .await?;
         }

@@ -22,9 +22,9 @@ pub(crate) async fn stored_in_one_version(world: &World) -> Result<()> {
     };
     say(json!(["v1beta1", "v1beta2"])).await?;
     let chart = helm::chart().display().to_string();
-    let said = world.helm.run(&["install", "berth", &chart, "--namespace", helm::NAMESPACE]).await?;
-    let refused = !said.ok && said.err.contains(WORKLOADS) && said.err.contains("v1beta2 alone");
-    ensure!(refused, "the chart does not refuse what is stored as v1beta1: {}", said.err);
+    let output = world.helm.run(&["install", "berth", &chart, "--namespace", helm::NAMESPACE]).await?;
+    let refused = !output.ok && output.err.contains(WORKLOADS) && output.err.contains("v1beta2 alone");
+    ensure!(refused, "the chart does not refuse what is stored as v1beta1: {}", output.err);
     let path = world.plane.folder().join("workloads.json");
     std::fs::write(&path, world.plane.kubectl(&["get", WORKLOADS, "-A", "-o", "json"]).await?)?;
     world.plane.kubectl(&["replace", "-f", &path.display().to_string()]).await?;
@@ -71,5 +71,5 @@ pub(crate) async fn converted_by_berth(world: &World, manager: &Manager) -> Resu
     world.helm.ok(&args).await?;
     adoption::are_berths(&world.client).await?;
     adoption::until_berth_converts(&world.client, "").await?;
-    world.books_are_right(manager).await
+    world.usage_is_right(manager).await
 }

@@ -159,7 +159,7 @@ impl World {
     }
 
     /// Waits until the queue's status agrees with its Workloads, and Berth's view agrees with a fresh list.
-    async fn books_are_right(&self, manager: &Manager) -> Result<()> {
+    async fn usage_is_right(&self, manager: &Manager) -> Result<()> {
         wait::until(STEP, "the queue's reservation is the sum of its Workloads'", || async {
             let mut sum = 0;
             for workload in WORKLOAD.list(&self.client, TEAM).await? {
@@ -170,8 +170,8 @@ impl World {
                 sum += sets.iter().filter_map(|set| thousandths(&set["resourceUsage"]["cpu"])).sum::<i128>();
             }
             let queue = CLUSTER_QUEUE.get(&self.client, "", QUEUE).await?.context("no queue")?;
-            let told = reserved(&queue, "total");
-            Ok(Seen::when(told == sum && sum <= 5_000, || format!("told {told}, held {sum}")))
+            let reported = reserved(&queue, "total");
+            Ok(Seen::when(reported == sum && sum <= 5_000, || format!("told {reported}, held {sum}")))
         })
         .await?;
         manager.recomputes().await
@@ -253,11 +253,11 @@ async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     // Without a kubelet the pods of the release run nothing and its Service leads to no process, so the test installs the webhooks with the address
     // of the manager.
     args.extend(["--set", "webhook.enabled=false"]);
-    let said = world.helm.run(&args).await?;
+    let output = world.helm.run(&args).await?;
     ensure!(
-        !said.ok && said.err.contains("kueue-batch-user-role") && said.err.contains("invalid ownership metadata"),
+        !output.ok && output.err.contains("kueue-batch-user-role") && output.err.contains("invalid ownership metadata"),
         "Helm takes nothing over unasked: {}",
-        said.err
+        output.err
     );
     world.helm.ok(&[&args[..], &["--set", "crds.install=false,batchRoles=false"]].concat()).await?;
     definitions::are_converted_by_kueue(world).await?;
@@ -271,7 +271,7 @@ async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
 }
 
 /// Checks that Berth warns about the parts of Kueue's configuration that it interprets in another way.
-fn told_at_the_start(manager: &Manager) -> Result<()> {
+fn reported_at_the_start(manager: &Manager) -> Result<()> {
     let log = std::fs::read_to_string(manager.log())?;
     for part in ["kueue-webhook-server-cert", "kueue-webhook-service", "managedJobsNamespaceSelector", "ray.io/rayjob"]
     {
@@ -312,7 +312,7 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
         })
         .await?;
     ensure!(condition(&world.workload("waits").await?, "QuotaReserved") == "False", "there is no room for 4 more");
-    world.books_are_right(manager).await?;
+    world.usage_is_right(manager).await?;
     for pod in world.pods_of("ends").await? {
         let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": null}}});
         POD.patch(&world.client, TEAM, text(&pod, "/metadata/name"), &ends).await?;
@@ -324,7 +324,7 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
         "job ends was restarted"
     );
     ensure!(world.run_of("keeps").await? == keeps, "job keeps was touched");
-    world.books_are_right(manager).await
+    world.usage_is_right(manager).await
 }
 
 /// Kueue's release is uninstalled, and no object of Berth's goes with it.
@@ -407,7 +407,7 @@ async fn story(world: &World) -> Result<()> {
     webhooks::install(&world.client, port, "Fail").await?;
     kueue::lead(&world.client, true).await?;
     let manager = world.manager("berth", &config, Some(port)).await?;
-    told_at_the_start(&manager)?;
+    reported_at_the_start(&manager)?;
     world.only_follows(&manager).await.context("Berth follows")?;
     webhooks_change_hands(world).await.context("Kueue's webhooks go")?;
     observer.somebody_leads();

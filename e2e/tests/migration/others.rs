@@ -132,11 +132,11 @@ async fn untouched(world: &World, before: &Runs) -> Result<()> {
 }
 
 /// Waits until the queue's status has `cpus` cpus reserved, and Berth's view agrees with a fresh list.
-async fn books_say(world: &World, manager: &Manager, cpus: i128) -> Result<()> {
+async fn usage_is(world: &World, manager: &Manager, cpus: i128) -> Result<()> {
     wait::until(STEP, &format!("{cpus} cpus are reserved"), || async {
         let queue = CLUSTER_QUEUE.get(&world.client, "", NAMESPACE).await?.context("no queue")?;
-        let told = reserved(&queue, "total");
-        Ok(Seen::when(told == cpus * 1_000, || format!("{told} thousandths")))
+        let reported = reserved(&queue, "total");
+        Ok(Seen::when(reported == cpus * 1_000, || format!("{reported} thousandths")))
     })
     .await?;
     manager.recomputes().await
@@ -228,7 +228,7 @@ async fn ended(world: &World, names: &[&str]) -> Result<()> {
 
 /// Berth leads: running pods go on, ended pods give their quota back, and the pod that waits with both of Kueue's gates gets that quota.
 pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) -> Result<()> {
-    books_say(world, manager, 7).await?;
+    usage_is(world, manager, 7).await?;
     untouched(world, before).await?;
     let waiting = POD.get(&world.client, NAMESPACE, "waits").await?.context("the pod that waits")?;
     ensure!(waits(&waiting), "there is no room for it: {}", waiting["status"]);
@@ -240,7 +240,7 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     let started = is(world, POD, "waits", "running", |pod| runs(pod) && !waits(pod)).await?;
     ensure!(started["metadata"]["uid"] == waiting["metadata"]["uid"], "it is another pod");
     ensure!(started["spec"]["nodeSelector"]["e2e/pool"] == json!("cpu"), "{}", started["spec"]["nodeSelector"]);
-    books_say(world, manager, 8).await?;
+    usage_is(world, manager, 8).await?;
 
     replaced(world).await.context("a pod of a group that Kueue started fails")?;
     end(world, &["crew-a", "crew-c"]).await?;
@@ -251,7 +251,7 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     end(world, &names).await?;
     let set = is(world, JOBSET, "done", "Completed", |set| condition(set, "Completed") == "True").await?;
     is(world, WORKLOAD, &kueue::name_of(JOBSET, &set), "let go", let_go).await?;
-    books_say(world, manager, 5).await?;
+    usage_is(world, manager, 5).await?;
     sets::taken_over(world).await.context("StatefulSets")?;
     untouched(world, before).await
 }
@@ -287,7 +287,7 @@ pub(crate) async fn begun_by_berth(world: &World, manager: &Manager) -> Result<(
     }
     set_runs(world, "young", 1).await?;
     sets::begun_by_berth(world).await.context("StatefulSets")?;
-    books_say(world, manager, 8).await
+    usage_is(world, manager, 8).await
 }
 
 /// After Berth has ended, every Workload is as Kueue would have written it, and the objects that ran under Kueue have run all the time.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::pods::{conclude, running};
 
 const USAGE: &str = "example.com/node.usage";
-const CARD: &str = "nvidia.com/gpu.product";
+const ACCELERATOR: &str = "nvidia.com/gpu.product";
 const LARGE: &str = "NVIDIA-H100-80GB-HBM3";
 const SMALL: &str = "NVIDIA-L40S";
 /// Name of the scenario, of its namespace and of the example, and beginning of the names of its nodes.
@@ -40,30 +40,30 @@ const FINETUNE: (&str, &str) = ("berth.dev/training-job", "finetune");
 pub(crate) async fn training_and_inference_share_nodes(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario(NAME).await?;
     let s = &scenario;
-    let machines = NODES.iter().flat_map(|(pool, usage, card, count)| {
-        (0..*count).map(move |index| machine(&format!("{NAME}-{pool}-{index}"), usage, card))
+    let machines = NODES.iter().flat_map(|(pool, usage, accelerator, count)| {
+        (0..*count).map(move |index| machine(&format!("{NAME}-{pool}-{index}"), usage, accelerator))
     });
     nodes::join(&s.client, &machines.collect::<Vec<_>>()).await?;
     put(s, "queues.yaml").await?;
     put(s, "cards.yaml").await?;
-    cards_are_named(s).await?;
+    accelerators_are_named(s).await?;
     each_on_its_own(s).await?;
     inference_takes_back(s).await?;
     training_comes_back(s).await?;
-    without_cards(s).await?;
+    without_accelerators(s).await?;
     // The clean-up deletes the jobs while they run.
     examples::clean_up(&stage.plane, &examples::folder(NAME)).await?;
     conclude(scenario).await
 }
 
 /// A node with eight GPUs.
-fn machine(name: &str, usage: &str, card: &str) -> Value {
+fn machine(name: &str, usage: &str, accelerator: &str) -> Value {
     let taint = |(key, value): (&str, &str)| json!({"key": key, "value": value, "effect": "NoSchedule"});
-    let taints = [(USAGE, usage), (CARD, card)].map(taint);
+    let taints = [(USAGE, usage), (ACCELERATOR, accelerator)].map(taint);
     let offers =
         json!({"cpu": "192", "memory": "2Ti", "ephemeral-storage": "1Ti", "pods": "110", "nvidia.com/gpu": "8"});
     json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {(USAGE): usage, (CARD): card, "kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": {(USAGE): usage, (ACCELERATOR): accelerator, "kubernetes.io/hostname": name}},
         "spec": {"taints": taints}, "status": {"capacity": offers, "allocatable": offers}})
 }
 
@@ -117,7 +117,7 @@ async fn refusal(s: &Scenario<'_>, object: &Value) -> Result<String> {
 /// An object that requests GPUs without naming their type is refused with a message that helps. An affinity that the user has written also names the
 /// type. The API server checks types in the expressions of a policy, but not in its variables, so the faults of variables show only when an object of
 /// each kind is tried.
-async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
+async fn accelerators_are_named(s: &Scenario<'_>) -> Result<()> {
     for name in POLICIES {
         let looked_at = |policy: &Value| policy["status"]["observedGeneration"] == policy["metadata"]["generation"];
         let policy = s.object_is(VALIDATING_ADMISSION_POLICY, name, "its types checked", looked_at).await?;
@@ -139,8 +139,8 @@ async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
         let wanted = format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}");
         // The API server applies a new policy only after a moment.
         wait::until(STEP, &format!("a {kind} that names no card is refused"), || async {
-            let said = refusal(s, object).await?;
-            Ok(Seen::when(said.contains(&wanted), || said))
+            let message = refusal(s, object).await?;
+            Ok(Seen::when(message.contains(&wanted), || message))
         })
         .await?;
     }
@@ -149,10 +149,10 @@ async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
     let is = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
     let affinity = json!({"nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-            {"matchExpressions": [is(USAGE, &["inference", "hybrid"]), is(CARD, &[SMALL])]}]},
+            {"matchExpressions": [is(USAGE, &["inference", "hybrid"]), is(ACCELERATOR, &[SMALL])]}]},
         "preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 100, "preference": {"matchExpressions": [is(USAGE, &["inference"])]}}]}});
-    let tolerations = [USAGE, CARD].map(|key| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"}));
+    let tolerations = [USAGE, ACCELERATOR].map(|key| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"}));
     let pod = json!({"affinity": affinity, "tolerations": tolerations});
     merge(&mut by_hand, &json!({"spec": {"template": {"spec": pod}}}));
     s.apply(&by_hand).await?;
@@ -186,8 +186,8 @@ async fn inference_takes_back(s: &Scenario<'_>) -> Result<()> {
     }
     wait::until(STEP, "its pod is told until when it may go on", || async {
         let pods = run_on(s, FINETUNE, &["hybrid"]).await?;
-        let told = pods.iter().all(|pod| pod["metadata"]["annotations"]["berth.dev/stop-at"].is_string());
-        Ok(Seen::when(told, || "not told".to_owned()))
+        let reported = pods.iter().all(|pod| pod["metadata"]["annotations"]["berth.dev/stop-at"].is_string());
+        Ok(Seen::when(reported, || "not told".to_owned()))
     })
     .await?;
     let job = JOB.get(&s.client, &s.namespace, "finetune-worker").await?.context("its Job")?;
@@ -236,7 +236,7 @@ async fn training_comes_back(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// Workloads without GPUs run on none of the GPU nodes, whatever their queue.
-async fn without_cards(s: &Scenario<'_>) -> Result<()> {
+async fn without_accelerators(s: &Scenario<'_>) -> Result<()> {
     put(s, "cpu.yaml").await?;
     s.create(Job::new(&s.namespace, "astray", "training").run_ms(2_000)).await?;
     for name in ["tokenize", "astray"] {

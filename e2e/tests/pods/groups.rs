@@ -80,8 +80,8 @@ pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     all_run(&s, &["a", "b"]).await?;
     let high = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": s.name("high")}}});
     s.apply(&pod(&s, "urgent", "2", &high)).await?;
-    let told = s.object_is(POD, "a", "told why", |p| condition(p, "TerminationTarget") == "True").await?;
-    let why = condition_object(&told, "TerminationTarget").context("the condition")?;
+    let found_condition = s.object_is(POD, "a", "told why", |p| condition(p, "TerminationTarget") == "True").await?;
+    let why = condition_object(&found_condition, "TerminationTarget").context("the condition")?;
     ensure!(text(why, "/reason") == "WorkloadEvictedDueToPreempted", "{why}");
     all_run(&s, &["urgent"]).await?;
     let waits =

@@ -139,14 +139,15 @@ async fn pods() -> Result<()> {
     let mut spot = Pool::cpu("spot", 1, Tier::Spot);
     spot.labels.push(("e2e/pool".to_owned(), "spot".to_owned()));
     let cpu = Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu");
-    let cards = ["t4", "h100"].map(|card| Pool::gpu(&format!("gpu-{card}"), 1, Tier::OnDemand).label("gpu-type", card));
-    let [small, large] = cards;
+    let pools = ["t4", "h100"]
+        .map(|accelerator| Pool::gpu(&format!("gpu-{accelerator}"), 1, Tier::OnDemand).label("gpu-type", accelerator));
+    let [small, large] = pools;
     let mut stage = Stage::on(plane, &[cpu, spot, small, large], options).await?;
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
         ("single", single::admitted_by_tier_and_finished(s).boxed()),
         ("pod-scale-up-failed", single::autoscaler_gets_no_node(s).boxed()),
-        ("gpu-type", single::the_card_that_its_affinity_requires(s).boxed()),
+        ("gpu-type", single::the_gpu_that_its_affinity_requires(s).boxed()),
         ("untouched", single::without_a_queue_nothing_happens(s).boxed()),
         ("refused-pods", single::refused(s).boxed()),
         ("roles", groups::two_roles_all_or_none(s).boxed()),

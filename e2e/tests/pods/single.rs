@@ -51,11 +51,11 @@ pub(crate) async fn admitted_by_tier_and_finished(stage: &Stage) -> Result<()> {
 
 /// A queue has two types of GPU, and a pod requires one of them by the affinity that users write. The queue lists the other type of GPU before the
 /// required one.
-pub(crate) async fn the_card_that_its_affinity_requires(stage: &Stage) -> Result<()> {
+pub(crate) async fn the_gpu_that_its_affinity_requires(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gpu-type").await?;
     let (small, large) = (s.name("t4"), s.name("h100"));
-    for (name, card) in [(&small, "t4"), (&large, "h100")] {
-        let mut flavor = manifest::flavor(name, &[("gpu-type", card)]);
+    for (name, gpu_type) in [(&small, "t4"), (&large, "h100")] {
+        let mut flavor = manifest::flavor(name, &[("gpu-type", gpu_type)]);
         flavor["spec"]["tolerations"] = json!([{"key": "nvidia.com/gpu", "operator": "Exists"}]);
         s.apply(&flavor).await?;
     }
@@ -63,10 +63,10 @@ pub(crate) async fn the_card_that_its_affinity_requires(stage: &Stage) -> Result
     let quotas = [(&*small, &covered[..]), (&*large, &covered[..])];
     s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
     s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
-    for (name, cards, flavor, node) in
+    for (name, types, flavor, node) in
         [("trained", &["h100"][..], &large, "gpu-h100"), ("either", &["h100", "t4"], &small, "gpu-t4")]
     {
-        let terms = json!([{"matchExpressions": [{"key": "gpu-type", "operator": "In", "values": cards}]}]);
+        let terms = json!([{"matchExpressions": [{"key": "gpu-type", "operator": "In", "values": types}]}]);
         let required =
             json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
         let container = json!({"name": "main", "image": "work",
@@ -111,9 +111,11 @@ pub(crate) async fn autoscaler_gets_no_node(stage: &Stage) -> Result<()> {
     .await?;
     wait::until(STEP, "the event about it", || async {
         let events = EVENT.list(&s.client, &s.namespace).await?;
-        let told = events.iter().find(|event| text(event, "/reason") == "EvictedDueToStockOut");
-        let said = told.is_some_and(|event| text(event, "/message").contains(words));
-        Ok(Seen::when(said, || format!("{:?}", events.iter().map(|event| text(event, "/reason")).collect::<Vec<_>>())))
+        let reported = events.iter().find(|event| text(event, "/reason") == "EvictedDueToStockOut");
+        let message = reported.is_some_and(|event| text(event, "/message").contains(words));
+        Ok(Seen::when(message, || {
+            format!("{:?}", events.iter().map(|event| text(event, "/reason")).collect::<Vec<_>>())
+        }))
     })
     .await?;
     s.apply(&pod(&s, "second", "1", &run_ms(100))).await?;

@@ -17,7 +17,7 @@ const SHARE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Numbers of a queue's jobs: running, waiting and ended.
 #[derive(Debug, Default)]
-struct Standing {
+struct QueueUsage {
     /// Number of jobs that hold quota and are not being evicted.
     running: usize,
     /// Number of jobs that hold no quota or are being evicted.
@@ -26,8 +26,8 @@ struct Standing {
     ended: usize,
 }
 
-async fn standing(s: &Scenario<'_>, queue: &str) -> Result<Standing> {
-    let mut found = Standing::default();
+async fn queue_usage(s: &Scenario<'_>, queue: &str) -> Result<QueueUsage> {
+    let mut found = QueueUsage::default();
     for workload in WORKLOAD.list(&s.client, &s.namespace).await? {
         if text(&workload, "/spec/queueName") != queue {
             continue;
@@ -45,7 +45,7 @@ async fn standing(s: &Scenario<'_>, queue: &str) -> Result<Standing> {
 
 /// Number of a queue's jobs that hold quota and are not being evicted.
 async fn running(s: &Scenario<'_>, queue: &str) -> Result<usize> {
-    Ok(standing(s, queue).await?.running)
+    Ok(queue_usage(s, queue).await?.running)
 }
 
 /// Waits until the queues run the numbers of jobs in `wanted`, and checks that the numbers stay the same.
@@ -129,20 +129,20 @@ async fn keeps_flooding(s: &Scenario<'_>, queue: &str) -> Result<()> {
 /// A tenant arrives with jobs of low priority when the flood holds all quota, and soon has half of the quota for as long as the flood goes on.
 async fn gets_its_share(s: &Scenario<'_>) -> Result<()> {
     wait::until(STEP, "the flood holds everything, and jobs of it have come and gone", || async {
-        let loud = standing(s, "loud").await?;
+        let loud = queue_usage(s, "loud").await?;
         Ok(Seen::when(loud.running == 8 && loud.waiting > 0 && loud.ended >= 4, || format!("{loud:?}")))
     })
     .await?;
     flood(s, "modest", 6, "low").await?;
     let look = || async {
-        let (modest, loud) = (standing(s, "modest").await?, standing(s, "loud").await?);
+        let (modest, loud) = (queue_usage(s, "modest").await?, queue_usage(s, "loud").await?);
         Ok(Seen::when(modest.running >= 4 && loud.waiting > 0, || format!("modest {modest:?}, loud {loud:?}")))
     };
     wait::until(SHARE_WITHIN, "the modest tenant has its share, while the flood wants more", look).await?;
-    let before = standing(s, "loud").await?.ended;
+    let before = queue_usage(s, "loud").await?.ended;
     wait::stays(Duration::from_secs(6), "the modest tenant keeps its share, while the flood wants more", look).await?;
     wait::until(STEP, "jobs of the flood end, and others follow them", || async {
-        let after = standing(s, "loud").await?;
+        let after = queue_usage(s, "loud").await?;
         Ok(Seen::when(after.ended >= before + 3, || format!("{before} had ended, and then {after:?}")))
     })
     .await

@@ -187,7 +187,7 @@ async fn not_needed(stage: &Stage) -> Result<()> {
 }
 
 /// If the autoscaler cannot get capacity in one tier, Berth requests it in the next tier at once.
-async fn ladder(stage: &Stage) -> Result<()> {
+async fn fallback(stage: &Stage) -> Result<()> {
     let s = stage.scenario("down-the-ladder").await?;
     let (first, second) = (s.name("reserved"), s.name("on-demand"));
     for (name, pool, tier) in [(&first, "blue", "reserved"), (&second, "green", "on-demand")] {
@@ -230,7 +230,7 @@ async fn provisioning_requests() -> Result<()> {
         ("no-more-attempts", no_more_attempts(s).boxed()),
         ("revoked", revoked(s).boxed()),
         ("not-needed", not_needed(s).boxed()),
-        ("down-the-ladder", ladder(s).boxed()),
+        ("down-the-ladder", fallback(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;
     drop(autoscaler);

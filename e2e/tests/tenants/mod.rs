@@ -22,9 +22,9 @@ use berth_e2e::control_plane::{ControlPlane, Options, client_from};
 use berth_e2e::jobset;
 use berth_e2e::manager::{self, ManagerOptions};
 use berth_e2e::nodes::{Pool, Tier};
-use berth_e2e::pace;
 use berth_e2e::process::Guarded;
 use berth_e2e::scenario::{Stage, run_each};
+use berth_e2e::test_clock;
 use berth_e2e::wait::STEP;
 use berth_e2e::webhooks;
 use futures::future::BoxFuture;
@@ -221,7 +221,7 @@ impl Ground {
     /// Makes attacks with all of their steps, and judges each attack.
     async fn attacked(self, attacks: &[Attack]) -> Result<()> {
         let this = &self;
-        let whole = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+        let full_attack = |attack: Attack| -> BoxFuture<'_, Result<()>> {
             Box::pin(async move {
                 let tenant = this.tenant(attack).await?;
                 (attack.prepare)(&tenant).await?;
@@ -229,11 +229,11 @@ impl Ground {
                 (attack.strike)(&tenant).await?;
                 let refused = tenant.refusals() > before;
                 ensure!(refused || !attack.refused || !tenant.reviewed, "no review refused a write of the tenant");
-                attack.settles(&tenant, pace::now(), LOOK).await?;
+                attack.settles(&tenant, test_clock::now(), LOOK).await?;
                 tenant.lender_is_served(attack.slow).await
             })
         };
-        let outcome = this.each(attacks, AT_ONCE, whole).await;
+        let outcome = this.each(attacks, AT_ONCE, full_attack).await;
         self.stop().await;
         outcome
     }
@@ -258,7 +258,7 @@ impl Ground {
         manager::leads_after(&self.stage.client, &dead, STEP).await?;
         self.stage.observer.somebody_leads();
         // The bound of each attack begins when Berth is back: all attacks are looked at side by side, and less often if there are more of them.
-        let back = pace::now();
+        let back = test_clock::now();
         let this = &*self;
         let pause = LOOK * u32::try_from(attacks.len().div_ceil(AT_ONCE))?;
         let again = |attack: Attack| Tenant::again(&this.stage, attack.name, &this.tenant);

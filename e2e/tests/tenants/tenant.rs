@@ -9,9 +9,9 @@ use berth_e2e::binaries::repository;
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD, condition, items, text};
 use berth_e2e::manifest::{self, Job, group, quota};
 use berth_e2e::observer::Scope;
-use berth_e2e::pace;
 use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::test_clock;
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_invariants::Rule;
 use kube::Client;
@@ -264,7 +264,7 @@ impl<'a> Tenant<'a> {
 
     /// Four amounts in thousandths of a cpu: the requests of running pods, the requests of those pods that are not ending, the quota that Workloads
     /// hold, and the usage that the queues are charged.
-    async fn books(&self) -> Result<[i128; 4]> {
+    async fn usage_sums(&self) -> Result<[i128; 4]> {
         let (mut running, mut staying) = (0, 0);
         for pod in self.running().await? {
             let cpus = items(&pod, "/spec/containers");
@@ -292,7 +292,7 @@ impl<'a> Tenant<'a> {
     }
 
     async fn in_bounds(&self) -> Result<Seen<()>> {
-        let [running, staying, held, charged] = self.books().await?;
+        let [running, staying, held, charged] = self.usage_sums().await?;
         Ok(Seen::when(staying <= held && running <= held.max(charged) && held <= QUOTA, || {
             format!(
                 "{running} run, {staying} of them to go on, {held} are held of {QUOTA}, and the queues are charged {charged}"
@@ -304,10 +304,10 @@ impl<'a> Tenant<'a> {
     /// that time the pods must stay within the quota for the time `CALM`.
     async fn comes_into_bounds(&self, begun: Duration, pause: Duration) -> Result<Duration> {
         // The variable `last` is the last moment at which pods used too much; the calm time begins with the first look at the earliest.
-        let (first, mut last, mut seen) = (pace::now() - begun, Duration::ZERO, String::new());
-        while pace::now() - begun < last.max(first) + CALM {
+        let (first, mut last, mut seen) = (test_clock::now() - begun, Duration::ZERO, String::new());
+        while test_clock::now() - begun < last.max(first) + CALM {
             if let Seen::NotYet(found) = self.in_bounds().await? {
-                (last, seen) = (pace::now() - begun, found);
+                (last, seen) = (test_clock::now() - begun, found);
             }
             ensure!(last <= BOUND, "after {:.1} s more runs than holds quota: {seen}", last.as_secs_f64());
             tokio::time::sleep(pause).await;
@@ -325,24 +325,24 @@ impl<'a> Tenant<'a> {
     /// Checks that the lender gets a reason why it waits, and has its quota back within the bound, or within the time `slow` in addition.
     pub(crate) async fn lender_is_served(&self, slow: Duration) -> Result<()> {
         let waits = Job::new(&self.s.namespace, "asks-too-much", "lender").cpu("99").manifest();
-        let asked = pace::now();
+        let asked = test_clock::now();
         self.s.apply(&waits).await?;
         self.s.pending("asks-too-much").await.context("others are told why they wait")?;
-        let told = pace::now() - asked;
+        let reported = test_clock::now() - asked;
         let lender = Job::new(&self.s.namespace, "of-the-lender", "lender").cpu("2").endless().manifest();
-        let asked = pace::now();
+        let asked = test_clock::now();
         self.s.apply(&lender).await?;
         self.s.admitted("of-the-lender").await.context("what was lent comes back")?;
-        let back = pace::now() - asked;
+        let back = test_clock::now() - asked;
         self.s.nodes_of("of-the-lender", 1).await?;
-        self.comes_into_bounds(pace::now(), LOOK).await.context("once it was taken back")?;
+        self.comes_into_bounds(test_clock::now(), LOOK).await.context("once it was taken back")?;
         println!(
             "{}: others told after {:.1} s, quota back after {:.1} s",
             self.s.namespace,
-            told.as_secs_f64(),
+            reported.as_secs_f64(),
             back.as_secs_f64()
         );
-        ensure!(told <= BOUND, "the lender is told after {told:?} why it waits");
+        ensure!(reported <= BOUND, "the lender is told after {reported:?} why it waits");
         ensure!(back <= BOUND + slow, "the lender has its quota back after {back:?}");
         self.keeps_quota().await?;
         // The control plane ends soon; the jobs and pods are deleted now, because they would use the machine until then.

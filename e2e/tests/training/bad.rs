@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::training::{is, phase, training};
 
-pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
+pub(crate) async fn refused_or_reported(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-training").await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
@@ -19,9 +19,9 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let plain = "must begin with a lower case letter";
     for (name, allowed) in [("x".repeat(44), "no more than 43"), ("1st".to_owned(), plain), ("a.b".to_owned(), plain)] {
         let answer = s.apply(&training(s, &name, "JAXJob", &json!({}))).await;
-        let told = answer.map_or_else(|error| format!("{error:#}"), |_| "accepted".to_owned());
+        let message = answer.map_or_else(|error| format!("{error:#}"), |_| "accepted".to_owned());
         for words in ["metadata.name", &format!("{name:?}"), allowed] {
-            ensure!(told.contains(words), "{name}: expected {words:?}, got {told}");
+            ensure!(message.contains(words), "{name}: expected {words:?}, got {message}");
         }
     }
     // A fault that no schema detects is reported by a condition, and an edit repairs it.
@@ -49,7 +49,7 @@ async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
     let in_memory = json!({"name": "main", "image": "example.invalid/nothing",
         "volumeMounts": [{"name": "memory", "mountPath": "/dev/shm"}]});
     let volume = json!({"name": "memory", "emptyDir": {"medium": "Memory"}});
-    for (name, job_type, more, told) in [
+    for (name, job_type, more, reported) in [
         (
             "launchers",
             "MPIJob",
@@ -82,7 +82,7 @@ async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
         let stalled = is(s, name, "stalled", |job| condition_object(job, "Stalled").is_some()).await?;
         let why = condition_object(&stalled, "Stalled").cloned().unwrap_or_default();
         let words = (text(&why, "/status"), text(&why, "/reason"), text(&why, "/message"));
-        ensure!(words == ("True", "InvalidSpec", told), "{name}: expected {told}, got {why}");
+        ensure!(words == ("True", "InvalidSpec", reported), "{name}: expected {reported}, got {why}");
         TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
     }
     Ok(())
@@ -106,7 +106,8 @@ async fn without_a_job(s: &Scenario<'_>) -> Result<()> {
     let refused = training(s, "jobless", "JAXJob", &json!({"template": {"spec": {"containers": container}}}));
     s.apply(&refused).await?;
     s.warned("jobless", "FailedCreate", &["the API server refused", "Bad_Name"]).await?;
-    let told = |job: &Value| condition_object(job, "Running").is_some_and(|why| text(why, "/reason") == "FailedCreate");
-    is(s, "jobless", "told what its Job lacks", told).await?;
+    let reported_by =
+        |job: &Value| condition_object(job, "Running").is_some_and(|why| text(why, "/reason") == "FailedCreate");
+    is(s, "jobless", "told what its Job lacks", reported_by).await?;
     TRAINING_JOB.delete(&s.client, &s.namespace, "jobless").await
 }

@@ -8,7 +8,7 @@ use berth_e2e::wait::{self, Seen};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::training::{LIMIT, endless, is, nodes_told, phase, pods_of, training};
+use crate::training::{LIMIT, endless, is, nodes_are_reported, phase, pods_of, training};
 
 /// A TrainingJob is asked to save before it is stopped, is stopped as soon as it has saved, and goes on from its checkpoint after it is admitted
 /// again.
@@ -28,7 +28,7 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     let saving = json!({"checkpoint": {"interval": "10m"}});
     s.apply(&training(s, "saves", "PyTorchJob", &of("low", saving))).await?;
     phase(s, "saves", "Running").await?;
-    nodes_told(s, "saves").await?;
+    nodes_are_reported(s, "saves").await?;
     s.apply(&training(
         s,
         "meek",
@@ -42,7 +42,7 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
         condition_object(job, "CheckpointRequested").is_some_and(|condition| text(condition, "/status") == "True")
     })
     .await?;
-    let stop_at = told_pods(s, "saves", "berth.dev/stop-at").await?;
+    let stop_at = annotated_pods(s, "saves", "berth.dev/stop-at").await?;
     let why = condition_object(&asked, "CheckpointRequested").cloned().unwrap_or_default();
     ensure!(text(&why, "/message").contains(&stop_at), "{why} against {stop_at}");
     ensure!(text(&why, "/reason") == "Preempted", "{why}");
@@ -51,11 +51,12 @@ pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     save(s, "saves", 1200).await?;
     // The job is stopped after it has saved, long before its thirty seconds to save are over.
     phase(s, "urgent", "Running").await?;
-    let told = is(s, "saves", "told that it saved", |job| {
+    let found_condition = is(s, "saves", "told that it saved", |job| {
         condition_object(job, "CheckpointRequested").is_some_and(|c| text(c, "/reason") == "CheckpointSaved")
     })
     .await?;
-    let reasons: Vec<&str> = items(&told, "/status/events").iter().map(|event| text(event, "/reason")).collect();
+    let reasons: Vec<&str> =
+        items(&found_condition, "/status/events").iter().map(|event| text(event, "/reason")).collect();
     ensure!(reasons.contains(&"CheckpointRequested") && reasons.contains(&"CheckpointSaved"), "{reasons:?}");
     for name in ["urgent", "meek"] {
         TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
@@ -87,7 +88,7 @@ pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
     let mut urgent = endless();
     merge(&mut urgent, &json!({"schedulingConfig": {"priority": s.name("high")}}));
     s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
-    told_pods(s, "elastic", "berth.dev/save-by").await?;
+    annotated_pods(s, "elastic", "berth.dev/save-by").await?;
     let asked = is(s, "elastic", "asked to save", |job| {
         condition_object(job, "CheckpointRequested").is_some_and(|condition| text(condition, "/status") == "True")
     })
@@ -103,11 +104,11 @@ pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
     // The workers end after the job has saved, long before its thirty seconds to save are over.
     phase(s, "urgent", "Running").await?;
     ensure!(workers().await? == 2, "{} workers", workers().await?);
-    let told = is(s, "elastic", "told that it saved", |job| {
+    let found_condition = is(s, "elastic", "told that it saved", |job| {
         condition_object(job, "CheckpointRequested").is_some_and(|c| text(c, "/reason") == "CheckpointSaved")
     })
     .await?;
-    ensure!(text(&told, "/status/phase") == "Running", "{}", told["status"]);
+    ensure!(text(&found_condition, "/status/phase") == "Running", "{}", found_condition["status"]);
     scenario.conclude().await
 }
 
@@ -123,12 +124,12 @@ pub(crate) async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> 
 }
 
 /// The value of the annotation `key`, which is a time, after all pods of a TrainingJob have the annotation: until that time the pods may go on.
-async fn told_pods(s: &Scenario<'_>, name: &str, key: &str) -> Result<String> {
+async fn annotated_pods(s: &Scenario<'_>, name: &str, key: &str) -> Result<String> {
     wait::until(LIMIT, &format!("pods of {name} are told"), || async {
         let pods = pods_of(s, name).await?;
         let annotation = |pod: &Value| pod["metadata"]["annotations"][key].as_str().map(str::to_owned);
-        let told: Option<Vec<String>> = pods.iter().map(annotation).collect();
-        Ok(match told.and_then(|told| told.first().cloned()) {
+        let reported: Option<Vec<String>> = pods.iter().map(annotation).collect();
+        Ok(match reported.and_then(|reported| reported.first().cloned()) {
             Some(first) => Seen::Yes(first),
             None => Seen::NotYet(format!("{} pods", pods.len())),
         })

@@ -43,8 +43,8 @@ async fn runs_with(s: &Scenario<'_>, name: &str, workers: usize) -> Result<Value
 
 /// Checks by a TrainingJob's status that it has two to four workers.
 fn ensure_bounds(job: &Value) -> Result<()> {
-    let told = text(job, "/status/workers").split_once('/').and_then(|(_, wanted)| wanted.parse::<i64>().ok());
-    ensure!(told.is_none_or(|wanted| (2..=4).contains(&wanted)), "{}", job["status"]);
+    let reported = text(job, "/status/workers").split_once('/').and_then(|(_, wanted)| wanted.parse::<i64>().ok());
+    ensure!(reported.is_none_or(|wanted| (2..=4).contains(&wanted)), "{}", job["status"]);
     Ok(())
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
 
 /// Waits until the elastic TrainingJob runs with `workers` workers, and checks that each worker has this number and the step `step` of its checkpoint
 /// in its environment.
-async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
+async fn is_reported(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
     let job = runs_with(s, "elastic", workers).await?;
     let all = pods_of(s, "elastic").await?;
     for pod in all.iter().filter(|pod| text(pod, "/status/phase") == "Running") {
@@ -147,14 +147,14 @@ pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
         Ok(Seen::when(workers == Some(json!(4)), || format!("{workers:?}")))
     })
     .await?;
-    let grown = told(s, 4, "100").await?;
+    let grown = is_reported(s, 4, "100").await?;
     ensure!(grown["metadata"]["uid"] == small["metadata"]["uid"], "another job");
     save(s, "elastic", 200).await?;
     let mut urgent = endless();
     urgent["schedulingConfig"] = json!({"priority": s.name("urgent")});
     s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
     phase(s, "urgent", "Running").await?;
-    let shrunk = told(s, 2, "200").await?;
+    let shrunk = is_reported(s, 2, "200").await?;
     ensure!(shrunk["status"]["restarts"].is_null(), "it has spent a try: {}", shrunk["status"]);
     was_not_evicted(s).await?;
     ends(s, "urgent", &["0", "1"], "succeed").await?;

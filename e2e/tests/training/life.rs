@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::training::{CARD, LIMIT, endless, is, phase, pods, pods_of, training};
+use crate::training::{ACCELERATOR, LIMIT, endless, is, phase, pods, pods_of, training};
 use berth_e2e::wait::{self, Seen};
 
 /// Creates a queue with 32 GPUs of a flavor whose nodes have a taint.
@@ -36,7 +36,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
         "gpt",
         "PyTorchJob",
         &json!({
-            "resources": {"maxReplicas": 4, "gpuType": CARD,
+            "resources": {"maxReplicas": 4, "gpuType": ACCELERATOR,
                 "replicaResources": {"gpu": 8, "cpu": "32", "memory": "256Gi"}},
             "schedulingConfig": {"priority": class},
             "sharedMemory": "16Gi",
@@ -74,7 +74,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
         ensure!(text(pod, "/spec/nodeName").starts_with("gpu-"), "{}", pod["spec"]["nodeName"]);
         let selector = &pod["spec"]["nodeSelector"];
         ensure!(selector["cloud.google.com/gke-nodepool"] == json!("gpu"), "{selector}");
-        ensure!(selector["nvidia.com/gpu.product"] == json!(CARD), "{selector}");
+        ensure!(selector["nvidia.com/gpu.product"] == json!(ACCELERATOR), "{selector}");
         ensure!(pod["spec"].to_string().contains(r#""mountPath":"/dev/shm""#), "no shared memory");
     }
     let workload = s.workload_of("gpt").await?.context("its workload")?;
@@ -96,8 +96,8 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
         ("workloads.kueue.x-k8s.io", &["4 pods, nvidia.com/gpu 32, cpu 128, memory 1Ti", "on-demand"]),
         ("clusterqueues", &["nvidia.com/gpu 0/", "cpu 0/"]),
     ] {
-        let told = stage.plane.kubectl(&["-n", &s.namespace, "get", kind, "-o", "wide"]).await?;
-        ensure!(words.iter().all(|word| told.contains(word)), "{words:?}: {told}");
+        let output = stage.plane.kubectl(&["-n", &s.namespace, "get", kind, "-o", "wide"]).await?;
+        ensure!(words.iter().all(|word| output.contains(word)), "{words:?}: {output}");
     }
     scenario.conclude().await
 }
@@ -230,8 +230,8 @@ pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
         let running =
             all.iter().filter(|pod| text(pod, "/status/phase") == "Running" && text(pod, "/metadata/name") != lost);
         let running = running.count();
-        let told = JOB.get(&s.client, &s.namespace, "steady-worker").await?.unwrap_or_default();
-        Ok(Seen::when(running == 2, || format!("{running} run, {}", told["status"])))
+        let reported = JOB.get(&s.client, &s.namespace, "steady-worker").await?.unwrap_or_default();
+        Ok(Seen::when(running == 2, || format!("{running} run, {}", reported["status"])))
     })
     .await?;
     ends(s, "steady", &["0", "1"], "succeed").await?;

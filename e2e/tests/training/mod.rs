@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(90);
-const CARD: &str = "NVIDIA-H100-80GB-HBM3";
+const ACCELERATOR: &str = "NVIDIA-H100-80GB-HBM3";
 
 /// A TrainingJob of two workers with one cpu each in the LocalQueue `queue`; `more` is merged into its spec.
 fn training(s: &Scenario<'_>, name: &str, job_type: &str, more: &Value) -> Value {
@@ -72,18 +72,18 @@ async fn pods_of(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
 }
 
 /// Waits until the status of a TrainingJob whose pods run on has the number of the pods' nodes.
-async fn nodes_told(s: &Scenario<'_>, name: &str) -> Result<()> {
+async fn nodes_are_reported(s: &Scenario<'_>, name: &str) -> Result<()> {
     let pods = pods_of(s, name).await?;
     let nodes: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
-    let told = |job: &Value| job["status"]["allocatedResources"]["nodes"] == json!(nodes.len());
-    is(s, name, &format!("told to be on {nodes:?}"), told).await.map(drop)
+    let reported_by = |job: &Value| job["status"]["allocatedResources"]["nodes"] == json!(nodes.len());
+    is(s, name, &format!("told to be on {nodes:?}"), reported_by).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn training_jobs() -> Result<()> {
     let pools = [
         Pool::cpu("cpu", 2, Tier::OnDemand),
-        Pool::gpu("gpu", 4, Tier::OnDemand).label("nvidia.com/gpu.product", CARD),
+        Pool::gpu("gpu", 4, Tier::OnDemand).label("nvidia.com/gpu.product", ACCELERATOR),
         places::rack("left"),
         places::rack("right"),
     ];
@@ -107,13 +107,13 @@ async fn training_jobs() -> Result<()> {
         ("checkpoint-store", stores::kept_in_s3(s).boxed()),
         ("checkpoint-gcs", stores::kept_in_gcs(s).boxed()),
         ("checkpoint-files", stores::kept_in_files(s).boxed()),
-        ("bad-stores", stores::refused_or_told(s).boxed()),
+        ("bad-stores", stores::refused_or_reported(s).boxed()),
         ("suspended", stops::suspended(s).boxed()),
         ("max-wait", stops::waits_too_long(s).boxed()),
         ("gang-timeout", stops::pods_never_ready(s).boxed()),
         ("one-rack", places::on_one_rack(s).boxed()),
         ("training-deleted", stops::deleted(s).boxed()),
-        ("bad-training", bad::refused_or_told(s).boxed()),
+        ("bad-training", bad::refused_or_reported(s).boxed()),
     ];
     if let Some(program) = &azurite {
         runs.push(("checkpoint-azure", stores::kept_in_azure(s, program).boxed()));

@@ -52,9 +52,9 @@ async fn required(s: &Scenario<'_>) -> Result<()> {
     wait::until(LIMIT, "four of five pods are on one rack, and the fifth may not be on the other", || async {
         let there = racks(s, "large").await?;
         let pods = pods_of(s, "large").await?;
-        let told = pods.iter().filter_map(|pod| condition_object(pod, "PodScheduled"));
-        let told = told.filter(|told| text(told, "/status") == "False");
-        let why: Vec<&str> = told.map(|told| text(told, "/message")).collect();
+        let found_condition = pods.iter().filter_map(|pod| condition_object(pod, "PodScheduled"));
+        let found_condition = found_condition.filter(|found_condition| text(found_condition, "/status") == "False");
+        let why: Vec<&str> = found_condition.map(|found_condition| text(found_condition, "/message")).collect();
         let one_waits = why.len() == 1 && why.iter().all(|why| why.contains("pod affinity rules"));
         let on_one = there.values().copied().collect::<Vec<_>>() == [4];
         Ok(Seen::when(on_one && one_waits, || format!("{there:?} {why:?}")))

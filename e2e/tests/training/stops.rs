@@ -144,8 +144,11 @@ pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
     s.apply(&training(s, "next", "PyTorchJob", &json!({}))).await?;
     phase(s, "next", "Succeeded").await?;
     let workload = s.workload_of("stuck").await?.context("workload")?;
-    let told: Value = condition_object(&workload, "Requeued").cloned().unwrap_or_default();
-    ensure!(text(&told, "/reason") == "SchedulingTimeout" && text(&told, "/status") == "False", "{told}");
+    let found_condition: Value = condition_object(&workload, "Requeued").cloned().unwrap_or_default();
+    ensure!(
+        text(&found_condition, "/reason") == "SchedulingTimeout" && text(&found_condition, "/status") == "False",
+        "{found_condition}"
+    );
     scenario.conclude().await
 }
 

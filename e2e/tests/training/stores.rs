@@ -77,12 +77,12 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     // An incomplete checkpoint does not count.
     client.put(&format!("{base}/step-9/rank-0.pt"), "weights").await?;
     saves(s, 3 * STEPS).await?;
-    trainer.pace("saves", NEVER_MS, 0).await?;
+    trainer.set_intervals("saves", NEVER_MS, 0).await?;
     trainer.rest("saves").await?;
     let last = trainer.saved("saves").context("it has saved")?;
     let shown = is(s, "saves", "left with the last two", |job| {
-        let told = &job["status"]["checkpoint"];
-        told["latest"]["step"] == json!(last) && told["count"] == json!(2)
+        let reported = &job["status"]["checkpoint"];
+        reported["latest"]["step"] == json!(last) && reported["count"] == json!(2)
     })
     .await?;
     let latest = &shown["status"]["checkpoint"]["latest"];
@@ -101,12 +101,13 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     ensure!(client.has(&format!("{base}/step-9/rank-0.pt")).await?, "what is being written is left alone");
     is(s, "saves", "told that it is late", |job| condition(job, "CheckpointOverdue") == "True").await?;
     // From here on the trainer does not complete a checkpoint until the test lets it, so that the test sees Berth's wait for the checkpoint.
-    trainer.pace("saves", NEVER_MS, NEVER_MS).await?;
+    trainer.set_intervals("saves", NEVER_MS, NEVER_MS).await?;
     TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &json!({"spec": {"suspend": true}})).await?;
     is(s, "saves", "asked to save", |job| condition(job, "CheckpointRequested") == "True").await?;
-    trainer.pace("saves", NEVER_MS, 0).await?;
+    trainer.set_intervals("saves", NEVER_MS, 0).await?;
     is(s, "saves", "seen to have saved", |job| {
-        condition_object(job, "CheckpointRequested").is_some_and(|told| text(told, "/reason") == "CheckpointSaved")
+        condition_object(job, "CheckpointRequested")
+            .is_some_and(|reported| text(reported, "/reason") == "CheckpointSaved")
     })
     .await?;
     still(s, "saves").await?;
@@ -131,12 +132,12 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
 
 /// Waits until the TrainingJob's status shows a checkpoint of at least the step `step`.
 async fn saves(s: &Scenario<'_>, step: i64) -> Result<()> {
-    let told = |job: &Value| job["status"]["checkpoint"]["latest"]["step"].as_i64() >= Some(step);
-    is(s, "saves", &format!("told of step {step}"), told).await.map(drop)
+    let reported_by = |job: &Value| job["status"]["checkpoint"]["latest"]["step"].as_i64() >= Some(step);
+    is(s, "saves", &format!("told of step {step}"), reported_by).await.map(drop)
 }
 
 /// Tests CheckpointStores that do not exist, that refuse Berth's access, and that the API server refuses.
-pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
+pub(crate) async fn refused_or_reported(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-stores").await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
@@ -161,8 +162,8 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
         (json!({"s3": {"bucket": "abc"}, "caBundle": "x"}), "spec.caBundle"),
     ] {
         let refused = s.apply(&store(&s.name("bad"), &spec)).await;
-        let told = refused.map_or_else(|error| format!("{error:#}"), |_| format!("accepted: {spec}"));
-        ensure!(told.contains(words), "{spec}: expected {words:?}, got {told}");
+        let message = refused.map_or_else(|error| format!("{error:#}"), |_| format!("accepted: {spec}"));
+        ensure!(message.contains(words), "{spec}: expected {words:?}, got {message}");
     }
     let mut spec = endless();
     merge(&mut spec, &json!({"checkpoint": {"store": s.name("none")}}));
@@ -178,8 +179,8 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let closed =
         json!({"s3": {"bucket": "abc", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "somebody-elses"});
     s.apply(&store(&s.name("none"), &closed)).await?;
-    let told = is(s, "lost", "told why", |job| condition(job, "CheckpointStoreUnavailable") == "True").await?;
-    let why = condition_object(&told, "CheckpointStoreUnavailable").cloned().unwrap_or_default();
+    let message = is(s, "lost", "told why", |job| condition(job, "CheckpointStoreUnavailable") == "True").await?;
+    let why = condition_object(&message, "CheckpointStoreUnavailable").cloned().unwrap_or_default();
     ensure!(text(&why, "/message").contains("spec.credentialsSecret"), "{why}");
     ensure!(JOB.get(&s.client, &s.namespace, "lost-worker").await?.is_none(), "it began without its checkpoint");
     TRAINING_JOB.delete(&s.client, &s.namespace, "lost").await?;

@@ -40,7 +40,7 @@ async fn grant(s: &Scenario<'_>, account: &str, right: &str, rules: &Value) -> R
         .map(drop)
 }
 
-fn told(answer: Result<Value>) -> String {
+fn answer_text(answer: Result<Value>) -> String {
     answer.map_or_else(|error| format!("{error:#}"), |_| "accepted".to_owned())
 }
 
@@ -64,27 +64,29 @@ pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
         )
     };
     wait::until(STEP, "the author is refused for want of the right", || async {
-        let said = told(kinds::apply(&client, &job).await);
-        ensure!(said != "accepted", "accepted of one who may not create Jobs");
-        Ok(Seen::when(said.contains("vtrainingjob.berth.dev") && said.contains(&cannot("author")), || said.clone()))
+        let message = answer_text(kinds::apply(&client, &job).await);
+        ensure!(message != "accepted", "accepted of one who may not create Jobs");
+        Ok(Seen::when(message.contains("vtrainingjob.berth.dev") && message.contains(&cannot("author")), || {
+            message.clone()
+        }))
     })
     .await?;
     grant(s, "author", "jobs", &json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}])).await?;
     // The author is refused until Berth's remembered refusal has expired.
     wait::until(STEP, "the author is accepted", || async {
-        let said = told(kinds::apply(&client, &job).await);
-        Ok(Seen::when(said == "accepted", || said.clone()))
+        let message = answer_text(kinds::apply(&client, &job).await);
+        Ok(Seen::when(message == "accepted", || message.clone()))
     })
     .await?;
     // Another account may make changes of a TrainingJob that lead to no other Jobs.
     let edit = |patch: Value| {
         let editor = &editor;
-        async move { told(TRAINING_JOB.patch(editor, "author-rights", "made", &patch).await) }
+        async move { answer_text(TRAINING_JOB.patch(editor, "author-rights", "made", &patch).await) }
     };
-    let said = edit(json!({"metadata": {"labels": {"team": "a"}}})).await;
-    ensure!(said == "accepted", "a label: {said}");
-    let said = edit(json!({"spec": {"backoffLimit": 7}})).await;
-    ensure!(said.contains(&cannot("editor")), "other Jobs: {said}");
+    let message = edit(json!({"metadata": {"labels": {"team": "a"}}})).await;
+    ensure!(message == "accepted", "a label: {message}");
+    let message = edit(json!({"spec": {"backoffLimit": 7}})).await;
+    ensure!(message.contains(&cannot("editor")), "other Jobs: {message}");
     wait::until(STEP, "it has run", || async {
         let job = TRAINING_JOB.get(&s.client, &s.namespace, "made").await?.unwrap_or_default();
         Ok(Seen::when(job["status"]["phase"] == json!("Succeeded"), || job["status"].to_string()))
@@ -119,23 +121,23 @@ pub(crate) async fn own_account_makes_jobs_of_training_jobs_alone(stage: &Stage)
     };
     let elsewhere = "Berth makes nothing for TrainingJobs in the namespaces of the cluster itself and in its own";
     wait::until(STEP, "the policy is in force", || async {
-        let said = create(&client, "kube-system", training_jobs.clone()).await?;
-        Ok(Seen::when(said.contains(elsewhere), || said.clone()))
+        let message = create(&client, "kube-system", training_jobs.clone()).await?;
+        Ok(Seen::when(message.contains(elsewhere), || message.clone()))
     })
     .await?;
     for namespace in ["kube-system", "kube-public", "kube-node-lease", manager::NAMESPACE] {
-        let said = create(&client, namespace, training_jobs.clone()).await?;
-        ensure!(said.contains(elsewhere), "in {namespace}: {said}");
+        let message = create(&client, namespace, training_jobs.clone()).await?;
+        ensure!(message.contains(elsewhere), "in {namespace}: {message}");
     }
     let nobodys = "Berth makes Jobs, Services and ConfigMaps for TrainingJobs alone, which control them";
     for owners in [Value::Null, owned_by("batch/v1", "CronJob"), owned_by("berth.example/v1", "TrainingJob")] {
-        let said = create(&client, &s.namespace, owners.clone()).await?;
-        ensure!(said.contains(nobodys), "of {owners}: {said}");
+        let message = create(&client, &s.namespace, owners.clone()).await?;
+        ensure!(message.contains(nobodys), "of {owners}: {message}");
     }
-    let said = create(&client, &s.namespace, training_jobs.clone()).await?;
-    ensure!(said == "accepted", "of a TrainingJob: {said}");
-    let said = create(&s.client, "kube-system", Value::Null).await?;
-    ensure!(said == "accepted", "of an administrator: {said}");
+    let message = create(&client, &s.namespace, training_jobs.clone()).await?;
+    ensure!(message == "accepted", "of a TrainingJob: {message}");
+    let message = create(&s.client, "kube-system", Value::Null).await?;
+    ensure!(message == "accepted", "of an administrator: {message}");
     // An object of another owner does not become a TrainingJob's object by an owner reference that Berth's account writes into it.
     s.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": s.namespace, "name": "theirs"},
         "data": {"a": "theirs"}}))
@@ -143,8 +145,8 @@ pub(crate) async fn own_account_makes_jobs_of_training_jobs_alone(stage: &Stage)
     let patch = json!({"metadata": {"ownerReferences": training_jobs}, "data": {"a": "ours"}});
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let api = CONFIG_MAP.api(&client, &s.namespace);
-    let said = api.patch("theirs", &params, &Patch::Merge(&patch)).await;
-    let said = said.map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
-    ensure!(said.contains("Berth changes Services and ConfigMaps of TrainingJobs alone"), "{said}");
+    let message = api.patch("theirs", &params, &Patch::Merge(&patch)).await;
+    let message = message.map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
+    ensure!(message.contains("Berth changes Services and ConfigMaps of TrainingJobs alone"), "{message}");
     scenario.conclude().await
 }

@@ -130,7 +130,7 @@ async fn given_back(s: &Scenario<'_>) -> Result<()> {
 }
 
 /// Writes a status with a field manager of its own, as the check's controller does.
-async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> kube::Result<DynamicObject> {
+async fn set_status(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> kube::Result<DynamicObject> {
     let object =
         json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(CONTROLLER).force();
@@ -145,7 +145,7 @@ pub(crate) async fn checks_that_are_ready(stage: &Stage) -> Result<()> {
         "spec": {"controllerName": CONTROLLER}});
     let kind = Kind::of(&object)?;
     s.apply(&object).await?;
-    tell(&s, kind, &check, &json!({"conditions": [condition_of("Active")]})).await?;
+    set_status(&s, kind, &check, &json!({"conditions": [condition_of("Active")]})).await?;
     s.simple_queue("1", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}})).await?;
     s.create(s.job("checked").endless()).await?;
     let asked = |w: &Value| condition(w, "QuotaReserved") == "True" && !items(w, "/status/admissionChecks").is_empty();
@@ -155,10 +155,10 @@ pub(crate) async fn checks_that_are_ready(stage: &Stage) -> Result<()> {
         json!({"admissionChecks": [{"name": check, "state": "Ready", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z", "podSetUpdates": [{"name": "main", "labels": {"team": team}}]}]})
     };
-    tell(&s, WORKLOAD, name, &ready("a")).await?;
+    set_status(&s, WORKLOAD, name, &ready("a")).await?;
     s.admitted("checked").await?;
     let words = ["status.admissionChecks[0].podSetUpdates", "is immutable while the check stays Ready"];
-    refused_with(tell(&s, WORKLOAD, name, &ready("b")).await, &ready("b"), words)?;
+    refused_with(set_status(&s, WORKLOAD, name, &ready("b")).await, &ready("b"), words)?;
     kind.delete(&s.client, "", &check).await?;
     s.conclude().await
 }
@@ -221,9 +221,9 @@ pub(crate) async fn queue_of_training_jobs(stage: &Stage) -> Result<()> {
             (Ok(_), Some(field)) => bail!("{name}, {patch}: accepted, and not refused at {field}"),
             (Err(error), None) => bail!("{name}, {patch}: {error:#}"),
             (Err(error), Some(field)) => {
-                let told = format!("{error:#}");
+                let message = format!("{error:#}");
                 for words in [field, "\"other\"", "must stay \"queue\" while the job is admitted"] {
-                    ensure!(told.contains(words), "{name}, {patch}: expected {words:?}, got {told}");
+                    ensure!(message.contains(words), "{name}, {patch}: expected {words:?}, got {message}");
                 }
             }
         }

@@ -175,8 +175,8 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
         let patched = JOBSET.patch(&s.client, &s.namespace, name, &change).await;
         let error = format!("{:#}", patched.err().with_context(|| format!("{name} has lost its queue"))?);
         let field = format!("metadata.{names_it_in}[{QUEUE}]");
-        let told = ["vjobset.berth.dev", &*field, "not suspended"];
-        ensure!(told.iter().all(|words| error.contains(words)), "{error}");
+        let reported = ["vjobset.berth.dev", &*field, "not suspended"];
+        ensure!(reported.iter().all(|words| error.contains(words)), "{error}");
     }
     for name in ["plain", "named"] {
         JOBSET.delete(&s.client, &s.namespace, name).await?;

@@ -51,9 +51,9 @@ async fn applied_again(s: &Scenario<'_>) -> Result<()> {
     let before = pods(s, "again").await?;
     let mut versions = Vec::new();
     for _ in 0..3 {
-        let told = warned(s, &kubectl(&["apply"])).await?;
+        let output = warned(s, &kubectl(&["apply"])).await?;
         let stop = format!("patch workload {}", text(&workload, "/metadata/name"));
-        ensure!(told.contains("spec.suspend stays false") && told.contains(&stop), "kubectl prints: {told}");
+        ensure!(output.contains("spec.suspend stays false") && output.contains(&stop), "kubectl prints: {output}");
         versions.push(runs_on(s, "again", &before).await?);
     }
     ensure!(versions[1] == versions[2], "each time something is written: {versions:?}");
@@ -72,12 +72,12 @@ async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     s.nodes_of("declared", 1).await?;
     let before = pods(s, "declared").await?;
     let conflict = s.stage.plane.kubectl(&apply(&[])).await.err().context("no conflict")?;
-    let told = format!("{conflict:#}");
-    ensure!(told.contains("kueue") && told.contains(".spec.suspend"), "kubectl prints: {told}");
+    let message = format!("{conflict:#}");
+    ensure!(message.contains("kueue") && message.contains(".spec.suspend"), "kubectl prints: {message}");
     runs_on(s, "declared", &before).await?;
     for force in [&["--force-conflicts"][..], &[]] {
-        let told = warned(s, &apply(force)).await?;
-        ensure!(told.contains("spec.suspend stays false"), "kubectl prints: {told}");
+        let message = warned(s, &apply(force)).await?;
+        ensure!(message.contains("spec.suspend stays false"), "kubectl prints: {message}");
         runs_on(s, "declared", &before).await?;
     }
     Ok(())
@@ -90,8 +90,8 @@ async fn applied_while_it_waits(s: &Scenario<'_>) -> Result<()> {
     s.stage.plane.kubectl(&kubectl(&["apply"])).await?;
     s.pending("patient").await?;
     for args in [&["apply"][..], &["apply", "--server-side", "--force-conflicts"]] {
-        let told = warned(s, &kubectl(args)).await?;
-        ensure!(told.contains("spec.suspend stays true"), "kubectl prints: {told}");
+        let output = warned(s, &kubectl(args)).await?;
+        ensure!(output.contains("spec.suspend stays true"), "kubectl prints: {output}");
     }
     for args in [&["diff"][..], &["diff", "--server-side", "--force-conflicts"]] {
         let difference = s.stage.plane.kubectl(&kubectl(args)).await.context("a difference is told")?;
@@ -107,8 +107,8 @@ async fn unsuspended(s: &Scenario<'_>) -> Result<()> {
     let before = s.get_job("waits").await?;
     let patch = json!({"spec": {"suspend": false}}).to_string();
     let args = ["-n", s.namespace.as_str(), "patch", "job", "waits", "--type=merge", "-p", patch.as_str()];
-    let told = warned(s, &args).await?;
-    ensure!(told.contains("spec.suspend stays true") && told.contains("queue"), "kubectl prints: {told}");
+    let reported = warned(s, &args).await?;
+    ensure!(reported.contains("spec.suspend stays true") && reported.contains("queue"), "kubectl prints: {reported}");
     let after = s.get_job("waits").await?;
     ensure!(after["metadata"]["generation"] == before["metadata"]["generation"], "it was changed: {after}");
     ensure!(after["status"].get("startTime").is_none(), "it was started: {}", after["status"]);
@@ -127,8 +127,8 @@ async fn identity(s: &Scenario<'_>) -> Result<()> {
     let owned = json!({"metadata": {"ownerReferences": [owner]}});
     let refused = |patch: Value, field: &'static str| async move {
         let error = JOB.patch(&s.client, &s.namespace, "again", &patch).await.err();
-        let told = format!("{:#}", error.with_context(|| format!("{patch} was accepted"))?);
-        ensure!(told.contains(field) && told.contains("until the job has stopped"), "{patch}: {told}");
+        let message = format!("{:#}", error.with_context(|| format!("{patch} was accepted"))?);
+        ensure!(message.contains(field) && message.contains("until the job has stopped"), "{patch}: {message}");
         anyhow::Ok(())
     };
     refused(suspended(labels(QUEUE, Value::Null)), QUEUE).await?;

@@ -208,8 +208,8 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
                 let wanted = if own { (422, "Invalid") } else { (403, "Forbidden") };
                 ensure!((status.code, &*status.reason) == wanted, "{status:?}");
                 let named = causes.iter().any(|cause| cause.field.contains(field) && cause.message.contains(allowed));
-                let told = status.message.contains("berth.dev") && status.message.contains(allowed);
-                if !named || !told {
+                let reported = status.message.contains("berth.dev") && status.message.contains(allowed);
+                if !named || !reported {
                     wrong.push(format!("{field} with {allowed:?} not among {causes:?} of {}", status.message));
                 }
             }
@@ -233,9 +233,9 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     let policy = |mode: &str| json!({"concurrentAdmissionPolicy": {"migration": {"mode": mode}}});
     s.apply(&cluster_queue(&s.name("moving"), &wide(1, 2, 1), &policy("TryPreferredFlavors"))).await?;
     let changed = s.edit_queue(&s.name("moving"), &policy("RetainFirstAdmission")).await;
-    let told = format!("{:#}", changed.err().context("the policy of a queue was changed")?);
+    let reported = format!("{:#}", changed.err().context("the policy of a queue was changed")?);
     for words in ["spec.concurrentAdmissionPolicy", "is immutable: make the ClusterQueue anew"] {
-        ensure!(told.contains(words), "{words:?} not in {told}");
+        ensure!(reported.contains(words), "{words:?} not in {reported}");
     }
     s.conclude().await
 }

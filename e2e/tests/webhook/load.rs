@@ -10,9 +10,9 @@ use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{CLUSTER_QUEUE, Kind, POD, items, text};
 use berth_e2e::manager::sum_of;
 use berth_e2e::manifest::Job;
-use berth_e2e::pace;
 use berth_e2e::scenario::Stage;
 use berth_e2e::shipped;
+use berth_e2e::test_clock;
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::StreamExt;
 use kube::Client;
@@ -278,8 +278,8 @@ async fn measured(stage: &Stage, direct: &Connections, beside: &Beside) -> Resul
     ensure!(served >= RATE * SECONDS / 100 * SERVED, "the API server answered {served} dry runs");
     let after = stage.manager.metrics().await?;
     let mut wrong = Vec::new();
-    let slower = pace::of_cores();
-    println!("load: {}", pace::told());
+    let slower = test_clock::of_cores();
+    println!("load: {}", test_clock::summary());
     if rate < f64::from(RATE) * REACHED / slower {
         wrong.push(format!("{rate:.0} creations/s were reached of {RATE}"));
     }

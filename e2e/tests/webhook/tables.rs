@@ -120,8 +120,8 @@ impl Case {
         };
         let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
         let named = causes.iter().any(|cause| cause.field == self.field && cause.message.contains(&self.says));
-        let told = [webhook, &self.field, &self.says].iter().all(|words| status.message.contains(words));
-        if named && told && status.code == 403 && status.reason == "Forbidden" {
+        let reported = [webhook, &self.field, &self.says].iter().all(|words| status.message.contains(words));
+        if named && reported && status.code == 403 && status.reason == "Forbidden" {
             return Ok(());
         }
         Err(format!("expected {}: {}, told {status:?}", self.field, self.says))

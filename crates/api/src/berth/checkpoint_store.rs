@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::{NAME, Text};
-use crate::rules::telling;
+use crate::rules::rules_with_value;
 
 root_object! {
     @in (crate::berth)
@@ -59,7 +59,7 @@ const CERTIFICATES: Text = Text {
 /// Desired state of a CheckpointStore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&[
     [
         "[has(self.s3), has(self.gcs), has(self.azure), has(self.fileSystem)].filter(has, has).size() == 1",
         "",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::duration::{DURATION, duration_rule, some_time};
 use super::queue_policy_status::QueuePolicyStatus;
 use super::text::{LABEL_KEY, LABEL_VALUE, NAME, SHORT_BOUND};
-use crate::rules::{rules, telling, unique_told};
+use crate::rules::{rules, rules_with_value, unique_with_value};
 
 root_object! {
     @in (crate::berth)
@@ -64,7 +64,7 @@ pub(super) fn tier() -> Value {
 
 /// Schema rule for a map whose keys are capacity tiers.
 fn by_tier() -> Value {
-    telling(&[[
+    rules_with_value(&[[
         "self.all(t, t in ['reserved', 'on-demand', 'spot'])",
         "",
         "keys must be reserved, on-demand or spot",
@@ -74,7 +74,7 @@ fn by_tier() -> Value {
 
 /// Schema of the fields of a label selector; Kubernetes' own schema allows any operator, key and value in a selector.
 fn selector() -> Value {
-    let values = telling(&[[
+    let values = rules_with_value(&[[
         "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 \
          : !has(self.values) || self.values.size() == 0",
         ".values",
@@ -109,7 +109,12 @@ fn longest_is_longest() -> Value {
     let times = format!("self.initial.matches('{DURATION}') && self.max.matches('{DURATION}')");
     let rule =
         format!("!has(self.initial) || !has(self.max) || !({times}) || duration(self.initial) <= duration(self.max)");
-    telling(&[[&rule, ".max", "max must not be shorter than initial", ": %s < %s'.format([self.max, self.initial])"]])
+    rules_with_value(&[[
+        &rule,
+        ".max",
+        "max must not be shorter than initial",
+        ": %s < %s'.format([self.max, self.initial])",
+    ]])
 }
 
 /// Points of priority for waiting. A workload that waits long enough goes before later workloads of higher priority, so that no workload
@@ -162,7 +167,7 @@ pub struct CapacityTiers {
     #[schemars(length(max = 3), extend(
         "items" = tier(),
         "x-kubernetes-list-type" = "atomic",
-        "x-kubernetes-validations" = unique_told(),
+        "x-kubernetes-validations" = unique_with_value(),
     ))]
     pub default: Vec<String>,
     /// Tiers by a label of the pods, for jobs that name no tiers and whose pods select no kind of capacity. The first entry that fits a job replaces
@@ -199,7 +204,7 @@ pub struct CapacityTiers {
             "enum": ["Unschedulable", "ScaleUpFailed", "ProvisioningRequestFailed", "NodeReclaimed"],
         }),
         "x-kubernetes-list-type" = "atomic",
-        "x-kubernetes-validations" = unique_told(),
+        "x-kubernetes-validations" = unique_with_value(),
     ))]
     pub stock_out_on: Vec<String>,
     /// Limit, by tier, of the quota that one ClusterQueue may hold in the tier, in percent of the nominal quota that all ClusterQueues and
@@ -236,7 +241,7 @@ pub struct DefaultFor {
     #[schemars(length(min = 1, max = 3), extend(
         "items" = tier(),
         "x-kubernetes-list-type" = "atomic",
-        "x-kubernetes-validations" = unique_told(),
+        "x-kubernetes-validations" = unique_with_value(),
     ))]
     pub tiers: Vec<String>,
 }
@@ -343,7 +348,7 @@ pub struct PreemptionBounds {
 /// Bounds of a priority, both included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&[[
     "!has(self.min) || !has(self.max) || self.min <= self.max",
     ".min",
     "min must not be greater than max",

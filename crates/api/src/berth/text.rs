@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rules::telling;
+use crate::rules::rules_with_value;
 
 /// Allowed form of a text.
 pub(super) struct Text {
@@ -75,7 +75,7 @@ impl Text {
     /// The schema rule for a map whose keys are texts of the form `self`. The message of the rule has the first key that is not allowed.
     pub(super) fn rule_of_keys(&self) -> Value {
         let fits = self.fits("k");
-        telling(&[[
+        rules_with_value(&[[
             &format!("self.all(k, {fits})"),
             "",
             &format!("each key {}", self.must()),
@@ -94,7 +94,7 @@ pub(super) const SHORT_BOUND: u32 = 1024;
 
 /// A schema rule about a text; the message ends with the wrong text.
 pub(super) fn text_rule(rule: &str, message: &str) -> Value {
-    telling(&[[rule, "", message, REPEATED]])
+    rules_with_value(&[[rule, "", message, REPEATED]])
 }
 
 /// Schema of an amount, which may be written as a number: at least 0, or more than 0 if `more_than_zero`.
@@ -107,7 +107,7 @@ pub(super) fn amount(more_than_zero: bool) -> Value {
         "x-kubernetes-int-or-string": true,
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "maxLength": SHORT_BOUND,
-        "x-kubernetes-validations": telling(&[[&rule, "", &message, ", not %s'.format([self])"]]),
+        "x-kubernetes-validations": rules_with_value(&[[&rule, "", &message, ", not %s'.format([self])"]]),
     })
 }
 
@@ -117,15 +117,15 @@ mod tests {
 
     #[test]
     fn label_value_rule_states_allowed_text_and_repeats_written_value() {
-        let told = &LABEL_VALUE.rule()[0];
+        let reported = &LABEL_VALUE.rule()[0];
         let words = "must be the value of a label of 0 to 63 characters: letters, digits, -, _ and ., beginning and ending \
                      with a letter or digit";
-        assert_eq!(told["message"], words);
+        assert_eq!(reported["message"], words);
         assert_eq!(
-            told["rule"],
+            reported["rule"],
             r"self.size() >= 0 && self.size() <= 63 && self.matches(r'^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')"
         );
-        assert!(told["messageExpression"].as_str().unwrap().starts_with(&format!("'{words}, not %s%s'.format([")));
+        assert!(reported["messageExpression"].as_str().unwrap().starts_with(&format!("'{words}, not %s%s'.format([")));
     }
 
     #[test]

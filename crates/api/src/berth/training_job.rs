@@ -10,7 +10,7 @@ use super::duration::some_time;
 use super::queue_policy::tier;
 use super::text::{LABEL_KEY, LABEL_VALUE, NAME, SHORT_BOUND, Text, amount};
 use super::training_status::TrainingJobStatus;
-use crate::rules::{telling, unique_told};
+use crate::rules::{rules_with_value, unique_with_value};
 
 root_object! {
     @in (crate::berth)
@@ -51,7 +51,7 @@ pub fn training_job_rules() -> Vec<(String, &'static str)> {
 /// Desired state of a TrainingJob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("required" = ["jobType", "template"], "x-kubernetes-validations" = telling(&[
+#[schemars(!default, extend("required" = ["jobType", "template"], "x-kubernetes-validations" = rules_with_value(&[
     [
         "self.jobType == 'TFJob' || self.jobType == 'MPIJob' || !has(self.roles) || self.roles.size() == 0",
         ".roles",
@@ -99,7 +99,7 @@ pub struct TrainingJobSpec {
     /// Framework of the training, which decides how the pods find each other; immutable.
     #[schemars(extend(
         "enum" = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"],
-        "x-kubernetes-validations" = telling(&[[
+        "x-kubernetes-validations" = rules_with_value(&[[
             "self == oldSelf",
             "",
             "must stay as the job was created",
@@ -131,7 +131,7 @@ pub struct TrainingJobSpec {
     #[schemars(length(max = 3), extend(
         "items" = tier(),
         "x-kubernetes-list-type" = "atomic",
-        "x-kubernetes-validations" = unique_told(),
+        "x-kubernetes-validations" = unique_with_value(),
     ))]
     pub capacity_tiers: Vec<String>,
     /// Store and interval of the job's checkpoints.
@@ -154,7 +154,7 @@ pub struct TrainingJobSpec {
 /// Number of workers, and the resources of each worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&[[
     "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
     ".minReplicas",
     "minReplicas must not be greater than maxReplicas",
@@ -241,7 +241,7 @@ pub struct SchedulingConfig {
 /// Bounds between which the number of workers may change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&[[
     "!has(self.minWorkers) || !has(self.maxWorkers) || self.minWorkers <= self.maxWorkers",
     ".minWorkers",
     "minWorkers must not be greater than maxWorkers",
@@ -312,7 +312,7 @@ pub struct TrainingRole {
 /// Settings of an MPIJob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&[[
     "has(self.sshAuthSecret) == has(self.sshAuthMountPath)",
     "",
     "sshAuthSecret and sshAuthMountPath go together",

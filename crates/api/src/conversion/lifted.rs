@@ -136,7 +136,7 @@ struct Place {
 /// The way in which a field is read: its members one by one, or the whole field.
 enum Look {
     Into(Place),
-    Whole,
+    FullValue,
 }
 
 impl Place {
@@ -146,12 +146,12 @@ impl Place {
     fn look(self, name: &str) -> Option<Look> {
         let here = self.way.get(..self.depth)?;
         if name == "name" && here.last().is_some_and(|step| step.ends_with("[]")) {
-            return Some(Look::Whole);
+            return Some(Look::FullValue);
         }
         let mut found = None;
         for (way, fields) in looked_into() {
             match way.strip_prefix(here).map(<[_]>::first) {
-                Some(None) if fields.contains(&name) => return Some(Look::Whole),
+                Some(None) if fields.contains(&name) => return Some(Look::FullValue),
                 Some(Some(&step)) if step.strip_suffix("[]").unwrap_or(step) == name => {
                     found = Some(Look::Into(Self { way, depth: self.depth + 1, list: step.ends_with("[]") }));
                 }
@@ -231,7 +231,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
         let mut fields = Fields::new();
         while let Some(name) = map.next_key::<String>()? {
             let value = match self.place.look(&name) {
-                Some(Look::Whole) => map.next_value::<Plain>()?.0,
+                Some(Look::FullValue) => map.next_value::<Plain>()?.0,
                 Some(Look::Into(place)) => map.next_value_seed(Reading { place, lifted: &mut *self.lifted })?,
                 None => {
                     let at = self.lifted.len();
@@ -295,7 +295,7 @@ fn write(value: &Value, place: Place, lifted: &[Lifted<'_>], out: &mut Vec<u8>) 
                 out.push(b':');
                 match place.look(name) {
                     Some(Look::Into(place)) => write(value, place, lifted, out)?,
-                    Some(Look::Whole) => serde_json::to_writer(&mut *out, value)?,
+                    Some(Look::FullValue) => serde_json::to_writer(&mut *out, value)?,
                     None => match number(value).and_then(|at| lifted.get(at)) {
                         Some(Lifted::Text(text)) => out.extend_from_slice(text.get().as_bytes()),
                         Some(Lifted::Rewritten(assignment)) => assignment.write(out)?,

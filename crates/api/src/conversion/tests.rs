@@ -269,10 +269,10 @@ fn topology_domains_are_limited_over_all_objects_of_a_review() {
         set["topologyAssignment"]["domains"].as_array().unwrap().len()
     });
     assert_eq!(domains.collect::<Vec<_>>(), [60_000, 0, 40_000, 0]);
-    for ((shown, stored), whole) in objects.iter().zip(&stored).zip([true, false, true, false]) {
-        assert_eq!(carried(shown).is_null(), whole);
+    for ((shown, stored), lossless) in objects.iter().zip(&stored).zip([true, false, true, false]) {
+        assert_eq!(carried(shown).is_null(), lossless);
         // Slices that did not fit into the review come back in v1beta2, also if there would be room for them now.
-        assert!(whole || to(Version::V1beta2, shown) == *stored, "{stored}");
+        assert!(lossless || to(Version::V1beta2, shown) == *stored, "{stored}");
     }
     // A client that reads a single object gets all its domains.
     assert!(stored.iter().all(|stored| carried(&to(Version::V1beta1, stored)).is_null()));
@@ -466,7 +466,7 @@ fn conversion_review_with_one_bad_object_fails_and_names_it() {
     let good = newer("Workload", json!({"spec": {}}));
     let mut bad = newer("Job", json!({}));
     bad["metadata"]["namespace"] = json!("team");
-    for (objects, said) in [
+    for (objects, text) in [
         (json!([good, bad]), "Job team/n: kind \"Job\" has no conversion"),
         (json!([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}]), "Pod p: apiVersion \"v1\""),
         (json!([good, 7]), "object 1 of the review (\"\"): is not an object"),
@@ -474,7 +474,7 @@ fn conversion_review_with_one_bad_object_fails_and_names_it() {
         let answer = asked("kueue.x-k8s.io/v1beta1", &objects);
         assert_eq!((&answer["result"]["status"], &answer["convertedObjects"]), (&json!("Failure"), &json!([])));
         let message = answer["result"]["message"].as_str().unwrap();
-        assert!(message.starts_with(said), "{message}");
+        assert!(message.starts_with(text), "{message}");
     }
     let answer = asked("kueue.x-k8s.io/v1", &json!([good]));
     assert!(

@@ -9,12 +9,12 @@ use crate::beyond_kueue::{BELOW_A_PARENT, groups_of_queue, resource_group, selec
 use crate::cluster_queue::{ClusterQueuePreemption, FlavorUsage};
 use crate::local_queue::AdmissionFairSharingStatus;
 use crate::quota::{FairSharing, FlavorQuotas};
-use crate::rules::{SUBDOMAIN, rules, telling};
+use crate::rules::{SUBDOMAIN, rules, rules_with_value};
 
 /// Desired state of a ClusterQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&[
     [
         "has(self.cohort) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
          f.resources.exists(r, has(r.borrowingLimit))))",
@@ -227,7 +227,7 @@ pub struct FairSharingStatus {
 /// Desired state of a Cohort.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&BELOW_A_PARENT)))]
+#[schemars(!default, extend("x-kubernetes-validations" = rules_with_value(&BELOW_A_PARENT)))]
 pub struct CohortSpec {
     /// Name of the parent cohort; a cohort without a parent is the root of its tree.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -94,7 +94,7 @@ mod tests {
     fn admitted_count_below_remaining_pods_or_above_total_is_refused() {
         let few = "status.admission.podSetAssignments[0].count: Invalid value: \"X\": must be enough for its pod set: at least";
         let many = "status.admission.podSetAssignments[0].count: Invalid value: \"X\": must not be more than its pod set has: 3";
-        for (least, over, count, told) in [
+        for (least, over, count, messages) in [
             (None, 0, 3, None),
             (None, 0, 2, Some(format!("{few} 3"))),
             (None, 0, 0, Some(format!("{few} 3"))),
@@ -112,8 +112,9 @@ mod tests {
             (Some(2), 2, 0, Some(format!("{few} 1"))),
             (Some(2), 0, 4, Some(many.to_owned())),
         ] {
-            let told: Vec<String> = told.map(|told| told.replace('X', &count.to_string())).into_iter().collect();
-            assert_eq!(with_count(least, over, Some(count)), told, "{least:?} {over} {count}");
+            let messages: Vec<String> =
+                messages.map(|messages| messages.replace('X', &count.to_string())).into_iter().collect();
+            assert_eq!(with_count(least, over, Some(count)), messages, "{least:?} {over} {count}");
         }
         assert_eq!(with_count(None, 0, None), [""; 0], "that of the pod set");
     }
@@ -121,20 +122,20 @@ mod tests {
     #[test]
     fn admission_without_one_assignment_for_each_pod_set_is_refused() {
         let field = "status.admission.podSetAssignments";
-        let told = |assignments: Value| -> Vec<String> {
+        let messages = |assignments: Value| -> Vec<String> {
             misfit(&reserved(None, 0, assignments)).iter().map(ToString::to_string).collect()
         };
         let main = json!({"name": "main", "count": 3});
-        assert_eq!(told(json!([main])), [format!("{field}: must have one for each pod set: none is for \"head\"")]);
+        assert_eq!(messages(json!([main])), [format!("{field}: must have one for each pod set: none is for \"head\"")]);
         let head = json!({"name": "head", "count": 1});
-        assert_eq!(told(json!([head, main])), [""; 0], "in any order");
+        assert_eq!(messages(json!([head, main])), [""; 0], "in any order");
         assert_eq!(
-            told(json!([main, head, head])),
+            messages(json!([main, head, head])),
             [format!("{field}[2].name: Invalid value: \"head\": must be unique")]
         );
         let other = json!({"name": "other", "count": 1});
         let known = format!("{field}[2].name: Invalid value: \"other\": supported values: \"main\", \"head\"");
-        assert_eq!(told(json!([main, head, other])), [known]);
+        assert_eq!(messages(json!([main, head, other])), [known]);
     }
 
     #[test]
@@ -177,8 +178,8 @@ mod tests {
             found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(with("True"), [""; 0]);
-        let told =
+        let messages =
             "status.conditions[Admitted].status: Invalid value: \"True\": must not be True while QuotaReserved is not";
-        assert_eq!(with("False"), [told]);
+        assert_eq!(with("False"), [messages]);
     }
 }

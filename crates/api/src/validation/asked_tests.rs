@@ -142,13 +142,13 @@ fn validation_messages_are_each_tested_on_an_api_server() {
         asked.extend(fs::read_to_string(table).unwrap().lines().map(str::to_owned));
     }
     let all: Vec<Vec<String>> = messages.iter().map(|message| words(message)).collect();
-    let is_told = |message: &[String]| {
+    let is_reported = |message: &[String]| {
         // If a test has a longer message that contains `message`, `message` itself does not count as tried.
         let within: Vec<&Vec<String>> =
             all.iter().filter(|other| other.as_slice() != message && has(&other.concat(), message)).collect();
         asked.iter().any(|text| has(text, message) && !within.iter().any(|other| has(text, other)))
     };
-    let missing: Vec<&String> = messages.iter().filter(|message| !is_told(&words(message))).collect();
+    let missing: Vec<&String> = messages.iter().filter(|message| !is_reported(&words(message))).collect();
     assert!(missing.is_empty(), "{} messages are asked of no API server: {missing:#?}", missing.len());
 }
 
@@ -157,6 +157,6 @@ fn string_literals_and_message_words_are_read_from_source() {
     let source = "// \"no\"\nfn a<'a>(b: &'a str) -> char { c(\"a \\\"b\\\"\", '\"', '\\'', \"one \\\n   two\") }";
     assert_eq!(literals(source), ["a \"b\"", "one two"]);
     assert_eq!(words("{name:?} is {many} of {}"), ["\" is ", " of "]);
-    let told = |text: &str| has(text, &words("must be nil when {} is empty"));
-    assert!(told("x: must be nil when cohort is empty") && !told("is empty must be nil when"));
+    let reported_by = |text: &str| has(text, &words("must be nil when {} is empty"));
+    assert!(reported_by("x: must be nil when cohort is empty") && !reported_by("is empty must be nil when"));
 }

@@ -290,7 +290,7 @@ mod tests {
     }
 
     /// The errors as texts, each with field and message.
-    fn told(found: Vec<(String, String)>) -> Vec<String> {
+    fn messages(found: Vec<(String, String)>) -> Vec<String> {
         found.into_iter().map(|(field, message)| format!("{field}: {message}")).collect()
     }
 
@@ -353,10 +353,10 @@ mod tests {
         let limit = |name: &str| format!("spec.resourceGroups[0].flavors[0].resources[0].{name}");
         let one = |quota: Value, cohort: &str| queue(json!({"cohortName": cohort, "resourceGroups": group(quota)}));
         let negative = format!("{nominal}: must be greater than or equal to 0");
-        assert_eq!(told(one(json!({"name": "cpu", "nominalQuota": "-1"}), "c")), [negative]);
+        assert_eq!(messages(one(json!({"name": "cpu", "nominalQuota": "-1"}), "c")), [negative]);
         let unreadable = parse_quantity("many").unwrap_err();
         assert_eq!(
-            told(one(json!({"name": "cpu", "nominalQuota": "many"}), "c")),
+            messages(one(json!({"name": "cpu", "nominalQuota": "many"}), "c")),
             [format!("{nominal}: {unreadable}")]
         );
         assert_eq!(
@@ -384,7 +384,7 @@ mod tests {
             {"coveredResources": ["cpu", "a b"], "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 1}]}]},
         ]);
         assert_eq!(
-            told(queue(json!({"resourceGroups": again}))),
+            messages(queue(json!({"resourceGroups": again}))),
             [
                 "spec.resourceGroups[1].coveredResources[0]: must be covered by one group only, and once".to_owned(),
                 format!("spec.resourceGroups[1].coveredResources[1]: {}", qualified_name("a b").unwrap()),
@@ -409,11 +409,11 @@ mod tests {
         let total = |what: &str| {
             format!("spec.resourceGroups: total number of {what} of all resourceGroups must be at most 256")
         };
-        assert_eq!(told(queue(json!({"resourceGroups": groups}))), [total("flavors")]);
+        assert_eq!(messages(queue(json!({"resourceGroups": groups}))), [total("flavors")]);
         let groups: Vec<Value> = (0..5).map(|g| wide(1, 52, g * 100)).collect();
-        assert_eq!(told(queue(json!({"resourceGroups": groups}))), [total("covered resources")]);
+        assert_eq!(messages(queue(json!({"resourceGroups": groups}))), [total("covered resources")]);
         assert_eq!(
-            told(queue(json!({"resourceGroups": [wide(64, 9, 0)]}))),
+            messages(queue(json!({"resourceGroups": [wide(64, 9, 0)]}))),
             ["spec.resourceGroups[0]: pairs of flavor and resource in a resourceGroup must be at most 512"]
         );
         assert_eq!(queue(json!({"resourceGroups": [wide(64, 8, 0)]})), []);
@@ -422,11 +422,11 @@ mod tests {
     #[test]
     fn contradictory_policy_bad_weight_selector_or_check_flavor_is_refused() {
         assert_eq!(
-            told(queue(json!({"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}}))),
+            messages(queue(json!({"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}}))),
             ["spec.preemption: reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"]
         );
         assert_eq!(
-            told(queue(json!({"flavorFungibility": {"preference": "PreemptionOverBorrowing"}}))),
+            messages(queue(json!({"flavorFungibility": {"preference": "PreemptionOverBorrowing"}}))),
             [
                 "spec.flavorFungibility.preference: preference can only be set when both whenCanBorrow and whenCanPreempt are \
               TryNextFlavor"
@@ -441,13 +441,13 @@ mod tests {
             ("x", Some(unreadable.as_str())),
         ] {
             let wrong: Vec<String> = wrong.iter().map(|wrong| format!("spec.fairSharing.weight: {wrong}")).collect();
-            assert_eq!(told(cohort(json!({"fairSharing": {"weight": weight}}))), wrong, "{weight}");
+            assert_eq!(messages(cohort(json!({"fairSharing": {"weight": weight}}))), wrong, "{weight}");
         }
         let selector = json!({"matchLabels": {"a": "/"}, "matchExpressions": [
             {"key": "k", "operator": "In"}, {"key": "k", "operator": "Exists", "values": ["v"]},
             {"key": "", "operator": "Like", "values": ["v"]}]});
         assert_eq!(
-            told(queue(json!({"namespaceSelector": selector}))),
+            messages(queue(json!({"namespaceSelector": selector}))),
             [
                 ("matchLabels[a]", label_value("/").unwrap().as_str()),
                 ("matchExpressions[0].values", "must be specified when the operator is In"),

@@ -112,9 +112,9 @@ mod tests {
         ] {
             assert_eq!(fields(validate_concurrent_admission(&queue)), expected, "{:?}", queue.spec);
         }
-        let said = validate_concurrent_admission(&queue(2, &last(MOVES, "x"), &[]));
+        let message = validate_concurrent_admission(&queue(2, &last(MOVES, "x"), &[]));
         assert_eq!(
-            said[0].to_string(),
+            message[0].to_string(),
             format!("{limits}.lastAcceptableFlavorName: Invalid value: \"x\": supported values: \"f0\", \"f1\"")
         );
     }

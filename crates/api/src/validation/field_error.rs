@@ -69,13 +69,13 @@ const SHOWN: usize = 16;
 /// The error for a value that is not supported, with the supported values.
 pub(super) fn supported<'a>(field: String, value: &str, allowed: impl IntoIterator<Item = &'a str>) -> FieldError {
     let mut all = allowed.into_iter();
-    let mut told: Vec<String> = all.by_ref().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    let mut names: Vec<String> = all.by_ref().take(SHOWN).map(|name| format!("{name:?}")).collect();
     // The list of allowed values is cut: there may be an error for each of thousands of names, and each error would repeat all allowed values.
     let more = all.count();
     if more > 0 {
-        told.push(format!("and {more} more"));
+        names.push(format!("and {more} more"));
     }
-    FieldError::new(field, value, format!("supported values: {}", told.join(", ")))
+    FieldError::new(field, value, format!("supported values: {}", names.join(", ")))
 }
 
 #[cfg(test)]

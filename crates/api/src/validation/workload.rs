@@ -35,11 +35,11 @@ fn admitted_without_quota(workload: &Workload) -> Option<FieldError> {
 /// does not stop the job.
 fn condition_names(workload: &Workload) -> Vec<FieldError> {
     let conditions = workload.status.iter().flat_map(|status| &status.conditions).enumerate();
-    let told = conditions.filter_map(|(index, condition)| {
+    let messages = conditions.filter_map(|(index, condition)| {
         let wrong = qualified_name(&condition.type_)?;
         Some(FieldError::new(format!("status.conditions[{index}].type"), &condition.type_, wrong))
     });
-    told.collect()
+    messages.collect()
 }
 
 /// Errors of [`validate_workload`] about metadata, status, and several pod sets together, without those of [`validate_pod_sets`] and of condition
@@ -247,17 +247,17 @@ mod tests {
     }
 
     /// The errors as texts, each with field and message.
-    fn told(found: Vec<(String, String)>) -> Vec<String> {
+    fn messages(found: Vec<(String, String)>) -> Vec<String> {
         found.into_iter().map(|(field, message)| format!("{field}: {message}")).collect()
     }
 
     fn sets(sets: Value) -> Vec<String> {
-        told(check(json!({"podSets": sets}), json!({}), json!({})))
+        messages(check(json!({"podSets": sets}), json!({}), json!({})))
     }
 
     fn status(status: Value) -> Vec<String> {
         let spec = json!({"podSets": [{"name": "main", "count": 3, "template": plain()}]});
-        told(check(spec, status, json!({})))
+        messages(check(spec, status, json!({})))
     }
 
     fn reserved(assignment: Value) -> Value {
@@ -287,7 +287,7 @@ mod tests {
         let elastic = json!({ELASTIC_JOB: "true"});
         let one = json!({"podSets": [{"minCount": 1, "template": plain()}]});
         let both = "spec.podSets: partial admission and elastic job cannot be used together";
-        assert_eq!(told(check(one, json!({}), elastic)), [both]);
+        assert_eq!(messages(check(one, json!({}), elastic)), [both]);
         let resources = |list: Value| json!({"requests": list});
         let spec = json!({
             "initContainers": [{"name": "i", "resources": resources(json!({"cpu": "-1"}))}],
@@ -408,6 +408,6 @@ mod tests {
         let one = json!({"podSets": [{"template": plain()}]});
         let found = check(one, json!({}), json!({ADMISSION_GATED_BY: "plain"}));
         let words = "\"plain\": must have a domain prefix, such as example.com/name";
-        assert_eq!(told(found), [format!("metadata.annotations[kueue.x-k8s.io/admission-gated-by]: {words}")]);
+        assert_eq!(messages(found), [format!("metadata.annotations[kueue.x-k8s.io/admission-gated-by]: {words}")]);
     }
 }

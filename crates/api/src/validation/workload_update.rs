@@ -194,11 +194,11 @@ mod tests {
             held
         };
         let long = "ä".repeat(SHOWN);
-        let told = |queue: &str| -> Vec<String> {
+        let messages = |queue: &str| -> Vec<String> {
             let found = validate_workload_update(&held("q", "x"), &held(queue, "y"));
             found.iter().map(ToString::to_string).collect()
         };
-        let lines = told("other");
+        let lines = messages("other");
         let [sets, admission, updates] = lines.as_slice() else { panic!("{lines:?}") };
         assert!(sets.starts_with("spec.podSets: Invalid value: \"main x3\": is immutable"), "{sets}");
         assert!(
@@ -207,7 +207,7 @@ mod tests {
         );
         let path = "status.admissionChecks[0].podSetUpdates: Invalid value: ";
         assert!(updates.starts_with(path) && updates.contains("labels"), "{updates}");
-        assert!(told(&long).iter().all(|line| line.len() < 3 * SHOWN), "what is long is cut");
+        assert!(messages(&long).iter().all(|line| line.len() < 3 * SHOWN), "what is long is cut");
     }
 
     #[test]

@@ -265,13 +265,13 @@ fn conversion_of_one_workload_stays_within_time_limit() {
     for nodes in [8, 1000] {
         let mut object = workload(nodes);
         let mut version = Version::V1beta1;
-        let (mut alone, mut whole, mut json, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut alone, mut full_review, mut json, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for _ in 0..TIMES {
             let review =
                 json!({"request": {"uid": "u", "desiredAPIVersion": version.api_version(), "objects": [object]}})
                     .to_string();
             bytes = bytes.max(review.len());
-            if whole.len() % 4 == 0 {
+            if full_review.len() % 4 == 0 {
                 let start = Instant::now();
                 let read: Value = serde_json::from_slice(review.as_bytes()).unwrap();
                 assert_eq!(read.to_string().len(), review.len());
@@ -279,7 +279,7 @@ fn conversion_of_one_workload_stays_within_time_limit() {
             }
             let start = Instant::now();
             let (answer, converted) = respond(review.as_bytes()).unwrap();
-            whole.push(start.elapsed());
+            full_review.push(start.elapsed());
             assert!(converted && answer.len() > 1000);
             let fields = object.as_object_mut().unwrap();
             let start = Instant::now();
@@ -287,15 +287,18 @@ fn conversion_of_one_workload_stays_within_time_limit() {
             alone.push(start.elapsed());
             version = if version == Version::V1beta1 { Version::V1beta2 } else { Version::V1beta1 };
         }
-        let (alone, whole, json) = (fastest(&alone), fastest(&whole), fastest(&json));
+        let (alone, full_review, json) = (fastest(&alone), fastest(&full_review), fastest(&json));
         let most = MOST.max(json * MOST_OF_JSON);
         println!(
             "conversion of a Workload on {nodes} nodes, up to {bytes} bytes: {} us, with reading and writing the review {} us; JSON alone {} us",
             alone.as_micros(),
-            whole.as_micros(),
+            full_review.as_micros(),
             json.as_micros()
         );
         assert!(alone <= most, "a Workload on {nodes} nodes takes {alone:?}, and may take {most:?}");
-        assert!(whole <= most, "the review of a Workload on {nodes} nodes takes {whole:?}, and may take {most:?}");
+        assert!(
+            full_review <= most,
+            "the review of a Workload on {nodes} nodes takes {full_review:?}, and may take {most:?}"
+        );
     }
 }

@@ -15,9 +15,9 @@ use crate::ending_pods::EndingPod;
 use crate::job_pods::OddPods;
 use crate::names::Name;
 use crate::object::ObjectKey;
-use crate::pods::PodBook;
+use crate::pods::PodIndex;
 use crate::priorities::WORKLOAD_CLASS;
-use crate::provisioning_book::TemplateView;
+use crate::provisioning_index::TemplateView;
 use crate::shape::Shape;
 use crate::shed;
 use crate::training_view::{Counted, TrainingView};
@@ -135,7 +135,7 @@ impl View {
 
     /// The managed pods, to be changed. The book has private fields, and each of its methods keeps the groups of pods up to date, so that the view adds nothing
     /// to a change.
-    pub fn pods_mut(&mut self) -> &mut PodBook {
+    pub fn pods_mut(&mut self) -> &mut PodIndex {
         &mut self.pods
     }
 

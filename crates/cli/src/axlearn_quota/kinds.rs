@@ -34,8 +34,8 @@ pub(crate) struct ResourceKind {
 ///
 /// # Errors
 /// The error names the malformed flag and the allowed form.
-pub(crate) fn told(options: &[String]) -> Result<BTreeMap<String, ResourceKind>, String> {
-    let mut told = BTreeMap::new();
+pub(crate) fn from_flags(options: &[String]) -> Result<BTreeMap<String, ResourceKind>, String> {
+    let mut kinds = BTreeMap::new();
     for option in options {
         let refused = || format!("--type {option:?}: {FORM}");
         let (name, rest) = option.split_once('=').ok_or_else(refused)?;
@@ -52,11 +52,11 @@ pub(crate) fn told(options: &[String]) -> Result<BTreeMap<String, ResourceKind>,
             return Err(refused());
         }
         let kind = ResourceKind { resource: resource.to_owned(), units, labels };
-        if told.insert(name.to_owned(), kind).is_some() {
+        if kinds.insert(name.to_owned(), kind).is_some() {
             return Err(format!("--type {option:?}: {name} is told twice"));
         }
     }
-    Ok(told)
+    Ok(kinds)
 }
 
 /// The built-in definition of a TPU type, which needs no `--type` flag.
@@ -83,19 +83,20 @@ mod tests {
     fn accelerator_type_is_built_in_or_given_by_option() {
         assert_eq!(known("v4").map(|kind| kind.units), Some(2));
         assert_eq!(known("h100"), None);
-        let told = told(&["h100=nvidia.com/gpu,a.b/c=d,e=".to_owned(), "v3=google.com/tpu:2".to_owned()]).unwrap();
+        let kinds =
+            from_flags(&["h100=nvidia.com/gpu,a.b/c=d,e=".to_owned(), "v3=google.com/tpu:2".to_owned()]).unwrap();
         let labels = BTreeMap::from([("a.b/c".to_owned(), "d".to_owned()), ("e".to_owned(), String::new())]);
-        assert_eq!(told["h100"], ResourceKind { resource: "nvidia.com/gpu".to_owned(), units: 1, labels });
-        assert_eq!((told["v3"].units, told["v3"].labels.len()), (2, 0));
+        assert_eq!(kinds["h100"], ResourceKind { resource: "nvidia.com/gpu".to_owned(), units: 1, labels });
+        assert_eq!((kinds["v3"].units, kinds["v3"].labels.len()), (2, 0));
     }
 
     #[test]
     fn type_option_that_is_malformed_or_repeated_is_refused() {
         for option in ["h100", "=a", "a=", "a=b:0", "a=b:x", "a=b:1001", "a=b,c"] {
-            let fault = super::told(&[option.to_owned()]).unwrap_err();
+            let fault = super::from_flags(&[option.to_owned()]).unwrap_err();
             assert!(fault.starts_with(&format!("--type {option:?}: allowed is TYPE=")), "{fault}");
         }
-        let twice = super::told(&["a=b".to_owned(), "a=c".to_owned()]).unwrap_err();
+        let twice = super::from_flags(&["a=b".to_owned(), "a=c".to_owned()]).unwrap_err();
         assert!(twice.ends_with("a is told twice"), "{twice}");
     }
 }

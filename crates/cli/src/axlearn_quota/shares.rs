@@ -26,12 +26,12 @@ impl Decimal {
         let plain = text.replace('_', "").to_ascii_lowercase();
         let plain = plain.strip_prefix('+').unwrap_or(&plain);
         let (mantissa, exponent) = plain.split_once('e').unwrap_or((plain, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let (full, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let exponent: i64 = exponent.parse().map_err(|_| refused())?;
         let fraction = fraction.trim_end_matches('0');
-        let digits = format!("{whole}{fraction}");
+        let digits = format!("{full}{fraction}");
         let digits = digits.trim_start_matches('0');
-        if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|c| c.is_ascii_digit()) {
+        if full.is_empty() || !full.bytes().chain(fraction.bytes()).all(|c| c.is_ascii_digit()) {
             return Err(refused());
         }
         if digits.is_empty() {
@@ -64,24 +64,24 @@ pub(crate) fn weights(fractions: &[Decimal]) -> Vec<i128> {
 ///
 /// Totals up to 10^12, 64 tiers, 1000 projects and weights below 10^21 do not overflow.
 pub(crate) fn shares(totals: &[i128], weights: &[i128]) -> Vec<Vec<i128>> {
-    let whole: i128 = weights.iter().sum();
+    let full: i128 = weights.iter().sum();
     let mut given = vec![0_i128; weights.len()];
     let mut so_far = 0_i128;
     let mut tiers = Vec::new();
     for total in totals {
-        if whole == 0 {
+        if full == 0 {
             tiers.push(vec![0; weights.len()]);
             continue;
         }
         so_far += total;
-        let mut parts: Vec<i128> = weights.iter().map(|weight| total * weight / whole).collect();
+        let mut parts: Vec<i128> = weights.iter().map(|weight| total * weight / full).collect();
         let left = total - parts.iter().sum::<i128>();
         for (given, part) in given.iter_mut().zip(&parts) {
             *given += part;
         }
-        let rounded = weights.iter().enumerate().filter(|(_, weight)| total * **weight % whole != 0);
+        let rounded = weights.iter().enumerate().filter(|(_, weight)| total * **weight % full != 0);
         let mut behind: Vec<(i128, usize)> =
-            rounded.map(|(index, weight)| (given[index] * whole - so_far * weight, index)).collect();
+            rounded.map(|(index, weight)| (given[index] * full - so_far * weight, index)).collect();
         behind.sort_unstable();
         for (_, index) in behind.into_iter().take(usize::try_from(left).unwrap_or_default()) {
             parts[index] += 1;
@@ -150,12 +150,12 @@ mod tests {
             let projects = 1 + next(7);
             let weights: Vec<i128> = (0..projects).map(|_| next(50)).collect();
             let totals: Vec<i128> = (0..=next(3)).map(|_| next(1_000)).collect();
-            let whole: i128 = weights.iter().sum();
+            let full: i128 = weights.iter().sum();
             for (total, parts) in totals.iter().zip(shares(&totals, &weights)) {
-                assert_eq!(parts.iter().sum::<i128>(), if whole == 0 { 0 } else { *total }, "{totals:?} {weights:?}");
-                for (part, weight) in parts.iter().zip(&weights).filter(|_| whole > 0) {
-                    let off = part * whole - total * weight;
-                    assert!(off.abs() < whole, "{totals:?} {weights:?}: {part}");
+                assert_eq!(parts.iter().sum::<i128>(), if full == 0 { 0 } else { *total }, "{totals:?} {weights:?}");
+                for (part, weight) in parts.iter().zip(&weights).filter(|_| full > 0) {
+                    let off = part * full - total * weight;
+                    assert!(off.abs() < full, "{totals:?} {weights:?}: {part}");
                 }
             }
         }

@@ -102,9 +102,9 @@ fn axlearn_fractions_become_quota_in_units_of_pod_requests() {
         "RoleBinding team-b/team-b-batch-user",
     ];
     assert_eq!(listed(&made), expected);
-    let told = "project_membership.team-a: \"user[12]\" is a pattern, and RBAC knows names only: bind kueue-batch-user-role in \
+    let reported = "project_membership.team-a: \"user[12]\" is a pattern, and RBAC knows names only: bind kueue-batch-user-role in \
                 namespace team-a to these users or to a group of them";
-    assert_eq!(made.warnings, [told]);
+    assert_eq!(made.warnings, [reported]);
     let subjects = made.objects.last().and_then(|binding| binding.get("subjects")).and_then(Value::as_array).unwrap();
     assert_eq!(subjects.iter().map(|subject| at(subject, "/name")).collect::<Vec<_>>(), ["bob", "eve"]);
 }

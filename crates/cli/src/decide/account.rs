@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Largest number of quota holders that the YAML output names.
 const NAMED: usize = 20;
 /// Largest number of quota holders that the text output names.
-const TOLD: usize = 3;
+const MOST_HOLDERS: usize = 3;
 
 /// The engine's account of a Workload that waits or holds quota, by flavor and resource.
 #[derive(Debug, Serialize)]
@@ -233,8 +233,8 @@ impl Cell {
             return String::new();
         }
         let one = |holder: &Holder| format!("{} ({}, {})", holder.workload, holder.amount, holder.right);
-        let named: Vec<String> = self.holders.iter().take(TOLD).map(one).collect();
-        let rest = (self.holders.len() + self.more_holders.unwrap_or(0)).saturating_sub(TOLD);
+        let named: Vec<String> = self.holders.iter().take(MOST_HOLDERS).map(one).collect();
+        let rest = (self.holders.len() + self.more_holders.unwrap_or(0)).saturating_sub(MOST_HOLDERS);
         let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
         format!("; held by {}{more}", named.join(", "))
     }

@@ -9,8 +9,8 @@ fn example(name: &str) -> PathBuf {
 
 /// The decisions of `berth decide` on manifests.
 fn decided(manifests: &[Manifest]) -> Value {
-    let told = answer(manifests, "", Cards::default(), latest(manifests), Output::Yaml).unwrap();
-    serde_saphyr::from_str(&told).unwrap()
+    let output = answer(manifests, "", Accelerators::default(), latest(manifests), Output::Yaml).unwrap();
+    serde_saphyr::from_str(&output).unwrap()
 }
 
 /// The decision about a job, with its queue and flavors.
@@ -36,18 +36,24 @@ fn table(change: impl Fn(&str) -> String) -> Vec<Manifest> {
 
 #[test]
 fn capacity_table_jobs_are_admitted_in_a_tier_they_accept() {
-    let told = decided(&table(str::to_owned));
-    assert_eq!(outcome(&told, "capacity-table/stays"), admitted("table-research", "nvidia.com/gpu", "h100-on-demand"));
+    let output = decided(&table(str::to_owned));
+    assert_eq!(
+        outcome(&output, "capacity-table/stays"),
+        admitted("table-research", "nvidia.com/gpu", "h100-on-demand")
+    );
     let first = admitted("table-research", "google.com/tpu", "tpu-v5e-reserved");
-    assert_eq!(outcome(&told, "capacity-table/takes-what-comes"), first);
-    assert_eq!((told.get("unknown"), told.get("inactive")), (None, None), "read whole, and every flavor is there");
-    let told = decided(&table(|jobs| jobs.replace("nvidia-h100-80gb", "nvidia-tesla-a100")));
-    assert_eq!(outcome(&told, "capacity-table/stays"), admitted("table-research", "nvidia.com/gpu", "a100-on-demand"));
-    let told = decided(&table(|jobs| {
+    assert_eq!(outcome(&output, "capacity-table/takes-what-comes"), first);
+    assert_eq!((output.get("unknown"), output.get("inactive")), (None, None), "read whole, and every flavor is there");
+    let output = decided(&table(|jobs| jobs.replace("nvidia-h100-80gb", "nvidia-tesla-a100")));
+    assert_eq!(
+        outcome(&output, "capacity-table/stays"),
+        admitted("table-research", "nvidia.com/gpu", "a100-on-demand")
+    );
+    let output = decided(&table(|jobs| {
         let jobs = jobs.replace("nvidia-h100-80gb", "nvidia-tesla-a100");
         jobs.replace("capacity-tiers: on-demand", "capacity-tiers: reserved")
     }));
-    let (decision, queue, _) = outcome(&told, "capacity-table/stays");
+    let (decision, queue, _) = outcome(&output, "capacity-table/stays");
     assert_eq!((decision.as_str(), queue.as_str()), ("pending", ""), "a cell that is not offered");
 }
 
@@ -60,13 +66,13 @@ fn axlearn_project_uses_its_quota_and_borrows_idle_quota() {
         all.extend(manifests::of_text("jobs.yaml", &change(&jobs)).unwrap());
         decided(&all)
     };
-    let told = read(&|jobs| jobs.to_owned());
+    let output = read(&|jobs| jobs.to_owned());
     let reserved = |queue: &str| admitted(queue, "google.com/tpu", "v5litepod-reserved");
-    assert_eq!(outcome(&told, "axlearn-vision-models/vision"), reserved("vision-models"));
-    assert_eq!(outcome(&told, "axlearn-speech-models/speech"), reserved("speech-models"), "1 of 4 chips is borrowed");
-    assert_eq!((told.get("unknown"), told.get("inactive")), (None, None));
-    let told = read(&|jobs| jobs.replace("google.com/tpu: 4", "google.com/tpu: 24"));
+    assert_eq!(outcome(&output, "axlearn-vision-models/vision"), reserved("vision-models"));
+    assert_eq!(outcome(&output, "axlearn-speech-models/speech"), reserved("speech-models"), "1 of 4 chips is borrowed");
+    assert_eq!((output.get("unknown"), output.get("inactive")), (None, None));
+    let output = read(&|jobs| jobs.replace("google.com/tpu: 4", "google.com/tpu: 24"));
     for job in ["axlearn-vision-models/vision", "axlearn-speech-models/speech"] {
-        assert_eq!(outcome(&told, job).0, "pending", "no tier has more than 16 chips for all projects together");
+        assert_eq!(outcome(&output, job).0, "pending", "no tier has more than 16 chips for all projects together");
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn lines(offline: &Offline, objects: &[Manifest], pods: &Pods, decisi
     let groups: BTreeSet<&str> = groups.map(|decision| decision.workload.as_str()).collect();
     let given: BTreeSet<String> = objects.iter().map(|manifest| named(&manifest.object)).collect();
     let without = Without::of(offline, pods);
-    let mut told = BTreeSet::new();
+    let mut output = BTreeSet::new();
     let mut lines = Vec::new();
     for Manifest { object, .. } in objects {
         let Some(kind) = job_kind(&text(object, "/kind")) else { continue };
@@ -53,7 +53,7 @@ pub(super) fn lines(offline: &Offline, objects: &[Manifest], pods: &Pods, decisi
             lines.push(format!("{}: {}", named(object), without.why(&key, object)));
             continue;
         };
-        let is_new = told.insert((key.namespace.clone(), group.clone()));
+        let is_new = output.insert((key.namespace.clone(), group.clone()));
         if is_new && !groups.contains(format!("{}/{group}", key.namespace).as_str()) {
             let why = without.why_no_group(&key.namespace, &group);
             lines.push(format!("{}: {why}", shown(Kind::PodGroup.name(), &key.namespace, &group)));

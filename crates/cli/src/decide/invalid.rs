@@ -210,16 +210,16 @@ fn listed(names: &[&str], between: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{QUEUES, given, lines, said};
+    use super::super::tests::{QUEUES, decided_text, given, lines};
     use crate::decide::{answer, latest};
     use crate::flags::Output;
-    use berth_jobs::training::Cards;
+    use berth_jobs::training::Accelerators;
 
     const COHORT: &str = "apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort";
     const FLAVOR: &str = "apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor";
 
     fn invalid(objects: &str) -> Vec<String> {
-        lines(&said(&given(objects)).unwrap(), "invalid")
+        lines(&decided_text(&given(objects)).unwrap(), "invalid")
     }
 
     #[test]
@@ -288,17 +288,17 @@ mod tests {
             )
         };
         assert!(found[0].starts_with(&begin("a", "b")) && found[1].starts_with(&begin("b", "a")), "{found:?}");
-        let inactive = lines(&said(&given(&objects)).unwrap(), "inactive");
+        let inactive = lines(&decided_text(&given(&objects)).unwrap(), "inactive");
         assert!(inactive[0].starts_with("ClusterQueue all: ") && inactive[0].contains("cycle"), "{inactive:?}");
     }
 
     #[test]
     fn cohort_parent_missing_in_the_manifests_is_assumed() {
         let cohort = format!("{{{COHORT}, metadata: {{name: a}}, spec: {{parentName: far}}}}\n");
-        let told = said(&given(&format!("{QUEUES}{cohort}"))).unwrap();
-        assert_eq!(lines(&told, "invalid"), [""; 0]);
+        let output = decided_text(&given(&format!("{QUEUES}{cohort}"))).unwrap();
+        assert_eq!(lines(&output, "invalid"), [""; 0]);
         let assumed = "Cohort far: it is not in the manifests, so it has no quota and no parent of its own";
-        assert_eq!(lines(&told, "assumed"), [assumed]);
+        assert_eq!(lines(&output, "assumed"), [assumed]);
     }
 
     #[test]
@@ -353,9 +353,9 @@ mod tests {
         let objects = given(&QUEUES.replace("{name: standard}}", "{name: other}}"));
         let line = "ClusterQueue all: spec.resourceGroups[0].flavors[0].name: Invalid value: \"standard\": is no ResourceFlavor; \
                     those that exist: other";
-        assert_eq!(lines(&said(&objects).unwrap(), "invalid"), [line]);
-        let told = answer(&objects, "", Cards::default(), latest(&objects), Output::Yaml).unwrap();
-        let told: serde_json::Value = serde_saphyr::from_str(&told).unwrap();
-        assert_eq!(told["invalid"], serde_json::json!([format!("given.yaml:11: {line}")]));
+        assert_eq!(lines(&decided_text(&objects).unwrap(), "invalid"), [line]);
+        let output = answer(&objects, "", Accelerators::default(), latest(&objects), Output::Yaml).unwrap();
+        let output: serde_json::Value = serde_saphyr::from_str(&output).unwrap();
+        assert_eq!(output["invalid"], serde_json::json!([format!("given.yaml:11: {line}")]));
     }
 }

@@ -96,8 +96,8 @@ pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>
     objects.retain(|manifest| !manifest.object.is_null());
     for Manifest { object, place } in &objects {
         let Some(fields) = object.as_object() else { bail!("{}: {object} is no Kubernetes object", place.of("")) };
-        let is_said = |field: &str| fields.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-        if let Some(field) = ["apiVersion", "kind"].into_iter().find(|field| !is_said(field)) {
+        let is_given = |field: &str| fields.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        if let Some(field) = ["apiVersion", "kind"].into_iter().find(|field| !is_given(field)) {
             let some: Vec<&str> = fields.keys().map(String::as_str).take(3).collect();
             bail!(
                 "{}: {field}: a document with {}: apiVersion and kind must say what it is",

@@ -28,8 +28,8 @@ pub(super) fn given(content: &str) -> Vec<Manifest> {
     manifests::of_text("given.yaml", content).unwrap()
 }
 
-pub(super) fn said(manifests: &[Manifest]) -> anyhow::Result<String> {
-    answer(manifests, "", Cards::default(), latest(manifests), Output::Text)
+pub(super) fn decided_text(manifests: &[Manifest]) -> anyhow::Result<String> {
+    answer(manifests, "", Accelerators::default(), latest(manifests), Output::Text)
 }
 
 /// A configuration with these integrations.
@@ -38,13 +38,13 @@ pub(super) fn with_frameworks(names: &str) -> String {
 }
 
 /// The output lines that begin with a word, without the place in [`given`] manifests.
-pub(super) fn lines(told: &str, word: &str) -> Vec<String> {
+pub(super) fn lines(output: &str, word: &str) -> Vec<String> {
     let begin = format!("{word}: ");
     let placeless = |line: &str| match line.split_once(": ") {
         Some((place, rest)) if place.starts_with("given.yaml:") => rest.to_owned(),
         _ => line.to_owned(),
     };
-    told.lines().filter_map(|line| line.strip_prefix(&begin)).map(placeless).collect()
+    output.lines().filter_map(|line| line.strip_prefix(&begin)).map(placeless).collect()
 }
 
 /// Each folder of tests/decide has manifests, an optional configuration, and the expected answers as text and YAML. `UPDATE=1` rewrites the answers.
@@ -58,10 +58,13 @@ fn decide_answers_equal_the_golden_files_in_both_formats() {
         for (output, name) in [(Output::Text, "answer.txt"), (Output::Yaml, "answer.yaml")] {
             count += 1;
             let place = format!("{}/", folder.display());
-            let told =
-                || answer(&objects, &config, Cards::default(), latest(&objects), output).unwrap().replace(&place, "");
-            let got = told();
-            assert_eq!(got, told(), "the same twice");
+            let reported_by = || {
+                answer(&objects, &config, Accelerators::default(), latest(&objects), output)
+                    .unwrap()
+                    .replace(&place, "")
+            };
+            let got = reported_by();
+            assert_eq!(got, reported_by(), "the same twice");
             let path = folder.join(name);
             if std::env::var_os("UPDATE").is_some() {
                 std::fs::write(&path, &got).unwrap();
@@ -75,10 +78,10 @@ fn decide_answers_equal_the_golden_files_in_both_formats() {
 /// `berth decide` admits the jobs of the borrowing example as the README of the example says.
 #[test]
 fn borrowing_example_is_decided_as_its_readme_says() {
-    let told = said(&manifests::read(&[folder("../../examples/two-teams-borrowing")]).unwrap()).unwrap();
-    let admitted = |job: &str| told.lines().any(|line| line.contains(job) && line.contains("admitted"));
+    let output = decided_text(&manifests::read(&[folder("../../examples/two-teams-borrowing")]).unwrap()).unwrap();
+    let admitted = |job: &str| output.lines().any(|line| line.contains(job) && line.contains("admitted"));
     for (job, runs) in [("sweep-1", true), ("sweep-2", true), ("sweep-3", false), ("batch-scoring", true)] {
-        assert_eq!(admitted(job), runs, "{job}:\n{told}");
+        assert_eq!(admitted(job), runs, "{job}:\n{output}");
     }
 }
 
@@ -90,9 +93,9 @@ fn example_manifests_have_no_unknown_or_ignored_objects() {
     for entry in std::fs::read_dir(folder("../../examples")).unwrap() {
         let example = entry.unwrap().path();
         let objects = manifests::read(std::slice::from_ref(&example)).unwrap();
-        let told = answer(&objects, &config, Cards::default(), latest(&objects), Output::Text).unwrap();
+        let output = answer(&objects, &config, Accelerators::default(), latest(&objects), Output::Text).unwrap();
         for word in ["invalid", "unknown", "ignored"] {
-            let mut passed_over = lines(&told, word);
+            let mut passed_over = lines(&output, word);
             // RoleBindings and admission policies are objects that only the API server reads.
             passed_over.retain(|line| {
                 !["RoleBinding ", "ValidatingAdmissionPolicy"].iter().any(|kind| line.starts_with(kind))
@@ -118,13 +121,14 @@ fn manifest_lists_are_expanded_and_namespaced_objects_get_a_namespace() {
 #[test]
 fn field_unknown_to_the_api_server_is_reported() {
     let queues = QUEUES.replace("spec:\n  namespaceSelector", "spec:\n  cohort: a\n  namespaceSelector");
-    let told = said(&given(&queues.replace("{clusterQueue: all}", "{clusterQueue: all, stopPolice: Hold}"))).unwrap();
+    let output =
+        decided_text(&given(&queues.replace("{clusterQueue: all}", "{clusterQueue: all, stopPolice: Hold}"))).unwrap();
     let expected = [
         "ClusterQueue all: spec.cohort: no such field, the API server drops it; in kueue.x-k8s.io/v1beta2 it is spec.cohortName",
         "LocalQueue default/all: spec.stopPolice: no such field, the API server drops it",
     ];
-    assert_eq!(lines(&told, "unknown"), expected);
-    assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "unknown"), [""; 0]);
+    assert_eq!(lines(&output, "unknown"), expected);
+    assert_eq!(lines(&decided_text(&given(QUEUES)).unwrap(), "unknown"), [""; 0]);
 }
 
 #[test]
@@ -137,11 +141,11 @@ fn later_pod_set_is_accounted_on_top_of_earlier_ones() {
         pod_set("master"),
         pod_set("worker")
     );
-    let told = said(&given(&format!("{QUEUES}{workload}"))).unwrap();
+    let output = decided_text(&given(&format!("{QUEUES}{workload}"))).unwrap();
     let master = "    master: asks 3 cpu in flavor standard, 4 free (4 own, 0 to borrow) of 4; fits\n";
     let worker = "    worker: asks 3 cpu in flavor standard on top of 3 of earlier pod sets, 4 free (4 own, 0 to borrow) of 4; \
                   never fits unless quota is raised by 2\n";
-    assert!(told.contains(master) && told.contains(worker), "{told}");
+    assert!(output.contains(master) && output.contains(worker), "{output}");
 }
 
 #[test]
@@ -164,7 +168,7 @@ fn preempted_pending_workload_shows_its_preemptor() {
         is("QuotaReserved", "QuotaReserved", "m"),
         is("Admitted", "Admitted", "m")
     );
-    let said_to = |uid: &str| {
+    let evicted_for = |uid: &str| {
         let message = berth_control::preemption_message((uid, ""), "InClusterQueue", "/all", "/all");
         format!(
             "conditions: [{}, {}]",
@@ -177,16 +181,16 @@ fn preempted_pending_workload_shows_its_preemptor() {
         ("gone", Some("    was evicted to make room for gone\n")),
         ("", None),
     ] {
-        let workloads = workload("runs", &runs) + &workload("waits", &said_to(uid));
-        let told = said(&given(&format!("{QUEUES}{workloads}"))).unwrap();
-        assert_eq!(told.contains("was evicted to make room for"), line.is_some(), "{told}");
-        assert!(line.is_none_or(|line| told.contains(line)), "{told}");
+        let workloads = workload("runs", &runs) + &workload("waits", &evicted_for(uid));
+        let output = decided_text(&given(&format!("{QUEUES}{workloads}"))).unwrap();
+        assert_eq!(output.contains("was evicted to make room for"), line.is_some(), "{output}");
+        assert!(line.is_none_or(|line| output.contains(line)), "{output}");
     }
 }
 
 #[test]
 fn inactive_queue_is_reported_with_its_reason() {
-    assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "inactive"), [""; 0]);
+    assert_eq!(lines(&decided_text(&given(QUEUES)).unwrap(), "inactive"), [""; 0]);
     let local = "LocalQueue default/all: ClusterQueueIsInactive: Can't submit new workloads to clusterQueue";
     let none = "LocalQueue default/all: ClusterQueueDoesNotExist: Can't submit new workloads to clusterQueue";
     let checks = "\n  admissionChecksStrategy: {admissionChecks: [{name: budget}]}\n  namespaceSelector";
@@ -215,8 +219,8 @@ fn inactive_queue_is_reported_with_its_reason() {
         ("{clusterQueue: all}", "{clusterQueue: none}", vec![none]),
     ] {
         assert!(QUEUES.contains(from), "{from}");
-        let told = said(&given(&QUEUES.replace(from, to))).unwrap();
-        assert_eq!(lines(&told, "inactive"), expected, "{to}");
+        let output = decided_text(&given(&QUEUES.replace(from, to))).unwrap();
+        assert_eq!(lines(&output, "inactive"), expected, "{to}");
     }
 }
 
@@ -234,14 +238,14 @@ spec:
   checkpoint: {store: main}
   template: {spec: {containers: [{name: c, image: i}]}}
 ";
-    let told = said(&given(&format!("{QUEUES}{store}{job}"))).unwrap();
-    assert!(told.contains(" (TrainingJob default/model): admitted in all\n"), "{told}");
-    assert_eq!(lines(&told, "ignored"), [""; 0]);
-    let told = said(&given(&format!("{QUEUES}{job}"))).unwrap();
+    let output = decided_text(&given(&format!("{QUEUES}{store}{job}"))).unwrap();
+    assert!(output.contains(" (TrainingJob default/model): admitted in all\n"), "{output}");
+    assert_eq!(lines(&output, "ignored"), [""; 0]);
+    let output = decided_text(&given(&format!("{QUEUES}{job}"))).unwrap();
     let why = "TrainingJob default/model: CheckpointStoreNotFound: spec.checkpoint.store: \"main\" is no CheckpointStore; \
                those that exist: there is none";
-    assert_eq!(lines(&told, "ignored"), [why]);
-    assert!(!told.contains("admitted"), "{told}");
+    assert_eq!(lines(&output, "ignored"), [why]);
+    assert!(!output.contains("admitted"), "{output}");
 }
 
 #[test]
@@ -254,9 +258,9 @@ fn child_job_is_not_reported_beside_its_job_set() {
     };
     let set = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: set}, spec: {}}\n";
     let owner = ", ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: set, uid: u, controller: true}]";
-    let alone = lines(&said(&given(&job("part", owner))).unwrap(), "ignored");
+    let alone = lines(&decided_text(&given(&job("part", owner))).unwrap(), "ignored");
     assert!(alone[0].starts_with("Job default/part: "), "{alone:?}");
-    let both = said(&given(&format!("{set}{}{}", job("part", owner), job("other", "")))).unwrap();
+    let both = decided_text(&given(&format!("{set}{}{}", job("part", owner), job("other", "")))).unwrap();
     assert!(!both.contains("default/part"), "{both}");
     assert!(both.contains("ignored: JobSet default/set: ") && both.contains("ignored: Job default/other: "), "{both}");
 }
@@ -264,38 +268,43 @@ fn child_job_is_not_reported_beside_its_job_set() {
 #[test]
 fn unreadable_manifest_is_an_error_with_file_and_line() {
     let bad = QUEUES.replace("{clusterQueue: all}", "{clusterQueue: 5}");
-    let one = said(&given(&bad)).unwrap_err().to_string();
+    let one = decided_text(&given(&bad)).unwrap_err().to_string();
     let expected = "given.yaml:13: LocalQueue all: spec.clusterQueue: invalid type: integer `5`, expected a string";
     assert_eq!(one, expected);
-    let all = said(&given(&bad.replace("coveredResources: [cpu]", "coveredResources: cpu"))).unwrap_err().to_string();
+    let all =
+        decided_text(&given(&bad.replace("coveredResources: [cpu]", "coveredResources: cpu"))).unwrap_err().to_string();
     let found: Vec<&str> = all.lines().collect();
     assert_eq!((found[0], found[2]), ("2 faults in the manifests:", format!("  {expected}").as_str()));
     let path =
         "  given.yaml:10: ClusterQueue all: spec.resourceGroups[0].coveredResources: invalid type: string \"cpu\"";
     assert!(found[1].starts_with(path), "{all}");
-    let nameless = said(&given("{apiVersion: v1, kind: Namespace, metadata: {labels: {}}}")).unwrap_err().to_string();
+    let nameless =
+        decided_text(&given("{apiVersion: v1, kind: Namespace, metadata: {labels: {}}}")).unwrap_err().to_string();
     assert_eq!(nameless, "given.yaml:1: Namespace: metadata.name: it has none");
 }
 
 #[test]
 fn document_without_kind_is_an_error_with_file_and_line() {
-    let said = "apiVersion and kind must say what it is";
+    let decided_text = "apiVersion and kind must say what it is";
     for (content, expected) in [
         ("---\n- 1\n", "given.yaml:2: [1] is no Kubernetes object".to_owned()),
         ("a: [\n", "given.yaml: ".to_owned()),
-        ("{image: i, replicas: 2}", format!("given.yaml:1: apiVersion: a document with image, replicas: {said}")),
-        ("{}", format!("given.yaml:1: apiVersion: a document with no field: {said}")),
+        (
+            "{image: i, replicas: 2}",
+            format!("given.yaml:1: apiVersion: a document with image, replicas: {decided_text}"),
+        ),
+        ("{}", format!("given.yaml:1: apiVersion: a document with no field: {decided_text}")),
         (
             "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n# Values, not a manifest.\n\nimage: i\nreplicas: 2\n",
-            format!("given.yaml:5: apiVersion: a document with image, replicas: {said}"),
+            format!("given.yaml:5: apiVersion: a document with image, replicas: {decided_text}"),
         ),
         (
             "{apiVersion: v1, kind: Pod}\n---\nkind: ''\napiVersion: v1\n",
-            format!("given.yaml:3: kind: a document with apiVersion, kind: {said}"),
+            format!("given.yaml:3: kind: a document with apiVersion, kind: {decided_text}"),
         ),
         (
             "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n- metadata:\n    name: x\n",
-            format!("given.yaml:5: apiVersion: a document with metadata: {said}"),
+            format!("given.yaml:5: apiVersion: a document with metadata: {decided_text}"),
         ),
         ("apiVersion: v1\nkind: List\nitems:\n- 7\n", "given.yaml:4: 7 is no Kubernetes object".to_owned()),
     ] {
@@ -309,29 +318,29 @@ fn manifest_of_foreign_kind_is_ignored_and_assumes_no_namespace() {
     let others = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: site}}\n---\n\
                   {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: web}}\n---\n\
                   {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: web}, spec: {tasks: 3}}\n";
-    let told = said(&given(others)).unwrap();
+    let output = decided_text(&given(others)).unwrap();
     let named = ["Service site/web", "ClusterRole web", "Job web"];
-    assert_eq!(lines(&told, "ignored"), named.map(|name| format!("{name}: berth decide does not look at its kind")));
-    assert_eq!(lines(&told, "assumed"), [""; 0]);
+    assert_eq!(lines(&output, "ignored"), named.map(|name| format!("{name}: berth decide does not look at its kind")));
+    assert_eq!(lines(&output, "assumed"), [""; 0]);
 }
 
 #[test]
 fn missing_namespaces_are_assumed_in_one_line_default_when_needed() {
-    assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "assumed"), [""; 0]);
+    assert_eq!(lines(&decided_text(&given(QUEUES)).unwrap(), "assumed"), [""; 0]);
     let queue = |namespace: &str| {
         format!(
             "---\n{{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {{name: q, namespace: {namespace}}}}}\n"
         )
     };
-    let told = said(&given(&format!("{QUEUES}{}{}", queue("b"), queue("a")))).unwrap();
+    let output = decided_text(&given(&format!("{QUEUES}{}{}", queue("b"), queue("a")))).unwrap();
     let many = "Namespaces a, b: they are not in the manifests, so they have no label but kubernetes.io/metadata.name";
-    assert_eq!(lines(&told, "assumed"), [many]);
+    assert_eq!(lines(&output, "assumed"), [many]);
     let picky = QUEUES.replace("namespaceSelector: {}", "namespaceSelector: {matchLabels: {kind: training}}");
     let one = "Namespace default: it is not in the manifests, so it has no label but kubernetes.io/metadata.name";
-    assert_eq!(lines(&said(&given(&picky)).unwrap(), "assumed"), [one]);
+    assert_eq!(lines(&decided_text(&given(&picky)).unwrap(), "assumed"), [one]);
     let by_name = QUEUES
         .replace("namespaceSelector: {}", "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}");
-    assert_eq!(lines(&said(&given(&by_name)).unwrap(), "assumed"), [""; 0]);
+    assert_eq!(lines(&decided_text(&given(&by_name)).unwrap(), "assumed"), [""; 0]);
 }
 
 #[test]
@@ -344,10 +353,11 @@ spec:
   suspend: true
   template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
 ";
-    let told =
-        said(&given(&format!("{QUEUES}{job}{job}{}", job.replace("generateName: run-", "name: run-2")))).unwrap();
+    let output =
+        decided_text(&given(&format!("{QUEUES}{job}{job}{}", job.replace("generateName: run-", "name: run-2"))))
+            .unwrap();
     for name in ["run-1", "run-2", "run-3"] {
-        assert!(told.contains(&format!(" (Job default/{name}): admitted in all\n")), "{name}:\n{told}");
+        assert!(output.contains(&format!(" (Job default/{name}): admitted in all\n")), "{name}:\n{output}");
     }
 }
 
@@ -384,7 +394,7 @@ fn manifest_folder_is_read_by_file_name_and_not_recursively() {
 fn manifest_fault_shows_file_line_and_renamed_field() {
     let queues = QUEUES.replace("spec:\n  namespaceSelector", "spec:\n  cohort: a\n  namespaceSelector");
     let queues = queues.replace("[{name: standard,", "[{name: gone,");
-    let told = said(&given(&queues)).unwrap();
+    let output = decided_text(&given(&queues)).unwrap();
     let expected = [
         "invalid: given.yaml:12: ClusterQueue all: spec.resourceGroups[0].flavors[0].name: Invalid value: \"gone\": is no \
          ResourceFlavor; those that exist: standard",
@@ -392,19 +402,19 @@ fn manifest_fault_shows_file_line_and_renamed_field() {
          kueue.x-k8s.io/v1beta2 it is spec.cohortName",
     ];
     for line in expected {
-        assert!(told.lines().any(|told| told == line), "{told}");
+        assert!(output.lines().any(|output| output == line), "{output}");
     }
     let older = queues.replace("v1beta2\nkind: ClusterQueue", "v1beta1\nkind: ClusterQueue");
-    assert!(!said(&given(&older)).unwrap().contains("spec.cohort:"), "it is a field of v1beta1");
+    assert!(!decided_text(&given(&older)).unwrap().contains("spec.cohort:"), "it is a field of v1beta1");
     let older = older.replace("cohort: a", "cohortName: a");
-    assert!(said(&given(&older)).unwrap().contains("; in kueue.x-k8s.io/v1beta1 it is spec.cohort\n"));
+    assert!(decided_text(&given(&older)).unwrap().contains("; in kueue.x-k8s.io/v1beta1 it is spec.cohort\n"));
 }
 
 #[test]
 fn strict_mode_fails_on_faults_and_not_on_pending_jobs() {
     let is_wrong = |objects: &str| {
         let objects = given(objects);
-        answered(&objects, "", Cards::default(), latest(&objects)).unwrap().is_wrong()
+        answered(&objects, "", Accelerators::default(), latest(&objects)).unwrap().is_wrong()
     };
     let waits = "{apiVersion: batch/v1, kind: Job, metadata: {name: large, labels: {kueue.x-k8s.io/queue-name: all}}, spec: \
                  {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: \
@@ -454,8 +464,8 @@ fn job_order_follows_creation_timestamps_in_manifests() {
              containers: [{{name: c, image: i, resources: {{requests: {{cpu: 3}}}}}}]}}}}}}}}\n"
         )
     };
-    let told = said(&given(&format!("{QUEUES}{}{}", job("a", 5), job("b", 1)))).unwrap();
-    assert!(told.contains("(Job default/b): admitted") && told.contains("(Job default/a): pending"), "{told}");
+    let output = decided_text(&given(&format!("{QUEUES}{}{}", job("a", 5), job("b", 1)))).unwrap();
+    assert!(output.contains("(Job default/b): admitted") && output.contains("(Job default/a): pending"), "{output}");
 }
 
 /// The uid of kube-system decides which of two namespaces goes first within a second, as in the cluster that the manifests are from.
@@ -472,8 +482,8 @@ fn equal_jobs_of_two_namespaces_follow_uid_of_kube_system() {
             );
         }
         objects += &format!("---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: kube-system, uid: {uid}}}}}\n");
-        let told = said(&given(&objects)).unwrap();
-        ["a", "b"].into_iter().find(|namespace| told.contains(&format!("(Job {namespace}/j): admitted"))).unwrap()
+        let output = decided_text(&given(&objects)).unwrap();
+        ["a", "b"].into_iter().find(|namespace| output.contains(&format!("(Job {namespace}/j): admitted"))).unwrap()
     };
     let uids: Vec<String> = (0..16).map(|number| format!("f6a1c0de-{number}")).collect();
     let firsts: Vec<&str> = uids.iter().map(|uid| first(uid)).collect();

@@ -99,12 +99,12 @@ fn unsupported_feature_gate_set_away_from_default_causes_a_warning() {
             continue;
         }
         let other = other.unwrap();
-        let told = if gate.name == IN_REVIEWS.0 {
+        let reported = if gate.name == IN_REVIEWS.0 {
             format!("feature gate `{}` counts in reviews alone yet: {}", gate.name, IN_REVIEWS.1)
         } else {
             format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name)
         };
-        assert!(other.warnings.contains(&told), "{}: {:?}", gate.name, other.warnings);
+        assert!(other.warnings.contains(&reported), "{}: {:?}", gate.name, other.warnings);
         assert_eq!(other.settings, plain.settings, "{}", gate.name);
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::webhook::ObjectNames;
 use berth_control::write::Kind;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -141,18 +141,18 @@ fn resource_transformations_are_read_from_the_configuration() {
 
 #[test]
 fn accelerator_resource_and_label_come_from_the_flags() {
-    assert_eq!(read("").unwrap().settings.cards, Cards::default());
-    let cards = Cards { resource: "amd.com/gpu".into(), type_label: "amd.com/gpu.product-name".into() };
-    let told = Given { cards: cards.clone(), ..given() };
-    assert_eq!(load("", &told).unwrap().settings.cards, cards);
+    assert_eq!(read("").unwrap().settings.accelerators, Accelerators::default());
+    let accelerators = Accelerators { resource: "amd.com/gpu".into(), type_label: "amd.com/gpu.product-name".into() };
+    let reported = Given { accelerators: accelerators.clone(), ..given() };
+    assert_eq!(load("", &reported).unwrap().settings.accelerators, accelerators);
 }
 
 #[test]
 fn reclaim_taints_of_flags_extend_the_built_in_ones() {
     let known = read("").unwrap().settings.reclaim_taints;
     assert_eq!(known, berth_control::settings::Settings::default().reclaim_taints);
-    let told = Given { reclaim_taints: vec!["karpenter.sh/disrupted".to_owned()], ..given() };
-    let all = load("", &told).unwrap().settings.reclaim_taints;
+    let reported = Given { reclaim_taints: vec!["karpenter.sh/disrupted".to_owned()], ..given() };
+    let all = load("", &reported).unwrap().settings.reclaim_taints;
     assert!(all.is_superset(&known), "{all:?}");
     assert_eq!(all.difference(&known).collect::<Vec<_>>(), ["karpenter.sh/disrupted"]);
 }
@@ -363,9 +363,9 @@ fn flags_override_configuration_and_gates_in_both_are_refused() {
     let loaded = load(text, &lease).unwrap();
     let election = loaded.election.unwrap();
     assert_eq!((election.namespace.as_str(), election.name.as_str()), ("kueue-system", "mine"));
-    let told = "leaderElection.resourceName is `other` and --leader-elect-resource-name is `mine`, which holds: beside a Kueue that \
+    let reported = "leaderElection.resourceName is `other` and --leader-elect-resource-name is `mine`, which holds: beside a Kueue that \
                 goes by this file both would act";
-    assert_eq!(loaded.warnings, [told]);
+    assert_eq!(loaded.warnings, [reported]);
     let same = Given { lease_name: Some("other".into()), ..given() };
     assert_eq!(load(text, &same).unwrap().warnings, Vec::<String>::new());
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::conditions::types;
 use berth_cache::{Name, View, WorkloadView};
-use berth_engine::Booked;
+use berth_engine::ChargedState;
 use berth_reconcile::state::Quota;
 use berth_reconcile::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -139,10 +139,10 @@ impl Digest<'_> {
     }
 
     fn workload_digest(&self, workload: &WorkloadView) -> Value {
-        let books = match self.quota.world().booked(&workload.uid) {
+        let charged = match self.quota.world().charged_state(&workload.uid) {
             None => "none".to_owned(),
-            Some(Booked::Waiting) => "waits".to_owned(),
-            Some(Booked::Holding { cluster_queue, usage }) => {
+            Some(ChargedState::Waiting) => "waits".to_owned(),
+            Some(ChargedState::Holding { cluster_queue, usage }) => {
                 let cells = usage.iter().map(|(flavor, resource, used)| format!("{flavor}/{resource}={}", used.get()));
                 format!("holds {} of {cluster_queue}", cells.collect::<Vec<_>>().join(" "))
             }
@@ -164,7 +164,7 @@ impl Digest<'_> {
             "conditions": conditions,
             "clusterQueue": workload.holds(),
             "asks": asks.collect::<Vec<_>>(),
-            "books": books,
+            "books": charged,
         })
     }
 

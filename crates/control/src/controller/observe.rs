@@ -58,14 +58,14 @@ impl Control {
                 let known = self.view.provisioning().requests.keys().cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| {
-                    provisioning::put_request(&mut me.view, &mut me.flights, &mut me.work, name, object);
+                    provisioning::put_request(&mut me.view, &mut me.in_flight, &mut me.work, name, object);
                 });
             }
             Observation::PodTemplate(change) => {
                 let known = self.view.provisioning().templates.keys().cloned();
                 let seen = objects(change, known);
                 self.each(seen, |me, name, object| {
-                    provisioning::put_template(&mut me.view, &mut me.flights, &mut me.work, name, object);
+                    provisioning::put_template(&mut me.view, &mut me.in_flight, &mut me.work, name, object);
                 });
             }
             Observation::QueuePolicy(change) => {
@@ -173,7 +173,7 @@ impl Control {
         let object_key = key(Kind::TrainingJob, &name);
         let old = self.view.training().get(&name);
         let gone = old.map(|old| old.uid.clone());
-        let new = object.map(|object| TrainingView::new(object, old, &self.settings.cards));
+        let new = object.map(|object| TrainingView::new(object, old, &self.settings.accelerators));
         match (old, &new) {
             (Some(old), Some(new)) if old.uid == new.uid && old.version() > new.version() => return,
             (Some(old), Some(new)) if old.uid == new.uid => {}
@@ -211,7 +211,7 @@ impl Control {
         if let Some(gone) = gone {
             self.work.mirror_waiting_of(&self.view, &gone);
         }
-        self.flights.seen(&object_key, version);
+        self.in_flight.seen(&object_key, version);
         self.work.touch(object_key);
     }
 
@@ -226,7 +226,7 @@ impl Control {
         self.notes.jobs_mut().remove(uid);
         self.reports.add_measure(training_figures::forget(&name));
         self.reports.forget_events(object_key);
-        self.flights.vanished(object_key);
+        self.in_flight.vanished(object_key);
     }
 
     fn drop_workload(&mut self, name: &Name, now: Timestamp) {
@@ -234,7 +234,7 @@ impl Control {
         self.work.touch_related(&self.view, &object_key);
         self.work.touch_requests_of(&self.view, name);
         self.work.remove(&object_key);
-        self.flights.vanished(&object_key);
+        self.in_flight.vanished(&object_key);
         if let Some(old) = self.view.remove_workload(name) {
             if let Some(owner) = &old.owner {
                 self.work.touch_jobs_below(&self.view, &old.namespace, &owner.uid);
@@ -298,19 +298,19 @@ impl Control {
             self.quota.shapes_mut().release(&old.shape);
             workloads::mark_queues(self.reports.schedule_mut(), &old, now);
         }
-        if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
+        if asks_otherwise || self.in_flight.explains_conflict(&object_key, version) {
             // The Workload's request has changed or ended, or another writer has changed the Workload, so that the plan was made for another state.
             let uid = self.view.workloads().get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             plans::drop_admission(self.notes.workloads_mut(), &uid);
         }
         if asks_otherwise {
-            self.flights.forget_refused_reservation(&object_key);
+            self.in_flight.forget_refused_reservation(&object_key);
         }
         pods::wake_group(&mut self.view, &mut self.work, &name, stage);
         jobs::wake_parts(&self.view, &mut self.work, &name, stage);
         self.work.touch_requests_of(&self.view, &name);
         self.view.shed_workload(&name);
-        self.flights.seen(&object_key, version);
+        self.in_flight.seen(&object_key, version);
         self.settle(&name);
         elastic::slices_after(&self.view, &name).into_iter().for_each(|slice| self.work.mirror(slice));
         self.work.touch_related(&self.view, &object_key);
@@ -338,7 +338,7 @@ impl Control {
     fn forget_job(&mut self, object: &ObjectKey, now: Timestamp) {
         // The objects that the job owned are marked before the job is removed from the view.
         self.work.touch_related(&self.view, object);
-        self.flights.vanished(object);
+        self.in_flight.vanished(object);
         self.reports.forget_events(object);
         if let Some(old) = self.view.remove_job(object) {
             self.work.touch_jobs_below(&self.view, &object.namespace, &old.uid);
@@ -377,7 +377,7 @@ impl Control {
             self.work.touch_related(&self.view, &object);
         }
         if news.appeared {
-            self.flights.appeared(&object);
+            self.in_flight.appeared(&object);
         }
         let again = remains::note_job(self.notes.jobs_mut(), &self.view, &object, &job, news.appeared, now);
         self.reports.add_measures(again.filter(|_| self.session.leads()).map(starts::measure));
@@ -397,7 +397,7 @@ impl Control {
             self.pod_change().count_ending_pods_of(&object.namespace, &uid);
         }
         self.view.shed_job(&object);
-        self.flights.seen(&object, version);
+        self.in_flight.seen(&object, version);
         self.work.touch_related(&self.view, &object);
         if news.governs {
             self.work.touch_jobs_below(&self.view, &object.namespace, &uid);
@@ -435,7 +435,7 @@ impl Control {
     fn put_node(&mut self, name: &str, node: Option<&Node>) {
         match self.capacity.put_node(name, node, &self.settings.reclaim_taints) {
             Some(NodeNews::Leaves) => self.work.touch(cluster_key(Kind::Node, name)),
-            Some(NodeNews::Stays) => self.flights.vanished(&cluster_key(Kind::Node, name)),
+            Some(NodeNews::Stays) => self.in_flight.vanished(&cluster_key(Kind::Node, name)),
             None => {}
         }
     }

@@ -5,19 +5,19 @@ use berth_cache::pods::group_uid;
 use berth_cache::{Name, WorkloadView};
 use berth_engine::model::Delta;
 use berth_reconcile::capacity::capacity_notes::Answer;
-use berth_reconcile::capacity::climbers::PromotionLook;
 use berth_reconcile::capacity::figures::growth_measures;
+use berth_reconcile::capacity::promotions::PromotionLook;
 use berth_reconcile::capacity::watch::growth_without_nodes;
-use berth_reconcile::capacity::{StockOuts, climb, reclaim};
+use berth_reconcile::capacity::{StockOuts, promotion, reclaim};
 use berth_reconcile::job::{left, remains};
 use berth_reconcile::notes::job::JobNotes;
 use berth_reconcile::overruns;
 use berth_reconcile::pod::let_in;
-use berth_reconcile::state::flight::Flight;
+use berth_reconcile::state::in_flight::InFlightWrite;
 use berth_reconcile::state::plans;
 use berth_reconcile::training_job::growth::{self, GrowthCandidate};
 use berth_reconcile::training_job::{elastic, nodes, saves, training_figures, trainings};
-use berth_reconcile::workload::{ration, transitions};
+use berth_reconcile::workload::{reason_limiter, transitions};
 use berth_reconcile::write::{
     Checkpoint, CheckpointPlace, Kind, ObjectKey, PodsLeft, Purpose, QueryAnswer, QueryFailure, StuckPod, TaskId,
     TaskOutcome, WriteOutcome, key,
@@ -33,9 +33,9 @@ const PROBE_AGAIN_MS: u64 = 500;
 impl Control {
     /// Takes the outcome of a task.
     pub fn outcome(&mut self, id: TaskId, outcome: impl Into<TaskOutcome>, now: Timestamp) {
-        let Some((object, flight)) = self.flights.land(id) else { return };
+        let Some((object, write)) = self.in_flight.take(id) else { return };
         self.work.touch_related(&self.view, &object);
-        let (origin, purpose) = (flight.origin.clone(), flight.purpose);
+        let (origin, purpose) = (write.origin.clone(), write.purpose);
         if origin.kind == Kind::TrainingJob && origin != object {
             // Among the objects that control creates for a TrainingJob, only Jobs mark the TrainingJob, so the end of a task for another object marks the
             // TrainingJob here.
@@ -45,23 +45,23 @@ impl Control {
             // A PodTemplate or ProvisioningRequest that does not exist yet cannot name the object for which it is made, so that object is marked here.
             self.work.touch(origin.clone());
         }
-        match (flight.query, outcome.into()) {
-            (None, TaskOutcome::Written(outcome)) => self.take_write_outcome(object.clone(), flight, outcome, now),
+        match (write.query, outcome.into()) {
+            (None, TaskOutcome::Written(outcome)) => self.take_write_outcome(object.clone(), write, outcome, now),
             (Some(kind), TaskOutcome::Answered(Ok(answer))) if answer.kind() == kind => {
-                self.take_answer(object.clone(), flight, answer, now);
+                self.take_answer(object.clone(), write, answer, now);
             }
-            (Some(_), TaskOutcome::Answered(Err(failure))) => self.take_query_failure(&object, &flight, failure, now),
+            (Some(_), TaskOutcome::Answered(Err(failure))) => self.take_query_failure(&object, &write, failure, now),
             // An outcome that does not belong to the task leaves the task's own outcome unknown.
             (_, other) => {
-                self.failures().lost(&object, &flight, &format!("not an outcome of this task: {other:?}"), now)
+                self.failures().lost(&object, &write, &format!("not an outcome of this task: {other:?}"), now)
             }
         }
         self.mirror_stale();
         // The request to save a checkpoint ends with the grace period at the latest, and so does the back-off of the request.
         if let Some(end) = self.context().end_of_grace(&object, purpose) {
-            self.flights.not_beyond(&object, end);
+            self.in_flight.not_beyond(&object, end);
         }
-        if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
+        if let Some(until) = self.in_flight.backing_off(&object, now).filter(|_| origin != object) {
             self.work.add_at(origin, until);
         }
         if object.kind == Kind::Workload {
@@ -70,54 +70,54 @@ impl Control {
         }
     }
 
-    fn take_write_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: WriteOutcome, now: Timestamp) {
+    fn take_write_outcome(&mut self, object: ObjectKey, write: InFlightWrite, outcome: WriteOutcome, now: Timestamp) {
         let notes = &mut self.notes;
-        if let Some(job) = trainings::note_outcome(notes, &self.view, &object, &flight, &outcome, now) {
+        if let Some(job) = trainings::note_outcome(notes, &self.view, &object, &write, &outcome, now) {
             self.work.touch(job);
         }
         let is_gone = matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone);
-        if is_gone && remains::note_sent_off(self.notes.workloads_mut(), &self.view, &flight.origin, &object) {
-            self.work.touch(flight.origin.clone());
+        if is_gone && remains::note_sent_off(self.notes.workloads_mut(), &self.view, &write.origin, &object) {
+            self.work.touch(write.origin.clone());
         }
-        if flight.purpose.is_coalesced() && !matches!(outcome, WriteOutcome::Applied { .. }) {
+        if write.purpose.is_coalesced() && !matches!(outcome, WriteOutcome::Applied { .. }) {
             self.work.touch_status(object.clone());
         }
         match outcome {
-            WriteOutcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
-            WriteOutcome::StoreFailed(fault) => self.take_listing(&object, flight.place.as_deref(), Err(fault), now),
-            WriteOutcome::Conflict => self.failures().conflict(&object, &flight, now),
-            WriteOutcome::AlreadyExists => self.failures().name_taken(&object, &flight, now),
-            WriteOutcome::Gone => self.take_gone(object, &flight, now),
-            WriteOutcome::Refused(text) => self.failures().refused(object, &flight, &text, now),
-            WriteOutcome::Busy(after) => self.failures().busy(object, &flight, after, now),
-            // After an unknown outcome, control makes the same decision again, and the precondition of the new write settles the outcome; `state/strays.rs`
+            WriteOutcome::Applied { resource_version } => self.take_success(object, write, &resource_version, now),
+            WriteOutcome::StoreFailed(fault) => self.take_listing(&object, write.place.as_deref(), Err(fault), now),
+            WriteOutcome::Conflict => self.failures().conflict(&object, &write, now),
+            WriteOutcome::AlreadyExists => self.failures().name_taken(&object, &write, now),
+            WriteOutcome::Gone => self.take_gone(object, &write, now),
+            WriteOutcome::Refused(text) => self.failures().refused(object, &write, &text, now),
+            WriteOutcome::Busy(after) => self.failures().busy(object, &write, after, now),
+            // After an unknown outcome, control makes the same decision again, and the precondition of the new write settles the outcome; `state/unresolved.rs`
             // has the other cases.
-            WriteOutcome::Unknown(text) => self.failures().lost(&object, &flight, &text, now),
+            WriteOutcome::Unknown(text) => self.failures().lost(&object, &write, &text, now),
             WriteOutcome::NotSent => self.failures().not_sent(object, now),
         }
     }
 
-    fn take_query_failure(&mut self, object: &ObjectKey, flight: &Flight, failure: QueryFailure, now: Timestamp) {
+    fn take_query_failure(&mut self, object: &ObjectKey, write: &InFlightWrite, failure: QueryFailure, now: Timestamp) {
         match failure {
-            QueryFailure::Gone => self.take_gone(object.clone(), flight, now),
-            QueryFailure::Refused(text) => self.failures().refused(object.clone(), flight, &text, now),
-            QueryFailure::Busy(after) => self.failures().busy(object.clone(), flight, after, now),
-            QueryFailure::Lost(text) => self.failures().lost(object, flight, &text, now),
+            QueryFailure::Gone => self.take_gone(object.clone(), write, now),
+            QueryFailure::Refused(text) => self.failures().refused(object.clone(), write, &text, now),
+            QueryFailure::Busy(after) => self.failures().busy(object.clone(), write, after, now),
+            QueryFailure::Lost(text) => self.failures().lost(object, write, &text, now),
             QueryFailure::NotSent => self.failures().not_sent(object.clone(), now),
         }
     }
 
-    fn take_answer(&mut self, object: ObjectKey, flight: Flight, answer: QueryAnswer, now: Timestamp) {
+    fn take_answer(&mut self, object: ObjectKey, write: InFlightWrite, answer: QueryAnswer, now: Timestamp) {
         match answer {
-            QueryAnswer::PodsLeft(PodsLeft::Allowed) => self.take_success(object, flight, "", now),
-            QueryAnswer::PodsLeft(PodsLeft::TooMany) => self.failures().busy(object, &flight, PROBE_AGAIN_MS, now),
-            QueryAnswer::Checkpoints(found) => self.take_listing(&object, flight.place.as_deref(), found, now),
+            QueryAnswer::PodsLeft(PodsLeft::Allowed) => self.take_success(object, write, "", now),
+            QueryAnswer::PodsLeft(PodsLeft::TooMany) => self.failures().busy(object, &write, PROBE_AGAIN_MS, now),
+            QueryAnswer::Checkpoints(found) => self.take_listing(&object, write.place.as_deref(), found, now),
             QueryAnswer::Stuck(stuck) => {
-                self.flights.succeeded(&object, &flight.origin);
+                self.in_flight.succeeded(&object, &write.origin);
                 self.take_stuck(&object, stuck, now);
             }
             QueryAnswer::Left(pods) => {
-                self.flights.succeeded(&object, &flight.origin);
+                self.in_flight.succeeded(&object, &write.origin);
                 let pods = left::without_job(&self.context(), &object, pods);
                 if let Some(uid) = self.view.uid_of(&object) {
                     self.notes.workloads_mut().change(&uid, |notes| notes.pods_mut().note_left(pods, now));
@@ -126,11 +126,11 @@ impl Control {
                 }
             }
             QueryAnswer::Object(text) => {
-                self.flights.succeeded(&object, &flight.origin);
+                self.in_flight.succeeded(&object, &write.origin);
                 self.note_read(&object, &text, now);
             }
             QueryAnswer::Nodes(nodes) => {
-                self.flights.succeeded(&object, &object);
+                self.in_flight.succeeded(&object, &object);
                 let name = (object.namespace.clone(), object.name.clone());
                 let counted = nodes::counted(&self.context(), &name, nodes, now);
                 if self.view.note_counted_nodes(&name, counted) {
@@ -138,7 +138,7 @@ impl Control {
                 }
             }
             QueryAnswer::OnNode(pods) => {
-                self.flights.succeeded(&object, &flight.origin);
+                self.in_flight.succeeded(&object, &write.origin);
                 let lost = reclaim::lost_with(&self.context(), &pods);
                 let workloads = self.notes.workloads_mut();
                 for workload in self.capacity.note_pods_on_node(workloads, &object.name, lost, now) {
@@ -149,12 +149,12 @@ impl Control {
     }
 
     /// Takes the outcome of a task whose object does not exist.
-    fn take_gone(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
+    fn take_gone(&mut self, object: ObjectKey, write: &InFlightWrite, now: Timestamp) {
         if object.kind == Kind::JobPod {
-            self.flights.succeeded(&object, &flight.origin);
+            self.in_flight.succeeded(&object, &write.origin);
             self.pod_change().forget_job_pod(&(object.namespace, object.name));
         } else {
-            self.failures().gone(object, flight, now);
+            self.failures().gone(object, write, now);
         }
     }
 
@@ -163,7 +163,7 @@ impl Control {
         Failures {
             view: &self.view,
             notes: &mut self.notes,
-            flights: &mut self.flights,
+            in_flight: &mut self.in_flight,
             work: &mut self.work,
             quota: &mut self.quota,
             reports: &mut self.reports,
@@ -195,7 +195,7 @@ impl Control {
         found: Result<Vec<Checkpoint>, String>,
         now: Timestamp,
     ) {
-        self.flights.succeeded(object, object);
+        self.in_flight.succeeded(object, object);
         let name = (object.namespace.clone(), object.name.clone());
         let news = saves::note_listing(self.notes.jobs_mut(), &self.view, &name, place, found, now);
         let Some((job, news)) = self.view.training().get(&name).zip(news) else { return };
@@ -209,27 +209,27 @@ impl Control {
         self.work.touch(key(Kind::TrainingJob, &name));
     }
 
-    fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
-        self.flights.succeeded(&object, &flight.origin);
+    fn take_success(&mut self, object: ObjectKey, write: InFlightWrite, resource_version: &str, now: Timestamp) {
+        self.in_flight.succeeded(&object, &write.origin);
         if self.quota.plans_mut().made(self.notes.workloads_mut()) {
             self.quota.plan_again();
         }
-        self.note_done(&object, &flight, now);
-        self.reports.publish(flight.notices);
+        self.note_done(&object, &write, now);
+        self.reports.publish(write.notices);
         let written = resource_version.parse().unwrap_or_default();
-        let version = if flight.purpose.withdraws() { u64::MAX } else { written };
-        if version > self.view.seen_version(&object) && !flight.vanished {
-            self.flights.expect(object, version);
+        let version = if write.purpose.withdraws() { u64::MAX } else { written };
+        if version > self.view.seen_version(&object) && !write.vanished {
+            self.in_flight.expect(object, version);
         }
     }
 
     /// Notes the effects of a successful task that no watch shows.
-    fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
-        if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.view.uid_of(object)) {
+    fn note_done(&mut self, object: &ObjectKey, write: &InFlightWrite, now: Timestamp) {
+        if let (true, Some(uid)) = (write.owned_first && !write.vanished, self.view.uid_of(object)) {
             self.notes.jobs_mut().change(&uid, JobNotes::note_rid_of_pods);
         }
-        self.pod_change().note_sent_job_pod(object, flight.purpose, now);
-        match flight.purpose {
+        self.pod_change().note_sent_job_pod(object, write.purpose, now);
+        match write.purpose {
             Purpose::ProbePods => {
                 if let Some(uid) = self.view.uid_of(object) {
                     self.notes.workloads_mut().change(&uid, |notes| notes.pods_mut().note_gone());
@@ -246,20 +246,20 @@ impl Control {
                 growth::note_shrunk(self.notes.workloads_mut(), &self.view, &name, now);
             }
             Purpose::SetReclaimable => {
-                if let Some(uid) = self.view.uid_of(&flight.origin) {
+                if let Some(uid) = self.view.uid_of(&write.origin) {
                     self.notes.jobs_mut().change_known(&uid, JobNotes::forget_ended);
                 }
             }
             Purpose::CreateWorkload => {
-                self.reports.add_measures(transitions::creation(&self.context(), &flight.origin, now));
+                self.reports.add_measures(transitions::creation(&self.context(), &write.origin, now));
             }
             Purpose::PrepareTraining => {
-                if let Some(uid) = self.view.uid_of(&flight.origin) {
+                if let Some(uid) = self.view.uid_of(&write.origin) {
                     self.notes.jobs_mut().change(&uid, |notes| notes.training_mut().note_prepared(object.clone()));
                 }
             }
             Purpose::ReserveQuota => {
-                self.flights.forget_refused_reservation(object);
+                self.in_flight.forget_refused_reservation(object);
                 if let Some(uid) = self.view.uid_of(object) {
                     plans::drop_admission(self.notes.workloads_mut(), &uid);
                     self.quota.plan_again();
@@ -297,8 +297,8 @@ impl Control {
     /// Drops the planned admission of a Workload if a decision about the Workload did not write the admission, because no later event would drop the plan.
     pub(super) fn give_plan_up(&mut self, object: &ObjectKey) {
         if plans::none_planned(self.notes.workloads())
-            || self.flights.busy(object)
-            || self.flights.unresolved().may_land(object)
+            || self.in_flight.busy(object)
+            || self.in_flight.unresolved().may_apply(object)
         {
             return;
         }
@@ -312,12 +312,12 @@ impl Control {
     pub(super) fn settle(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads().get(name) else { return };
         let uid = workload.uid.clone();
-        if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
+        if workload.reserved() && self.in_flight.sent(&key(Kind::Workload, name)).is_none() {
             // The reservation was observed, so the admission is no longer a plan, even if the answer to its write is still to come.
             plans::drop_admission(self.notes.workloads_mut(), &uid);
         }
         let is_planned = self.notes.workloads().of(&uid).plan().admission().is_some();
-        if !is_planned && !self.flights.busy(&key(Kind::Workload, name)) {
+        if !is_planned && !self.in_flight.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
     }
@@ -327,7 +327,7 @@ impl Control {
         for name in self.work.take_stale() {
             let Some(mirrored) = self.context().mirrored(&name) else { continue };
             if mirrored.is_settled {
-                ration::forget(self.notes.workloads_mut(), &mirrored.uid);
+                reason_limiter::forget(self.notes.workloads_mut(), &mirrored.uid);
             }
             self.quota.apply(mirrored.delta);
             if mirrored.is_over {
@@ -390,15 +390,15 @@ impl Control {
     }
 
     /// Looks periodically for a running Workload that could move back to a better capacity tier.
-    pub(super) fn climb(&mut self, now: Timestamp) {
-        if !self.capacity.begin_climb(self.notes.workloads(), &self.view, now) {
+    pub(super) fn promote(&mut self, now: Timestamp) {
+        if !self.capacity.begin_promotions(self.notes.workloads(), &self.view, now) {
             return;
         }
-        for (queue, rules) in climb::climbing(&self.view) {
+        for (queue, rules) in promotion::promoting(&self.view) {
             if !self.capacity.may_choose(self.quota.world(), &queue, now) {
                 continue;
             }
-            let candidates = climb::candidates(&self.context(), &queue, rules, now);
+            let candidates = promotion::candidates(&self.context(), &queue, rules, now);
             let world = self.quota.world_mut();
             let better = |uid: &str| world.better_tier(uid);
             let look = PromotionLook { queue: &queue, rules, timeline: self.view.timeline(), now };
@@ -427,12 +427,12 @@ impl Control {
         while let Some(keys) = self.work.take_due(now) {
             self.quota.plan_again();
             for object in keys {
-                if self.flights.give_up(&object, now) {
+                if self.in_flight.give_up(&object, now) {
                     self.work.touch_related(&self.view, &object);
                 }
                 if object.kind == Kind::Workload {
                     // The back-off of the Workload may be over, so the engine gets the Workload again.
-                    self.flights.forget_old_refusal(&object, now);
+                    self.in_flight.forget_old_refusal(&object, now);
                     let name = (object.namespace.clone(), object.name.clone());
                     self.mirror(&name);
                 }
@@ -445,7 +445,7 @@ impl Control {
     pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let work = self.work.next_time();
         let looks = [self.capacity.wake_at(), self.training.wake_at(&self.view)];
-        let reports = [ration::wake_at(self.notes.workloads(), now), self.reports.wake_at()];
+        let reports = [reason_limiter::wake_at(self.notes.workloads(), now), self.reports.wake_at()];
         [work].into_iter().chain(looks).chain(reports).flatten().min()
     }
 }

@@ -7,7 +7,7 @@ use berth_cache::{View, WorkloadPhase};
 use berth_engine::model as engine;
 use berth_reconcile::measure::Measure;
 use berth_reconcile::notes::Notes;
-use berth_reconcile::state::flight::Flights;
+use berth_reconcile::state::in_flight::InFlightWrites;
 use berth_reconcile::state::plans;
 use berth_reconcile::state::work_queue::WorkQueue;
 use berth_reconcile::state::{Quota, Reports};
@@ -46,12 +46,12 @@ pub(crate) fn spare_victims_of(quota: &mut Quota, notes: &mut Notes, preemptor: 
 pub(crate) fn sweep(
     view: &View,
     quota: &mut Quota,
-    flights: &mut Flights,
+    in_flight: &mut InFlightWrites,
     work: &mut WorkQueue,
     now: Timestamp,
 ) -> usize {
     let Some(again) = work.begin_sweep(now) else { return 0 };
-    flights.forget_old(now);
+    in_flight.forget_old(now);
     work.forget_gone(|object| view.uid_of(object).is_some() || !object.kind.has_uid());
     let found = if again { quota.world_mut().sweep(millis(now)) } else { 0 };
     if found > 0 {
@@ -69,7 +69,7 @@ pub(crate) struct Planning<'a> {
     /// The observed objects.
     pub(crate) view: &'a View,
     /// Writes under way.
-    pub(crate) flights: &'a mut Flights,
+    pub(crate) in_flight: &'a mut InFlightWrites,
     /// The engine's world and plans.
     pub(crate) quota: &'a mut Quota,
     /// Notes of control about objects.
@@ -95,12 +95,12 @@ impl Planning<'_> {
             });
         }
         for verdict in heads {
-            self.tell(verdict, now);
+            self.report(verdict, now);
         }
     }
 
     /// Takes the reason why a Workload waits; the reason is written when it is due.
-    fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
+    fn report(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads().by_uid(&verdict.uid) {
             self.reports.reason_limiter().take(self.notes.workloads_mut(), verdict, workload, now, self.is_offline);
         }
@@ -120,14 +120,14 @@ impl Planning<'_> {
 
     /// Whether the next plan waits for Workloads that are being created.
     fn waits_for_creations(&mut self, now: Timestamp) -> bool {
-        if self.is_offline || !self.flights.creates_workloads() {
+        if self.is_offline || !self.in_flight.creates_workloads() {
             return false;
         }
         let due = after(self.quota.plans_mut().delay(now), CREATION_MS);
         if due > now {
             self.work.wake_at(due);
         } else {
-            self.flights.forget_first_creations();
+            self.in_flight.forget_first_creations();
         }
         due > now
     }
@@ -191,8 +191,8 @@ impl Planning<'_> {
             evict_with_next_step(self.view, self.notes, self.work, eviction);
         }
         for verdict in plan.verdicts {
-            let verdict = plans::told_of_failures(self.notes.workloads(), verdict);
-            self.tell(verdict, now);
+            let verdict = plans::with_failures(self.notes.workloads(), verdict);
+            self.report(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
             self.work.wake_at(at);

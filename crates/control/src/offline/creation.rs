@@ -70,10 +70,10 @@ impl Offline {
 
     fn create_pod(&mut self, mut pod: Pod) -> Result<Creation, String> {
         let namespace = namespace(&pod.metadata);
-        let facts = self.surroundings.facts(&namespace);
+        let facts = self.cluster_facts.facts(&namespace);
         if is_new(&pod.metadata) {
             let owner = controlling_set(&pod.metadata);
-            let set = owner.and_then(|owner| self.surroundings.stateful_set(&namespace, &owner.name));
+            let set = owner.and_then(|owner| self.cluster_facts.stateful_set(&namespace, &owner.name));
             pod_defaults(&pod, facts, set.as_ref()).fill(&mut pod);
             // No webhook reviews pods without the label of managed pods and without a queue.
             let asked = has_label(&pod.metadata, labels::MANAGED) || has_label(&pod.metadata, labels::QUEUE_NAME);
@@ -91,7 +91,7 @@ impl Offline {
     }
 
     fn create_deployment(&mut self, mut object: Deployment) -> Result<Creation, String> {
-        let facts = self.surroundings.facts(&namespace(&object.metadata));
+        let facts = self.cluster_facts.facts(&namespace(&object.metadata));
         if is_new(&object.metadata) {
             let defaults = deployment_defaults(&object, None, facts);
             if let Some(spec) = &mut object.spec {
@@ -114,7 +114,7 @@ impl Offline {
     }
 
     fn create_stateful_set(&mut self, mut object: StatefulSet) -> Result<Creation, String> {
-        let facts = self.surroundings.facts(&namespace(&object.metadata));
+        let facts = self.cluster_facts.facts(&namespace(&object.metadata));
         if is_new(&object.metadata) {
             let defaults = stateful_set_defaults(&object, None, facts);
             if let Some(spec) = &mut object.spec {

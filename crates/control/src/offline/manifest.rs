@@ -40,27 +40,27 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     let is_older = version == v1beta1::API_VERSION;
     let job = JobType::named(group, kind);
     let read: Read<'_> = match (group, kind) {
-        _ if let Some(job) = job => &move |object: &Value| whole_job(job, object),
+        _ if let Some(job) = job => &move |object: &Value| typed_job(job, object),
         (api::GROUP, "ClusterQueue") if is_older => &older::<v1beta1::ClusterQueueSpec>,
         (api::GROUP, "Cohort") if is_older => &older::<v1beta1::CohortSpec>,
         (api::GROUP, "Workload") if is_older => &older::<v1beta1::WorkloadSpec>,
-        (api::GROUP, "ClusterQueue") => &whole::<api::ClusterQueue>,
-        (api::GROUP, "Cohort") => &whole::<api::Cohort>,
-        (api::GROUP, "Workload") => &whole::<api::Workload>,
-        (api::GROUP, "LocalQueue") => &whole::<api::LocalQueue>,
-        (api::GROUP, "ResourceFlavor") => &whole::<api::ResourceFlavor>,
-        (api::GROUP, "AdmissionCheck") => &whole::<api::AdmissionCheck>,
-        (api::GROUP, "WorkloadPriorityClass") => &whole::<api::WorkloadPriorityClass>,
-        (berth::GROUP, "QueuePolicy") => &whole::<berth::QueuePolicy>,
-        (berth::GROUP, "CheckpointStore") => &whole::<berth::CheckpointStore>,
-        (berth::GROUP, "TrainingJob") => &whole::<berth::TrainingJob>,
-        ("", "Namespace") => &whole::<Namespace>,
-        ("", "LimitRange") => &whole::<LimitRange>,
-        ("", "Pod") => &whole::<Pod>,
-        (APPS, "Deployment") => &whole::<Deployment>,
-        (APPS, "StatefulSet") => &whole::<StatefulSet>,
-        ("node.k8s.io", "RuntimeClass") => &whole::<RuntimeClass>,
-        ("scheduling.k8s.io", "PriorityClass") => &whole::<PriorityClass>,
+        (api::GROUP, "ClusterQueue") => &typed::<api::ClusterQueue>,
+        (api::GROUP, "Cohort") => &typed::<api::Cohort>,
+        (api::GROUP, "Workload") => &typed::<api::Workload>,
+        (api::GROUP, "LocalQueue") => &typed::<api::LocalQueue>,
+        (api::GROUP, "ResourceFlavor") => &typed::<api::ResourceFlavor>,
+        (api::GROUP, "AdmissionCheck") => &typed::<api::AdmissionCheck>,
+        (api::GROUP, "WorkloadPriorityClass") => &typed::<api::WorkloadPriorityClass>,
+        (berth::GROUP, "QueuePolicy") => &typed::<berth::QueuePolicy>,
+        (berth::GROUP, "CheckpointStore") => &typed::<berth::CheckpointStore>,
+        (berth::GROUP, "TrainingJob") => &typed::<berth::TrainingJob>,
+        ("", "Namespace") => &typed::<Namespace>,
+        ("", "LimitRange") => &typed::<LimitRange>,
+        ("", "Pod") => &typed::<Pod>,
+        (APPS, "Deployment") => &typed::<Deployment>,
+        (APPS, "StatefulSet") => &typed::<StatefulSet>,
+        ("node.k8s.io", "RuntimeClass") => &typed::<RuntimeClass>,
+        ("scheduling.k8s.io", "PriorityClass") => &typed::<PriorityClass>,
         _ => return Ok(Manifest::Foreign),
     };
     let versions: &[&str] = match group {
@@ -84,11 +84,11 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     Ok(Manifest::Read { unknown })
 }
 
-fn whole_job(kind: JobType, object: &Value) -> Result<Value, String> {
+fn typed_job(kind: JobType, object: &Value) -> Result<Value, String> {
     kind.read(object).and_then(|job| job.value()).map_err(|error| error.to_string())
 }
 
-fn whole<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+fn typed<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
     let known: T = super::read(object)?;
     serde_json::to_value(&known).map_err(|error| error.to_string())
 }
@@ -99,8 +99,8 @@ fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, St
     for field in ["apiVersion", "kind", "metadata", "spec"] {
         let Some(part) = object.get(field) else { continue };
         let part = match field {
-            "metadata" => whole::<ObjectMeta>(part)?,
-            "spec" => whole::<Spec>(part)?,
+            "metadata" => typed::<ObjectMeta>(part)?,
+            "spec" => typed::<Spec>(part)?,
             _ => part.clone(),
         };
         known.insert(field.to_owned(), part);

@@ -242,7 +242,7 @@ impl World {
             .then(|| format!("{run} cpus run, and {charged} are charged: {runs:?} and {uncounted} beside them"))
     }
 
-    fn told(&self, seed: u64) -> String {
+    fn describe(&self, seed: u64) -> String {
         let last = self.done.iter().rev().take(25).rev().map(String::as_str).collect::<Vec<_>>().join("\n  ");
         let writes = self
             .cluster
@@ -263,13 +263,13 @@ fn one_world(seed: u64) {
             let short = world.dice.seconds(0, 4);
             world.cluster.pass(short);
             if let Some(fault) = world.fault(true).filter(|_| short >= CHARGED) {
-                panic!("{fault}; {}", world.told(seed));
+                panic!("{fault}; {}", world.describe(seed));
             }
             continue;
         }
         world.cluster.pass(BOUND);
         if let Some(fault) = world.fault(false) {
-            panic!("{fault}; {}", world.told(seed));
+            panic!("{fault}; {}", world.describe(seed));
         }
     }
     let of_lender = world.all(Kind::JOB).map(|(key, _)| key).filter(|key| key.name.starts_with("lender"));
@@ -278,9 +278,9 @@ fn one_world(seed: u64) {
     }
     world.cluster.put(Kind::JOB, job("lender", "lender", &LENT.to_string(), true));
     world.cluster.pass(BACK);
-    assert!(world.cluster.is("lender", "Admitted"), "what was lent does not come back; {}", world.told(seed));
+    assert!(world.cluster.is("lender", "Admitted"), "what was lent does not come back; {}", world.describe(seed));
     if let Some(fault) = world.fault(false) {
-        panic!("{fault}; {}", world.told(seed));
+        panic!("{fault}; {}", world.describe(seed));
     }
     assert!(berth_engine::check(world.cluster.control.world()).is_empty(), "seed {seed}");
 }

@@ -61,20 +61,20 @@ fn victim_saves_checkpoint_before_stop_and_resumes_from_it() {
     cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
     cluster.pass(10);
     assert!(cluster.has_job("victim-worker"), "its time is not over");
-    let (uid, told) = cluster.told_pods.first().cloned().unwrap();
+    let (uid, reported) = cluster.annotated_pods.first().cloned().unwrap();
     assert_eq!(json!(uid), cluster.training("victim")["metadata"]["uid"]);
-    assert!(told["berth.dev/stop-reason"].starts_with("Preempted: "), "{told:?}");
-    let asked = cluster.told("victim", "CheckpointRequested");
+    assert!(reported["berth.dev/stop-reason"].starts_with("Preempted: "), "{reported:?}");
+    let asked = cluster.training_condition("victim", "CheckpointRequested");
     assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("Preempted")));
-    assert!(asked["message"].as_str().unwrap().contains(&told["berth.dev/stop-at"]), "{asked}");
+    assert!(asked["message"].as_str().unwrap().contains(&reported["berth.dev/stop-at"]), "{asked}");
     assert_eq!(cluster.phase("victim"), "Queued");
     save(&mut cluster, "victim", 700);
     cluster.pass(1);
     assert!(!cluster.has_job("victim-worker"), "it has saved");
-    assert_eq!(cluster.told_pods.len(), 1, "told once");
+    assert_eq!(cluster.annotated_pods.len(), 1, "told once");
     cluster.pass(5);
     assert_eq!(cluster.phase("urgent"), "Running");
-    let asked = cluster.told("victim", "CheckpointRequested");
+    let asked = cluster.training_condition("victim", "CheckpointRequested");
     assert_eq!((&asked["status"], &asked["reason"]), (&json!("False"), &json!("CheckpointSaved")));
     let both = cluster.notices.iter().find(|notice| {
         notice.reason == "Preempted" && notice.key.kind == Kind::TrainingJob && notice.event_type == EventType::Normal
@@ -110,7 +110,7 @@ fn checkpoint_in_second_of_request_counts_only_if_saved_afterwards() {
         cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
         // No time passes in the rest of the test.
         cluster.settle();
-        assert_eq!(cluster.told_pods.len(), 1, "what it saved a moment before is no answer");
+        assert_eq!(cluster.annotated_pods.len(), 1, "what it saved a moment before is no answer");
         assert!(cluster.has_job("victim-worker"), "it may save");
         if failover {
             // A replica that did not evict the job cannot know what the job had saved before, and must not wait for a checkpoint in vain.
@@ -122,8 +122,8 @@ fn checkpoint_in_second_of_request_counts_only_if_saved_afterwards() {
         assert!(!cluster.has_job("victim-worker"), "it has saved");
         cluster.pass(5);
         assert_eq!(cluster.phase("urgent"), "Running");
-        let told = cluster.told("victim", "CheckpointRequested");
-        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("CheckpointSaved")));
+        let condition = cluster.training_condition("victim", "CheckpointRequested");
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("CheckpointSaved")));
     }
 }
 
@@ -135,18 +135,18 @@ fn checkpoint_request_appears_in_status_before_its_immediate_answer() {
     // Control writes the phase of the suspended job before it notifies the pods, and the notification does not change the phase.
     cluster.edit(Kind::TrainingJob, "team", "victim", &json!({"spec": {"suspend": true}}));
     cluster.settle();
-    assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True");
+    assert_eq!(cluster.training_condition("victim", "CheckpointRequested")["status"], "True");
     save(&mut cluster, "victim", 700);
     cluster.pass(5);
-    assert_eq!(cluster.told("victim", "CheckpointRequested")["reason"], "CheckpointSaved");
+    assert_eq!(cluster.training_condition("victim", "CheckpointRequested")["reason"], "CheckpointSaved");
     let reasons = |cluster: &Cluster| -> Vec<String> {
         let events = cluster.training("victim")["status"]["events"].as_array().unwrap().clone();
         events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
     };
-    let told = reasons(&cluster);
-    let place = |reason: &str| told.iter().position(|told| told == reason);
-    assert!(place("CheckpointRequested").is_some(), "{told:?}");
-    assert!(place("CheckpointRequested") < place("CheckpointSaved"), "{told:?}");
+    let reported = reasons(&cluster);
+    let place = |reason: &str| reported.iter().position(|reported| reported == reason);
+    assert!(place("CheckpointRequested").is_some(), "{reported:?}");
+    assert!(place("CheckpointRequested") < place("CheckpointSaved"), "{reported:?}");
 }
 
 #[test]
@@ -157,12 +157,12 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     cluster.keep_pods_of(Kind::TrainingJob, "victim");
     cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
     // Control notifies the pods, and the pods save a checkpoint before control does anything else.
-    while cluster.told_pods.is_empty() {
+    while cluster.annotated_pods.is_empty() {
         let step = cluster.control.step(cluster.now());
         assert!(!step.tasks.is_empty(), "{:?}", cluster.writes);
         cluster.take(step);
     }
-    assert_eq!(cluster.told("victim", "CheckpointRequested"), Value::Null);
+    assert_eq!(cluster.training_condition("victim", "CheckpointRequested"), Value::Null);
     save(&mut cluster, "victim", 700);
     cluster.pass(3);
     assert!(!cluster.has_job("victim-worker"));
@@ -170,8 +170,8 @@ fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     cluster.pods_left.clear();
     cluster.pass(30);
     assert!(!cluster.is("victim", "QuotaReserved"));
-    let told = cluster.told("victim", "CheckpointRequested");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("CheckpointSaved")));
+    let condition = cluster.training_condition("victim", "CheckpointRequested");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("CheckpointSaved")));
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn victim_without_new_checkpoint_stops_when_grace_period_ends() {
         cluster.pass(gone - there);
         assert!(!cluster.has_job("victim-worker"), "{policy:?}");
         cluster.pass(5);
-        let told = cluster.told("victim", "CheckpointRequested");
+        let condition = cluster.training_condition("victim", "CheckpointRequested");
         let reason = if there == 0 { Value::Null } else { json!("NoCheckpointInTime") };
-        assert_eq!(told["reason"], reason, "{policy:?}");
+        assert_eq!(condition["reason"], reason, "{policy:?}");
     }
 }
 
@@ -223,7 +223,7 @@ fn victim_stops_in_time_despite_failed_notices_and_failover() {
     assert_eq!(cluster.count(Purpose::NotifyPods), 2, "tried again while it is busy, and not when it is refused");
     cluster.restart();
     cluster.pass(10);
-    assert!(cluster.has_job("victim-worker") && cluster.told_pods.len() == 1, "whoever comes next tells them");
+    assert!(cluster.has_job("victim-worker") && cluster.annotated_pods.len() == 1, "whoever comes next tells them");
     cluster.pass(15);
     assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"));
 }

@@ -57,7 +57,7 @@ fn job_with_reservation_starts_when_admission_check_is_ready() {
 }
 
 /// Messages of the events about admission checks for a job or pod.
-fn told_of_checks(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
+fn check_events(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
     let about = |notice: &&Notice| notice.reason == "UpdatedAdmissionCheck" && notice.key.kind == kind;
     let about = cluster.notices.iter().filter(|notice| about(notice) && notice.key.name == name);
     about.map(|notice| notice.message.clone()).collect()
@@ -66,14 +66,14 @@ fn told_of_checks(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
 #[test]
 fn job_waiting_for_admission_check_gets_its_message_once() {
     let (mut cluster, name) = checked();
-    assert_eq!(told_of_checks(&cluster, Kind::JOB, "a"), [""; 0], "it has not said anything");
+    assert_eq!(check_events(&cluster, Kind::JOB, "a"), [""; 0], "it has not said anything");
     answer(&mut cluster, &name, "Pending");
     cluster.pass(60);
-    assert_eq!(told_of_checks(&cluster, Kind::JOB, "a"), ["budget: said so"]);
+    assert_eq!(check_events(&cluster, Kind::JOB, "a"), ["budget: said so"]);
     answer(&mut cluster, &name, "Ready");
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"));
-    assert_eq!(told_of_checks(&cluster, Kind::JOB, "a").len(), 1);
+    assert_eq!(check_events(&cluster, Kind::JOB, "a").len(), 1);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn pods_waiting_for_admission_check_get_event_with_its_message() {
     cluster.pass(5);
     assert_eq!(all.len(), 2);
     for name in ["single", "one-of-all"] {
-        assert_eq!(told_of_checks(&cluster, Kind::Pod, name), ["budget: said so"], "{name}");
+        assert_eq!(check_events(&cluster, Kind::Pod, name), ["budget: said so"], "{name}");
     }
 }
 
@@ -185,7 +185,7 @@ fn provisioning_check_retry_unlike_others_moves_job_to_next_tier() {
     for (controller, expected) in
         [("kueue.x-k8s.io/provisioning-request", "on-demand"), ("example.com/budget", "reserved")]
     {
-        let mut cluster = crate::stories::tiers::ladder("4");
+        let mut cluster = crate::stories::tiers::tiered_cluster("4");
         let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": controller},
             "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
                 "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
@@ -264,8 +264,12 @@ fn pending_workload_with_check_in_retry_waits_for_requeue_delay() {
     let check = &workload["status"]["admissionChecks"][0];
     assert_eq!((&check["state"], &check["retryCount"]), (&json!("Pending"), &json!(1)), "{check}");
     assert!(workload["status"]["requeueState"]["requeueAt"].is_string(), "{}", workload["status"]);
-    let told = cluster.condition("b", "Requeued").unwrap();
-    assert_eq!(told["message"], json!("AdmissionCheck in Retry state: \"budget\" (said so)"), "the check is named");
+    let found_condition = cluster.condition("b", "Requeued").unwrap();
+    assert_eq!(
+        found_condition["message"],
+        json!("AdmissionCheck in Retry state: \"budget\" (said so)"),
+        "the check is named"
+    );
     // Quota is free before the wait that the admission check has requested is over.
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(10);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job, made_before};
 use crate::stories::elastic;
 use crate::stories::groups::{member, set, set_workload};
-use crate::stories::tiers::ladder;
+use crate::stories::tiers::tiered_cluster;
 use crate::stories::training;
 use crate::stories::{one_queue, pod_queue};
 
@@ -99,11 +99,12 @@ fn prebuilt_workload_gets_its_size_annotation_when_job_adopts_it() {
 /// The condition with the capacity tier of a Workload is written together with the quota reservation, and is removed with the reservation.
 #[test]
 fn capacity_tier_condition_comes_and_goes_with_quota_reservation() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "on-demand"));
     cluster.put(Kind::JOB, crate::stories::tiers::accepting("b", "spot"));
     cluster.settle();
-    let tier = |cluster: &Cluster, job| cluster.condition(job, "CapacityTier").map(|told| told["message"].clone());
+    let tier =
+        |cluster: &Cluster, job| cluster.condition(job, "CapacityTier").map(|reported| reported["message"].clone());
     assert_eq!(tier(&cluster, "a"), Some(json!("on-demand")));
     assert_eq!(cluster.count(Purpose::ReserveQuota), 2, "{:?}", cluster.writes);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();

@@ -176,12 +176,12 @@ fn drained_workload_reports_recreated_local_queue_instead_of_queue_restart() {
     cluster.pass(3);
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.pass(10);
-    let said = |cluster: &Cluster| cluster.condition("a", "Requeued").unwrap()["message"].clone();
+    let message_of = |cluster: &Cluster| cluster.condition("a", "Requeued").unwrap()["message"].clone();
     cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
     cluster.put(Kind::LocalQueue, local_queue("lq", "other"));
     cluster.pass(5);
     assert_eq!(
-        said(&cluster),
+        message_of(&cluster),
         json!("The LocalQueue of the workload was created anew, and leads to ClusterQueue other")
     );
 }
@@ -196,6 +196,10 @@ fn drained_workload_reports_that_its_local_queue_is_gone() {
     assert!(!cluster.is("a", "QuotaReserved"), "{:?}", cluster.writes);
     cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
     cluster.pass(5);
-    let told = cluster.condition("a", "Requeued").unwrap();
-    assert_eq!(told["message"], json!("The LocalQueue of the workload does not exist any more"), "{told}");
+    let found_condition = cluster.condition("a", "Requeued").unwrap();
+    assert_eq!(
+        found_condition["message"],
+        json!("The LocalQueue of the workload does not exist any more"),
+        "{found_condition}"
+    );
 }

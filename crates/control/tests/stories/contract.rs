@@ -183,9 +183,13 @@ fn reservation_without_admission_is_released_when_its_queue_is_deleted() {
         let leaves = json!({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}});
         cluster.edit(kind, namespace, name, &leaves);
         cluster.pass(5);
-        let told = cluster.condition("a", "QuotaReserved").unwrap();
-        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{told}");
-        assert_eq!(told["message"], json!(words));
+        let found_condition = cluster.condition("a", "QuotaReserved").unwrap();
+        assert_eq!(
+            (&found_condition["status"], &found_condition["reason"]),
+            (&json!("False"), &json!("Misconfigured")),
+            "{found_condition}"
+        );
+        assert_eq!(found_condition["message"], json!(words));
         assert!(cluster.workload_of("a").unwrap()["status"]["admission"].is_null());
     }
 }
@@ -195,8 +199,8 @@ fn eviction_by_admission_check_carries_message_of_the_check() {
     let (mut cluster, name) = checked();
     answer(&mut cluster, &name, "Retry");
     cluster.pass(3);
-    let told = cluster.condition("a", "Evicted").unwrap();
-    assert_eq!(told["message"], json!("Evicted due to AdmissionCheck in Retry state: \"budget\" (said so)"));
+    let found_condition = cluster.condition("a", "Evicted").unwrap();
+    assert_eq!(found_condition["message"], json!("Evicted due to AdmissionCheck in Retry state: \"budget\" (said so)"));
 }
 
 #[test]
@@ -230,9 +234,10 @@ fn workload_with_invalid_node_affinity_reports_the_invalid_field() {
         assert_eq!(cluster.workload_is(name, "Admitted"), expected.is_none(), "{name}");
         let Some(expected) = expected else { continue };
         let status = &cluster.objects()[&Cluster::key(Kind::Workload, "team", name)]["status"];
-        let told = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "QuotaReserved").unwrap();
+        let condition =
+            status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "QuotaReserved").unwrap();
         let words = format!("failed to assign flavors to pod set main: {expected}");
-        assert_eq!((&told["reason"], &told["message"]), (&json!("NoMatchingFlavor"), &json!(words)));
+        assert_eq!((&condition["reason"], &condition["message"]), (&json!("NoMatchingFlavor"), &json!(words)));
     }
 }
 
@@ -250,13 +255,25 @@ fn preemption_events_name_priorities_of_preemptor_and_victim() {
     cluster.put(Kind::JOB, urgent);
     cluster.pass(5);
     let both = "; preemptor effective priority: 100 (base: 100, boost: 0); preemptee effective priority: 0 (base: 0, boost: 0)";
-    let told = |reason: &str| {
+    let events_of = |reason: &str| {
         let all: Vec<&str> =
             cluster.notices.iter().filter(|notice| notice.reason == reason).map(|notice| &*notice.message).collect();
         all.first().map(|text| (*text).to_owned()).unwrap_or_default()
     };
-    assert!(told("Preempted").starts_with("Preempted to accommodate a workload (UID: "), "{}", told("Preempted"));
-    assert!(told("Preempted").ends_with(both), "{}", told("Preempted"));
-    assert!(told("PreemptedWorkload").starts_with("Preempted workload team/job-low-"), "{}", told("PreemptedWorkload"));
-    assert!(told("PreemptedWorkload").contains(&format!(" in ClusterQueue cq{both}")), "{}", told("PreemptedWorkload"));
+    assert!(
+        events_of("Preempted").starts_with("Preempted to accommodate a workload (UID: "),
+        "{}",
+        events_of("Preempted")
+    );
+    assert!(events_of("Preempted").ends_with(both), "{}", events_of("Preempted"));
+    assert!(
+        events_of("PreemptedWorkload").starts_with("Preempted workload team/job-low-"),
+        "{}",
+        events_of("PreemptedWorkload")
+    );
+    assert!(
+        events_of("PreemptedWorkload").contains(&format!(" in ClusterQueue cq{both}")),
+        "{}",
+        events_of("PreemptedWorkload")
+    );
 }

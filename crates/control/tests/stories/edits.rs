@@ -192,7 +192,7 @@ fn missing_priority_class_in_edit_is_reported_once() {
         cluster.set_class("low", 3);
         cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"priority": "low"}})));
         cluster.pass(5);
-        let told = |cluster: &Cluster| -> Vec<String> {
+        let events_of = |cluster: &Cluster| -> Vec<String> {
             let all = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound");
             all.map(|notice| notice.message.clone()).collect()
         };
@@ -200,20 +200,20 @@ fn missing_priority_class_in_edit_is_reported_once() {
             let spec = &cluster.workload_of_training("a").unwrap()["spec"];
             (spec["priority"].clone(), spec["priorityClassRef"]["name"].clone())
         };
-        assert!(told(&cluster).is_empty());
+        assert!(events_of(&cluster).is_empty());
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"schedulingConfig": {"priority": "hihg"}}}));
         cluster.pass(20);
-        assert_eq!(told(&cluster), ["priority class \"hihg\" does not exist; create it or change the job"]);
+        assert_eq!(events_of(&cluster), ["priority class \"hihg\" does not exist; create it or change the job"]);
         assert_eq!(class(&cluster), (json!(3), json!("low")), "{quota}: it keeps what it has");
         assert_eq!(cluster.phase("a"), if quota == "2" { "Running" } else { "Queued" });
         cluster.set_class("hihg", 9);
         cluster.pass(5);
         assert_eq!(class(&cluster), (json!(9), json!("hihg")), "{quota}");
-        assert_eq!(told(&cluster).len(), 1);
+        assert_eq!(events_of(&cluster).len(), 1);
         // A Workload keeps its priority class when the class is deleted.
         let gone = serde_json::from_value(json!({"metadata": {"name": "hihg"}, "value": 9})).unwrap();
         cluster.control.observe(Observation::WorkloadPriorityClass(Change::Delete(gone)), cluster.now());
         cluster.pass(20);
-        assert_eq!((told(&cluster).len(), class(&cluster)), (1, (json!(9), json!("hihg"))), "{quota}");
+        assert_eq!((events_of(&cluster).len(), class(&cluster)), (1, (json!(9), json!("hihg"))), "{quota}");
     }
 }

@@ -115,7 +115,7 @@ fn elastic_job_grows_into_idle_quota_step_by_step() {
     cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpCooldown": "20s"})));
     cluster.pass_judged(30, "quota is in use");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"));
-    assert_eq!(cluster.told("a", "Elastic")["status"], "True");
+    assert_eq!(cluster.training_condition("a", "Elastic")["status"], "True");
     cluster.complete("first");
     cluster.pass_judged(8, "idle");
     assert_eq!(cluster.workers("a"), 3, "one step: {:?}", cluster.writes);
@@ -175,28 +175,28 @@ fn elastic_job_gets_time_to_save_before_losing_workers() {
         cluster.put(Kind::JOB, other("urgent", "4", 100));
         cluster.pass_judged(there, "asked");
         assert_eq!(cluster.workers("a"), 4, "{:?}", cluster.writes);
-        let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
+        let (_, reported) = cluster.annotated_pods.first().cloned().expect("its pods were told");
         assert!(
-            told["berth.dev/save-reason"]
+            reported["berth.dev/save-reason"]
                 .starts_with("ScalingDown: from 4 to 2 workers: a Workload of ClusterQueue cq "),
-            "{told:?}"
+            "{reported:?}"
         );
-        assert!(!told.contains_key("berth.dev/stop-at"), "it does not stop: {told:?}");
-        let asked = cluster.told("a", "CheckpointRequested");
+        assert!(!reported.contains_key("berth.dev/stop-at"), "it does not stop: {reported:?}");
+        let asked = cluster.training_condition("a", "CheckpointRequested");
         assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("ScalingDown")));
-        assert!(asked["message"].as_str().unwrap().contains(&told["berth.dev/save-by"]), "{asked}");
+        assert!(asked["message"].as_str().unwrap().contains(&reported["berth.dev/save-by"]), "{asked}");
         if saves {
             crate::stories::checkpoints::save(&mut cluster, "a", 700);
         }
         cluster.pass_judged(gone - there, "workers go");
         assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
         assert!(cluster.is("urgent", "Admitted"));
-        assert_eq!(cluster.told_pods.len(), 1, "told once");
+        assert_eq!(cluster.annotated_pods.len(), 1, "told once");
         let (reason, words) = match saves {
             true => ("CheckpointSaved", "; saved its checkpoint of step 700"),
             false => ("NoCheckpointInTime", "; saved no checkpoint after it was asked to"),
         };
-        assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], reason);
+        assert_eq!(cluster.training_condition("a", "CheckpointRequested")["reason"], reason);
         let scaled = cluster.notices.iter().find(|notice| notice.reason == "ScalingDown").unwrap();
         assert!(scaled.message.ends_with(words), "{}", scaled.message);
         assert_eq!(cluster.count(Purpose::Evict), 0);
@@ -216,7 +216,7 @@ fn elastic_job_with_fresh_checkpoint_or_unready_pods_shrinks_immediately() {
         }
         cluster.put(Kind::JOB, other("urgent", "4", 100));
         cluster.pass_judged(5, "not asked");
-        assert_eq!((cluster.workers("a"), cluster.told_pods.len()), (2, 0), "{:?}", cluster.writes);
+        assert_eq!((cluster.workers("a"), cluster.annotated_pods.len()), (2, 0), "{:?}", cluster.writes);
     }
 }
 
@@ -231,10 +231,10 @@ fn scale_down_requests_save_each_time_and_tolerates_failed_request() {
     cluster.pass_judged(20, "its time is over");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3));
     // The next scale-down: the API server is busy at first, and then refuses the request to save.
-    assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime");
+    assert_eq!(cluster.training_condition("a", "CheckpointRequested")["reason"], "NoCheckpointInTime");
     crate::stories::checkpoints::save(&mut cluster, "a", 900);
     cluster.pass(90);
-    assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime", "that is over");
+    assert_eq!(cluster.training_condition("a", "CheckpointRequested")["reason"], "NoCheckpointInTime", "that is over");
     cluster.faults.push((Purpose::AskToSave, WriteOutcome::Busy(1_000), false));
     cluster.faults.push((Purpose::AskToSave, WriteOutcome::Refused("pods is forbidden".into()), false));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
@@ -433,8 +433,12 @@ fn elastic_job_starts_only_at_full_size_without_partial_admission() {
     cluster.put(Kind::TrainingJob, elastic("t", json!({})));
     cluster.pass(60);
     assert_eq!(cluster.workers("t"), 0, "three cpus are free, and four are asked for");
-    let told = cluster.told("t", "Elastic");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("PartialAdmissionOff")), "{told}");
+    let condition = cluster.training_condition("t", "Elastic");
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("False"), &json!("PartialAdmissionOff")),
+        "{condition}"
+    );
     cluster.complete("stands");
     cluster.pass(120);
     assert_eq!(cluster.workers("t"), MAX);

@@ -149,8 +149,8 @@ fn part_deleted_again_and_again_evicts_its_job() {
         run.is_charged(6);
         assert!(!run.cluster.workload_is(&run.workload, "Evicted"), "{:?}: {:?}", run.kind, run.cluster.writes);
         run.cluster.pass(70);
-        let told = run.cluster.notices.iter().filter(|notice| notice.reason == "EvictedDueToPodsBeyondQuota");
-        assert_eq!(told.count(), 1, "{:?}: {:?}", run.kind, run.cluster.writes);
+        let events = run.cluster.notices.iter().filter(|notice| notice.reason == "EvictedDueToPodsBeyondQuota");
+        assert_eq!(events.count(), 1, "{:?}: {:?}", run.kind, run.cluster.writes);
         assert!(run.cluster.workload_is(&run.workload, "QuotaReserved"), "{:?}: {:?}", run.kind, run.cluster.writes);
         run.end(&left);
         run.cluster.pass(120);
@@ -193,14 +193,14 @@ fn enlarged_part_goes_after_its_pods() {
             run.cluster.edit(Kind::JOB, "team", run.job, &json!({"metadata": {"ownerReferences": null}}));
         }
         run.cluster.pass(2);
-        let told = format!("{disowned}: {:?}", run.cluster.writes);
-        assert_eq!(run.cluster.count(Purpose::StopTraining), 1, "{told}");
+        let message = format!("{disowned}: {:?}", run.cluster.writes);
+        assert_eq!(run.cluster.count(Purpose::StopTraining), 1, "{message}");
         let old = run.cluster.job(run.job);
         // The garbage collector deletes the pods of a Job before the Job if the Job is deleted in the foreground.
         assert_eq!(
             (&old["status"]["active"], old["metadata"]["deletionTimestamp"].is_string()),
             (&json!(0), true),
-            "{told}"
+            "{message}"
         );
         pods.iter().for_each(|pod| run.cluster.delete(pod));
         if !disowned {
@@ -243,12 +243,12 @@ fn pods_of_deleted_part_are_charged_after_the_job_is_gone() {
     for named in [false, true] {
         for mut run in runs(4) {
             let pods = run.pods(&["x", "y"]);
-            let (key, whole) = (run.job_key(), Cluster::key(run.kind, "team", "a"));
+            let (key, parent) = (run.job_key(), Cluster::key(run.kind, "team", "a"));
             run.cluster.delete(&key);
             run.cluster.pass(7);
             run.is_charged(2);
             run.cluster.keep_pods_of(run.kind, "a");
-            run.cluster.delete(&whole);
+            run.cluster.delete(&parent);
             if named {
                 let again = if run.kind == Kind::JOB_SET { slices() } else { training("a", json!({})) };
                 run.cluster.put(run.kind, again);
@@ -315,9 +315,9 @@ fn queue_is_charged_once_for_pods_with_and_without_job() {
             run.event(&mut dice, number);
             let seconds = dice.seconds(2, 20);
             run.cluster.pass(seconds);
-            let told = run.cluster.control.world().figures("cq").unwrap().reservation[0].total.get() / 1000;
+            let reported = run.cluster.control.world().figures("cq").unwrap().reservation[0].total.get() / 1000;
             let used = run.used();
-            assert_eq!(told, used, "seed {seed}, event {number}, {:?}: {:?}", run.kind, run.cluster.writes);
+            assert_eq!(reported, used, "seed {seed}, event {number}, {:?}: {:?}", run.kind, run.cluster.writes);
             beyond += usize::from(used > run.held);
         }
     }

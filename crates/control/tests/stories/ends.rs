@@ -4,14 +4,14 @@ use berth_control::write::{Kind, Purpose, WriteOutcome};
 use serde_json::json;
 
 use crate::stories::cluster::{Cluster, settings};
-use crate::stories::tiers::ladder_on;
+use crate::stories::tiers::tiered_cluster_on;
 use crate::stories::training::training;
 
 /// A cluster in which TrainingJob `a` runs, and in which finished Workloads are retained for the given time.
 fn running(retain_finished_ms: Option<i64>) -> Cluster {
     let mut settings = settings();
     settings.retain_finished_ms = retain_finished_ms;
-    let mut cluster = ladder_on(Cluster::with(settings), "2");
+    let mut cluster = tiered_cluster_on(Cluster::with(settings), "2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
     assert_eq!(cluster.phase("a"), "Running");

@@ -8,21 +8,21 @@ use crate::stories::groups::member;
 use crate::stories::{one_queue, pod_queue};
 
 /// An event: the kind of its object, its type, and its reason.
-type Told = (Kind, EventType, &'static str);
+type EventKey = (Kind, EventType, &'static str);
 
-const CREATED: Told = (Kind::JOB, EventType::Normal, "CreatedWorkload");
-const JOB_WAITS: Told = (Kind::JOB, EventType::Normal, "WaitingForQuota");
-const WAITS: Told = (Kind::Workload, EventType::Warning, "WaitingForQuota");
-const UPDATED: Told = (Kind::JOB, EventType::Normal, "UpdatedWorkload");
-const RESERVED: Told = (Kind::Workload, EventType::Normal, "QuotaReserved");
-const ADMITTED: Told = (Kind::Workload, EventType::Normal, "Admitted");
-const STARTED: Told = (Kind::JOB, EventType::Normal, "Started");
-const STOPPED: Told = (Kind::JOB, EventType::Normal, "Stopped");
-const DELETED: Told = (Kind::JOB, EventType::Normal, "DeletedWorkload");
-const FINISHED: Told = (Kind::JOB, EventType::Normal, "FinishedWorkload");
+const CREATED: EventKey = (Kind::JOB, EventType::Normal, "CreatedWorkload");
+const JOB_WAITS: EventKey = (Kind::JOB, EventType::Normal, "WaitingForQuota");
+const WAITS: EventKey = (Kind::Workload, EventType::Warning, "WaitingForQuota");
+const UPDATED: EventKey = (Kind::JOB, EventType::Normal, "UpdatedWorkload");
+const RESERVED: EventKey = (Kind::Workload, EventType::Normal, "QuotaReserved");
+const ADMITTED: EventKey = (Kind::Workload, EventType::Normal, "Admitted");
+const STARTED: EventKey = (Kind::JOB, EventType::Normal, "Started");
+const STOPPED: EventKey = (Kind::JOB, EventType::Normal, "Stopped");
+const DELETED: EventKey = (Kind::JOB, EventType::Normal, "DeletedWorkload");
+const FINISHED: EventKey = (Kind::JOB, EventType::Normal, "FinishedWorkload");
 
 /// Different events about jobs, pods and Workloads since the notice `start`, in the order of their first occurrence.
-fn told_since(cluster: &Cluster, start: usize) -> Vec<(Kind, EventType, &str)> {
+fn events_since(cluster: &Cluster, start: usize) -> Vec<(Kind, EventType, &str)> {
     let mut all: Vec<(Kind, EventType, &str)> = Vec::new();
     for notice in &cluster.notices[start..] {
         let one = (notice.key.kind, notice.event_type, notice.reason.as_str());
@@ -49,7 +49,7 @@ fn job_emits_events_of_kueue_from_creation_to_finish() {
     let containers = job("a", "lq", "2", true)["spec"]["template"]["spec"]["containers"].clone();
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"template": {"spec": {"containers": containers}}}}));
     cluster.pass(5);
-    assert_eq!(told_since(&cluster, start), [CREATED, WAITS, JOB_WAITS, UPDATED]);
+    assert_eq!(events_since(&cluster, start), [CREATED, WAITS, JOB_WAITS, UPDATED]);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     let words = format!("Updated not matching Workload for suspended job: team/{name}");
     assert_eq!(texts(&cluster, "UpdatedWorkload"), [words]);
@@ -58,7 +58,7 @@ fn job_emits_events_of_kueue_from_creation_to_finish() {
     let start = cluster.notices.iter().position(|notice| notice.reason == "FinishedWorkload").unwrap() + 1;
     cluster.complete("a");
     cluster.pass(5);
-    assert_eq!(told_since(&cluster, start), [RESERVED, ADMITTED, STARTED, FINISHED]);
+    assert_eq!(events_since(&cluster, start), [RESERVED, ADMITTED, STARTED, FINISHED]);
     assert_eq!(texts(&cluster, "FinishedWorkload")[1], format!("Workload 'team/{name}' is declared finished"));
 }
 
@@ -70,7 +70,7 @@ fn running_job_with_edited_pod_count_emits_deleted_workload_event() {
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 2, "completions": 2}}));
     cluster.pass(20);
-    assert_eq!(told_since(&cluster, 0), [CREATED, RESERVED, ADMITTED, STARTED, STOPPED, DELETED]);
+    assert_eq!(events_since(&cluster, 0), [CREATED, RESERVED, ADMITTED, STARTED, STOPPED, DELETED]);
     assert_eq!(texts(&cluster, "DeletedWorkload"), [format!("Deleted not matching Workload: team/{name}")]);
 }
 
@@ -84,7 +84,7 @@ fn workload_beyond_maximum_execution_time_emits_warning_event() {
     let exceeded = (Kind::Workload, EventType::Warning, "MaximumExecutionTimeExceeded");
     let evicted = "EvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded";
     let evicted = (Kind::Workload, EventType::Normal, evicted);
-    assert_eq!(told_since(&cluster, 0), [CREATED, RESERVED, ADMITTED, STARTED, exceeded, evicted, STOPPED]);
+    assert_eq!(events_since(&cluster, 0), [CREATED, RESERVED, ADMITTED, STARTED, exceeded, evicted, STOPPED]);
     assert_eq!(texts(&cluster, "MaximumExecutionTimeExceeded"), ["The maximum execution time (10s) exceeded"]);
 }
 
@@ -120,7 +120,7 @@ fn pod_group_emits_events_of_kueue_from_creation_to_finish() {
     cluster.settle();
     let of_pod = |reason| (Kind::Pod, EventType::Normal, reason);
     let begun = [of_pod("CreatedWorkload"), RESERVED, ADMITTED, of_pod("Started")];
-    assert_eq!(told_since(&cluster, 0), begun);
+    assert_eq!(events_since(&cluster, 0), begun);
     let start = cluster.notices.len();
     cluster.end_pod("a", "Failed");
     cluster.settle();
@@ -130,10 +130,10 @@ fn pod_group_emits_events_of_kueue_from_creation_to_finish() {
     cluster.end_pod("c", "Succeeded");
     cluster.settle();
     let owners = (Kind::Workload, EventType::Normal, "OwnerReferencesAdded");
-    let mut said = told_since(&cluster, start);
+    let mut message = events_since(&cluster, start);
     // The order of the two events about the new pod depends on which write of control is answered first: the start, or the owner reference.
-    said.sort_by_key(|(_, _, reason)| *reason);
-    assert_eq!(said, [of_pod("FinishedWorkload"), owners, of_pod("Started")]);
+    message.sort_by_key(|(_, _, reason)| *reason);
+    assert_eq!(message, [of_pod("FinishedWorkload"), owners, of_pod("Started")]);
     assert_eq!(texts(&cluster, "OwnerReferencesAdded"), ["Added 1 owner reference(s)"]);
     assert_eq!(texts(&cluster, "FinishedWorkload"), ["Workload 'team/g' is declared finished"]);
 }

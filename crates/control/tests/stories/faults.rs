@@ -28,11 +28,11 @@ pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
 
 /// Runs a story once for every way in which the first write of each of the given purposes may fail or be lost. The story gets the cluster and the name of the
 /// fault.
-pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell: impl Fn(Cluster, &str)) {
+pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], check: impl Fn(Cluster, &str)) {
     for (fault, what) in every_fault(purposes) {
         let mut cluster = begin();
         cluster.faults.push(fault);
-        tell(cluster, &what);
+        check(cluster, &what);
     }
 }
 
@@ -274,7 +274,7 @@ fn lost_job_start_cannot_apply_after_quota_is_released() {
     let before = cluster.job("a")["spec"].clone();
     cluster.pass(5);
     assert!(cluster.is("b", "Admitted") && !cluster.is("a", "QuotaReserved"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
+    assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     cluster.pass(5);
     let withdrawn = cluster.job("a");
     assert_eq!(withdrawn["spec"], before, "as its user wrote it");
@@ -296,7 +296,7 @@ fn job_start_applied_during_eviction_is_stopped_before_quota_release() {
     let mut cluster = lost_start();
     cluster.settle();
     assert!(cluster.is("a", "Evicted") && cluster.is("a", "QuotaReserved"), "it backs off");
-    assert!(matches!(cluster.land()[..], [TaskOutcome::Written(WriteOutcome::Applied { .. })]));
+    assert!(matches!(cluster.apply_writes()[..], [TaskOutcome::Written(WriteOutcome::Applied { .. })]));
     cluster.settle();
     assert!(!cluster.is("b", "Admitted") || cluster.job("a")["status"]["active"] == json!(0));
     cluster.pass(10);
@@ -309,13 +309,18 @@ fn job_start_is_withdrawn_despite_failed_or_lost_withdrawal_writes() {
     with_every_fault(lost_start, &[Purpose::WithdrawStart, Purpose::RestoreTemplate], |mut cluster, what| {
         cluster.pass(30);
         assert!(cluster.is("b", "Admitted"), "{what}: {:?}", cluster.writes);
-        assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{what}: {:?}", cluster.writes);
+        assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{what}: {:?}", cluster.writes);
     });
     let mut cluster = lost_start();
     cluster.loses.push(Purpose::WithdrawStart);
     cluster.pass(30);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into(), WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
+    assert_eq!(
+        cluster.apply_writes(),
+        [WriteOutcome::Conflict.into(), WriteOutcome::Conflict.into()],
+        "{:?}",
+        cluster.writes
+    );
 }
 
 #[test]
@@ -330,7 +335,7 @@ fn new_leader_withdraws_starts_possibly_sent_by_its_predecessor() {
     deactivate(&mut cluster, &workload);
     cluster.pass(5);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
+    assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
 
     // The next leader knows of no start under way, because every started job runs.
@@ -354,7 +359,7 @@ fn deleted_workload_keeps_quota_until_its_lost_start_is_withdrawn() {
     cluster.delete(&Cluster::key(Kind::Workload, "team", &workload));
     cluster.pass(10);
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
+    assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
 }
 
 #[test]
@@ -370,7 +375,7 @@ fn pod_with_lost_start_stays_gated_until_admitted_again() {
     deactivate(&mut cluster, &workload);
     cluster.pass(5);
     assert!(!crate::stories::groups::gated(&cluster, "b"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
+    assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     assert!(crate::stories::groups::gated(&cluster, "a"));
     // The pod starts like any other pod when its Workload is admitted again.
     cluster.end_pod("b", "Succeeded");
@@ -407,7 +412,7 @@ fn evicted_pod_group_keeps_quota_until_no_start_can_apply() {
             cluster.take(step);
         }
         cluster.pass(5);
-        let outcomes = cluster.land();
+        let outcomes = cluster.apply_writes();
         assert!(outcomes.iter().all(|outcome| *outcome == WriteOutcome::Conflict.into()), "{moment}: {outcomes:?}");
         cluster.pass(5);
         assert!(!cluster.workload_is("g", "QuotaReserved"), "{moment}: {:?}", cluster.writes);
@@ -433,7 +438,7 @@ fn quota_of_lost_reservation_stays_charged_until_outcome_is_known() {
         cluster.pass(1);
         assert!(!cluster.is("b", "QuotaReserved"), "{refusal:?}: {:?}", cluster.writes);
         assert_eq!(cluster.lost.len(), 1, "{refusal:?}");
-        let _ = cluster.land();
+        let _ = cluster.apply_writes();
         cluster.pass(60);
         let reserved: Vec<&str> = ["a", "b"].into_iter().filter(|name| cluster.is(name, "QuotaReserved")).collect();
         assert_eq!(reserved, ["a"], "{refusal:?}: {:?}", cluster.writes);

@@ -37,7 +37,7 @@ fn of_class(name: &str, queue: &str, cpu: &str, class: &str) -> Value {
 }
 
 /// The status and the reason of a condition.
-fn told(conditions: &Value, kind: &str) -> (String, String) {
+fn condition_of(conditions: &Value, kind: &str) -> (String, String) {
     let all = conditions.as_array().cloned().unwrap_or_default();
     let one = all.into_iter().find(|one| one["type"] == kind).unwrap_or_default();
     let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
@@ -49,43 +49,45 @@ fn words(status: &str, reason: &str) -> (String, String) {
 }
 
 /// The flavor fungibility of a ClusterQueue with the given value in a field.
-fn fungibility(field: &str, said: Option<&str>) -> Value {
-    said.map_or_else(|| json!({}), |said| json!({"flavorFungibility": {(field): said}}))
+fn fungibility(field: &str, field_value: Option<&str>) -> Value {
+    field_value.map_or_else(|| json!({}), |field_value| json!({"flavorFungibility": {(field): field_value}}))
 }
 
 /// A job takes the first flavor, and a job of a higher priority that is created later is admitted, too.
-fn an_urgent_one_comes(cluster: &mut Cluster, said: Option<&str>) {
+fn an_urgent_one_comes(cluster: &mut Cluster, field_value: Option<&str>) {
     cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
     cluster.settle();
     assert_eq!(flavor_of(cluster, "before"), "first");
     cluster.put(Kind::JOB, of_class("urgent", "own", "1", "high"));
     cluster.pass(30);
-    assert!(cluster.is("urgent", "Admitted"), "{said:?}: {:?}", cluster.writes);
+    assert!(cluster.is("urgent", "Admitted"), "{field_value:?}: {:?}", cluster.writes);
 }
 
 #[test]
 fn flavor_fungibility_decides_whether_next_flavor_is_tried() {
     // The first flavor would have to be borrowed, and the second flavor is within the queue's own quota.
-    for (said, expected) in [(None, "first"), (Some("MayStopSearch"), "first"), (Some("TryNextFlavor"), "second")] {
+    for (field_value, expected) in
+        [(None, "first"), (Some("MayStopSearch"), "first"), (Some("TryNextFlavor"), "second")]
+    {
         let mut cluster = furnished(Cluster::new());
-        let more = fungibility("whenCanBorrow", said);
+        let more = fungibility("whenCanBorrow", field_value);
         queue(&mut cluster, "own", "all", &[("first", "0"), ("second", "1")], &more);
         queue(&mut cluster, "pool", "all", &[("first", "1")], &json!({}));
         cluster.put(Kind::JOB, of_class("a", "own", "1", "low"));
         cluster.settle();
-        assert_eq!(flavor_of(&cluster, "a"), expected, "{said:?}");
+        assert_eq!(flavor_of(&cluster, "a"), expected, "{field_value:?}");
     }
     // In the first flavor a Workload would have to be preempted, and the second flavor is free.
-    for (said, expected, evicted) in
+    for (field_value, expected, evicted) in
         [(None, "second", 0), (Some("TryNextFlavor"), "second", 0), (Some("MayStopSearch"), "first", 1)]
     {
         let mut cluster = furnished(Cluster::new());
-        let mut more = fungibility("whenCanPreempt", said);
+        let mut more = fungibility("whenCanPreempt", field_value);
         more["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
         queue(&mut cluster, "own", "all", &[("first", "1"), ("second", "1")], &more);
-        an_urgent_one_comes(&mut cluster, said);
-        assert_eq!(flavor_of(&cluster, "urgent"), expected, "{said:?}");
-        assert_eq!(cluster.count(Purpose::Evict), evicted, "{said:?}: {:?}", cluster.writes);
+        an_urgent_one_comes(&mut cluster, field_value);
+        assert_eq!(flavor_of(&cluster, "urgent"), expected, "{field_value:?}");
+        assert_eq!(cluster.count(Purpose::Evict), evicted, "{field_value:?}: {:?}", cluster.writes);
     }
 }
 
@@ -97,7 +99,7 @@ fn workload_conditions_have_kueue_reasons_from_reservation_to_finish() {
     }
     cluster.settle();
     let of = |cluster: &Cluster, job: &str, kind: &str| {
-        told(&cluster.workload_of(job).unwrap()["status"]["conditions"], kind)
+        condition_of(&cluster.workload_of(job).unwrap()["status"]["conditions"], kind)
     };
     for name in ["good", "bad"] {
         assert_eq!(of(&cluster, name, "QuotaReserved"), words("True", "QuotaReserved"), "{name}");
@@ -238,7 +240,7 @@ fn pod_group_condition_shows_wait_for_replacement_and_its_end() {
     cluster.settle();
     let waits = |cluster: &Cluster| {
         let group = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "g")];
-        told(&group["status"]["conditions"], "WaitingForReplacementPods")
+        condition_of(&group["status"]["conditions"], "WaitingForReplacementPods")
     };
     assert_eq!(waits(&cluster), words("", ""), "none has failed");
     cluster.end_pod("a", "Failed");
@@ -258,8 +260,9 @@ fn eviction_conditions_turn_false_with_next_quota_reservation() {
     cluster.settle();
     cluster.put(Kind::JOB, of_class("urgent", "lq", "1", "high"));
     cluster.pass(30);
-    let of_victim =
-        |cluster: &Cluster, kind: &str| told(&cluster.workload_of("victim").unwrap()["status"]["conditions"], kind);
+    let of_victim = |cluster: &Cluster, kind: &str| {
+        condition_of(&cluster.workload_of("victim").unwrap()["status"]["conditions"], kind)
+    };
     assert_eq!(of_victim(&cluster, "Evicted"), words("True", "Preempted"));
     assert_eq!(of_victim(&cluster, "Preempted"), words("True", "InClusterQueue"));
     cluster.complete("urgent");
@@ -324,7 +327,7 @@ fn conflicting_multikueue_checks_make_cluster_queue_inactive() {
         let message =
             if is_ready { "Can admit new workloads".to_owned() } else { format!("Can't admit new workloads: {why}.") };
         assert_eq!(
-            told(&status["conditions"], "Active"),
+            condition_of(&status["conditions"], "Active"),
             words(if is_ready { "True" } else { "False" }, reason),
             "{status}"
         );

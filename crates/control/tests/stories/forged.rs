@@ -44,7 +44,7 @@ fn size(cluster: &Cluster, job: &str) -> (Value, Value) {
 
 /// First message about a part that was stopped.
 fn stopped(cluster: &Cluster) -> Option<&str> {
-    cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str())
+    cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|reported| reported.message.as_str())
 }
 
 #[test]
@@ -119,8 +119,9 @@ fn part_with_requests_beyond_its_quota_is_recreated() {
 fn suspended_part_of_running_training_job_is_recreated() {
     for elastic in [false, true] {
         let mut cluster = crate::stories::elastic::with_priorities(crate::stories::elastic::cluster());
-        let whole = if elastic { crate::stories::elastic::elastic("a", json!({})) } else { training("a", json!({})) };
-        cluster.put(Kind::TrainingJob, whole);
+        let training_job =
+            if elastic { crate::stories::elastic::elastic("a", json!({})) } else { training("a", json!({})) };
+        cluster.put(Kind::TrainingJob, training_job);
         cluster.pass(3);
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"suspend": true}}));
@@ -129,8 +130,8 @@ fn suspended_part_of_running_training_job_is_recreated() {
         assert_ne!(job["metadata"]["uid"], before, "{elastic}: {:?}", cluster.writes);
         assert_ne!(job["spec"]["suspend"], json!(true), "{elastic}");
         assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"), "{elastic}");
-        let told = stopped(&cluster).unwrap();
-        assert!(told.starts_with("worker: somebody has suspended it"), "{told}");
+        let reported = stopped(&cluster).unwrap();
+        assert!(reported.starts_with("worker: somebody has suspended it"), "{reported}");
         assert_eq!(cluster.count(Purpose::Evict), 0, "{elastic}");
     }
 }
@@ -274,10 +275,10 @@ fn elastic_part_is_rescaled_after_edit_and_recreated_after_forgery() {
         cluster.pass(if own { 62 } else { 12 });
         assert_eq!(size(&cluster, "a-worker"), (json!(4), json!(4)), "{own}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::StopTraining), usize::from(own), "{:?}", cluster.writes);
-        let told = cluster.notices.iter().find(|notice| notice.message.ends_with("for which quota is reserved"));
-        let told = told.map(|told| (told.reason.as_str(), told.message.as_str()));
+        let event = cluster.notices.iter().find(|notice| notice.message.ends_with("for which quota is reserved"));
+        let event = event.map(|event| (event.reason.as_str(), event.message.as_str()));
         let words = ("ScalingDown", "from 50 to 4 workers, for which quota is reserved");
-        assert_eq!(told, (!own).then_some(words));
+        assert_eq!(event, (!own).then_some(words));
         assert_eq!(cluster.job("a-worker")["metadata"]["uid"] == before, !own);
     }
 }
@@ -356,7 +357,7 @@ fn run_with_slowly_deleted_altered_part_is_not_evicted() {
     }
     cluster.pass(30);
     assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
-    assert_eq!(cluster.told("a", "Running")["reason"], "JobGone");
+    assert_eq!(cluster.training_condition("a", "Running")["reason"], "JobGone");
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": null}}));
     cluster.pass(30);

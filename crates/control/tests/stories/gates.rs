@@ -22,7 +22,7 @@ fn says(cluster: &Cluster, name: &str) -> (String, String) {
     (text("reason"), text("message"))
 }
 
-fn told(cluster: &Cluster, reason: &str) -> Vec<(EventType, String)> {
+fn messages_of(cluster: &Cluster, reason: &str) -> Vec<(EventType, String)> {
     let notices = cluster.notices.iter().filter(|notice| notice.reason == reason);
     notices.map(|notice| (notice.event_type, notice.message.clone())).collect()
 }
@@ -36,7 +36,7 @@ fn gated_job_is_admitted_when_its_last_admission_gate_clears() {
     assert!(cluster.is("free", "Admitted"), "it stands in nobody's way");
     assert_eq!(says(&cluster, "held"), ("AdmissionGated".into(), "Admission is gated by: a.io/one,b.io/two".into()));
     let event = "Workload admission is gated by: a.io/one,b.io/two".to_owned();
-    assert_eq!(told(&cluster, "AdmissionGated"), [(EventType::Normal, event)]);
+    assert_eq!(messages_of(&cluster, "AdmissionGated"), [(EventType::Normal, event)]);
     let annotated = |names: Value| json!({"metadata": {"annotations": {GATES: names}}});
     cluster.edit(Kind::JOB, "team", "held", &annotated(json!("b.io/two")));
     cluster.settle();
@@ -46,7 +46,7 @@ fn gated_job_is_admitted_when_its_last_admission_gate_clears() {
     cluster.settle();
     assert!(cluster.is("held", "Admitted"), "{}", cluster.workload_of("held").unwrap());
     let event = "Admission gate cleared, workload is now admissible".to_owned();
-    assert_eq!(told(&cluster, "AdmissionGateCleared"), [(EventType::Normal, event)]);
+    assert_eq!(messages_of(&cluster, "AdmissionGateCleared"), [(EventType::Normal, event)]);
     let written = cluster.writes.len();
     cluster.pass(60);
     assert!(cluster.writes.len() <= written + 4, "queue statuses at most: {:?}", &cluster.writes[written..]);
@@ -71,10 +71,10 @@ fn ungated_job_without_free_quota_waits_like_any_pending_job() {
     }
     let free = ("PendingEvaluation".to_owned(), "AdmissionGatedBy cleared, waiting for quota reservation".to_owned());
     assert!(on_the_way.contains(&free), "{on_the_way:?}");
-    assert_eq!(told(&cluster, "AdmissionGateCleared").len(), 1);
+    assert_eq!(messages_of(&cluster, "AdmissionGateCleared").len(), 1);
     cluster.pass(120);
     assert_eq!(says(&cluster, "held").0, "WaitingForQuota");
-    assert_eq!(told(&cluster, "AdmissionGateCleared").len(), 1);
+    assert_eq!(messages_of(&cluster, "AdmissionGateCleared").len(), 1);
     cluster.complete("first");
     cluster.pass(5);
     assert!(cluster.is("held", "Admitted"));
@@ -115,7 +115,7 @@ fn gated_pods_and_training_jobs_get_no_quota_until_cleared() {
     cluster.put(Kind::TrainingJob, gated(crate::stories::training::training("t", json!({})), "a.io/one,b.io/two"));
     cluster.settle();
     let reserved = |cluster: &Cluster| cluster.count(Purpose::ReserveQuota);
-    assert_eq!((reserved(&cluster), told(&cluster, "AdmissionGated").len()), (0, 2), "{:?}", cluster.writes);
+    assert_eq!((reserved(&cluster), messages_of(&cluster, "AdmissionGated").len()), (0, 2), "{:?}", cluster.writes);
     let free = json!({"metadata": {"annotations": {GATES: null}}});
     cluster.edit(Kind::Pod, "team", "p", &free);
     cluster.settle();
@@ -186,7 +186,7 @@ fn pending_workload_without_unadmitted_observation_shows_older_kueue_reasons() {
     assert_eq!(says(&cluster, "large").0, "Pending");
     assert_eq!(cluster.condition("large", "Admitted"), None, "it never was admitted");
     // The event for the reason `Pending` is made twice: about the Workload and about its job.
-    assert_eq!((told(&cluster, "Pending").len(), told(&cluster, "ExceedsMaxQuota").len()), (2, 0));
+    assert_eq!((messages_of(&cluster, "Pending").len(), messages_of(&cluster, "ExceedsMaxQuota").len()), (2, 0));
     cluster.pass(120);
     assert_eq!(cluster.count(Purpose::ExplainPending), 1, "it knows");
 

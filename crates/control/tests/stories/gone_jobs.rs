@@ -44,9 +44,9 @@ fn end_of(cluster: &mut Cluster, job: &str, how: &str) {
 }
 
 /// Status, reason and message of the condition `Running` of TrainingJob `a`.
-fn told(cluster: &Cluster) -> [String; 3] {
-    let told = cluster.told("a", "Running");
-    ["status", "reason", "message"].map(|field| told[field].as_str().unwrap_or_default().to_owned())
+fn running_condition(cluster: &Cluster) -> [String; 3] {
+    let condition = cluster.training_condition("a", "Running");
+    ["status", "reason", "message"].map(|field| condition[field].as_str().unwrap_or_default().to_owned())
 }
 
 fn holds_quota(cluster: &Cluster) -> bool {
@@ -58,7 +58,7 @@ fn deleted_part_of_running_training_job_is_recreated() {
     let mut cluster = running(json!({}));
     delete(&mut cluster, "a-worker");
     cluster.pass(100);
-    assert_eq!(told(&cluster), ["True", "PodsReady", "All pods have been ready"]);
+    assert_eq!(running_condition(&cluster), ["True", "PodsReady", "All pods have been ready"]);
     assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 0);
 }
 
@@ -91,7 +91,7 @@ fn part_not_recreated_in_time_evicts_its_training_job() {
         delete(&mut cluster, "a-worker");
         cluster.pass(20);
         let refused = "Job team/a-worker is gone: the API server refused Job a-worker: exceeded quota";
-        assert_eq!(told(&cluster), ["False", "JobGone", refused]);
+        assert_eq!(running_condition(&cluster), ["False", "JobGone", refused]);
         assert_eq!(cluster.phase("a"), "Pending");
         if restarts {
             cluster.restart();
@@ -100,7 +100,7 @@ fn part_not_recreated_in_time_evicts_its_training_job() {
         assert!(holds_quota(&cluster), "{restarts}: it has a minute from when its Job was gone");
         cluster.pass(20);
         assert!(!holds_quota(&cluster), "{restarts}: {:?}", cluster.writes);
-        let late = cluster.told("a", "SchedulingTimeout");
+        let late = cluster.training_condition("a", "SchedulingTimeout");
         let words = "not all pods had nodes 60s after a Job of it was gone; tried again after 60s";
         assert!(late["message"].as_str().unwrap().starts_with(words), "{late}");
         cluster.faults.clear();
@@ -119,7 +119,7 @@ fn recreated_part_must_get_ready_pods_within_scheduling_timeout() {
     cluster.controller_sleeps = true;
     cluster.pass(20);
     assert!(cluster.has_job("a-worker"), "{:?}", cluster.writes);
-    assert_eq!(told(&cluster)[..2], ["False", "JobGone"], "its pods are not ready yet");
+    assert_eq!(running_condition(&cluster)[..2], ["False", "JobGone"], "its pods are not ready yet");
     cluster.pass(30);
     assert!(!holds_quota(&cluster), "no pods were made within its time");
 }
@@ -132,7 +132,7 @@ fn slowly_deleted_part_is_reported_and_bounded_by_scheduling_timeout() {
         delete(&mut cluster, "a-worker");
         cluster.pass(40);
         let leaving = "Job team/a-worker is being deleted; it starts anew when that is gone";
-        assert_eq!(told(&cluster), ["False", "JobGone", leaving]);
+        assert_eq!(running_condition(&cluster), ["False", "JobGone", leaving]);
         assert!(holds_quota(&cluster), "it was admitted long ago, but its Job goes only now");
         if goes {
             cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
@@ -154,7 +154,7 @@ fn run_without_checkpoint_store_frees_quota_after_part_is_lost() {
     assert_eq!(cluster.phase("a"), "Running", "it has what it needs");
     delete(&mut cluster, "a-worker");
     cluster.pass(20);
-    let [status, reason, message] = told(&cluster);
+    let [status, reason, message] = running_condition(&cluster);
     assert_eq!((status.as_str(), reason.as_str()), ("False", "JobGone"));
     assert!(message.starts_with("Job team/a-worker is gone: spec.checkpoint.store: \"main\" is no"), "{message}");
     cluster.pass(60);
@@ -168,7 +168,7 @@ fn training_job_without_gang_keeps_quota_while_part_is_refused() {
     delete(&mut cluster, "a-worker");
     cluster.pass(3_600);
     let refused = "Job team/a-worker is gone: the API server refused Job a-worker: exceeded quota";
-    assert_eq!(told(&cluster), ["False", "JobGone", refused]);
+    assert_eq!(running_condition(&cluster), ["False", "JobGone", refused]);
     assert!(holds_quota(&cluster));
     cluster.faults.clear();
     cluster.pass(100);
@@ -235,7 +235,7 @@ fn training_result_survives_deletion_of_part_that_reported_it() {
             cluster.pass(100);
             assert_eq!(cluster.phase("a"), phase, "{how}, {restarts}: {:?}", cluster.writes);
             let role = job.strip_prefix("a-").unwrap();
-            assert_eq!(cluster.told("a", phase)["message"], json!(format!("{role}: words")));
+            assert_eq!(cluster.training_condition("a", phase)["message"], json!(format!("{role}: words")));
             assert_eq!(cluster.count(Purpose::StartTraining), 2, "nothing is made again: {:?}", cluster.writes);
         }
     }

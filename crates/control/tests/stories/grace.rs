@@ -66,12 +66,12 @@ fn events(cluster: &Cluster, name: &str) -> Vec<String> {
 }
 
 /// Asserts that the status showed the request to save before the result of the request.
-fn assert_told_in_order(cluster: &Cluster, name: &str, answer: &str) {
-    let told = events(cluster, name);
-    let place = |reason: &str| told.iter().position(|told| told == reason);
-    assert!(place("CheckpointRequested").is_some(), "{told:?}");
-    assert!(place("CheckpointRequested") < place(answer), "{told:?}");
-    let last = cluster.told(name, "CheckpointRequested");
+fn assert_reported_in_order(cluster: &Cluster, name: &str, answer: &str) {
+    let reported = events(cluster, name);
+    let place = |reason: &str| reported.iter().position(|reported| reported == reason);
+    assert!(place("CheckpointRequested").is_some(), "{reported:?}");
+    assert!(place("CheckpointRequested") < place(answer), "{reported:?}");
+    let last = cluster.training_condition(name, "CheckpointRequested");
     assert_eq!((&last["status"], &last["reason"]), (&json!("False"), &json!(answer)));
 }
 
@@ -83,14 +83,17 @@ fn victim_is_asked_to_save_despite_failed_or_lost_requests() {
         cluster.put(Kind::TrainingJob, urgent());
         cluster.pass(10);
         let times = 1 + usize::from(happens);
-        assert_eq!((cluster.count(purpose), cluster.told_pods.len()), (3, times), "{what}: {:?}", cluster.writes);
-        assert!(cluster.told_pods.iter().all(|told| *told == cluster.told_pods[0]), "{what}: the same words");
+        assert_eq!((cluster.count(purpose), cluster.annotated_pods.len()), (3, times), "{what}: {:?}", cluster.writes);
+        assert!(
+            cluster.annotated_pods.iter().all(|reported| *reported == cluster.annotated_pods[0]),
+            "{what}: the same words"
+        );
         assert!(cluster.has_job("victim-worker"), "{what}: its time is not over");
-        assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True", "{what}");
+        assert_eq!(cluster.training_condition("victim", "CheckpointRequested")["status"], "True", "{what}");
         save(&mut cluster, "victim", 700);
         cluster.pass(5);
         assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"), "{what}");
-        assert_told_in_order(&cluster, "victim", "CheckpointSaved");
+        assert_reported_in_order(&cluster, "victim", "CheckpointSaved");
     }
 }
 
@@ -102,14 +105,17 @@ fn scale_down_asks_to_save_despite_failed_or_lost_requests() {
         shrink(&mut cluster);
         cluster.pass_judged(10, &what);
         let times = 1 + usize::from(happens);
-        assert_eq!((cluster.count(purpose), cluster.told_pods.len()), (3, times), "{what}: {:?}", cluster.writes);
-        assert!(cluster.told_pods.iter().all(|told| *told == cluster.told_pods[0]), "{what}: the same words");
-        assert!(cluster.told_pods[0].1["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 3"), "{what}");
+        assert_eq!((cluster.count(purpose), cluster.annotated_pods.len()), (3, times), "{what}: {:?}", cluster.writes);
+        assert!(
+            cluster.annotated_pods.iter().all(|reported| *reported == cluster.annotated_pods[0]),
+            "{what}: the same words"
+        );
+        assert!(cluster.annotated_pods[0].1["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 3"), "{what}");
         assert_eq!(cluster.workers("a"), 4, "{what}: its time is not over");
         save(&mut cluster, "a", 700);
         cluster.pass_judged(5, &what);
         assert_eq!(cluster.workers("a"), 3, "{what}: it has saved");
-        assert_told_in_order(&cluster, "a", "CheckpointSaved");
+        assert_reported_in_order(&cluster, "a", "CheckpointSaved");
     }
 }
 
@@ -130,7 +136,7 @@ fn batch_job_is_asked_to_save_again_after_failed_request() {
     let now = cluster.now().to_string();
     cluster.put(Kind::JOB, with("urgent", "high", now));
     cluster.pass(10);
-    assert_eq!((cluster.count(Purpose::NotifyPods), cluster.told_pods.len()), (2, 1), "{:?}", cluster.writes);
+    assert_eq!((cluster.count(Purpose::NotifyPods), cluster.annotated_pods.len()), (2, 1), "{:?}", cluster.writes);
     assert_ne!(cluster.job("victim")["spec"]["suspend"], json!(true));
     cluster.pass(15);
     assert_eq!(cluster.job("victim")["spec"]["suspend"], json!(true));
@@ -147,7 +153,7 @@ fn save_requests_that_never_succeed_extend_no_grace_period() {
         cluster.put(Kind::TrainingJob, urgent());
         cluster.pass(28);
         assert!(cluster.has_job("victim-worker"), "{outcome:?}: nor less");
-        assert!(cluster.told_pods.is_empty() && cluster.count(Purpose::NotifyPods) < 40, "{:?}", cluster.writes);
+        assert!(cluster.annotated_pods.is_empty() && cluster.count(Purpose::NotifyPods) < 40, "{:?}", cluster.writes);
         cluster.pass(5);
         assert!(!cluster.has_job("victim-worker"), "{outcome:?}");
         cluster.pass(5);
@@ -207,7 +213,7 @@ fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
         cluster.control.outcome(write.id, outcome.clone(), cluster.now());
         cluster.pass(5);
         assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"), "{outcome:?}");
-        assert_told_in_order(&cluster, "victim", "CheckpointSaved");
+        assert_reported_in_order(&cluster, "victim", "CheckpointSaved");
         let stopped = cluster.notices.iter().find(|notice| notice.reason == "Stopped").unwrap();
         assert!(stopped.message.ends_with("; saved its checkpoint of step 700"), "{outcome:?}: {}", stopped.message);
         let mut cluster = four_workers();
@@ -218,7 +224,7 @@ fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
         assert_eq!(cluster.workers("a"), 3, "{outcome:?}: it has saved");
         cluster.control.outcome(write.id, outcome.clone(), cluster.now());
         cluster.pass_judged(10, "told");
-        assert_told_in_order(&cluster, "a", "CheckpointSaved");
+        assert_reported_in_order(&cluster, "a", "CheckpointSaved");
         assert_eq!(cluster.count(Purpose::AskToSave), 0, "{outcome:?}: it is not asked for again");
     }
 }
@@ -228,15 +234,15 @@ fn new_leader_reports_neither_save_request_nor_checkpoint_twice() {
     let mut cluster = victim();
     cluster.put(Kind::TrainingJob, urgent());
     cluster.pass(5);
-    assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True");
+    assert_eq!(cluster.training_condition("victim", "CheckpointRequested")["status"], "True");
     cluster.restart();
     cluster.pass(3);
     save(&mut cluster, "victim", 700);
     cluster.pass(10);
-    assert_told_in_order(&cluster, "victim", "CheckpointSaved");
-    let told = events(&cluster, "victim");
+    assert_reported_in_order(&cluster, "victim", "CheckpointSaved");
+    let reported = events(&cluster, "victim");
     for reason in ["CheckpointRequested", "CheckpointSaved"] {
-        assert_eq!(told.iter().filter(|told| *told == reason).count(), 1, "{told:?}");
+        assert_eq!(reported.iter().filter(|reported| *reported == reason).count(), 1, "{reported:?}");
     }
 }
 
@@ -268,7 +274,10 @@ fn refused_training_job_status_does_not_delay_suspension() {
     // The status of the TrainingJob shows later why the job was deactivated.
     cluster.faults.clear();
     cluster.pass(70);
-    assert_eq!((cluster.phase("a"), &cluster.told("a", "Suspended")["reason"]), ("Suspended", &json!("Requested")));
+    assert_eq!(
+        (cluster.phase("a"), &cluster.training_condition("a", "Suspended")["reason"]),
+        ("Suspended", &json!("Requested"))
+    );
     cluster.edit(Kind::TrainingJob, "team", "a", &suspend(false));
     cluster.pass(10);
     assert_eq!(cluster.phase("a"), "Running");

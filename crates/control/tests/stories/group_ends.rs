@@ -85,9 +85,13 @@ fn group_that_waits_for_pods_says_how_many() {
     cluster.pass(5);
     assert_eq!(pods(&cluster), ["a"], "its name is free: {:?}", cluster.writes);
     let conditions = group(&cluster).unwrap()["status"]["conditions"].as_array().unwrap().clone();
-    let told = conditions.iter().find(|condition| condition["type"] == "QuotaReserved").unwrap();
+    let found_condition = conditions.iter().find(|condition| condition["type"] == "QuotaReserved").unwrap();
     let text = "waits until all 2 pods of its group are there";
-    assert_eq!((&told["reason"], &told["message"]), (&json!("PendingEvaluation"), &json!(text)), "{conditions:?}");
+    assert_eq!(
+        (&found_condition["reason"], &found_condition["message"]),
+        (&json!("PendingEvaluation"), &json!(text)),
+        "{conditions:?}"
+    );
     let silent = cluster.notices.iter().filter(|notice| notice.message.is_empty()).count();
     assert_eq!(silent, 0, "{:?}", cluster.notices);
     cluster.put(Kind::ClusterQueue, crate::stories::cluster::cluster_queue("cq", None, &[("default", "2")]));
@@ -229,8 +233,9 @@ fn excess_pod_of_a_controller_waits() {
         assert_eq!(pods(&cluster), names, "{:?}", cluster.writes);
         let waiting: Vec<&str> = names.into_iter().filter(|name| gated(&cluster, name)).collect();
         assert_eq!(waiting.len(), 1, "early {early}: {:?}", cluster.writes);
-        let told = cluster.notices.iter().filter(|told| told.reason == "ExcessPod" && told.key.name == waiting[0]);
-        assert_eq!(told.count(), 1, "{:?}", cluster.notices);
+        let events =
+            cluster.notices.iter().filter(|events| events.reason == "ExcessPod" && events.key.name == waiting[0]);
+        assert_eq!(events.count(), 1, "{:?}", cluster.notices);
         assert_eq!(cluster.count(Purpose::DeletePod), 0, "{:?}", cluster.writes);
         // The excess pod starts when the pod that it replaces is deleted.
         let runs = names.into_iter().find(|name| *name != waiting[0]).unwrap();

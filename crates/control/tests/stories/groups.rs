@@ -42,7 +42,7 @@ fn deactivate(cluster: &mut Cluster, active: bool) {
 }
 
 #[test]
-fn group_with_roles_starts_whole_and_ends_with_last_pod() {
+fn group_with_roles_starts_all_pods_and_ends_with_last() {
     let mut cluster = pod_queue("4");
     cluster.put(Kind::Pod, pod("other", "1"));
     cluster.put(Kind::Pod, member("lead", "2", 3, &[]));
@@ -242,11 +242,11 @@ fn group_with_inconsistent_pods_or_taken_name_reports_the_conflict() {
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.pass(5);
     assert!(gated(&cluster, "a"));
-    let told = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadNameConflict");
-    let told: Vec<_> = told.map(|notice| (notice.key.kind, &*notice.key.name, &*notice.message)).collect();
+    let events = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadNameConflict");
+    let events: Vec<_> = events.map(|notice| (notice.key.kind, &*notice.key.name, &*notice.message)).collect();
     let problem = "already exists but is not a pod group workload; this pod group cannot be admitted";
     let words = format!("A Workload named \"g\" {problem}");
-    assert_eq!(told.first(), Some(&(Kind::Pod, "a", words.as_str())), "{:?}", cluster.notices);
+    assert_eq!(events.first(), Some(&(Kind::Pod, "a", words.as_str())), "{:?}", cluster.notices);
     assert!(cluster.notices.iter().all(|notice| notice.reason != "ErrWorkloadCompose"));
     // After the deletion of the other object's Workload, the group gets its own Workload, although no pod of the group changes.
     cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
@@ -260,7 +260,7 @@ fn group_with_inconsistent_pods_or_taken_name_reports_the_conflict() {
 fn prebuilt_group_workload_keeps_its_own_gates_and_capacity_tiers() {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
-    let mut cluster = crate::stories::tiers::ladder_on(Cluster::with(settings), "4");
+    let mut cluster = crate::stories::tiers::tiered_cluster_on(Cluster::with(settings), "4");
     let (gates, tiers) = ("kueue.x-k8s.io/admission-gated-by", "berth.dev/capacity-tiers");
     let notes = json!({"kueue.x-k8s.io/is-group-workload": "true", gates: "a.io/one", tiers: "reserved"});
     let template = json!({"spec": {"containers": pod("x", "1")["spec"]["containers"]}});
@@ -273,8 +273,8 @@ fn prebuilt_group_workload_keeps_its_own_gates_and_capacity_tiers() {
         cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "main"), ("prebuilt-workload-name", "g")]));
     }
     cluster.pass(60);
-    let said = &group(&cluster).unwrap()["metadata"]["annotations"];
-    assert_eq!((&said[gates], &said[tiers]), (&json!("a.io/one"), &json!("reserved")), "{:?}", cluster.writes);
+    let message = &group(&cluster).unwrap()["metadata"]["annotations"];
+    assert_eq!((&message[gates], &message[tiers]), (&json!("a.io/one"), &json!("reserved")), "{:?}", cluster.writes);
     assert!(gated(&cluster, "a"));
     cluster.edit(Kind::Workload, "team", "g", &json!({"metadata": {"annotations": {gates: null}}}));
     cluster.settle();
@@ -455,9 +455,10 @@ fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     replica(&mut cluster, 2);
     cluster.pass(10);
     assert!(gated(&cluster, "web-2") && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
-    let told =
-        |name: &str| cluster.notices.iter().filter(|told| told.reason == "ExcessPod" && told.key.name == name).count();
-    assert_eq!(["web-0", "web-1", "web-2"].map(told), [0, 0, 1], "{:?}", cluster.notices);
+    let events_of = |name: &str| {
+        cluster.notices.iter().filter(|events_of| events_of.reason == "ExcessPod" && events_of.key.name == name).count()
+    };
+    assert_eq!(["web-0", "web-1", "web-2"].map(events_of), [0, 0, 1], "{:?}", cluster.notices);
     cluster.delete(&Cluster::key(Kind::Pod, "team", "web-2"));
     cluster.pass(10);
     assert!(cluster.pod("web-2").is_none(), "{:?}", cluster.writes);

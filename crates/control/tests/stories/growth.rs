@@ -92,9 +92,9 @@ fn scale_up_without_nodes_is_undone_as_stock_out() {
         assert_eq!(found(&counted, "berth_tier_departures"), [left]);
         let lacked = ("cluster_queue=cq tier=spot".to_owned(), 20);
         assert_eq!(found(&counted, "berth_tier_stock_out_seconds"), [lacked]);
-        let told = cluster.notices.iter().rfind(|notice| notice.reason == "ScalingDown").unwrap();
+        let event = cluster.notices.iter().rfind(|notice| notice.reason == "ScalingDown").unwrap();
         let words = "from 4 to 2 workers: flavor spot (spot capacity) had no nodes for all 4 pods within 20s: 0/9";
-        assert!(told.message.starts_with(words), "{}", told.message);
+        assert!(event.message.starts_with(words), "{}", event.message);
         // Control tries no scale-up during the stock-out of the flavor, and the stock-out ends.
         let slices = cluster.count(Purpose::CreateWorkload);
         cluster.pass_judged(60, "out of stock");
@@ -249,8 +249,8 @@ fn elastic_job_does_not_grow_beyond_queue_policy_limit() {
             {"name": "spot", "resources": [{"name": "cpu", "nominalQuota": "6"},
                 {"name": "nvidia.com/gpu", "nominalQuota": "8"}]}]}]}}),
     );
-    let cards = json!({"resources": {"replicaResources": {"cpu": "1", "gpu": 1}}});
-    forbidden(held_small(cluster, cards), limit(2), limit(4));
+    let accelerators = json!({"resources": {"replicaResources": {"cpu": "1", "gpu": 1}}});
+    forbidden(held_small(cluster, accelerators), limit(2), limit(4));
 }
 
 #[test]
@@ -296,8 +296,8 @@ fn failed_scale_ups_are_retried_after_ever_longer_pauses() {
 /// The message of the condition `Elastic`, which says how the number of workers may change.
 fn elasticity(cluster: &Cluster) -> String {
     let conditions = cluster.training("a")["status"]["conditions"].as_array().unwrap().clone();
-    let told = conditions.iter().find(|condition| condition["type"] == "Elastic").unwrap();
-    told["message"].as_str().unwrap().to_owned()
+    let found_condition = conditions.iter().find(|condition| condition["type"] == "Elastic").unwrap();
+    found_condition["message"].as_str().unwrap().to_owned()
 }
 
 /// The pods of a PyTorchJob get the bounds of the number of workers in their environment.

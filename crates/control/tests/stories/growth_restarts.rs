@@ -7,13 +7,13 @@ use serde_json::json;
 use crate::stories::checkpoints::save;
 use crate::stories::cluster::Cluster;
 use crate::stories::elastic::{Judged, cluster, elastic, other, with_priorities};
-use crate::stories::restarts::{held_small, saving, tell, told_once, uid, variable};
+use crate::stories::restarts::{held_small, message_of, restarted_on_scale, saving, uid, variable};
 
 #[test]
 fn elastic_job_grows_by_restart_once_it_has_saved() {
     let mut cluster = held_small(saving("a"));
-    let told = cluster.told("a", "Elastic");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ScalePolicy")), "{told}");
+    let condition = cluster.training_condition("a", "Elastic");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("ScalePolicy")), "{condition}");
     cluster.complete("first");
     let slices = cluster.count(Purpose::CreateWorkload);
     cluster.pass_judged(60, "it has saved nothing");
@@ -26,7 +26,7 @@ fn elastic_job_grows_by_restart_once_it_has_saved() {
     assert_ne!(uid(&cluster, "a-worker"), before);
     assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "4");
     assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), "700");
-    assert!(tell(&cluster, "ScalingUp").starts_with("from 2 to 4 workers, for which quota is reserved"));
+    assert!(message_of(&cluster, "ScalingUp").starts_with("from 2 to 4 workers, for which quota is reserved"));
     let (before, starts) = (uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining));
     cluster.pass_judged(120, "at its most");
     assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining)), (before, starts));
@@ -50,7 +50,7 @@ fn scale_up_restart_waits_for_checkpoint_newer_than_idle_quota() {
     cluster.pass_judged(10, "it has saved");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
     assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), "900");
-    assert!(cluster.told_pods.is_empty(), "it need not save again: {:?}", cluster.told_pods);
+    assert!(cluster.annotated_pods.is_empty(), "it need not save again: {:?}", cluster.annotated_pods);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn two_that_could_grow() -> Cluster {
         cluster.put(Kind::JOB, other(name, "2", 1));
     }
     cluster.pass(3);
-    cluster.put(Kind::TrainingJob, told_once("a", &json!({"checkpoint": {"interval": "10m"}})));
+    cluster.put(Kind::TrainingJob, restarted_on_scale("a", &json!({"checkpoint": {"interval": "10m"}})));
     cluster.pass_judged(12, "a has two");
     cluster.complete("second");
     cluster.pass_judged(8, "room for b");
@@ -134,13 +134,13 @@ fn asked_to_grow() -> Cluster {
     cluster.complete("first");
     cluster.pass_judged(90, "it has saved nothing");
     let begun = cluster.now().checked_sub(jiff::SignedDuration::from_secs(70)).unwrap();
-    let told = json!({
+    let reported = json!({
         "berth.dev/last-checkpoint-time": begun.to_string(), "berth.dev/last-checkpoint-step": "700",
     });
-    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"metadata": {"annotations": told}}));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"metadata": {"annotations": reported}}));
     cluster.pass_judged(8, "asked");
-    let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
-    assert!(told["berth.dev/save-reason"].starts_with("ScalingUp: from 2 to 4 workers"), "{told:?}");
+    let (_, reported) = cluster.annotated_pods.first().cloned().expect("its pods were told");
+    assert!(reported["berth.dev/save-reason"].starts_with("ScalingUp: from 2 to 4 workers"), "{reported:?}");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 4), "{:?}", cluster.writes);
     cluster
 }
@@ -149,7 +149,7 @@ fn asked_to_grow() -> Cluster {
 fn elastic_job_gets_time_to_save_before_scale_up_restart() {
     for saves in [true, false] {
         let mut cluster = asked_to_grow();
-        let asked = cluster.told("a", "CheckpointRequested");
+        let asked = cluster.training_condition("a", "CheckpointRequested");
         assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("ScalingUp")));
         if saves {
             save(&mut cluster, "a", 900);
@@ -158,7 +158,7 @@ fn elastic_job_gets_time_to_save_before_scale_up_restart() {
         assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{saves}: {:?}", cluster.writes);
         let from = if saves { "900" } else { "700" };
         assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), from);
-        assert_eq!(cluster.told_pods.len(), 1, "told once");
+        assert_eq!(cluster.annotated_pods.len(), 1, "told once");
     }
 }
 
@@ -166,17 +166,24 @@ fn elastic_job_gets_time_to_save_before_scale_up_restart() {
 fn workers_not_yet_started_are_given_up_without_restart() {
     let mut cluster = asked_to_grow();
     let before = uid(&cluster, "a-worker");
-    let up = cluster.told("a", "Running");
+    let up = cluster.training_condition("a", "Running");
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(5, "a newcomer");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
     assert_eq!((uid(&cluster, "a-worker"), cluster.phase("a")), (before.clone(), "Running"));
-    let told = tell(&cluster, "ScalingDown");
-    assert!(told.starts_with("from 4 to 2 workers: ") && told.ends_with(')'), "nothing starts again: {told}");
+    let reported = message_of(&cluster, "ScalingDown");
+    assert!(
+        reported.starts_with("from 4 to 2 workers: ") && reported.ends_with(')'),
+        "nothing starts again: {reported}"
+    );
     cluster.pass_judged(60, "and stays so");
     assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before.clone(), 0));
-    assert_eq!((cluster.told("a", "Running"), cluster.count(Purpose::ScaleTraining)), (up, 0), "it is the same run");
+    assert_eq!(
+        (cluster.training_condition("a", "Running"), cluster.count(Purpose::ScaleTraining)),
+        (up, 0),
+        "it is the same run"
+    );
     // The job may grow later, like any job that saves checkpoints.
     cluster.complete("urgent");
     cluster.pass_judged(20, "idle again");
@@ -188,12 +195,12 @@ fn workers_not_yet_started_are_given_up_without_restart() {
 
 #[test]
 fn running_job_without_checkpoints_does_not_grow_and_reports_it() {
-    let mut cluster = held_small(told_once("a", &json!({})));
+    let mut cluster = held_small(restarted_on_scale("a", &json!({})));
     cluster.complete("first");
     let slices = cluster.count(Purpose::CreateWorkload);
     cluster.pass_judged(120, "idle");
     assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
-    let told = cluster.told("a", "Elastic");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ShrinksOnly")), "{told}");
-    assert!(told["message"].as_str().unwrap().contains("all pods of a JAXJob start again"), "{told}");
+    let condition = cluster.training_condition("a", "Elastic");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("ShrinksOnly")), "{condition}");
+    assert!(condition["message"].as_str().unwrap().contains("all pods of a JAXJob start again"), "{condition}");
 }

@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::stories::checkpoints::save;
 use crate::stories::cluster::{Cluster, merge};
 use crate::stories::elastic::{Judged, cluster, other, with_priorities};
-use crate::stories::restarts::{started, told_once, uid, variable};
+use crate::stories::restarts::{restarted_on_scale, started, uid, variable};
 
 #[test]
 fn host_file_lists_workers_of_restart_that_finally_happens() {
     let launcher = json!([{"name": "launcher", "replicaResources": {"cpu": "1"}}]);
-    let mut cluster = started(told_once("a", &json!({"jobType": "MPIJob", "roles": launcher})));
+    let mut cluster = started(restarted_on_scale("a", &json!({"jobType": "MPIJob", "roles": launcher})));
     for _ in 0..100 {
         cluster.faults.push((Purpose::StartTraining, WriteOutcome::Refused("no more Jobs".into()), false));
     }
@@ -53,7 +53,8 @@ fn fail_for_want_of_ps(cluster: &mut Cluster) {
 fn part_failure_while_restart_deletes_its_peers_is_ignored() {
     for fails_over in [false, true] {
         let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
-        let mut cluster = started(told_once("a", &json!({"jobType": "TFJob", "roles": ps, "backoffLimit": 0})));
+        let mut cluster =
+            started(restarted_on_scale("a", &json!({"jobType": "TFJob", "roles": ps, "backoffLimit": 0})));
         cluster.put(Kind::JOB, other("urgent", "3", 100));
         fail_for_want_of_ps(&mut cluster);
         let before = uid(&cluster, "a-worker");
@@ -83,7 +84,7 @@ fn kept_from_before_its_growth() -> Cluster {
     cluster.pass(3);
     let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
     let saves = json!({"checkpoint": {"interval": "10m"}, "elasticConfig": {"scalePolicy": {"scaleUpStep": 2}}});
-    let mut job = told_once("a", &json!({"jobType": "TFJob", "roles": ps, "backoffLimit": 0}));
+    let mut job = restarted_on_scale("a", &json!({"jobType": "TFJob", "roles": ps, "backoffLimit": 0}));
     merge(&mut job["spec"], &saves);
     cluster.put(Kind::TrainingJob, job);
     cluster.pass_judged(12, "two");
@@ -113,10 +114,10 @@ fn failed_part_from_before_growth_does_not_fail_shrunk_run() {
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
         cluster.pass_judged(30, "the old Job is gone");
         assert_eq!((cluster.workers("a"), cluster.phase("a")), (keeps, "Running"), "{:?}", cluster.writes);
-        let told = variable(&cluster, "a-ps", "TF_CONFIG");
+        let reported = variable(&cluster, "a-ps", "TF_CONFIG");
         let last = keeps - 1;
-        assert!(told.contains(&format!("a-worker-{last}.")), "{told}");
-        assert!(!told.contains(&format!("a-worker-{keeps}.")), "{told}");
+        assert!(reported.contains(&format!("a-worker-{last}.")), "{reported}");
+        assert!(!reported.contains(&format!("a-worker-{keeps}.")), "{reported}");
         assert_eq!(cluster.count(Purpose::Evict), 0, "{keeps}: {:?}", cluster.writes);
     }
 }

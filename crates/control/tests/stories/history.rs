@@ -7,21 +7,22 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::elastic::{Judged, cluster, elastic, other, with_priorities};
 use crate::stories::policies::with_tiers;
-use crate::stories::tiers::ladder;
+use crate::stories::tiers::tiered_cluster;
 
 /// A cluster with four cpus in each of three capacity tiers, in which running jobs move back to better tiers.
-fn climbing(climb: Value) -> Cluster {
-    let mut cluster = ladder("4");
+fn promoting(promotion: Value) -> Cluster {
+    let mut cluster = tiered_cluster("4");
     let seconds = json!({"reserved": "20s", "on-demand": "20s"});
     let backoff = json!({"initial": "20s", "max": "20s", "decay": "10s"});
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({"patience": seconds, "backoff": backoff, "climbBack": climb})));
+    cluster
+        .put(Kind::QueuePolicy, with_tiers(json!({"patience": seconds, "backoff": backoff, "climbBack": promotion})));
     cluster
 }
 
 /// An elastic TrainingJob that was started with two workers on demand: the Job `holder` holds the reserved tier, and the Job `beside` holds the rest of the
 /// on-demand tier.
-fn begun_small(climb: Value) -> Cluster {
-    let mut cluster = climbing(climb);
+fn begun_small(promotion: Value) -> Cluster {
+    let mut cluster = promoting(promotion);
     for (name, cpus, tier) in [("holder", "4", "reserved"), ("beside", "2", "on-demand")] {
         let mut stays = job(name, "lq", cpus, true);
         stays["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": tier});
@@ -37,8 +38,8 @@ fn begun_small(climb: Value) -> Cluster {
 #[test]
 fn scale_up_keeps_number_of_times_job_moved_back() {
     for restarts in [false, true] {
-        let climb = json!({"minStay": "1s", "hysteresis": "5s", "when": "Anytime", "maxTimes": 1});
-        let mut cluster = begun_small(climb);
+        let promotion = json!({"minStay": "1s", "hysteresis": "5s", "when": "Anytime", "maxTimes": 1});
+        let mut cluster = begun_small(promotion);
         cluster.complete("holder");
         cluster.pass(30);
         assert_eq!((cluster.workers("a"), cluster.tier_of("a")), (4, "reserved"), "it climbs");
@@ -47,11 +48,11 @@ fn scale_up_keeps_number_of_times_job_moved_back() {
         cluster.pass(150);
         assert_eq!((cluster.workers("a"), cluster.tier_of("a")), (2, "on-demand"));
         assert_eq!((cluster.evictions_of("a", "ClimbedBack"), cluster.evictions_of("a", "CapacityReclaimed")), (1, 1));
-        let before = cluster.standing("a")["metadata"]["uid"].clone();
+        let before = cluster.workload_object("a")["metadata"]["uid"].clone();
         cluster.complete("beside");
         cluster.pass(30);
         assert_eq!((cluster.workers("a"), cluster.tier_of("a")), (4, "on-demand"), "it grows");
-        assert_ne!(cluster.standing("a")["metadata"]["uid"], before);
+        assert_ne!(cluster.workload_object("a")["metadata"]["uid"], before);
         if restarts {
             cluster.restart();
         }
@@ -150,7 +151,7 @@ fn scale_up_does_not_extend_maximum_execution_time() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
     cluster.pass_judged(10, "a minute is over");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (0, "Suspended"));
-    assert_eq!(cluster.standing("a")["spec"]["active"], json!(false));
+    assert_eq!(cluster.workload_object("a")["spec"]["active"], json!(false));
 }
 
 #[test]

@@ -44,8 +44,8 @@ fn relabelled_pod_of_job_gets_reason_and_is_deleted() {
     cluster.pass(4);
     assert!(!is_there(&cluster, &pod) && is_there(&cluster, &other), "{:?}", cluster.writes);
     assert_eq!(of_pods(&cluster), [1, 1, 1], "{:?}", cluster.writes);
-    let told = cluster.notices.iter().find(|notice| notice.reason == "ExcessPod").expect("an event");
-    assert!(told.key.name == "t" && told.message.contains("t-a"), "{told:?}");
+    let event = cluster.notices.iter().find(|notice| notice.reason == "ExcessPod").expect("an event");
+    assert!(event.key.name == "t" && event.message.contains("t-a"), "{event:?}");
     assert!(cluster.is("t", "Admitted") && !cluster.is("t", "Evicted"));
 }
 
@@ -152,16 +152,16 @@ fn relabelled_pod_of_orphaned_job_is_charged_and_stopped() {
         }
         cluster.put(Kind::JOB, job("next", "lq", "1", true));
         cluster.pass(5);
-        let told = format!("before {before}, after {after}: {:?}", cluster.writes);
-        assert!(!cluster.is("next", "Admitted"), "{told}");
-        assert!(cluster.objects()[&pod]["metadata"]["deletionTimestamp"].is_string(), "{told}");
+        let message = format!("before {before}, after {after}: {:?}", cluster.writes);
+        assert!(!cluster.is("next", "Admitted"), "{message}");
+        assert!(cluster.objects()[&pod]["metadata"]["deletionTimestamp"].is_string(), "{message}");
         cluster.mark_pod(&pod, &json!({"finalizers": []}));
         cluster.pass(35);
-        assert!(cluster.is("next", "Admitted") && cluster.left_behind.len() == 1, "{told}");
+        assert!(cluster.is("next", "Admitted") && cluster.left_behind.len() == 1, "{message}");
         let workload = Cluster::key(Kind::Workload, "team", &name_of(&cluster, "job-t-"));
         assert!(
             is(&cluster.objects()[&workload], "Admitted") && !is(&cluster.objects()[&workload], "Finished"),
-            "{told}"
+            "{message}"
         );
     }
 }
@@ -344,9 +344,9 @@ fn resized_pod_of_a_part_leaves_like_a_victim() {
         let (mut cluster, _, workload) = running_part(kind);
         resize_pod(&mut cluster, "a-pod", "5");
         cluster.pass(2);
-        let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "EvictedDueToPodResized").collect();
-        assert_eq!(told.len(), 1, "{kind:?}: {:?}", cluster.writes);
-        assert!(told[0].message.starts_with("Pod a-pod asks for 5 of cpu"), "{told:?}");
+        let events: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "EvictedDueToPodResized").collect();
+        assert_eq!(events.len(), 1, "{kind:?}: {:?}", cluster.writes);
+        assert!(events[0].message.starts_with("Pod a-pod asks for 5 of cpu"), "{events:?}");
         assert!(cluster.workload_is(&workload, "Evicted"), "{kind:?}: {:?}", cluster.writes);
     }
 }
@@ -367,9 +367,9 @@ fn job_with_pod_resized_beyond_quota_is_evicted_and_retried() {
     let (mut cluster, pod) = running();
     resize(&mut cluster, "5");
     cluster.pass(2);
-    let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "EvictedDueToPodResized").collect();
-    assert_eq!(told.len(), 1, "{:?}", cluster.writes);
-    assert!(told[0].message.starts_with("Pod t-a asks for 5 of cpu, pod set \"main\""), "{told:?}");
+    let events: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "EvictedDueToPodResized").collect();
+    assert_eq!(events.len(), 1, "{:?}", cluster.writes);
+    assert!(events[0].message.starts_with("Pod t-a asks for 5 of cpu, pod set \"main\""), "{events:?}");
     assert_eq!(cluster.count(Purpose::ReadPod), 1, "{:?}", cluster.writes);
     cluster.pass(10);
     assert!(!is_there(&cluster, &pod) && !cluster.is("t", "QuotaReserved"), "not at once: {:?}", cluster.writes);
@@ -396,8 +396,8 @@ fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
         assert!(cluster.is("small", "Admitted"), "{restarts}: {:?}", cluster.writes);
         cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "5")]));
         cluster.pass(5);
-        let told = cluster.notices.iter().any(|one| one.reason == "EvictedDueToPodResized");
-        assert!(told && !cluster.is("small", "Evicted"), "{restarts}: {:?}", cluster.writes);
+        let is_reported = cluster.notices.iter().any(|one| one.reason == "EvictedDueToPodResized");
+        assert!(is_reported && !cluster.is("small", "Evicted"), "{restarts}: {:?}", cluster.writes);
     }
 }
 

@@ -118,9 +118,9 @@ fn job_of_unadmitted_job_set_is_suspended_again() {
     cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"spec": {"suspend": false}}));
     cluster.settle();
     assert_eq!(cluster.job("a-job-0")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
-    let told = cluster.notices.iter().find(|notice| notice.reason == "Suspended").expect("told");
-    assert_eq!(told.key, Cluster::key(Kind::JOB, "team", "a-job-0"));
-    assert_eq!(told.message, "Kueue managed child job suspended");
+    let event = cluster.notices.iter().find(|notice| notice.reason == "Suspended").expect("told");
+    assert_eq!(event.key, Cluster::key(Kind::JOB, "team", "a-job-0"));
+    assert_eq!(event.message, "Kueue managed child job suspended");
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn selectors(cluster: &Cluster) -> Vec<Value> {
 #[test]
 fn jobs_with_overridden_selectors_are_deleted_before_job_set_starts() {
     let begin = || {
-        let mut cluster = crate::stories::tiers::ladder("4");
+        let mut cluster = crate::stories::tiers::tiered_cluster("4");
         let labels = json!({"spec": {"nodeLabels": {"cloud.google.com/reservation-name": "ours"}}});
         cluster.edit(Kind::ResourceFlavor, "", "reserved", &labels);
         let policy = json!({"selectors": "Override", "default": ["reserved", "on-demand", "spot"]});
@@ -306,14 +306,14 @@ fn flavor_that_needs_node_affinity_is_skipped_for_job_set() {
     cluster.settle();
     stopped(&mut cluster);
     cluster.settle();
-    let said = condition(&cluster, "QuotaReserved");
-    let message = said["message"].as_str().unwrap();
-    assert_eq!(said["status"], json!("False"), "{said}");
-    let whole = "couldn't assign flavors to pod set job: flavor default forbids nodes with the label \
+    let found_condition = condition(&cluster, "QuotaReserved");
+    let message = found_condition["message"].as_str().unwrap();
+    assert_eq!(found_condition["status"], json!("False"), "{found_condition}");
+    let expected = "couldn't assign flavors to pod set job: flavor default forbids nodes with the label \
                  cloud.google.com/gke-spot, which takes a node affinity that this kind of job cannot be given: taint these \
                  nodes and take the annotation berth.dev/forbidden-node-labels off the flavor, or add a flavor without it to \
                  the ClusterQueue";
-    assert_eq!(message, whole);
+    assert_eq!(message, expected);
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
     let clear = json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": null}}});
     cluster.edit(Kind::ResourceFlavor, "", "default", &clear);
@@ -373,10 +373,13 @@ fn job_set_gets_grace_period_only_with_queue_policy() {
         cluster.put(Kind::JOB, urgent);
         cluster.pass(10);
         assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(!waits), "policy {policy}: {:?}", cluster.writes);
-        let told: Vec<&str> =
-            cluster.told_pods.iter().map(|(_, told)| told["berth.dev/stop-reason"].as_str()).collect();
-        assert_eq!(told.len(), usize::from(waits), "policy {policy}: {told:?}");
-        assert!(told.iter().all(|why| why.starts_with("Preempted: ")), "{told:?}");
+        let pod_annotations: Vec<&str> = cluster
+            .annotated_pods
+            .iter()
+            .map(|(_, pod_annotations)| pod_annotations["berth.dev/stop-reason"].as_str())
+            .collect();
+        assert_eq!(pod_annotations.len(), usize::from(waits), "policy {policy}: {pod_annotations:?}");
+        assert!(pod_annotations.iter().all(|why| why.starts_with("Preempted: ")), "{pod_annotations:?}");
         let annotations = saved(&cluster);
         cluster.edit(Kind::JOB_SET, "team", "a", &json!({"metadata": {"annotations": annotations}}));
         cluster.pass(3);
@@ -400,7 +403,7 @@ fn lost_job_set_start_cannot_apply_after_quota_is_released() {
     set_active(&mut cluster, false);
     cluster.pass(5);
     assert!(!is(&cluster, "QuotaReserved"), "{:?}", cluster.writes);
-    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
+    assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     let jobset = jobset(&cluster);
     assert_eq!(jobset["spec"]["suspend"], json!(true));
     assert_eq!(jobset["metadata"]["annotations"], json!({"kueue.x-k8s.io/queue-name": "lq"}));

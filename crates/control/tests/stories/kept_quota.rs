@@ -228,20 +228,20 @@ fn workload_whose_job_left_its_queue_reports_the_reason() {
     let mut cluster = running();
     make(&mut cluster, Edit::Queue, false);
     cluster.pass(5);
-    let told: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "NotManaged").collect();
+    let events: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "NotManaged").collect();
     let words =
         "its job names no queue: what runs keeps its quota and runs on, and once it is evicted it does not come back";
     assert_eq!(
-        told.iter().map(|one| (one.event_type, &*one.message)).collect::<Vec<_>>(),
+        events.iter().map(|one| (one.event_type, &*one.message)).collect::<Vec<_>>(),
         [(EventType::Warning, words)]
     );
-    assert_eq!(told[0].key.kind, Kind::Workload);
+    assert_eq!(events[0].key.kind, Kind::Workload);
     assert!(urgent_has_its_turn(&mut cluster, "1"));
     cluster.complete("urgent");
     cluster.pass(30);
     let reserved = cluster.condition("t", "QuotaReserved").unwrap();
-    let said = (&reserved["status"], &reserved["reason"], &reserved["message"]);
-    assert_eq!(said, (&json!("False"), &json!("Misconfigured"), &json!("its job names no queue")));
+    let text = (&reserved["status"], &reserved["reason"], &reserved["message"]);
+    assert_eq!(text, (&json!("False"), &json!("Misconfigured"), &json!("its job names no queue")));
     // The job gets its queue again, and is admitted again.
     cluster.edit(Kind::JOB, "team", "t", &labels("queue-name", json!("lq")));
     cluster.pass(5);
@@ -334,8 +334,11 @@ fn waiting_workload_of_unmanaged_namespace_is_not_admitted() {
         cluster.complete("first");
         cluster.pass(30);
         assert!(cluster.is("first", "Finished") && !cluster.is("waits", "QuotaReserved"), "{:?}", cluster.writes);
-        let told = cluster.condition("waits", "QuotaReserved").unwrap();
-        assert_eq!(told["message"], "its namespace is not managed (managedJobsNamespaceSelector)", "{told}");
+        let found_condition = cluster.condition("waits", "QuotaReserved").unwrap();
+        assert_eq!(
+            found_condition["message"], "its namespace is not managed (managedJobsNamespaceSelector)",
+            "{found_condition}"
+        );
         cluster.label_namespace(&json!({"team": "a"}));
         cluster.pass(30);
         assert!(cluster.is("waits", "Admitted"), "{:?}", cluster.writes);
@@ -483,6 +486,9 @@ fn job_that_leaves_its_queue_while_it_waits_is_not_admitted() {
     cluster.edit(Kind::ClusterQueue, "", "cq", &larger);
     cluster.pass(30);
     assert!(!cluster.is("waits", "QuotaReserved"), "{:?}", cluster.writes);
-    let told = cluster.condition("waits", "QuotaReserved").unwrap();
-    assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!("its job names no queue")));
+    let found_condition = cluster.condition("waits", "QuotaReserved").unwrap();
+    assert_eq!(
+        (&found_condition["reason"], &found_condition["message"]),
+        (&json!("Misconfigured"), &json!("its job names no queue"))
+    );
 }

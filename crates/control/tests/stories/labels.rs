@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, settings};
 use crate::stories::groups::member;
 use crate::stories::policies::{policy, with_tiers};
-use crate::stories::tiers::{flavor_of, ladder};
+use crate::stories::tiers::{flavor_of, tiered_cluster};
 use crate::stories::{one_queue, with_queue};
 
 /// As in Kueue, a label is copied to the Workload of a pod group only if all pods of the group agree on the label, whatever roles the pods have.
@@ -33,8 +33,8 @@ fn pod_group_workload_copies_label_unless_its_pods_disagree() {
             let label = made.map(|made| made["metadata"]["labels"]["team"].clone());
             assert_eq!(label, copied.map(|value| json!(value)), "{other:?} {first}: {:?}", cluster.notices);
             let words = "pods one and two have different values of label team, which the Workload takes over: a and b";
-            let told = cluster.notices.iter().any(|notice| notice.message == words);
-            assert_eq!(told, copied.is_none(), "{:?}", cluster.notices);
+            let is_reported = cluster.notices.iter().any(|notice| notice.message == words);
+            assert_eq!(is_reported, copied.is_none(), "{:?}", cluster.notices);
         }
     }
 }
@@ -59,7 +59,7 @@ fn bastion_rule(mut queues: Value) -> Value {
 
 #[test]
 fn policy_label_rule_beats_default_tiers_but_not_job_annotation() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
     for (job, flavor) in [
         (tier_0("zero"), "reserved"),
@@ -87,7 +87,7 @@ fn policy_label_rule_beats_default_tiers_but_not_job_annotation() {
 
 #[test]
 fn pod_capacity_selector_beats_tier_label_unless_policy_overrides_selectors() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     let spot = json!({"spec": {"nodeLabels": {"cloud.google.com/gke-spot": "true"}}});
     cluster.edit(Kind::ResourceFlavor, "", "spot", &spot);
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
@@ -108,7 +108,7 @@ fn pod_capacity_selector_beats_tier_label_unless_policy_overrides_selectors() {
 
 #[test]
 fn required_node_affinity_pins_job_to_tier_despite_overriding_policy() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     let spot = json!({"spec": {"nodeLabels": {"cloud.google.com/gke-spot": "true"}}});
     cluster.edit(Kind::ResourceFlavor, "", "spot", &spot);
     let is_spot = json!({"key": "cloud.google.com/gke-spot", "operator": "In", "values": ["true"]});
@@ -128,7 +128,7 @@ fn required_node_affinity_pins_job_to_tier_despite_overriding_policy() {
 
 #[test]
 fn job_gets_default_tier_when_queue_has_no_reserved_flavor() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     let groups = |flavors: &[(&str, &str)]| {
         let queue = cluster_queue("cq", None, flavors);
         json!({"spec": {"resourceGroups": queue["spec"]["resourceGroups"]}})
@@ -156,7 +156,7 @@ fn job_gets_default_tier_when_queue_has_no_reserved_flavor() {
 
 #[test]
 fn waiting_job_follows_policy_that_starts_to_select_its_queue() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     let selector = json!({"matchLabels": {"team": "a"}});
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueueSelector": selector})));
     for name in ["spot", "on-demand", "reserved"] {
@@ -177,7 +177,7 @@ fn waiting_job_follows_policy_that_starts_to_select_its_queue() {
 
 #[test]
 fn tier_label_counts_when_local_queue_is_created_after_job() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
     cluster.put(Kind::JOB, tier_0("a"));
@@ -211,7 +211,7 @@ fn priority(cluster: &Cluster, name: &str) -> (Value, Value) {
 }
 
 /// The events with a reason.
-fn told<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a Notice> {
+fn events_of<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a Notice> {
     cluster.notices.iter().filter(|notice| notice.reason == reason).collect()
 }
 
@@ -236,14 +236,14 @@ fn pod_label_sets_priority_class_and_unknown_value_is_reported() {
     }
     cluster.pass(120);
     assert!(cluster.is("unknown", "Admitted"), "a label that says nothing stops nobody");
-    let [unknown] = told(&cluster, "PriorityLabelUnknown")[..] else { panic!("told once") };
+    let [unknown] = events_of(&cluster, "PriorityLabelUnknown")[..] else { panic!("told once") };
     assert_eq!(unknown.key, Cluster::key(Kind::JOB, "team", "unknown"));
     assert_eq!(
         unknown.message,
         "label job-priority: \"7\" has no class in spec.priorityFromLabel.classes of QueuePolicy p, which has 1, 3, 5; \
          the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods"
     );
-    let [missing] = told(&cluster, "WorkloadPriorityClassNotFound")[..] else { panic!("told once") };
+    let [missing] = events_of(&cluster, "WorkloadPriorityClassNotFound")[..] else { panic!("told once") };
     assert!(missing.message.starts_with("label job-priority: \"3\" stands for WorkloadPriorityClass \"gone\""));
     // Waiting jobs get the priority of a class that is created later.
     cluster.set_class("gone", 7);
@@ -259,7 +259,7 @@ fn priority_from_policy_label_beats_missing_priority_class_without_event() {
     cluster.put(Kind::JOB, job);
     cluster.settle();
     assert_eq!(priority(&cluster, "a"), (json!("very-high"), json!(100)));
-    assert!(told(&cluster, "WorkloadPriorityClassNotFound").is_empty());
+    assert!(events_of(&cluster, "WorkloadPriorityClassNotFound").is_empty());
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn bastion_label_gets_job_set_one_event_under_overriding_policy() {
         ("Override", json!({}), json!({"job-priority": "1"}), None),
         ("Respect", json!({}), json!({"bastion-tier": "spot"}), None),
     ] {
-        let mut cluster = ladder("4");
+        let mut cluster = tiered_cluster("4");
         cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": selectors})));
         let case = format!("{selectors} {own} {pods}");
         cluster.put(Kind::JOB_SET, slices(own, pods));
@@ -331,7 +331,7 @@ fn bastion_label_gets_job_set_one_event_under_overriding_policy() {
         // If the JobSet is looked at repeatedly, it gets no other event and no other write.
         cluster.set_class("any", 1);
         cluster.pass(20);
-        let found = told(&cluster, "BastionRunner");
+        let found = events_of(&cluster, "BastionRunner");
         assert_eq!(found.len(), usize::from(label.is_some()), "{case}: {found:?}");
         assert_eq!(writes(&cluster), before, "{case}");
         let Some(label) = label else { continue };
@@ -344,17 +344,17 @@ fn bastion_label_gets_job_set_one_event_under_overriding_policy() {
 
 #[test]
 fn policy_edit_warns_job_set_about_bastion_and_priority_labels() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.put(Kind::JOB_SET, slices(json!({}), json!({"bastion-tier": "spot", "job-priority": "9"})));
     cluster.pass(20);
-    assert!(told(&cluster, "BastionRunner").is_empty());
+    assert!(events_of(&cluster, "BastionRunner").is_empty());
     let classes = json!([{"value": "1", "workloadPriorityClass": "very-high"}]);
     let more = json!({"spec": {"capacityTiers": {"selectors": "Override"},
         "priorityFromLabel": {"label": "job-priority", "classes": classes}}});
     cluster.edit(Kind::QueuePolicy, "", "p", &more);
     cluster.pass(20);
-    let both = (told(&cluster, "BastionRunner").len(), told(&cluster, "PriorityLabelUnknown").len());
+    let both = (events_of(&cluster, "BastionRunner").len(), events_of(&cluster, "PriorityLabelUnknown").len());
     assert_eq!(both, (1, 1), "one text does not hide the other");
 }
 
@@ -400,8 +400,9 @@ fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
                 notice.reason == "WorkloadPriorityClassNotFound"
                     && (notice.key.kind, notice.key.name.as_str()) == (*kind, *name)
             };
-            let told: Vec<&str> = cluster.notices.iter().filter(is_it).map(|notice| notice.message.as_str()).collect();
-            assert!(matches!(told.as_slice(), [one] if one.contains("nope")), "{quota}: {name}: {told:?}");
+            let messages: Vec<&str> =
+                cluster.notices.iter().filter(is_it).map(|notice| notice.message.as_str()).collect();
+            assert!(matches!(messages.as_slice(), [one] if one.contains("nope")), "{quota}: {name}: {messages:?}");
         }
         cluster.set_class("nope", 5);
         cluster.pass(10);

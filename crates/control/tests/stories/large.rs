@@ -18,7 +18,7 @@ fn args(object: &Value) -> usize {
 }
 
 #[test]
-fn large_job_is_read_once_and_runs_with_whole_spec() {
+fn large_job_is_read_once_and_runs_with_full_spec() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, large("a"));
     cluster.pass(5);

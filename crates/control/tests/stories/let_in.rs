@@ -101,8 +101,8 @@ fn let_in_pod_without_room_is_charged_and_gone_in_ten_seconds() {
         assert!(cluster.pod("a").is_none() && cluster.is("next", "Admitted"), "{:?}", cluster.writes);
         assert!(!cluster.is("own", "Evicted"), "{:?}", cluster.writes);
         for (reason, words) in [("NotReviewed", "did not answer"), ("Stopped", "had no quota for it")] {
-            let told = cluster.notices.iter().find(|notice| notice.key.name == "a" && notice.reason == reason);
-            assert!(told.is_some_and(|told| told.message.contains(words)), "{reason}: {:?}", cluster.notices);
+            let event = cluster.notices.iter().find(|notice| notice.key.name == "a" && notice.reason == reason);
+            assert!(event.is_some_and(|event| event.message.contains(words)), "{reason}: {:?}", cluster.notices);
         }
         assert_eq!((cluster.count(Purpose::CondemnPod), cluster.count(Purpose::DeletePod)), (1, 1));
     }
@@ -192,7 +192,7 @@ fn let_in_pod_is_left_alone_where_pods_are_not_managed() {
 }
 
 #[test]
-fn let_in_pod_group_is_admitted_or_deleted_whole() {
+fn let_in_pod_group_is_admitted_or_deleted_with_all_pods() {
     for (quota, leaves_first) in [("2", false), ("2", true), ("1", false)] {
         let mut cluster = pod_queue(quota);
         cluster.leaves_first = leaves_first;

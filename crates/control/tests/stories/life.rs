@@ -315,8 +315,8 @@ fn retention_deletes_job_deactivated_by_berth_but_not_by_user() {
     cluster.pass(90);
     assert!(!cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "limited")));
     assert!(cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "by-user")));
-    let told: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "Deleted").collect();
-    let about = told.iter().map(|notice| (&notice.key, notice.reporter, &*notice.message)).collect::<Vec<_>>();
+    let events: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "Deleted").collect();
+    let about = events.iter().map(|notice| (&notice.key, notice.reporter, &*notice.message)).collect::<Vec<_>>();
     let job = Cluster::key(Kind::JOB, "team", "limited");
     let words = "Deleted job: deactivation retention period expired";
     assert_eq!(about, [(&job, "batch/job-kueue-controller", words)]);
@@ -334,10 +334,10 @@ fn deactivated_workload_gets_eviction_event_only_if_it_held_quota() {
         cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
         cluster.pass(5);
         assert_eq!(cluster.condition(name, "Evicted").unwrap()["reason"], json!("Deactivated"), "{name}");
-        let told = cluster.notices.iter().filter(|notice| notice.reason == "EvictedDueToDeactivated");
-        let told: Vec<&str> = told.map(|notice| &*notice.key.name).collect();
+        let events = cluster.notices.iter().filter(|notice| notice.reason == "EvictedDueToDeactivated");
+        let events: Vec<&str> = events.map(|notice| &*notice.key.name).collect();
         let expected = if name == "holds" { vec![workload.as_str()] } else { Vec::new() };
-        assert_eq!(told, expected);
+        assert_eq!(events, expected);
     }
 }
 
@@ -348,8 +348,8 @@ fn job_waits_for_missing_priority_class_and_follows_its_value() {
     object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
     cluster.put(Kind::JOB, object);
     cluster.pass(20);
-    let told = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound").count();
-    assert_eq!((told, cluster.workload_of("a").is_none()), (1, true));
+    let events_sent = cluster.notices.iter().filter(|notice| notice.reason == "WorkloadPriorityClassNotFound").count();
+    assert_eq!((events_sent, cluster.workload_of("a").is_none()), (1, true));
     cluster.set_class("high", 7);
     cluster.settle();
     assert!(cluster.is("a", "Admitted"));

@@ -2,7 +2,7 @@
 
 use berth_control::settings::Settings;
 use berth_control::write::Kind;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, flavor, job, local_queue, settings};
@@ -74,10 +74,10 @@ fn elastic_training_job_gets_workers_up_to_policy_gpu_limit() {
 
 #[test]
 fn policy_gpu_limit_counts_configured_and_other_vendors_accelerators() {
-    let mut told = settings();
+    let mut reported = settings();
     let label = "cloud.google.com/gke-tpu-accelerator";
-    told.cards = Cards { resource: "google.com/tpu".into(), type_label: label.into() };
-    let mut cluster = allowing_of(told, "google.com/tpu", 3);
+    reported.accelerators = Accelerators { resource: "google.com/tpu".into(), type_label: label.into() };
+    let mut cluster = allowing_of(reported, "google.com/tpu", 3);
     let mut job = workers("JAXJob");
     job["spec"]["resources"]["gpuType"] = json!("tpu-v6e-slice");
     cluster.put(Kind::TrainingJob, job);
@@ -116,9 +116,9 @@ fn job_whose_minimum_exceeds_policy_gpu_limit_waits_with_reason() {
     let mut cluster = allowing(settings(), 1);
     cluster.put(Kind::JOB, wide());
     cluster.pass(5);
-    let told = cluster.condition("wide", "QuotaReserved").unwrap();
+    let found_condition = cluster.condition("wide", "QuotaReserved").unwrap();
     let words = "QueuePolicy p: spec.admission.maxGPUsPerJob is 1, and the workload asks for 2 at least";
-    assert_eq!((&told["reason"], &told["message"]), (&json!("AdmissionLimit"), &json!(words)));
+    assert_eq!((&found_condition["reason"], &found_condition["message"]), (&json!("AdmissionLimit"), &json!(words)));
     allow(&mut cluster, 4);
     cluster.pass(5);
     assert_eq!((given(&cluster), &cluster.job("wide")["spec"]["parallelism"]), (json!("4"), &json!(4)));
@@ -140,7 +140,7 @@ fn policy_gpu_limit_counts_all_pods_without_partial_admission() {
     let mut cluster = allowing(settings, 4);
     cluster.put(Kind::JOB, wide());
     cluster.pass(5);
-    let told = cluster.condition("wide", "QuotaReserved").unwrap();
+    let found_condition = cluster.condition("wide", "QuotaReserved").unwrap();
     let words = "QueuePolicy p: spec.admission.maxGPUsPerJob is 4, and the workload asks for 6";
-    assert_eq!((&told["reason"], &told["message"]), (&json!("AdmissionLimit"), &json!(words)));
+    assert_eq!((&found_condition["reason"], &found_condition["message"]), (&json!("AdmissionLimit"), &json!(words)));
 }

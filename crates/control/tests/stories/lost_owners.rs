@@ -65,11 +65,11 @@ fn job_whose_workload_name_is_taken_reports_conflict_once() {
     let again = job("t", "lq", "1", true);
     cluster.put_as(Kind::JOB, again, uid.as_str());
     cluster.pass(60);
-    let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "WorkloadNameConflict").collect();
+    let events: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "WorkloadNameConflict").collect();
     let words = format!(
         "Workload team/{name} belongs to no job and has the name that the Workload of this job is to have: delete it"
     );
-    assert_eq!(told.iter().map(|one| &one.message).collect::<Vec<_>>(), [&words], "{:?}", cluster.writes);
+    assert_eq!(events.iter().map(|one| &one.message).collect::<Vec<_>>(), [&words], "{:?}", cluster.writes);
     cluster.delete(&own);
     cluster.pass(5);
     assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
@@ -212,8 +212,8 @@ fn orphaned_pods_hold_their_quota_until_they_end() {
             );
             assert!(!cluster.is("next", "QuotaReserved"), "{kind:?}");
             assert!(cluster.count(Purpose::FindLeftPods) < 20, "{kind:?}: {:?}", cluster.writes);
-            let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "OwnerNotFound").collect();
-            assert_eq!(told.len(), 1, "{told:?}");
+            let events: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "OwnerNotFound").collect();
+            assert_eq!(events.len(), 1, "{events:?}");
             cluster.left_behind.clear();
             cluster.pass(15);
             assert!(
@@ -264,11 +264,11 @@ fn orphaned_workload_is_not_given_to_another_job() {
         assert!(is(&cluster, begins, "QuotaReserved") && !is(&cluster, begins, "Finished"), "{story}");
         assert_eq!(cluster.count(Purpose::AdoptWorkload), 0, "{story}");
         assert_eq!(cluster.left_behind.len(), 1, "{story}");
-        let told = format!(
+        let text = format!(
             "Workload team/{name} was left behind by another job and is the one that this job names as made beforehand: \
              name another one"
         );
-        assert_eq!(cluster.notices.iter().filter(|one| one.message == told).count(), 1, "{story}");
+        assert_eq!(cluster.notices.iter().filter(|one| one.message == text).count(), 1, "{story}");
     }
 }
 

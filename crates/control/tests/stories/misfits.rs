@@ -83,8 +83,8 @@ fn starts(cluster: &Cluster) -> usize {
 
 /// The reasons for which Workloads were evicted.
 fn evictions(cluster: &Cluster) -> Vec<&str> {
-    let told = cluster.notices.iter().filter(|notice| notice.key.kind == Kind::Workload);
-    told.filter_map(|notice| notice.reason.strip_prefix("EvictedDueTo")).collect()
+    let events = cluster.notices.iter().filter(|notice| notice.key.kind == Kind::Workload);
+    events.filter_map(|notice| notice.reason.strip_prefix("EvictedDueTo")).collect()
 }
 
 /// Asserts that the Workload waits for quota again, and that the job starts with all pods when there is room.
@@ -106,8 +106,8 @@ fn workload_admitted_with_wrong_pod_count_is_evicted() {
             let (mut cluster, workload) = waits(kind);
             admit(&mut cluster, &workload, &[("main", count)], &BOTH);
             assert_eq!(evictions(&cluster), ["InvalidAdmission"], "{kind} {count}: {:?}", cluster.writes);
-            let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToInvalidAdmission").unwrap();
-            assert!(told.message.contains("status.admission.podSetAssignments[0].count"), "{}", told.message);
+            let event = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToInvalidAdmission").unwrap();
+            assert!(event.message.contains("status.admission.podSetAssignments[0].count"), "{}", event.message);
             queues_again(&mut cluster, kind, all);
         }
     }

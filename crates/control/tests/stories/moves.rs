@@ -24,16 +24,16 @@ fn running_job_suspended_by_user_is_resumed_with_warning_event() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
-    let (starts, said) = (cluster.count(Purpose::StartJob), cluster.notices.len());
+    let (starts, text) = (cluster.count(Purpose::StartJob), cluster.notices.len());
     cluster.edit(Kind::JOB, "team", "a", &suspended());
     cluster.pass(10);
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::StartJob), starts + 1, "{:?}", cluster.writes);
     assert!(cluster.is("a", "Admitted") && !cluster.is("a", "Evicted"));
-    let told = cluster.notices[said..].iter().find(|notice| notice.reason == "SuspensionUndone").expect("an event");
-    assert_eq!((told.key.kind, told.event_type), (Kind::JOB, EventType::Warning));
+    let event = cluster.notices[text..].iter().find(|notice| notice.reason == "SuspensionUndone").expect("an event");
+    assert_eq!((event.key.kind, event.event_type), (Kind::JOB, EventType::Warning));
     let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap();
-    assert!(told.message.contains(workload) && told.message.contains("spec.active"), "{}", told.message);
+    assert!(event.message.contains(workload) && event.message.contains("spec.active"), "{}", event.message);
 }
 
 /// The start after an eviction does not count as the end of a suspension by a user.

@@ -25,7 +25,7 @@ fn mutating(quota: &str, adds: Value, more: Value) -> Cluster {
 }
 
 fn is_active(cluster: &Cluster) -> bool {
-    cluster.standing("a")["spec"]["active"] != json!(false)
+    cluster.workload_object("a")["spec"]["active"] != json!(false)
 }
 
 /// How often Berth has made the Job of the TrainingJob.
@@ -43,14 +43,14 @@ fn training_job_whose_job_is_altered_frees_quota_with_reason() {
         cluster.settle();
         assert!(!cluster.has_job("a-worker"), "{words}: {:?}", cluster.writes);
         assert_eq!((tries(&cluster), cluster.evictions_of("a", "JobAltered")), (1, 1), "{words}");
-        assert!(cluster.standing("a")["status"]["admission"].is_null(), "{words}");
+        assert!(cluster.workload_object("a")["status"]["admission"].is_null(), "{words}");
         cluster.pass(30);
         assert_eq!(cluster.phase("a"), "Queued", "{words}");
         let message =
             format!("Job a-worker was changed as it was made: it wants {words}. {ADVICE}. Tried again after 60s");
-        let admitted = cluster.told("a", "Admitted");
+        let admitted = cluster.training_condition("a", "Admitted");
         assert_eq!((&admitted["reason"], &admitted["message"]), (&json!("JobAltered"), &json!(message)), "{words}");
-        let of_job = cluster.notices.iter().find(|told| told.reason == "JobAltered").unwrap();
+        let of_job = cluster.notices.iter().find(|reported| reported.reason == "JobAltered").unwrap();
         assert_eq!((of_job.key.kind, of_job.event_type), (Kind::TrainingJob, EventType::Warning), "{words}");
         assert_eq!(of_job.message, message);
         // Other jobs can use the quota of the TrainingJob until the next try.
@@ -73,15 +73,15 @@ fn training_job_altered_in_each_of_five_tries_is_deactivated() {
             }
         }
         assert_eq!((is_active(&cluster), cluster.phase("a")), (false, "Suspended"), "{restarts}");
-        assert!(cluster.standing("a")["status"]["admission"].is_null());
-        let told = cluster.told("a", "Suspended");
-        assert_eq!(told["reason"], "WorkloadDeactivated");
+        assert!(cluster.workload_object("a")["status"]["admission"].is_null());
+        let condition = cluster.training_condition("a", "Suspended");
+        assert_eq!(condition["reason"], "WorkloadDeactivated");
         let until =
             "until its TrainingJob asks for other pods, or was suspended and is resumed, or spec.active is true again";
         let words =
             "changes of Job a-worker as it is made: it wants 1500m of cpu for each pod, where quota is held for 1";
         let message = format!("The workload is deactivated due to {words}. {ADVICE}. Given up after 5 tries, {until}");
-        assert_eq!(told["message"], json!(message), "{restarts}");
+        assert_eq!(condition["message"], json!(message), "{restarts}");
     }
 }
 
@@ -105,7 +105,7 @@ fn deactivated_training_job_restarts_after_edit_reactivation_or_resume() {
         }
         match way {
             "activate" => {
-                let workload = cluster.standing("a")["metadata"]["name"].as_str().unwrap().to_owned();
+                let workload = cluster.workload_object("a")["metadata"]["name"].as_str().unwrap().to_owned();
                 cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
             }
             "resume" => {
@@ -128,7 +128,7 @@ fn deactivated_training_job_restarts_after_edit_reactivation_or_resume() {
 fn altered_training_job_gets_five_new_tries_after_reactivation() {
     let mut cluster = mutating("2", with_sidecar(), json!({}));
     cluster.pass(1_000);
-    let workload = cluster.standing("a")["metadata"]["name"].as_str().unwrap().to_owned();
+    let workload = cluster.workload_object("a")["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
     cluster.pass(30);
     assert_eq!((tries(&cluster), is_active(&cluster)), (6, true), "{:?}", cluster.writes);
@@ -152,7 +152,10 @@ fn mutating_policy_affects_running_training_job_only_after_job_recreation() {
     cluster.add_to_jobs(None);
     cluster.pass(70);
     assert_eq!((cluster.phase("a"), tries(&cluster)), ("Running", 3), "{:?}", cluster.writes);
-    assert!(cluster.standing("a")["status"]["requeueState"].is_null(), "it has run: the next one is the first again");
+    assert!(
+        cluster.workload_object("a")["status"]["requeueState"].is_null(),
+        "it has run: the next one is the first again"
+    );
 }
 
 #[test]
@@ -160,5 +163,5 @@ fn altered_training_job_is_evicted_without_checkpoint_grace() {
     let mut cluster = mutating("2", with_sidecar(), json!({"checkpoint": {"interval": "10m"}}));
     cluster.settle();
     assert_eq!(cluster.evictions_of("a", "JobAltered"), 1, "{:?}", cluster.writes);
-    assert!(!cluster.has_job("a-worker") && cluster.told_pods.is_empty(), "{:?}", cluster.writes);
+    assert!(!cluster.has_job("a-worker") && cluster.annotated_pods.is_empty(), "{:?}", cluster.writes);
 }

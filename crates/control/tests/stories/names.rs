@@ -30,7 +30,7 @@ fn jobs(name: &str) -> [(Kind, Value); 4] {
 }
 
 /// Messages of the events about name conflicts of an object.
-fn told(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
+fn messages_of(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
     let about = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == name);
     about.filter(|notice| notice.reason == CONFLICT).map(|notice| notice.message.clone()).collect()
 }
@@ -63,7 +63,7 @@ fn job_with_taken_workload_name_waits_with_conflict_event() {
         let expected = format!(
             "Workload team/{name} belongs to no job and has the name that the Workload of this job is to have: delete it"
         );
-        assert_eq!(told(&cluster, kind, "x"), [expected], "{kind:?}: once");
+        assert_eq!(messages_of(&cluster, kind, "x"), [expected], "{kind:?}: once");
         assert_eq!(cluster.count(Purpose::CreateWorkload), 0, "{kind:?}");
         cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
         cluster.pass(5);
@@ -86,7 +86,7 @@ fn job_naming_another_jobs_prebuilt_workload_waits_with_conflict_event() {
             "Workload team/{name} belongs to Job team/owner and is the one that this job names as made beforehand: \
              name another one"
         );
-        assert_eq!(told(&cluster, kind, "x"), [expected], "{kind:?}: once");
+        assert_eq!(messages_of(&cluster, kind, "x"), [expected], "{kind:?}: once");
         assert_ne!(cluster.objects()[&Cluster::key(kind, "team", "x")]["spec"]["suspend"], json!(false), "{kind:?}");
     }
 }
@@ -106,7 +106,7 @@ fn prebuilt_workload_being_deleted_causes_no_conflict_event() {
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!(name);
     cluster.put(Kind::JOB, guest);
     cluster.pass(10);
-    assert_eq!(told(&cluster, Kind::JOB, "x"), Vec::<String>::new());
+    assert_eq!(messages_of(&cluster, Kind::JOB, "x"), Vec::<String>::new());
 }
 
 /// A tenant has made an object with the name that Berth needs for its request to an autoscaler: the admission check and the job name the object in their

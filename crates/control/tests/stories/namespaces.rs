@@ -95,9 +95,9 @@ fn jobs_and_pods_in_terminating_namespace_get_no_quota() {
     assert_eq!(workloads(&cluster).len(), made, "{:?}", cluster.writes);
     assert_eq!((cluster.count(Purpose::ReserveQuota), cluster.count(Purpose::StartJob)), (0, 0));
     assert!(gated(&cluster, "alone") && cluster.job("waits")["spec"]["suspend"] == json!(true));
-    let told = cluster.workload_of("waits").unwrap()["status"]["conditions"].as_array().unwrap().clone();
+    let found_condition = cluster.workload_of("waits").unwrap()["status"]["conditions"].as_array().unwrap().clone();
     let says = |condition: &Value| condition["message"] == json!("its namespace is being deleted");
-    assert!(told.iter().any(says), "{told:?}");
+    assert!(found_condition.iter().any(says), "{found_condition:?}");
 }
 
 #[test]

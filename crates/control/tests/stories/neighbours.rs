@@ -67,7 +67,7 @@ fn urgent(mut object: Value) -> Value {
 }
 
 /// The message of the preemptor of a tenant's job, and the uid of the Workload that was preempted.
-fn told_of_a_victim_in(tenant: &str) -> (String, String) {
+fn event_of_victim_in(tenant: &str) -> (String, String) {
     let mut cluster = two_tenants("1");
     cluster.put(Kind::JOB, of(tenant, job("low", "lq", "1", true)));
     cluster.pass(3);
@@ -76,21 +76,21 @@ fn told_of_a_victim_in(tenant: &str) -> (String, String) {
     cluster.put(Kind::JOB, urgent(job("urgent", "lq", "1", true)));
     cluster.pass(5);
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
-    let told = cluster.notices.iter().find(|notice| notice.reason == "PreemptedWorkload").expect("an event");
-    assert_eq!(&*told.key.namespace, "team");
-    (told.message.clone(), uid)
+    let event = cluster.notices.iter().find(|notice| notice.reason == "PreemptedWorkload").expect("an event");
+    assert_eq!(&*event.key.namespace, "team");
+    (event.message.clone(), uid)
 }
 
 #[test]
 fn preemptor_event_hides_name_of_victim_in_another_namespace() {
-    let (message, uid) = told_of_a_victim_in(TENANTS[1]);
+    let (message, uid) = event_of_victim_in(TENANTS[1]);
     let expected = format!("Preempted a workload of another namespace (UID: {uid}) in ClusterQueue cq; preemptor ");
     assert!(message.starts_with(&expected), "{message}");
 }
 
 #[test]
 fn preemptor_event_names_victim_in_its_own_namespace() {
-    let (message, uid) = told_of_a_victim_in(TENANTS[0]);
+    let (message, uid) = event_of_victim_in(TENANTS[0]);
     assert!(message.starts_with("Preempted workload team/job-low-"), "{message}");
     assert!(message.contains(&format!(" (UID: {uid}) in ClusterQueue cq; preemptor ")), "{message}");
 }

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::policies::with_tiers;
-use crate::stories::tiers::{flavor_of, ladder};
+use crate::stories::tiers::{flavor_of, tiered_cluster};
 use crate::stories::training::training;
 
 /// A ClusterQueue whose capacity tiers have node labels of GKE.
 fn on_gke() -> Cluster {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     for (tier, key) in [("spot", "cloud.google.com/gke-spot"), ("reserved", "cloud.google.com/reservation-name")] {
         let labels = json!({"spec": {"nodeLabels": {(key): "true"}}});
         cluster.edit(Kind::ResourceFlavor, "", tier, &labels);

@@ -54,8 +54,8 @@ fn replaced_pods_are_charged_until_they_have_ended() {
         cluster.put(Kind::JOB, job("next", "lq", "1", true));
         cluster.pass(7);
         assert!(!cluster.is("next", "Admitted"), "restarts {restarts}: {:?}", cluster.writes);
-        let told = cluster.condition("next", "QuotaReserved").expect("told");
-        assert!(told["message"].as_str().unwrap().contains("1 more needed"), "{told}");
+        let found_condition = cluster.condition("next", "QuotaReserved").expect("told");
+        assert!(found_condition["message"].as_str().unwrap().contains("1 more needed"), "{found_condition}");
         counts(&mut cluster, "t", 2, 1);
         assert!(cluster.is("next", "Admitted"), "one has ended: {:?}", cluster.writes);
         counts(&mut cluster, "t", 2, 0);
@@ -92,8 +92,8 @@ fn job_with_three_generations_of_pods_is_evicted() {
             "{:?}",
             cluster.writes
         );
-        let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToPodsBeyondQuota").expect("told");
-        assert!(told.message.starts_with("5 pods of the job run or end, and it has quota for 2"), "{}", told.message);
+        let event = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToPodsBeyondQuota").expect("told");
+        assert!(event.message.starts_with("5 pods of the job run or end, and it has quota for 2"), "{}", event.message);
         counts(&mut cluster, "t", 0, 5);
         assert_eq!(shown(&cluster, "cq"), both("5"), "{:?}", cluster.writes);
         assert!(cluster.is("t", "QuotaReserved"), "its pods are there");
@@ -165,8 +165,11 @@ fn job_waits_until_own_pods_end_and_keeps_its_flavor() {
         }
         cluster.pass(7);
         assert!(!cluster.is("t", "QuotaReserved"), "restarts {restarts}: {:?}", cluster.writes);
-        let told = cluster.condition("t", "QuotaReserved").expect("told");
-        assert_eq!(told["message"], json!("waits until the pods have ended that its job runs without quota"));
+        let found_condition = cluster.condition("t", "QuotaReserved").expect("told");
+        assert_eq!(
+            found_condition["message"],
+            json!("waits until the pods have ended that its job runs without quota")
+        );
         cluster.controller_sleeps = false;
         counts(&mut cluster, "t", 0, 0);
         assert!(cluster.is("t", "Admitted"), "restarts {restarts}: {:?}", cluster.writes);
@@ -448,8 +451,8 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
             }
             cluster.pass(dice.seconds(7, 20));
             // The sum that the engine charges follows the objects within five seconds.
-            let told = cluster.control.world().figures("cq").unwrap().reservation[0].total;
-            let (wanted, found) = (counted(&cluster), told.get() / 1000);
+            let reported = cluster.control.world().figures("cq").unwrap().reservation[0].total;
+            let (wanted, found) = (counted(&cluster), reported.get() / 1000);
             assert_eq!(found, wanted, "seed {seed}, event {event}: {:?}", cluster.objects().values());
             beyond += usize::from(found > 6);
             assert_eq!(

@@ -32,8 +32,8 @@ fn the_queue_goes_on(cluster: &mut Cluster) {
         cluster.pass(5);
     }
     assert!(cluster.is("next", "Admitted"), "{:?}", cluster.writes);
-    let told = cluster.condition("later", "QuotaReserved").map(|one| one["reason"].clone());
-    assert_eq!(told, Some(json!("WaitingForQuota")), "{:?}", cluster.writes);
+    let found_condition = cluster.condition("later", "QuotaReserved").map(|one| one["reason"].clone());
+    assert_eq!(found_condition, Some(json!("WaitingForQuota")), "{:?}", cluster.writes);
 }
 
 /// A LeaderWorkerSet owns the Workload of its pods, and makes all these pods anew at once.
@@ -95,12 +95,12 @@ fn workload_with_owner_of_unmanaged_kind_is_reported_misconfigured() {
         }
         cluster.put(Kind::Workload, owned_by(api_version, kind, "unseen"));
         cluster.pass(5);
-        let told = reserved(&cluster);
-        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{kind}");
+        let condition = reserved(&cluster);
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Misconfigured")), "{kind}");
         let text = format!(
             "its owner, {kind} \"owner\", is of a kind that is not managed: name it in integrations.frameworks"
         );
-        assert_eq!(told["message"], json!(text));
+        assert_eq!(condition["message"], json!(text));
         the_queue_goes_on(&mut cluster);
     }
 }
@@ -145,9 +145,10 @@ fn of_a_foreign_kind() -> Value {
 }
 
 /// Events of the Workload `before` about its owner.
-fn said_of_the_owner(cluster: &Cluster) -> Vec<(EventType, &str)> {
-    let said = cluster.notices.iter().filter(|notice| notice.reason == "OwnerKindUnknown");
-    said.inspect(|notice| assert_eq!(notice.key, Cluster::key(Kind::Workload, "team", "before")))
+fn events_about_owner(cluster: &Cluster) -> Vec<(EventType, &str)> {
+    let events = cluster.notices.iter().filter(|notice| notice.reason == "OwnerKindUnknown");
+    events
+        .inspect(|notice| assert_eq!(notice.key, Cluster::key(Kind::Workload, "team", "before")))
         .map(|notice| (notice.event_type, notice.message.as_str()))
         .collect()
 }
@@ -159,16 +160,16 @@ fn foreign_kind_workload_keeps_quota_until_finalizer_is_removed() {
     cluster.pass(60);
     let holds = "its owner, Render \"owner\", is of a kind that Berth does not know: whoever made it starts and stops it, \
                  and it holds its quota until it is finished or gone";
-    assert_eq!(said_of_the_owner(&cluster), [(EventType::Normal, holds)], "once");
+    assert_eq!(events_about_owner(&cluster), [(EventType::Normal, holds)], "once");
     cluster.restart();
     cluster.pass(5);
-    assert_eq!(said_of_the_owner(&cluster), [(EventType::Normal, holds); 2], "who takes over says it, too");
+    assert_eq!(events_about_owner(&cluster), [(EventType::Normal, holds); 2], "who takes over says it, too");
     cluster.delete(&Cluster::key(Kind::Workload, "team", "before"));
     cluster.put(Kind::JOB, job("next", "lq", "1", true));
     cluster.pass(60);
     let stays = "its owner, Render \"owner\", is of a kind that Berth does not know: it holds its quota until nothing of it \
                  runs and its finalizer kueue.x-k8s.io/resource-in-use is taken off";
-    assert_eq!(said_of_the_owner(&cluster)[2..], [(EventType::Warning, stays)]);
+    assert_eq!(events_about_owner(&cluster)[2..], [(EventType::Warning, stays)]);
     assert!(!cluster.is("next", "QuotaReserved"), "{:?}", cluster.writes);
     cluster.edit(Kind::Workload, "team", "before", &json!({"metadata": {"finalizers": null}}));
     cluster.pass(5);
@@ -187,7 +188,7 @@ fn foreign_kind_workload_without_quota_is_deleted_at_once() {
     cluster.delete(&before);
     cluster.pass(5);
     assert!(!cluster.objects().contains_key(&before), "{:?}", cluster.writes);
-    assert!(said_of_the_owner(&cluster).is_empty(), "it never had any: {:?}", cluster.notices);
+    assert!(events_about_owner(&cluster).is_empty(), "it never had any: {:?}", cluster.notices);
 }
 
 #[test]
@@ -224,7 +225,7 @@ fn job_deleted_while_reservation_outcome_is_unknown_keeps_no_quota() {
     cluster.pass(60);
     the_queue_goes_on(&mut cluster);
     // The lost write is refused when it arrives, so that no quota is given to two Workloads.
-    assert_eq!(cluster.land(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
+    assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
 }
 
 /// A job of one cpu that is kept by a user's finalizer while it is being deleted.
@@ -317,7 +318,7 @@ fn next_has_its_turn(cluster: &mut Cluster) -> bool {
 }
 
 /// A condition of the Workload of the TrainingJob `going`, which is being deleted.
-fn said_of_going(cluster: &Cluster, kind: &str) -> Value {
+fn condition_of_leaving(cluster: &Cluster, kind: &str) -> Value {
     let conditions = cluster.workload_of_training("going").unwrap()["status"]["conditions"].clone();
     let mut all = conditions.as_array().into_iter().flatten();
     all.find(|one| one["type"] == kind).cloned().unwrap_or_default()
@@ -334,7 +335,7 @@ fn training_job_kept_in_deletion_by_finalizer_can_be_preempted() {
         assert!(!cluster.has_job("going-worker"), "{:?}", cluster.writes);
         cluster.pods_left.clear();
         assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
-        assert_eq!(said_of_going(&cluster, "Requeued")["status"], "False", "it does not come back");
+        assert_eq!(condition_of_leaving(&cluster, "Requeued")["status"], "False", "it does not come back");
         assert_eq!((cluster.count(Purpose::StartTraining), cluster.count(Purpose::StopTraining)), (1, 1));
     }
 }
@@ -355,7 +356,7 @@ fn training_job_kept_in_deletion_frees_quota_when_it_ends() {
     let mut cluster = kept_training(json!({}));
     cluster.complete("going-worker");
     cluster.pass(10);
-    let end = said_of_going(&cluster, "Finished");
+    let end = condition_of_leaving(&cluster, "Finished");
     assert_eq!((&end["status"], &end["reason"]), (&json!("True"), &json!("Succeeded")), "{:?}", cluster.writes);
     assert!(cluster.has_job("going-worker"), "its logs stay");
     assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
@@ -370,11 +371,11 @@ fn training_job_kept_in_deletion_does_not_recreate_its_jobs() {
     cluster.delete(&Cluster::key(Kind::JOB, "team", "going-worker"));
     cluster.pass(10);
     assert!(!cluster.has_job("going-worker") && !cluster.has_job("going-ps"), "{:?}", cluster.writes);
-    assert_eq!(said_of_going(&cluster, "QuotaReserved")["status"], "True", "its pods are still there");
+    assert_eq!(condition_of_leaving(&cluster, "QuotaReserved")["status"], "True", "its pods are still there");
     cluster.pods_left.clear();
     cluster.pass(10);
-    let told = said_of_going(&cluster, "QuotaReserved");
-    assert_eq!((&told["status"], &told["message"]), (&json!("False"), &json!("TrainingJob is being deleted")));
+    let reported = condition_of_leaving(&cluster, "QuotaReserved");
+    assert_eq!((&reported["status"], &reported["message"]), (&json!("False"), &json!("TrainingJob is being deleted")));
     assert!(next_has_its_turn(&mut cluster), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::StartTraining), 2, "{:?}", cluster.writes);
 }

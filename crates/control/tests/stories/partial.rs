@@ -212,9 +212,9 @@ fn waiting_job_edited_below_its_min_parallelism_does_not_start() {
     cluster.pass(20);
     assert_eq!(stands(&cluster, "a"), (true, 1, 6), "{:?}", cluster.writes);
     assert!(cluster.workload_of("a").is_none(), "{:?}", cluster.writes);
-    let told: Vec<&str> = cluster.notices.iter().map(|notice| notice.message.as_str()).collect();
+    let messages: Vec<&str> = cluster.notices.iter().map(|notice| notice.message.as_str()).collect();
     let problem = format!("annotation {LEAST}: \"2\" is not a number from 1 to 1");
-    assert!(told.iter().any(|text| text.contains(&problem)), "{told:?}");
+    assert!(messages.iter().any(|text| text.contains(&problem)), "{messages:?}");
     cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"annotations": {LEAST: null}}}));
     cluster.pass(20);
     assert_eq!(stands(&cluster, "a"), (false, 1, 6), "{:?}", cluster.writes);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, cluster_queue};
 use crate::stories::groups::member;
 use crate::stories::policies::with_tiers;
-use crate::stories::tiers::{accepting, flavor_of, ladder, ladder_on};
+use crate::stories::tiers::{accepting, flavor_of, tiered_cluster, tiered_cluster_on};
 use crate::stories::training::training;
 
 /// A QueuePolicy with a patience of ten minutes for the reserved tier, and of one minute for spot.
@@ -27,7 +27,7 @@ fn out_of_stock(cluster: &Cluster) -> BTreeSet<String> {
 
 /// A TrainingJob with a chief in the reserved tier and two workers on spot; the tiers `without` have no nodes.
 fn chief_and_workers(without: &[&'static str]) -> Cluster {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("spot", "2"), ("reserved", "1")]));
     cluster.put(Kind::QueuePolicy, policy());
     cluster.without_nodes = without.to_vec();
@@ -44,7 +44,7 @@ fn chief_and_workers(without: &[&'static str]) -> Cluster {
 fn lead_and_worker(without: &[&'static str]) -> Cluster {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
-    let mut cluster = ladder_on(Cluster::with(settings), "2");
+    let mut cluster = tiered_cluster_on(Cluster::with(settings), "2");
     cluster.put(Kind::QueuePolicy, policy());
     cluster.without_nodes = without.to_vec();
     // The pod sets of a group are ordered by the specs of their pods.
@@ -101,7 +101,7 @@ fn new_leader_knows_stock_outs_found_by_old_leader() {
 
 #[test]
 fn new_leader_remembers_stock_outs_that_no_policy_shows() {
-    let mut cluster = ladder("8");
+    let mut cluster = tiered_cluster("8");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
     cluster.settle();

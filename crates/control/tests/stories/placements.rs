@@ -49,10 +49,10 @@ fn job_is_evicted_and_requeued_when_reserved_flavor_becomes_invalid() {
         let evicted = condition(&object, "Evicted");
         assert_eq!(evicted["reason"], json!("PlacementFailed"), "{kind:?}: {object}");
         assert_eq!(condition(&object, "QuotaReserved")["status"], json!("False"), "{kind:?}: {object}");
-        let told =
+        let events =
             cluster.notices.iter().filter(|notice| notice.reason == "PlacementFailed" && notice.key.kind == kind);
-        let told: Vec<&str> = told.map(|notice| notice.message.as_str()).collect();
-        assert!(matches!(told.as_slice(), [one] if one.contains("forbidden-node-labels")), "{kind:?}: {told:?}");
+        let events: Vec<&str> = events.map(|notice| notice.message.as_str()).collect();
+        assert!(matches!(events.as_slice(), [one] if one.contains("forbidden-node-labels")), "{kind:?}: {events:?}");
         forbid(&mut cluster, Value::Null);
         cluster.pass(70);
         assert!(cluster.workload_is(&workload, "QuotaReserved"), "{kind:?}: {:?}", cluster.writes);
@@ -133,8 +133,8 @@ fn job_whose_flavors_changed_before_its_start_starts_later() {
         let (_, object) = workloads(&cluster).remove(0);
         assert_eq!(condition(&object, "Finished"), Value::Null, "{case}: {object}");
         assert_eq!(condition(&object, "Evicted")["reason"], json!("PlacementFailed"), "{case}: {object}");
-        let told = cluster.notices.iter().filter(|one| one.reason == "PlacementFailed" && one.key.kind == kind);
-        assert_eq!(told.count(), 1, "{case}: {:?}", cluster.notices);
+        let events = cluster.notices.iter().filter(|one| one.reason == "PlacementFailed" && one.key.kind == kind);
+        assert_eq!(events.count(), 1, "{case}: {:?}", cluster.notices);
         cluster.put(Kind::ResourceFlavor, flavor("gpu", json!({"tier": "reserved"})));
         cluster.pass(70);
         answer(&mut cluster, &workload, "Ready");

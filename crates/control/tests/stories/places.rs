@@ -27,11 +27,11 @@ fn annotate(cluster: &mut Cluster, name: &str, role: &str) {
 }
 
 /// The reason in the status of a deleted pod.
-fn told(cluster: &Cluster, name: &str) -> Value {
+fn termination_reason(cluster: &Cluster, name: &str) -> Value {
     let pod = cluster.pod(name).expect(name);
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let told = conditions.into_iter().find(|condition| condition["type"] == "TerminationTarget");
-    told.map(|condition| condition["reason"].clone()).unwrap_or_default()
+    let found_condition = conditions.into_iter().find(|condition| condition["type"] == "TerminationTarget");
+    found_condition.map(|condition| condition["reason"].clone()).unwrap_or_default()
 }
 
 fn role(cluster: &Cluster) -> String {
@@ -54,7 +54,7 @@ fn running_group_member_larger_than_its_role_is_stopped() {
     keep(&mut cluster, "b", true);
     let_loose(&mut cluster, "b");
     cluster.settle();
-    assert_eq!(told(&cluster, "b"), json!("OutOfSync"), "{:?}", cluster.writes);
+    assert_eq!(termination_reason(&cluster, "b"), json!("OutOfSync"), "{:?}", cluster.writes);
     assert!(
         cluster.notices.iter().any(|n| n.key.name == "b" && n.message.contains("100 of cpu")),
         "{:?}",
@@ -84,7 +84,7 @@ fn running_group_member_of_unknown_role_is_stopped() {
     keep(&mut cluster, "b", true);
     let_loose(&mut cluster, "b");
     cluster.settle();
-    assert_eq!(told(&cluster, "b"), json!("RoleNotFound"), "{:?}", cluster.writes);
+    assert_eq!(termination_reason(&cluster, "b"), json!("RoleNotFound"), "{:?}", cluster.writes);
     keep(&mut cluster, "b", false);
     assert!(cluster.pod("b").is_none() && runs(&cluster, "a"), "{:?}", cluster.writes);
 }
@@ -142,7 +142,7 @@ fn group_member_start_waits_until_pod_of_unknown_role_ends() {
     cluster.restart();
     cluster.put(Kind::Pod, member("p2", "2", 1, &[("role-hash", &role)]));
     cluster.pass(5);
-    assert_eq!(told(&cluster, "p1"), json!("RoleNotFound"), "{:?}", cluster.writes);
+    assert_eq!(termination_reason(&cluster, "p1"), json!("RoleNotFound"), "{:?}", cluster.writes);
     assert!(gated(&cluster, "p2"), "the other one still runs: {:?}", cluster.writes);
     cluster.controller_sleeps = false;
     cluster.pass(5);
@@ -165,8 +165,8 @@ fn pod_resized_above_its_quota_is_evicted() {
     assert!(runs(&cluster, "a"), "{:?}", cluster.writes);
     resize(&mut cluster, "100");
     assert!(cluster.pod("a").is_none(), "{:?}", cluster.writes);
-    let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToPodResized").expect("told");
-    assert!(told.message.contains("100 of cpu"), "{}", told.message);
+    let event = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToPodResized").expect("told");
+    assert!(event.message.contains("100 of cpu"), "{}", event.message);
     assert_eq!(cluster.count(Purpose::FinishWorkload), 0, "it leaves like any victim: {:?}", cluster.writes);
 }
 

@@ -80,9 +80,9 @@ fn evicted_pod_shows_reason_and_keeps_quota_until_it_ends() {
     cluster.put(Kind::Pod, pod("b", "1"));
     cluster.settle();
     let condemned = cluster.pod("a").unwrap();
-    let told =
+    let condition =
         condemned["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == json!("TerminationTarget"));
-    assert_eq!(told.expect("told")["reason"], json!("WorkloadEvictedDueToDeactivated"));
+    assert_eq!(condition.expect("told")["reason"], json!("WorkloadEvictedDueToDeactivated"));
     assert!(condemned["metadata"]["deletionTimestamp"].is_string());
     assert!(cluster.workload_is(&name, "QuotaReserved") && gated(&cluster, "b"), "it still terminates");
     cluster.controller_sleeps = false;
@@ -121,8 +121,8 @@ fn pod_that_may_not_run_is_deleted_with_reason() {
     for (name, reason) in [("a", "WorkloadDeleted"), ("b", "NotAdmitted"), ("c", "NoMatchingWorkload")] {
         let condemned = cluster.pod(name).unwrap();
         let mut conditions = condemned["status"]["conditions"].as_array().unwrap().iter();
-        let told = conditions.find(|c| c["type"] == json!("TerminationTarget")).expect("told");
-        assert_eq!(told["reason"], json!(reason), "{name}: {:?}", cluster.writes);
+        let condition = conditions.find(|c| c["type"] == json!("TerminationTarget")).expect("told");
+        assert_eq!(condition["reason"], json!(reason), "{name}: {:?}", cluster.writes);
         assert!(condemned["metadata"]["deletionTimestamp"].is_string(), "{name}");
     }
 }
@@ -159,13 +159,13 @@ fn pod_without_finalizer_frees_its_quota_when_gone() {
 
 #[test]
 fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
-    // A pod that Berth stops fails as well; if Berth's reason for the stop is in the pod's status (`told`), the Workload does not count as finished.
-    for (told, finished) in [(false, true), (true, false)] {
+    // A pod that Berth stops fails as well; if Berth's reason for the stop is in the pod's status (`reported`), the Workload does not count as finished.
+    for (reported, finished) in [(false, true), (true, false)] {
         let mut cluster = pod_queue("1");
         cluster.put(Kind::Pod, pod("a", "1"));
         cluster.settle();
         let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-        let late = if told { Purpose::DeletePod } else { Purpose::CondemnPod };
+        let late = if reported { Purpose::DeletePod } else { Purpose::CondemnPod };
         cluster.faults.push((late, WriteOutcome::Busy(60_000), false));
         cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
         cluster.settle();
@@ -174,7 +174,7 @@ fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
         cluster.edit(Kind::Pod, "team", "a", &json!({"status": {"phase": "Failed"}}));
         cluster.put(Kind::Pod, pod("b", "1"));
         cluster.pass(120);
-        assert_eq!(cluster.workload_is(&name, "Finished"), finished, "told: {told}: {:?}", cluster.writes);
+        assert_eq!(cluster.workload_is(&name, "Finished"), finished, "told: {reported}: {:?}", cluster.writes);
         assert!(!gated(&cluster, "b"), "its quota is free: {:?}", cluster.writes);
     }
 }
@@ -329,8 +329,8 @@ fn waiting_pod_can_change_its_maximum_execution_time() {
         made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("none");
         cluster.put(Kind::Pod, made);
         cluster.settle();
-        for (said, limit) in [(json!("10"), json!(10)), (Value::Null, Value::Null), (json!("20"), json!(20))] {
-            cluster.edit(Kind::Pod, "team", "a", &labelled("max-exec-time-seconds", said));
+        for (message, limit) in [(json!("10"), json!(10)), (Value::Null, Value::Null), (json!("20"), json!(20))] {
+            cluster.edit(Kind::Pod, "team", "a", &labelled("max-exec-time-seconds", message));
             cluster.settle();
             let workload = workload_of(&cluster, "a").unwrap();
             assert_eq!(workload["spec"]["maximumExecutionTimeSeconds"], limit, "{:?}", cluster.writes);
@@ -347,7 +347,7 @@ fn waiting_pod_can_change_its_maximum_execution_time() {
 fn without_reserved_nodes() -> Cluster {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
-    let mut cluster = crate::stories::tiers::ladder_on(Cluster::with(settings), "1");
+    let mut cluster = crate::stories::tiers::tiered_cluster_on(Cluster::with(settings), "1");
     cluster.without_nodes.push("reserved");
     cluster
 }
@@ -385,8 +385,8 @@ fn pod_is_evicted_early_when_autoscaler_reports_no_nodes() {
     cluster.refused_nodes = Some("Node scale up failed: out of resources".into());
     cluster.pass(40);
     assert!(cluster.pod("a").is_none(), "it has left: {:?}", cluster.writes);
-    let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToStockOut").unwrap();
-    assert!(told.message.ends_with("s: Node scale up failed: out of resources"), "{}", told.message);
+    let event = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToStockOut").unwrap();
+    assert!(event.message.ends_with("s: Node scale up failed: out of resources"), "{}", event.message);
 }
 
 #[test]

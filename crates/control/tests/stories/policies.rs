@@ -4,7 +4,7 @@ use berth_control::write::Kind;
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::stories::tiers::{flavor_of, ladder};
+use crate::stories::tiers::{flavor_of, tiered_cluster};
 
 pub fn policy(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": name}, "spec": spec})
@@ -24,7 +24,7 @@ pub fn with_tiers(more: Value) -> Value {
 
 #[test]
 fn job_without_own_tiers_falls_back_through_policy_tiers() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"backoff": {"initial": "10m"}})));
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -50,7 +50,7 @@ fn job_without_own_tiers_falls_back_through_policy_tiers() {
 
 #[test]
 fn stock_out_shown_in_policy_status_survives_restart() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -64,7 +64,7 @@ fn stock_out_shown_in_policy_status_survives_restart() {
 
 #[test]
 fn tier_patience_starts_anew_after_restart() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3600);
@@ -122,17 +122,20 @@ fn job_beyond_policy_admission_limit_waits_with_limit_in_message() {
     ] {
         cluster.put(Kind::JOB, with(name, gpus, class));
         cluster.settle();
-        let told = cluster.condition(name, "QuotaReserved").unwrap();
-        assert_eq!((&told["reason"], &told["message"]), (&json!("AdmissionLimit"), &json!(expected)));
+        let found_condition = cluster.condition(name, "QuotaReserved").unwrap();
+        assert_eq!(
+            (&found_condition["reason"], &found_condition["message"]),
+            (&json!("AdmissionLimit"), &json!(expected))
+        );
     }
     cluster.put(Kind::JOB, with("one", "2", None));
     cluster.settle();
     cluster.put(Kind::JOB, with("two", "2", None));
     cluster.settle();
     assert!(cluster.is("one", "Admitted"));
-    let told = cluster.condition("two", "QuotaReserved").unwrap();
+    let found_condition = cluster.condition("two", "QuotaReserved").unwrap();
     assert_eq!(
-        told["message"],
+        found_condition["message"],
         json!("QueuePolicy p: spec.admission.maxJobs is 1, and 1 workloads hold quota of the ClusterQueue")
     );
     cluster.complete("one");
@@ -148,7 +151,7 @@ fn job_beyond_policy_admission_limit_waits_with_limit_in_message() {
 /// policy.
 #[test]
 fn cluster_queue_with_two_policies_follows_both_and_reports_conflict() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     let mut older = with_tiers(json!({}));
     older["spec"]["admission"] = json!({"maxJobs": 1});
     cluster.put(Kind::QueuePolicy, older);
@@ -176,11 +179,11 @@ fn cluster_queue_with_two_policies_follows_both_and_reports_conflict() {
         (&active(&cluster, "p")["status"], &active(&cluster, "p")["reason"]),
         (&json!("True"), &json!("Active"))
     );
-    let told = active(&cluster, "b");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Conflict")));
+    let reported = active(&cluster, "b");
+    assert_eq!((&reported["status"], &reported["reason"]), (&json!("False"), &json!("Conflict")));
     let expected = "ClusterQueue cq: spec.admission.maxJobs is 3 here and 1 in QueuePolicy p: the stricter value counts; \
                     ClusterQueue cq: spec.capacityTiers gives way to that of QueuePolicy p, which is older";
-    assert_eq!(told["message"], json!(expected));
+    assert_eq!(reported["message"], json!(expected));
     for name in ["p", "b"] {
         assert_eq!(status(&cluster, name)["clusterQueues"], json!(["cq"]), "{name}");
     }
@@ -200,7 +203,7 @@ fn cluster_queue_with_two_policies_follows_both_and_reports_conflict() {
 
 #[test]
 fn policy_status_names_missing_cluster_queue_and_invalid_selector() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq", "gone"]})));
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
     cluster.put(Kind::QueuePolicy, policy("q", json!({"clusterQueueSelector": selector})));
@@ -210,12 +213,12 @@ fn policy_status_names_missing_cluster_queue_and_invalid_selector() {
         ("p", "ClusterQueueNotFound", "spec.clusterQueues names gone, which do not exist"),
         ("q", "InvalidSelector", "spec.clusterQueueSelector.matchExpressions[0].operator: Invalid value: \"Like\""),
     ] {
-        let told = active(name);
+        let reported = active(name);
         assert_eq!(
-            (&told["type"], &told["status"], &told["reason"]),
+            (&reported["type"], &reported["status"], &reported["reason"]),
             (&json!("Active"), &json!("False"), &json!(reason))
         );
-        assert!(told["message"].as_str().unwrap().starts_with(words), "{told}");
+        assert!(reported["message"].as_str().unwrap().starts_with(words), "{reported}");
     }
 }
 
@@ -228,9 +231,9 @@ pub fn evictions(cluster: &Cluster, job: &str, reason: &str) -> i64 {
 
 #[test]
 fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
-    let mut cluster = ladder("1");
-    let climb = json!({"minStay": "10m", "hysteresis": "1m"});
-    let mut policy = with_tiers(json!({"climbBack": climb}));
+    let mut cluster = tiered_cluster("1");
+    let promotion = json!({"minStay": "10m", "hysteresis": "1m"});
+    let mut policy = with_tiers(json!({"climbBack": promotion}));
     // Berth requests no further checkpoint within the grace period, because the job has just saved the checkpoint for which the move back waits.
     policy["spec"]["preemption"] = json!({"gracePeriod": "1m"});
     cluster.put(Kind::QueuePolicy, policy);
@@ -252,9 +255,9 @@ fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
     save(&mut cluster);
     cluster.pass(6);
     assert_eq!(flavor_of(&cluster, "second"), json!("reserved"));
-    let told = cluster.condition("second", "Evicted").unwrap();
+    let found_condition = cluster.condition("second", "Evicted").unwrap();
     let text = "Previously: goes back up from on-demand to reserved capacity, which has been free for ";
-    assert!(told["message"].as_str().unwrap().starts_with(text), "{told}");
+    assert!(found_condition["message"].as_str().unwrap().starts_with(text), "{found_condition}");
     assert_eq!(evictions(&cluster, "second", "ClimbedBack"), 1);
     cluster.pass(7200);
     assert_eq!(evictions(&cluster, "second", "ClimbedBack"), 1, "there is nothing better");
@@ -263,10 +266,10 @@ fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
 #[test]
 fn tier_moves_of_jobs_are_bounded_without_nodes_of_tiers() {
     for (reserved, demand) in [(false, false), (true, false), (true, true)] {
-        let mut cluster = ladder("2");
-        let climb = json!({"minStay": "1m", "hysteresis": "10s", "when": "Anytime", "maxTimes": 2});
+        let mut cluster = tiered_cluster("2");
+        let promotion = json!({"minStay": "1m", "hysteresis": "10s", "when": "Anytime", "maxTimes": 2});
         let backoff = json!({"initial": "1m", "max": "4m", "decay": "1m"});
-        cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
+        cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": promotion, "backoff": backoff})));
         cluster.without_nodes =
             [reserved.then_some("reserved"), demand.then_some("on-demand")].into_iter().flatten().collect();
         for name in ["a", "b", "c", "d", "e"] {
@@ -275,14 +278,14 @@ fn tier_moves_of_jobs_are_bounded_without_nodes_of_tiers() {
         }
         cluster.pass(6 * 3600);
         for name in ["a", "b", "c", "d"] {
-            let climbs = evictions(&cluster, name, "ClimbedBack");
-            assert!(climbs <= 2, "{name} climbed {climbs} times");
+            let promotions = evictions(&cluster, name, "ClimbedBack");
+            assert!(promotions <= 2, "{name} climbed {promotions} times");
             // A job for which another tier has room loses its tier once for each time that the job moved up. A job for which no tier has room tries again after
             // each back-off of four minutes and each patience of one minute.
             let falls = evictions(&cluster, name, "StockOut");
             let settled = cluster.is(name, "Admitted") && flavor_of(&cluster, name) == json!("on-demand");
-            let most = if settled && !demand { climbs + 1 } else { 80 };
-            assert!(falls <= most, "{name} fell {falls} times and climbed {climbs} times");
+            let most = if settled && !demand { promotions + 1 } else { 80 };
+            assert!(falls <= most, "{name} fell {falls} times and climbed {promotions} times");
         }
         assert!(berth_engine::check(cluster.control.world()).is_empty());
     }
@@ -381,7 +384,7 @@ fn job_with_waiting_time_bonus_goes_before_higher_priority() {
 
 #[test]
 fn cluster_queue_holds_at_most_its_policy_share_of_tier() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     let tiers = json!({"default": ["reserved", "spot"], "maxSharePercent": {"reserved": 50}});
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "capacityTiers": tiers})));
     for name in ["a", "b"] {

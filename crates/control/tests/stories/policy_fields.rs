@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::policies::{policy, with_tiers};
-use crate::stories::tiers::ladder;
+use crate::stories::tiers::tiered_cluster;
 
 fn status(cluster: &Cluster) -> &Value {
     &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]
@@ -27,15 +27,15 @@ fn stored_policy_with_invalid_selector_selects_no_cluster_queue() {
         ),
         (json!({"matchLabels": {"a": "b c"}}), "matchLabels[a]: Invalid value: \"b c\": a valid label value must"),
     ] {
-        let mut cluster = ladder("4");
+        let mut cluster = tiered_cluster("4");
         let spec = json!({"clusterQueueSelector": selector, "admission": {"maxJobs": 0}});
         cluster.put(Kind::QueuePolicy, policy("p", spec));
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(6);
         let condition = &status(&cluster)["conditions"][0];
         assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("InvalidSelector")));
-        let told = condition["message"].as_str().unwrap();
-        assert!(told.starts_with(&format!("spec.clusterQueueSelector.{wrong}")), "{told}");
+        let message = condition["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("spec.clusterQueueSelector.{wrong}")), "{message}");
         assert!(cluster.is("a", "Admitted"), "the queue has no limit");
     }
 }
@@ -48,7 +48,7 @@ fn unset_stock_out_backoff_bound_yields_to_the_set_one() {
         (json!({"max": "2m"}), 120),
         (json!({"initial": "3h"}), 10_800),
     ] {
-        let mut cluster = ladder("4");
+        let mut cluster = tiered_cluster("4");
         cluster.put(Kind::QueuePolicy, with_tiers(json!({"backoff": backoff})));
         cluster.without_nodes = vec!["reserved"];
         cluster.put(Kind::JOB, job("a", "lq", "1", true));

@@ -94,7 +94,7 @@ fn state(cluster: &Cluster) -> Value {
     cluster.workload_of("a").unwrap()["status"]["admissionChecks"][0].clone()
 }
 
-fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
+fn messages_of(cluster: &Cluster, reason: &str) -> Vec<String> {
     let about = cluster.notices.iter().filter(|notice| notice.reason == reason);
     about.map(|notice| notice.message.clone()).collect()
 }
@@ -117,7 +117,7 @@ fn job_starts_on_capacity_once_provisioning_request_is_provisioned() {
         json!({"provisioningClassName": "queued", "parameters": {"zone": "a", "ttl": "10m"},
         "podSets": [{"podTemplateRef": {"name": template}, "count": 1}]})
     );
-    assert_eq!(told(&cluster, "ProvisioningRequestCreated"), [format!("Created ProvisioningRequest: {name:?}")]);
+    assert_eq!(messages_of(&cluster, "ProvisioningRequestCreated"), [format!("Created ProvisioningRequest: {name:?}")]);
     let templates = all(&cluster, Kind::PodTemplate);
     assert_eq!((templates.len(), &templates[0]["metadata"]["name"]), (1, &json!(template)));
     assert_eq!(templates[0]["metadata"]["ownerReferences"][0]["uid"], uid, "it goes with the request");
@@ -134,7 +134,7 @@ fn job_starts_on_capacity_once_provisioning_request_is_provisioned() {
     say(&mut cluster, &asks, &[("Accepted", "True", ""), ("Provisioned", "True", "there")]);
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"));
-    let updated = told(&cluster, "AdmissionCheckUpdated");
+    let updated = messages_of(&cluster, "AdmissionCheckUpdated");
     assert_eq!(updated, ["Admission check asks updated state from Pending to Ready with message: there"]);
     let job = cluster.job("a")["spec"].clone();
     assert_eq!(job["suspend"], json!(false));
@@ -166,7 +166,7 @@ fn failed_provisioning_request_is_retried_with_delay_until_limit() {
         assert_eq!(cluster.condition("a", "Evicted").unwrap()["reason"], json!("AdmissionCheck"));
         assert!(!cluster.is("a", "QuotaReserved"), "its quota is others' meanwhile");
         assert!(all(&cluster, Kind::ProvisioningRequest).is_empty() && all(&cluster, Kind::PodTemplate).is_empty());
-        let last = told(&cluster, "AdmissionCheckUpdated").pop().unwrap();
+        let last = messages_of(&cluster, "AdmissionCheckUpdated").pop().unwrap();
         let message = format!("Retrying after {after}: no machines");
         assert_eq!(last, format!("Admission check asks updated state from Pending to Retry with message: {message}"));
         assert_eq!(state(&cluster)["retryCount"], json!(attempt));
@@ -361,7 +361,7 @@ fn new_leader_takes_over_existing_provisioning_request() {
 
 #[test]
 fn failed_provisioning_request_moves_tiered_job_to_next_tier() {
-    let mut cluster = crate::stories::tiers::ladder("4");
+    let mut cluster = crate::stories::tiers::tiered_cluster("4");
     ask_autoscaler(&mut cluster);
     configure(&mut cluster, spec(&json!({"retryStrategy": {"backoffBaseSeconds": 1800}})));
     let checks = json!({"admissionChecks": [{"name": CHECK}]});
@@ -382,8 +382,8 @@ fn failed_provisioning_request_moves_tiered_job_to_next_tier() {
 }
 
 /// A job with two tiers, for each of which Berth requests capacity from an autoscaler.
-fn asked_on_a_ladder(tiers: Value) -> Cluster {
-    let mut cluster = crate::stories::tiers::ladder("4");
+fn asked_on_tiers(tiers: Value) -> Cluster {
+    let mut cluster = crate::stories::tiers::tiered_cluster("4");
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(tiers));
     ask_autoscaler(&mut cluster);
     configure(&mut cluster, spec(&json!({})));
@@ -401,7 +401,7 @@ fn fail(cluster: &mut Cluster, attempt: u32) {
 
 #[test]
 fn tiered_job_is_not_deactivated_by_failed_provisioning_requests() {
-    let mut cluster = asked_on_a_ladder(json!({"backoff": {"initial": "1m", "max": "1m"}}));
+    let mut cluster = asked_on_tiers(json!({"backoff": {"initial": "1m", "max": "1m"}}));
     let _ = cluster.control.drain_measures();
     for attempt in 1..=6 {
         fail(&mut cluster, attempt);
@@ -425,7 +425,7 @@ fn tiered_job_is_not_deactivated_by_failed_provisioning_requests() {
 
 #[test]
 fn provisioning_failures_follow_check_retries_unless_counted_as_stock_out() {
-    let mut cluster = asked_on_a_ladder(json!({"stockOutOn": ["Unschedulable"]}));
+    let mut cluster = asked_on_tiers(json!({"stockOutOn": ["Unschedulable"]}));
     for (attempt, delay) in [(1, 60), (2, 120)] {
         fail(&mut cluster, attempt);
         cluster.pass(delay - 5);

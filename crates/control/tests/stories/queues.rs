@@ -84,9 +84,13 @@ fn stored_invalid_workload_is_reported_misconfigured_and_not_admitted() {
         cluster.pass(10);
         assert!(cluster.is("good", "Admitted"), "the other one goes on");
         let bad = &cluster.objects()[&Cluster::key(Kind::Workload, "team", "bad")]["status"]["conditions"];
-        let told = bad.as_array().unwrap().iter().find(|c| c["type"] == "QuotaReserved").unwrap();
-        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Misconfigured")), "{told}");
-        assert!(told["message"].as_str().unwrap().starts_with(expected), "{told}");
+        let reported = bad.as_array().unwrap().iter().find(|c| c["type"] == "QuotaReserved").unwrap();
+        assert_eq!(
+            (&reported["status"], &reported["reason"]),
+            (&json!("False"), &json!("Misconfigured")),
+            "{reported}"
+        );
+        assert!(reported["message"].as_str().unwrap().starts_with(expected), "{reported}");
     }
 }
 
@@ -165,7 +169,7 @@ fn parked_workload_is_reconsidered_when_evicted_or_requeued_condition_changes() 
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(5);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-    let revision = |cluster: &Cluster| cluster.control.told("team", &name).unwrap().revision;
+    let revision = |cluster: &Cluster| cluster.control.workload_spec("team", &name).unwrap().revision;
     let say = |cluster: &mut Cluster, kind: &str, status: &str, message: &str| {
         let mut conditions = cluster.workload_of("a").unwrap()["status"]["conditions"].as_array().unwrap().clone();
         conditions.retain(|condition| condition["type"] != kind);
@@ -200,8 +204,8 @@ fn reservation_without_count_covers_pods_of_spec_minus_reclaimable() {
     given[0].as_object_mut().unwrap().remove("count");
     let status = json!({"admission": {"podSetAssignments": given}, "reclaimablePods": [{"name": "main", "count": 1}]});
     cluster.edit(Kind::Workload, "team", &name, &json!({"status": status}));
-    let told = cluster.control.told("team", &name).unwrap();
-    let WorkloadState::Reserved(held) = told.state else { panic!("{told:?}") };
+    let spec = cluster.control.workload_spec("team", &name).unwrap();
+    let WorkloadState::Reserved(held) = spec.state else { panic!("{spec:?}") };
     assert_eq!((held.pod_sets[0].count, held.pod_sets[0].usage["cpu"].get()), (2, 2000));
 }
 
@@ -216,8 +220,8 @@ fn reservation_with_unreadable_usage_is_counted_by_pods_with_event() {
     given[0]["resourceUsage"]["cpu"] = json!("much");
     cluster.edit(Kind::Workload, "team", &name, &json!({"status": {"admission": {"podSetAssignments": given}}}));
     cluster.pass(5);
-    let told = cluster.control.told("team", &name).unwrap();
-    let WorkloadState::Reserved(held) = told.state else { panic!("{told:?}") };
+    let spec = cluster.control.workload_spec("team", &name).unwrap();
+    let WorkloadState::Reserved(held) = spec.state else { panic!("{spec:?}") };
     assert_eq!(held.pod_sets[0].usage["cpu"].get(), 1000);
     assert_eq!(cluster.notices.iter().filter(|notice| notice.reason == "UnreadableUsage").count(), 1);
 }
@@ -225,20 +229,20 @@ fn reservation_with_unreadable_usage_is_counted_by_pods_with_event() {
 #[test]
 fn unknown_node_affinity_operator_matches_no_flavor() {
     let mut cluster = one_queue("1");
-    let wish = |operator: &str| {
-        let mut wish = job("a", "lq", "1", true);
+    let wanted = |operator: &str| {
+        let mut wanted = job("a", "lq", "1", true);
         let term = json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": ["reserved"]}]});
-        wish["spec"]["template"]["spec"]["affinity"] =
+        wanted["spec"]["template"]["spec"]["affinity"] =
             json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
-        wish
+        wanted
     };
-    cluster.put(Kind::JOB, wish("Sometimes"));
+    cluster.put(Kind::JOB, wanted("Sometimes"));
     cluster.pass(5);
     let reserved = cluster.condition("a", "QuotaReserved").unwrap();
     assert_eq!((&reserved["status"], &reserved["reason"]), (&json!("False"), &json!("NoMatchingFlavor")), "{reserved}");
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
     cluster.pass(5);
-    cluster.put(Kind::JOB, wish("In"));
+    cluster.put(Kind::JOB, wanted("In"));
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.workload_of("a"));
 }
@@ -320,8 +324,8 @@ pub fn mark_deleted(cluster: &mut Cluster, kind: Kind, name: &str) {
 }
 
 pub fn waits(cluster: &Cluster, kind: Kind) -> Vec<String> {
-    let told = cluster.notices.iter().filter(|notice| notice.reason == "DeletionWaits" && notice.key.kind == kind);
-    told.map(|notice| notice.message.clone()).collect()
+    let events = cluster.notices.iter().filter(|notice| notice.reason == "DeletionWaits" && notice.key.kind == kind);
+    events.map(|notice| notice.message.clone()).collect()
 }
 
 #[test]
@@ -365,8 +369,12 @@ fn job_without_queue_reports_that_it_names_none() {
         ("a", "no LocalQueue is named: a job names one in the label kueue.x-k8s.io/queue-name"),
         ("b", "LocalQueue lost names no ClusterQueue"),
     ] {
-        let told = cluster.condition(name, "QuotaReserved").unwrap();
-        assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{name}");
+        let found_condition = cluster.condition(name, "QuotaReserved").unwrap();
+        assert_eq!(
+            (&found_condition["reason"], &found_condition["message"]),
+            (&json!("Misconfigured"), &json!(message)),
+            "{name}"
+        );
     }
 }
 
@@ -377,8 +385,8 @@ fn check_of_berth_in_deletion_names_its_queues_in_its_condition() {
     mark_deleted(&mut cluster, Kind::AdmissionCheck, CHECK);
     cluster.pass(10);
     let key = Cluster::key(Kind::AdmissionCheck, "", CHECK);
-    let told = &cluster.objects()[&key]["status"]["conditions"][0];
+    let condition = &cluster.objects()[&key]["status"]["conditions"][0];
     let words = "The admission check is active; its deletion waits for ClusterQueue cq";
-    assert_eq!((&told["status"], &told["message"]), (&json!("True"), &json!(words)), "{told}");
+    assert_eq!((&condition["status"], &condition["message"]), (&json!("True"), &json!(words)), "{condition}");
     assert_eq!(waits(&cluster, Kind::AdmissionCheck), [""; 0], "its condition says so");
 }

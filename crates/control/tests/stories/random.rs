@@ -38,9 +38,9 @@ fn elastic_workers_stay_within_their_bounds_and_their_quota() {
         let step = 1 + dice.below(2);
         let policy = json!({"scaleUpStep": step, "scaleDownStep": 1 + dice.below(2)});
         // The workers of the job either find each other again after a change of their number, or are all started again; the job saves checkpoints or not.
-        let (told_once, saves) = (dice.below(2) == 0, dice.below(2) == 0);
+        let (restarts_on_scale, saves) = (dice.below(2) == 0, dice.below(2) == 0);
         let mut first = elastic("a", policy.clone());
-        if told_once {
+        if restarts_on_scale {
             first["spec"]["jobType"] = json!("JAXJob");
         }
         cluster.put(Kind::TrainingJob, first);

@@ -11,7 +11,7 @@ use crate::stories::{one_queue, pod_queue};
 const AT_ONCE: usize = 60;
 
 /// Names of the Workloads whose reasons were written, in the order of the writes.
-fn told(cluster: &Cluster) -> Vec<&str> {
+fn reported_names(cluster: &Cluster) -> Vec<&str> {
     let explains = |purpose: &Purpose| [Purpose::ExplainPending, Purpose::ExplainUnseen].contains(purpose);
     let writes = cluster.writes.iter().filter(|(purpose, _)| explains(purpose));
     writes.map(|(_, key)| key.name.as_str()).collect()
@@ -33,23 +33,23 @@ fn pending_reasons_are_written_to_one_workload_per_class_first() {
         }
     }
     cluster.settle();
-    let mut first: Vec<&str> = told(&cluster).into_iter().take(2).map(|name| &name[..1]).collect();
+    let mut first: Vec<&str> = reported_names(&cluster).into_iter().take(2).map(|name| &name[..1]).collect();
     first.sort_unstable();
-    assert_eq!(first, ["a", "b"], "one of each class: {:?}", told(&cluster));
-    assert_eq!(told(&cluster).len(), AT_ONCE, "no more than that at one moment");
+    assert_eq!(first, ["a", "b"], "one of each class: {:?}", reported_names(&cluster));
+    assert_eq!(reported_names(&cluster).len(), AT_ONCE, "no more than that at one moment");
     cluster.pass(10);
-    let mut all = told(&cluster);
+    let mut all = reported_names(&cluster);
     assert_eq!(all.len(), 100);
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), 100, "each once");
     assert_eq!(cluster.count(Purpose::ExplainPending), 2, "one of each class was looked at");
     cluster.pass(300);
-    assert_eq!(told(&cluster).len(), 100, "and nothing again while nothing changes");
+    assert_eq!(reported_names(&cluster).len(), 100, "and nothing again while nothing changes");
 }
 
 /// Type, reason and message of the events of a job or pod about its waiting.
-fn told_job(cluster: &Cluster, kind: Kind, name: &str) -> Vec<(EventType, String, String)> {
+fn job_events(cluster: &Cluster, kind: Kind, name: &str) -> Vec<(EventType, String, String)> {
     let waits = ["WaitingForQuota", "ExceedsMaxQuota", "Suspended", "Misconfigured"];
     let is_it = |notice: &&berth_control::write::Notice| {
         (notice.key.kind, notice.key.name.as_str()) == (kind, name) && waits.contains(&notice.reason.as_str())
@@ -59,7 +59,7 @@ fn told_job(cluster: &Cluster, kind: Kind, name: &str) -> Vec<(EventType, String
 }
 
 fn reasons(cluster: &Cluster) -> Vec<String> {
-    told_job(cluster, Kind::JOB, "a").into_iter().map(|(_, reason, _)| reason).collect()
+    job_events(cluster, Kind::JOB, "a").into_iter().map(|(_, reason, _)| reason).collect()
 }
 
 #[test]
@@ -92,13 +92,13 @@ fn waiting_job_gets_event_with_first_pending_reason() {
         (Kind::TrainingJob, "t", EventType::Normal, "ExceedsMaxQuota", "(8) > maximum capacity (1)"),
         (Kind::StatefulSet, "web", EventType::Normal, "ExceedsMaxQuota", "(7) > maximum capacity (1)"),
     ] {
-        let told = told_job(&cluster, kind, name);
+        let reported = job_events(&cluster, kind, name);
         assert!(
-            matches!(told.as_slice(), [one] if one.0 == event_type && one.1 == reason && one.2.contains(part)),
-            "{name}: {told:?}"
+            matches!(reported.as_slice(), [one] if one.0 == event_type && one.1 == reason && one.2.contains(part)),
+            "{name}: {reported:?}"
         );
     }
-    assert!(told_job(&cluster, Kind::Pod, "q").is_empty(), "the first pod speaks for the group");
+    assert!(job_events(&cluster, Kind::Pod, "q").is_empty(), "the first pod speaks for the group");
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn waiting_job_gets_one_event_per_reason_five_minutes_apart() {
     };
     cluster.edit(Kind::ClusterQueue, "", "cq", &quota("2"));
     cluster.pass(100);
-    let said = cluster.condition("a", "QuotaReserved").unwrap();
-    assert_eq!(said["reason"], json!("WaitingForQuota"), "its Workload knows it: {said}");
+    let found_condition = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!(found_condition["reason"], json!("WaitingForQuota"), "its Workload knows it: {found_condition}");
     assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
     cluster.pass(120);
     assert_eq!(reasons(&cluster), ["ExceedsMaxQuota", "WaitingForQuota"]);
@@ -154,7 +154,7 @@ fn pending_reason_event_is_not_repeated_after_restart_or_admission() {
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
     cluster.pass(10);
     assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
-    let told = reasons(&cluster).len();
+    let reported = reasons(&cluster).len();
     cluster.pass(600);
-    assert_eq!(reasons(&cluster).len(), told);
+    assert_eq!(reasons(&cluster).len(), reported);
 }

@@ -7,7 +7,7 @@ use crate::stories::cluster::{Cluster, job, local_queue, settings};
 use crate::stories::groups::member;
 use crate::stories::pods::pod;
 use crate::stories::policies::{policy, with_tiers};
-use crate::stories::tiers::{accepting, eviction, flavor_of, ladder, ladder_on};
+use crate::stories::tiers::{accepting, eviction, flavor_of, tiered_cluster, tiered_cluster_on};
 use crate::stories::training::training;
 
 const ENDING: &str = "cloud.google.com/impending-node-termination";
@@ -30,7 +30,7 @@ fn runs_there(cluster: &mut Cluster, kind: Kind, name: &str, pod_set: &str) {
 
 /// A cluster with a job in the spot tier that has a pod on node `n`.
 fn on_spot(job: Value) -> Cluster {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::JOB, job);
     cluster.pass(60);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
@@ -63,7 +63,7 @@ fn job_on_terminating_spot_node_is_evicted_to_next_tier() {
 /// A pod of the evicted job becomes ready on the node that ends: the ready pod does not show that the tier has capacity.
 #[test]
 fn pod_ready_after_reclaim_eviction_does_not_clear_stock_out() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
     cluster.pass(2);
@@ -85,7 +85,7 @@ fn pod_ready_after_reclaim_eviction_does_not_clear_stock_out() {
 
 #[test]
 fn reclaimed_job_goes_before_later_jobs() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     cluster.put(Kind::JOB, accepting("a", "spot"));
     cluster.pass(1000);
     cluster.put(Kind::JOB, accepting("b", "spot"));
@@ -143,7 +143,7 @@ fn reclaimed_job_precedes_older_jobs_unless_preemption_is_by_age() {
 
 /// A cluster in which job `a` uses the whole spot tier; job `old` was created before `a`, and its queue opened when `a` was running.
 fn earlier_and_running() -> Cluster {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     let mut closed = local_queue("closed", "cq");
     closed["spec"]["stopPolicy"] = json!("Hold");
     cluster.put(Kind::LocalQueue, closed);
@@ -166,7 +166,7 @@ fn waiting_time_bonus_keeps_earlier_waiting_and_excludes_running_time() {
         (true, "StockOut", "a", "high"),
         (false, "CapacityReclaimed", "high", "a"),
     ] {
-        let mut cluster = ladder("1");
+        let mut cluster = tiered_cluster("1");
         let tiers = json!({"default": ["spot"], "patience": {"spot": "20m"}});
         let bonus = json!({"pointsPerHour": 400});
         let spec = json!({"clusterQueues": ["cq"], "capacityTiers": tiers, "waitingTimeBonus": bonus});
@@ -232,7 +232,7 @@ fn termination_taint_evicts_only_tiered_gangs_on_spot_nodes() {
         cluster.pass(30);
         assert_eq!(flavor_of(&cluster, "a") == json!("on-demand"), leaves, "{what}");
     }
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::JOB, accepting("a", "on-demand,spot"));
     cluster.pass(60);
     runs_there(&mut cluster, Kind::JOB, "a", "main");
@@ -249,7 +249,7 @@ fn configured_reclaim_taint_evicts_like_the_built_in_one() {
     {
         let mut settings = settings();
         settings.reclaim_taints.extend(named.map(str::to_owned));
-        let mut cluster = ladder_on(Cluster::with(settings), "4");
+        let mut cluster = tiered_cluster_on(Cluster::with(settings), "4");
         cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
         cluster.pass(60);
         assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
@@ -263,7 +263,7 @@ fn configured_reclaim_taint_evicts_like_the_built_in_one() {
 #[test]
 fn policy_without_node_reclaimed_keeps_job_on_terminating_node() {
     for (on, flavor) in [(json!(["NodeReclaimed"]), "on-demand"), (json!(["Unschedulable", "ScaleUpFailed"]), "spot")] {
-        let mut cluster = ladder("4");
+        let mut cluster = tiered_cluster("4");
         cluster.put(Kind::QueuePolicy, with_tiers(json!({"default": ["spot", "on-demand"], "stockOutOn": on})));
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(60);
@@ -315,8 +315,8 @@ fn recreated_node_with_same_name_is_queried_again() {
 }
 
 #[test]
-fn training_job_on_terminating_node_moves_to_next_tier_whole() {
-    let mut cluster = ladder("8");
+fn training_job_on_terminating_node_moves_all_pods_to_next_tier() {
+    let mut cluster = tiered_cluster("8");
     cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["spot", "on-demand"]})));
     cluster.pass(60);
     assert_eq!(cluster.training("a")["status"]["capacityTier"], "spot");
@@ -336,7 +336,7 @@ fn pod_and_pod_group_on_terminating_node_are_evicted() {
     let single = || vec![pod("p", "1")];
     let group = || vec![member("p", "1", 2, &[]), member("q", "1", 2, &[])];
     for pods in [single(), group()] {
-        let mut cluster = ladder_on(Cluster::with(settings.clone()), "4");
+        let mut cluster = tiered_cluster_on(Cluster::with(settings.clone()), "4");
         let count = pods.len();
         for mut pod in pods {
             pod["metadata"]["annotations"]["berth.dev/capacity-tiers"] = json!("spot,on-demand");
@@ -350,14 +350,14 @@ fn pod_and_pod_group_on_terminating_node_are_evicted() {
         // A deleted pod of a group stays until another pod replaces it.
         let leaves = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
         assert!(cluster.pod("p").is_none_or(leaves), "{count}: {:?}", cluster.writes);
-        let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToCapacityReclaimed").unwrap();
-        assert!(told.message.contains(ENDING), "{}", told.message);
+        let event = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToCapacityReclaimed").unwrap();
+        assert!(event.message.contains(ENDING), "{}", event.message);
     }
 }
 
 #[test]
 fn scaled_up_training_job_on_terminating_node_is_evicted() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     let accepts = json!({"spec": {"capacityTiers": ["spot"]}});
     let mut grown = crate::stories::elastic::elastic("a", json!({"scaleUpStep": 2}));
     crate::stories::cluster::merge(&mut grown, &accepts);

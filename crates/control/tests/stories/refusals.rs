@@ -153,13 +153,13 @@ fn write_refused_for_workload_is_reported_on_its_job() {
         cluster.answers.push((Purpose::ReserveQuota, "", refusal()));
         cluster.put(kind, object);
         cluster.pass(3);
-        for told in [kind, Kind::Workload] {
-            let about = cluster.notices.iter().filter(|notice| notice.key.kind == told);
-            let said: Vec<&str> =
+        for reported in [kind, Kind::Workload] {
+            let about = cluster.notices.iter().filter(|notice| notice.key.kind == reported);
+            let given: Vec<&str> =
                 about.filter(|notice| notice.reason == "WriteRefused").map(|notice| notice.message.as_str()).collect();
             assert!(
-                said.iter().any(|text| text.contains("request is too large")),
-                "{kind:?} {told:?}: {:?}",
+                given.iter().any(|text| text.contains("request is too large")),
+                "{kind:?} {reported:?}: {:?}",
                 cluster.notices
             );
         }
@@ -236,9 +236,9 @@ fn stored_job_above_size_limit_gets_one_event_with_limit() {
         }
         cluster.pass(60);
         assert_eq!(cluster.count(Purpose::CreateWorkload), 0, "{kind:?}");
-        let said = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == "x");
-        let said: Vec<&str> = said.map(|notice| notice.message.as_str()).collect();
-        let about = said.iter().filter(|text| text.contains("may have 1048576 bytes: this one would have 1"));
-        assert_eq!(about.count(), 1, "{kind:?}: {said:?}");
+        let events = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == "x");
+        let events: Vec<&str> = events.map(|notice| notice.message.as_str()).collect();
+        let about = events.iter().filter(|text| text.contains("may have 1048576 bytes: this one would have 1"));
+        assert_eq!(about.count(), 1, "{kind:?}: {events:?}");
     }
 }

@@ -37,9 +37,9 @@ fn back_after(cluster: &mut Cluster) -> i64 {
     panic!("never: {:?}", cluster.writes);
 }
 
-fn told(cluster: &Cluster) -> Vec<&str> {
-    let told = cluster.notices.iter().filter(|notice| notice.reason == "RepeatedStart");
-    told.inspect(|notice| assert_eq!(notice.event_type, EventType::Warning)).map(|notice| &*notice.message).collect()
+fn messages_of(cluster: &Cluster) -> Vec<&str> {
+    let events = cluster.notices.iter().filter(|notice| notice.reason == "RepeatedStart");
+    events.inspect(|notice| assert_eq!(notice.event_type, EventType::Warning)).map(|notice| &*notice.message).collect()
 }
 
 /// A cluster with a running Job that was suspended four times.
@@ -55,7 +55,7 @@ fn started_five_times() -> Cluster {
 #[test]
 fn job_stopped_within_its_admission_restarts_after_doubling_delays() {
     let mut cluster = running();
-    assert!(told(&cluster).is_empty(), "the first start never waits");
+    assert!(messages_of(&cluster).is_empty(), "the first start never waits");
     let mut pauses = Vec::new();
     for _ in 0..11 {
         suspend(&mut cluster);
@@ -64,8 +64,8 @@ fn job_stopped_within_its_admission_restarts_after_doubling_delays() {
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300], "{:?}", cluster.writes);
     let words =
         "start 3 within one admission: it was stopped 2s ago, and neither evicted nor changed; the next one waits 4s";
-    assert_eq!(told(&cluster)[1], words);
-    assert_eq!(told(&cluster).len(), 11);
+    assert_eq!(messages_of(&cluster)[1], words);
+    assert_eq!(messages_of(&cluster).len(), 11);
     let measured =
         cluster.control.drain_measures().into_iter().filter(|one| format!("{one:?}").contains("berth_repeated_starts"));
     assert_eq!(measured.count(), 11);
@@ -80,7 +80,7 @@ fn eviction_resets_count_of_repeated_starts() {
         cluster.pass(5);
     }
     assert!(runs(&cluster), "{:?}", cluster.writes);
-    assert_eq!(told(&cluster).len(), 4);
+    assert_eq!(messages_of(&cluster).len(), 4);
     suspend(&mut cluster);
     assert_eq!(back_after(&mut cluster), 1);
 }
@@ -90,7 +90,7 @@ fn edited_job_is_started_without_repeated_start_delay() {
     let mut cluster = started_five_times();
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 2}}));
     cluster.pass(3);
-    assert!(runs(&cluster) && told(&cluster).len() == 4, "{:?}", cluster.writes);
+    assert!(runs(&cluster) && messages_of(&cluster).len() == 4, "{:?}", cluster.writes);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn start_with_lost_answer_counts_once() {
     cluster.faults.push((Purpose::StartJob, WriteOutcome::Unknown("lost".into()), true));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(10);
-    assert!(runs(&cluster) && told(&cluster).is_empty(), "{:?}", cluster.writes);
+    assert!(runs(&cluster) && messages_of(&cluster).is_empty(), "{:?}", cluster.writes);
     suspend(&mut cluster);
     assert_eq!(back_after(&mut cluster), 1);
 }
@@ -168,7 +168,11 @@ fn deleted_job_of_training_job_is_remade_after_doubling_delays() {
         pauses.push(seconds);
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16], "{:?}", cluster.writes);
-    assert!(told(&cluster)[0].starts_with("Job t-worker: start 2 within one admission"), "{:?}", told(&cluster));
+    assert!(
+        messages_of(&cluster)[0].starts_with("Job t-worker: start 2 within one admission"),
+        "{:?}",
+        messages_of(&cluster)
+    );
 }
 
 /// Berth stops a job without quota at once. If a client starts the job again each time, Berth stops the job at most once a second, and the job's pods are

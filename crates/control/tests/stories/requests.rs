@@ -115,11 +115,11 @@ fn changed_resource_requests_are_shown_though_pending_reason_stays() {
     cluster.pass(70);
     assert_eq!(shown(&cluster), asks("2Gi"));
     assert_eq!(cluster.condition("a", "QuotaReserved").unwrap(), waits, "that alone has changed");
-    let told = cluster.count(Purpose::ExplainPending);
+    let reported = cluster.count(Purpose::ExplainPending);
     // The amount of memory does not change, and is only written in another notation.
     set_overheads(&mut cluster, &json!({"memory": "2048Mi"}));
     cluster.pass(120);
-    assert_eq!((shown(&cluster), cluster.count(Purpose::ExplainPending)), (asks("2Gi"), told));
+    assert_eq!((shown(&cluster), cluster.count(Purpose::ExplainPending)), (asks("2Gi"), reported));
 }
 
 #[test]
@@ -144,8 +144,12 @@ fn requests_beyond_limits_or_limit_range_are_reported_misconfigured() {
         object["spec"]["template"]["spec"]["containers"][0]["resources"] = resources;
         cluster.put(Kind::JOB, object);
         cluster.pass(5);
-        let told = cluster.condition(name, "QuotaReserved").unwrap();
-        assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{name}");
+        let found_condition = cluster.condition(name, "QuotaReserved").unwrap();
+        assert_eq!(
+            (&found_condition["reason"], &found_condition["message"]),
+            (&json!("Misconfigured"), &json!(message)),
+            "{name}"
+        );
     }
 }
 
@@ -157,9 +161,13 @@ fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     object["spec"]["template"]["spec"]["runtimeClassName"] = json!("sandbox");
     cluster.put(Kind::JOB, object);
     cluster.pass(5);
-    let told = cluster.condition("a", "QuotaReserved").unwrap();
+    let found_condition = cluster.condition("a", "QuotaReserved").unwrap();
     let message = "RuntimeClass \"sandbox\" of pod set main does not exist";
-    assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{told}");
+    assert_eq!(
+        (&found_condition["reason"], &found_condition["message"]),
+        (&json!("Misconfigured"), &json!(message)),
+        "{found_condition}"
+    );
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
     set_overheads(&mut cluster, &json!({"cpu": "500m"}));
     cluster.pass(5);
@@ -184,11 +192,11 @@ fn jobset_and_training_job_wait_for_missing_runtime_class_whose_overhead_is_char
         cluster.pass(10);
         let found = workload(&cluster, begins).expect(begins);
         let conditions = found["status"]["conditions"].as_array().expect("a condition");
-        let told = conditions.iter().find(|one| one["type"] == "QuotaReserved").expect("a reason");
-        let message = told["message"].as_str().unwrap();
+        let condition = conditions.iter().find(|one| one["type"] == "QuotaReserved").expect("a reason");
+        let message = condition["message"].as_str().unwrap();
         let is_named =
             message.starts_with("RuntimeClass \"sandbox\" of pod set ") && message.ends_with(" does not exist");
-        assert!(told["reason"] == "Misconfigured" && is_named, "{told}");
+        assert!(condition["reason"] == "Misconfigured" && is_named, "{condition}");
         let runs = |cluster: &Cluster| cluster.has_job(part) && cluster.job(part)["spec"]["suspend"] != json!(true);
         assert!(!runs(&cluster), "{kind:?}: {:?}", cluster.writes);
         set_overheads(&mut cluster, &json!({"cpu": "500m"}));

@@ -10,7 +10,7 @@ use crate::stories::elastic::{Judged, cluster, elastic, other, with_priorities};
 use crate::stories::faults::every_fault;
 
 /// A TrainingJob for JAX with two to four workers of one cpu each; `more` is merged into the spec.
-pub fn told_once(name: &str, more: &Value) -> Value {
+pub fn restarted_on_scale(name: &str, more: &Value) -> Value {
     let mut job = elastic(name, json!({}));
     job["spec"]["jobType"] = json!("JAXJob");
     merge(&mut job["spec"], more);
@@ -19,8 +19,8 @@ pub fn told_once(name: &str, more: &Value) -> Value {
 
 /// A TrainingJob that saves checkpoints and adds two workers at once.
 pub fn saving(name: &str) -> Value {
-    let pace = json!({"scalePolicy": {"scaleUpStep": 2}});
-    told_once(name, &json!({"checkpoint": {"interval": "10m"}, "elasticConfig": pace}))
+    let scaling = json!({"scalePolicy": {"scaleUpStep": 2}});
+    restarted_on_scale(name, &json!({"checkpoint": {"interval": "10m"}, "elasticConfig": scaling}))
 }
 
 /// A cluster in which the given TrainingJob runs with four workers.
@@ -54,14 +54,15 @@ pub fn uid(cluster: &Cluster, job: &str) -> Value {
     cluster.job(job)["metadata"]["uid"].clone()
 }
 
-pub fn tell(cluster: &Cluster, reason: &str) -> String {
-    let told = cluster.notices.iter().rfind(|notice| notice.reason == reason && notice.key.kind == Kind::TrainingJob);
-    told.map(|notice| notice.message.clone()).unwrap_or_default()
+pub fn message_of(cluster: &Cluster, reason: &str) -> String {
+    let event = cluster.notices.iter().rfind(|notice| notice.reason == reason && notice.key.kind == Kind::TrainingJob);
+    event.map(|notice| notice.message.clone()).unwrap_or_default()
 }
 
 #[test]
 fn scale_down_restarts_all_roles_with_fewer_workers() {
-    let mut job = told_once("a", &json!({"roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]}));
+    let mut job =
+        restarted_on_scale("a", &json!({"roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]}));
     job["spec"]["jobType"] = json!("TFJob");
     let mut cluster = started(job);
     let before = ["a-worker", "a-ps"].map(|job| uid(&cluster, job));
@@ -71,30 +72,30 @@ fn scale_down_restarts_all_roles_with_fewer_workers() {
     assert!(!cluster.has_job("a-worker") && !cluster.has_job("a-ps"), "{:?}", cluster.writes);
     assert_eq!((cluster.slices("a")[0].1, cluster.count(Purpose::LowerCount)), (4, 0), "their quota is in use");
     assert!(!cluster.is("urgent", "Admitted"));
-    assert!(tell(&cluster, "ScalingDown").ends_with("; all its pods start again with that number"));
+    assert!(message_of(&cluster, "ScalingDown").ends_with("; all its pods start again with that number"));
     let left = "Restarts with 2 workers: waits until the pods of Jobs a-worker, a-ps are gone \
         (kubectl get pods -n team -l berth.dev/training-job=a)";
-    assert_eq!(cluster.told("a", "Running")["message"], left);
+    assert_eq!(cluster.training_condition("a", "Running")["message"], left);
     // Another process becomes the leader in the middle of the restart.
     cluster.restart();
     cluster = with_priorities(cluster);
     cluster.pass_judged(10, "another leader");
     assert!(!cluster.has_job("a-worker") && !cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!(cluster.told("a", "Running")["message"], left);
+    assert_eq!(cluster.training_condition("a", "Running")["message"], left);
     cluster.pods_left.clear();
     cluster.pass_judged(10, "pods are gone");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1, cluster.phase("a")), (2, 2, "Running"));
     for (job, before) in ["a-worker", "a-ps"].into_iter().zip(before) {
         assert_ne!(uid(&cluster, job), before, "{job}");
-        let told = variable(&cluster, job, "TF_CONFIG");
-        assert!(told.contains("a-worker-1.") && !told.contains("a-worker-2."), "{job}: {told}");
+        let reported = variable(&cluster, job, "TF_CONFIG");
+        assert!(reported.contains("a-worker-1.") && !reported.contains("a-worker-2."), "{job}: {reported}");
     }
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
     let status = &cluster.training("a")["status"];
     assert_eq!((&status["workers"], &status["restarts"]), (&json!("2/2"), &Value::Null), "it costs no tries");
     assert_eq!(status["allocatedResources"]["cpu"], "3");
-    assert_eq!(cluster.told("a", "Running")["reason"], "PodsReady");
+    assert_eq!(cluster.training_condition("a", "Running")["reason"], "PodsReady");
 }
 
 #[test]
@@ -103,8 +104,8 @@ fn training_job_saves_checkpoint_before_scale_down_restart() {
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(5, "asked");
     let before = uid(&cluster, "a-worker");
-    let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
-    assert!(told["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 2 workers"), "{told:?}");
+    let (_, reported) = cluster.annotated_pods.first().cloned().expect("its pods were told");
+    assert!(reported["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 2 workers"), "{reported:?}");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
     save(&mut cluster, "a", 700);
     cluster.pass_judged(5, "it has saved");
@@ -213,22 +214,22 @@ fn short() -> Value {
 
 #[test]
 fn scheduling_timeout_starts_anew_after_scaling_restart() {
-    let mut cluster = started(told_once("a", &short()));
+    let mut cluster = started(restarted_on_scale("a", &short()));
     cluster.pass_judged(60, "long after its start");
     cluster.nodes = Some(1);
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(12, "it restarts");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Pending"), "{:?}", cluster.writes);
-    let told = cluster.told("a", "Running");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Rescaling")), "{told}");
-    assert_eq!(told["message"], "Restarts with 2 workers: 1 of 2 pods are ready");
+    let condition = cluster.training_condition("a", "Running");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Rescaling")), "{condition}");
+    assert_eq!(condition["message"], "Restarts with 2 workers: 1 of 2 pods are ready");
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
-    assert!(cluster.standing("a")["status"]["requeueState"].is_null());
+    assert!(cluster.workload_object("a")["status"]["requeueState"].is_null());
     cluster.pass_judged(8, "no nodes in time");
     assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 1, "{:?}", cluster.writes);
-    let told = cluster.told("a", "SchedulingTimeout");
+    let condition = cluster.training_condition("a", "SchedulingTimeout");
     let words = "not all pods had nodes 15s after it restarted with another number of workers";
-    assert!(told["message"].as_str().unwrap().starts_with(words), "{told}");
+    assert!(condition["message"].as_str().unwrap().starts_with(words), "{condition}");
 }
 
 #[test]
@@ -244,12 +245,12 @@ fn added_workers_without_nodes_are_given_up_by_restart() {
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3), "{:?}", cluster.writes);
     assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
     assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "3");
-    assert!(tell(&cluster, "ScalingDown").contains("the others were not ready within 15s"));
+    assert!(message_of(&cluster, "ScalingDown").contains("the others were not ready within 15s"));
 }
 
 #[test]
 fn training_job_that_cannot_restart_gives_up_more_workers() {
-    let mut cluster = started(told_once("a", &json!({})));
+    let mut cluster = started(restarted_on_scale("a", &json!({})));
     for _ in 0..100 {
         cluster.faults.push((Purpose::StartTraining, WriteOutcome::Refused("no more Jobs".into()), false));
     }
@@ -267,19 +268,19 @@ fn training_job_that_cannot_restart_gives_up_more_workers() {
 
 #[test]
 fn lowered_max_workers_are_followed_by_one_restart() {
-    let mut cluster = started(told_once("a", &json!({})));
+    let mut cluster = started(restarted_on_scale("a", &json!({})));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
     cluster.pass_judged(60, "lowered");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
     assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
     let restarts = (cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::StopTraining));
     assert_eq!(restarts, (1, 1), "a step is one worker: {:?}", cluster.writes);
-    assert!(tell(&cluster, "ScalingDown").starts_with("from 4 to 2 workers: at most 2 are asked for"));
+    assert!(message_of(&cluster, "ScalingDown").starts_with("from 4 to 2 workers: at most 2 are asked for"));
 }
 
 #[test]
 fn shrunk_training_job_is_evicted_and_returns_at_full_size() {
-    let mut cluster = started(told_once("a", &json!({})));
+    let mut cluster = started(restarted_on_scale("a", &json!({})));
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(10, "two go");
     assert_eq!((cluster.workers("a"), cluster.count(Purpose::Evict)), (2, 0), "{:?}", cluster.writes);
@@ -296,8 +297,8 @@ fn shrunk_training_job_is_evicted_and_returns_at_full_size() {
 }
 
 #[test]
-fn edited_training_job_is_preempted_whole_instead_of_scaled_down() {
-    let mut cluster = started(told_once("a", &json!({})));
+fn edited_training_job_is_evicted_instead_of_scaled_down() {
+    let mut cluster = started(restarted_on_scale("a", &json!({})));
     cluster.edit(
         Kind::TrainingJob,
         "team",
@@ -327,8 +328,8 @@ fn pods_from_before_scaling_restart_do_not_count_as_new() {
     }
     cluster.pass_judged(5, "its Jobs do not go yet");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Pending"), "{:?}", cluster.writes);
-    let told = cluster.told("a", "Running");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Rescaling")), "{told}");
+    let condition = cluster.training_condition("a", "Running");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Rescaling")), "{condition}");
     // Berth does not count the old pods as ready pods of the new run: otherwise Berth would take the added workers for workers that had nodes before.
     cluster.pass_judged(40, "too few nodes");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (3, "Running"), "{:?}", cluster.writes);
@@ -338,7 +339,7 @@ fn pods_from_before_scaling_restart_do_not_count_as_new() {
 #[test]
 fn old_pods_ending_slowly_cost_new_pods_no_scheduling_time() {
     for fails_over in [false, true] {
-        let mut cluster = started(told_once("a", &short()));
+        let mut cluster = started(restarted_on_scale("a", &short()));
         cluster.keep_pods_of(Kind::TrainingJob, "a");
         cluster.put(Kind::JOB, other("urgent", "4", 100));
         cluster.pass_judged(30, "pods are left");
@@ -361,7 +362,7 @@ fn old_pods_ending_slowly_cost_new_pods_no_scheduling_time() {
 
 #[test]
 fn job_suspended_by_user_after_scaling_restart_is_remade_soon() {
-    let mut cluster = started(told_once("a", &json!({})));
+    let mut cluster = started(restarted_on_scale("a", &json!({})));
     cluster.pass(1_000);
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(10, "it restarts");
@@ -376,7 +377,7 @@ fn job_suspended_by_user_after_scaling_restart_is_remade_soon() {
 
 #[test]
 fn new_leader_bounds_slow_deletion_of_job_after_scaling_restart() {
-    let mut cluster = started(told_once("a", &short()));
+    let mut cluster = started(restarted_on_scale("a", &short()));
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(10, "it restarts");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
@@ -386,8 +387,8 @@ fn new_leader_bounds_slow_deletion_of_job_after_scaling_restart() {
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
     cluster.pass(10);
-    let told = cluster.told("a", "Running");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("JobGone")), "{told}");
+    let condition = cluster.training_condition("a", "Running");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("JobGone")), "{condition}");
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
     cluster.pass(10);
     assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 1, "{:?}", cluster.writes);

@@ -98,11 +98,11 @@ fn victim_of_fair_sharing_gets_fair_sharing_reason() {
     cluster.put(Kind::JOB, job("other", "small", "1", true));
     cluster.pass(30);
     assert!(cluster.is("other", "Admitted"), "{:?}", cluster.writes);
-    let told: Vec<Value> = names.into_iter().filter_map(|name| cluster.condition(name, "Preempted")).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((&told[0]["status"], &told[0]["reason"]), (&json!("True"), &json!("InCohortFairSharing")));
+    let conditions: Vec<Value> = names.into_iter().filter_map(|name| cluster.condition(name, "Preempted")).collect();
+    assert_eq!(conditions.len(), 1, "{conditions:?}");
+    assert_eq!((&conditions[0]["status"], &conditions[0]["reason"]), (&json!("True"), &json!("InCohortFairSharing")));
     let paths = "due to Fair Sharing within the cohort; preemptor path: /all/small; preemptee path: /all/large";
-    assert!(told[0]["message"].as_str().unwrap().ends_with(paths), "{told:?}");
+    assert!(conditions[0]["message"].as_str().unwrap().ends_with(paths), "{conditions:?}");
 }
 
 #[test]

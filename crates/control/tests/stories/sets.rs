@@ -9,7 +9,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, local_queue, merge, settin
 use crate::stories::faults::with_every_fault;
 use crate::stories::groups::{gated, replica, replica_in, running_set, set, set_workload};
 use crate::stories::pod_queue;
-use crate::stories::tiers::ladder_on;
+use crate::stories::tiers::tiered_cluster_on;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
@@ -35,10 +35,10 @@ fn queues() -> Cluster {
 }
 
 /// A cluster with a queue of three capacity tiers, each with quota for one pod of the StatefulSet.
-fn ladder() -> Cluster {
+fn tiered_cluster() -> Cluster {
     let mut settings = settings();
     settings.job_kinds.extend([Kind::Pod, Kind::StatefulSet]);
-    ladder_on(Cluster::with(settings), "1")
+    tiered_cluster_on(Cluster::with(settings), "1")
 }
 
 /// A StatefulSet of two pods that waits, with the given fields and with its first pod; the second value is the name of its Workload. The pod has the labels
@@ -132,8 +132,8 @@ fn stateful_set_pod_without_queue_label_gets_it_when_started() {
     assert!(!gated(&cluster, "web-0"), "{:?}", cluster.writes);
     let metadata = &cluster.pod("web-0").unwrap()["metadata"];
     // The pod gets the label of its queue, because without it no webhook would check a removal of the label by which Berth watches the pod.
-    let told = (&metadata["labels"][QUEUE], &metadata["labels"][CLASS]);
-    assert_eq!(told, (&json!("lq"), &json!("high")), "{metadata}");
+    let reported = (&metadata["labels"][QUEUE], &metadata["labels"][CLASS]);
+    assert_eq!(reported, (&json!("lq"), &json!("high")), "{metadata}");
     assert_eq!(metadata["annotations"]["kueue.x-k8s.io/pod-group-total-count"], json!("2"), "{metadata}");
     cluster.pass(60);
     let of_pods: Vec<_> = cluster.writes.iter().filter(|(_, key)| key.kind == Kind::Pod).collect();
@@ -224,7 +224,7 @@ fn stateful_set_priority_class_can_change_before_and_after_admission() {
 
 #[test]
 fn waiting_stateful_set_can_change_its_accepted_tiers() {
-    let (mut cluster, name) = waiting(ladder(), &annotated(TIERS, &json!("spot")));
+    let (mut cluster, name) = waiting(tiered_cluster(), &annotated(TIERS, &json!("spot")));
     assert_eq!(note(&cluster, TIERS), json!("spot"), "its pods say nothing of it");
     follows(&mut cluster, &annotated(TIERS, &Value::Null));
     assert_eq!(note(&cluster, TIERS), Value::Null);
@@ -256,7 +256,7 @@ fn simultaneous_stateful_set_edits_update_workload_in_one_write() {
 
 #[test]
 fn stateful_set_takes_class_and_tiers_from_template_by_default() {
-    let mut cluster = ladder();
+    let mut cluster = tiered_cluster();
     cluster.set_class("low", 1);
     let template = json!({"metadata": {"labels": {CLASS: "low"}, "annotations": {TIERS: "reserved"}}});
     let (mut cluster, _) = waiting(cluster, &json!({"spec": {"template": template}}));

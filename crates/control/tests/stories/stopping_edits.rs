@@ -172,8 +172,8 @@ fn deactivated_job_with_temporarily_invalid_parallelism_stays_deactivated() {
     stays_deactivated(&cluster, &before);
     cluster.edit(JOB, "team", "a", &json!({"spec": {"parallelism": 1}}));
     cluster.pass(20);
-    let told = cluster.notices.iter().filter(|notice| notice.reason == "ErrWorkloadCompose");
-    assert_eq!(told.count(), 1, "{:?}", cluster.notices);
+    let events = cluster.notices.iter().filter(|notice| notice.reason == "ErrWorkloadCompose");
+    assert_eq!(events.count(), 1, "{:?}", cluster.notices);
     stays_deactivated(&cluster, &before);
     cluster.edit(JOB, "team", "a", &json!({"spec": {"parallelism": 2}}));
     cluster.pass(20);

@@ -107,7 +107,7 @@ fn checkpoint_saved_just_before_suspension_does_not_end_its_grace() {
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
         cluster.pass(3);
         assert!(cluster.looks > looks, "it is known now");
-        assert_eq!(cluster.told_pods.len(), 1);
+        assert_eq!(cluster.annotated_pods.len(), 1);
         assert_eq!(cluster.has_job("a-worker"), !counts, "saved at {saved}");
         save(&mut cluster, "a", 31);
         cluster.pass(3);
@@ -186,16 +186,20 @@ fn checkpoint_overdue_condition_follows_missed_and_kept_intervals() {
             }
         };
         cluster.pass(15);
-        assert_eq!(cluster.told("a", "CheckpointOverdue"), Value::Null, "store {store}");
+        assert_eq!(cluster.training_condition("a", "CheckpointOverdue"), Value::Null, "store {store}");
         cluster.pass(25);
-        let told = cluster.told("a", "CheckpointOverdue");
-        assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("IntervalMissed")), "store {store}");
-        assert!(told["message"].as_str().unwrap().contains("20s"), "{told}");
+        let condition = cluster.training_condition("a", "CheckpointOverdue");
+        assert_eq!(
+            (&condition["status"], &condition["reason"]),
+            (&json!("True"), &json!("IntervalMissed")),
+            "store {store}"
+        );
+        assert!(condition["message"].as_str().unwrap().contains("20s"), "{condition}");
         for step in 1..4 {
             save(&mut cluster, step);
             cluster.pass(15);
-            let told = cluster.told("a", "CheckpointOverdue");
-            assert_eq!(told["reason"], "IntervalKept", "store {store}, step {step}");
+            let condition = cluster.training_condition("a", "CheckpointOverdue");
+            assert_eq!(condition["reason"], "IntervalKept", "store {store}, step {step}");
         }
     }
 }
@@ -208,15 +212,15 @@ fn unavailable_store_delays_training_start_by_about_a_minute() {
     cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
     cluster.pass(50);
     assert!(!cluster.has_job("a-worker"), "it could lose what it had done");
-    let told = cluster.told("a", "CheckpointStoreUnavailable");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("RequestFailed")));
+    let condition = cluster.training_condition("a", "CheckpointStoreUnavailable");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("RequestFailed")));
     assert!(cluster.looks <= 12, "{} looks", cluster.looks);
     cluster.pass(15);
     assert_eq!(cluster.phase("a"), "Running", "its quota is not held for nothing");
     assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), None);
     cluster.store_fault = None;
     cluster.pass(30);
-    assert_eq!(cluster.told("a", "CheckpointStoreUnavailable")["status"], "False");
+    assert_eq!(cluster.training_condition("a", "CheckpointStoreUnavailable")["status"], "False");
 }
 
 #[test]
@@ -241,16 +245,16 @@ fn missing_store_stalls_training_job_and_names_existing_stores() {
     cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
     cluster.pass(5);
     assert!(!cluster.has_job("a-worker"));
-    let told = cluster.told("a", "Stalled");
-    assert_eq!(told["reason"], "CheckpointStoreNotFound");
-    let message = told["message"].as_str().unwrap();
+    let condition = cluster.training_condition("a", "Stalled");
+    assert_eq!(condition["reason"], "CheckpointStoreNotFound");
+    let message = condition["message"].as_str().unwrap();
     for word in ["spec.checkpoint.store", "\"main\"", "other"] {
         assert!(message.contains(word), "{message}");
     }
     declare(&mut cluster, "main");
     cluster.pass(5);
     assert_eq!(cluster.phase("a"), "Running");
-    assert_eq!(cluster.told("a", "Stalled"), Value::Null);
+    assert_eq!(cluster.training_condition("a", "Stalled"), Value::Null);
 }
 
 #[test]

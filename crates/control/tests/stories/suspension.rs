@@ -39,7 +39,7 @@ fn training_job_created_suspended_takes_no_quota_until_resumed() {
 }
 
 /// Two bools: true if the Workload of `a` is active, and true if it is marked as suspended with its job.
-fn standing(cluster: &Cluster) -> (bool, bool) {
+fn suspension_state(cluster: &Cluster) -> (bool, bool) {
     let workload = cluster.workload_of_training("a").unwrap();
     let mark = &workload["metadata"]["annotations"]["berth.dev/suspended-with-job"];
     (workload["spec"]["active"] != json!(false), !mark.is_null())
@@ -66,14 +66,14 @@ fn resumed_training_job_runs_though_suspended_status_was_never_written() {
         cluster.faults.extend(vec![refusal; 1_000]);
         suspend(&mut cluster, true);
         cluster.pass(30);
-        assert_eq!(standing(&cluster), (false, true), "{:?}", cluster.writes);
+        assert_eq!(suspension_state(&cluster), (false, true), "{:?}", cluster.writes);
         assert!(!cluster.has_job("a-worker"));
         if restarts {
             cluster.restart();
         }
         suspend(&mut cluster, false);
         cluster.pass(30);
-        assert_eq!(standing(&cluster), (true, false), "{:?}", cluster.writes);
+        assert_eq!(suspension_state(&cluster), (true, false), "{:?}", cluster.writes);
         assert!(cluster.has_job("a-worker"), "no status is needed for that: {:?}", cluster.writes);
         cluster.faults.clear();
         cluster.pass(900);
@@ -88,11 +88,11 @@ fn workload_deactivated_before_suspension_stays_inactive_after_resume() {
     cluster.pass(10);
     suspend(&mut cluster, true);
     cluster.pass(120);
-    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
-    assert_eq!(cluster.told("a", "Suspended")["reason"], "WorkloadDeactivated");
+    assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Suspended", (false, false)));
+    assert_eq!(cluster.training_condition("a", "Suspended")["reason"], "WorkloadDeactivated");
     suspend(&mut cluster, false);
     cluster.pass(120);
-    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
+    assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Suspended", (false, false)));
     assert!(!cluster.has_job("a-worker"));
     activate(&mut cluster, true);
     cluster.pass(10);
@@ -104,19 +104,19 @@ fn workload_of_suspended_training_job_cannot_be_activated_before_resume() {
     let mut cluster = running();
     suspend(&mut cluster, true);
     cluster.pass(10);
-    assert_eq!(standing(&cluster), (false, true));
+    assert_eq!(suspension_state(&cluster), (false, true));
     activate(&mut cluster, true);
     cluster.pass(10);
-    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, true)));
+    assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Suspended", (false, true)));
     // The user resumes the job and activates its Workload at the same time: Berth removes the mark, and the next deactivation counts as another client's.
     suspend(&mut cluster, false);
     activate(&mut cluster, true);
     cluster.pass(10);
-    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Running", (true, false)));
+    assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Running", (true, false)));
     activate(&mut cluster, false);
     cluster.pass(30);
-    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
-    assert_eq!(cluster.told("a", "Suspended")["reason"], "WorkloadDeactivated");
+    assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Suspended", (false, false)));
+    assert_eq!(cluster.training_condition("a", "Suspended")["reason"], "WorkloadDeactivated");
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn suspension_by_older_berth_without_mark_ends_on_resume() {
     cluster.edit(Kind::Workload, "team", &workload, &unmarked);
     cluster.restart();
     cluster.pass(10);
-    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, false)));
+    assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Suspended", (false, false)));
     suspend(&mut cluster, false);
     cluster.pass(10);
-    assert_eq!((cluster.phase("a"), standing(&cluster)), ("Running", (true, false)));
+    assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Running", (true, false)));
 }

@@ -16,10 +16,10 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::stories::elastic::elastic;
 use crate::stories::policies::with_tiers;
 use crate::stories::random::{Dice, seeds};
-use crate::stories::tiers::ladder;
+use crate::stories::tiers::tiered_cluster;
 
 const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
-const MOST_CLIMBS: usize = 3;
+const MOST_PROMOTIONS: usize = 3;
 /// Seconds of patience in each tier.
 const PATIENCE: i64 = 60;
 /// Seconds of the first back-off; `MAX` is the longest back-off.
@@ -78,7 +78,7 @@ fn set_classes(cluster: &mut Cluster, classes: Classes) {
 /// The back-off of the default policy, and the number of times that a job may move back to a better tier.
 fn rules() -> (Value, usize) {
     let seconds = |seconds: i64| format!("{seconds}s");
-    (json!({"initial": seconds(INITIAL), "max": seconds(MAX), "decay": seconds(DECAY)}), MOST_CLIMBS)
+    (json!({"initial": seconds(INITIAL), "max": seconds(MAX), "decay": seconds(DECAY)}), MOST_PROMOTIONS)
 }
 
 /// The kinds of ClusterQueues and flavors in which the jobs run.
@@ -109,7 +109,7 @@ impl Ground {
     }
 
     fn cluster(self) -> Cluster {
-        let mut cluster = ladder("4");
+        let mut cluster = tiered_cluster("4");
         if self == Self::Cohort {
             let half = [("spot", "2"), ("on-demand", "2"), ("reserved", "2")];
             for (queue, local) in self.queues() {
@@ -145,13 +145,13 @@ impl Ground {
 }
 
 /// A cluster in which all jobs run, and in which no tier has room for all jobs at once.
-fn on_a_ladder(dice: &mut Dice, ground: Ground, (backoff, climbs): (Value, usize)) -> Cluster {
+fn on_tiers(dice: &mut Dice, ground: Ground, (backoff, promotions): (Value, usize)) -> Cluster {
     let mut cluster = ground.cluster();
     set_classes(&mut cluster, [1, 100]);
     let when = if dice.below(2) == 0 { "Anytime" } else { "AfterCheckpoint" };
-    let climb = json!({"minStay": "1m", "hysteresis": "10s", "when": when, "maxTimes": climbs});
+    let promotion = json!({"minStay": "1m", "hysteresis": "10s", "when": when, "maxTimes": promotions});
     let patience: BTreeMap<&str, String> = TIERS.into_iter().map(|tier| (tier, format!("{PATIENCE}s"))).collect();
-    let tiers = json!({"default": TIERS, "climbBack": climb, "backoff": backoff, "patience": patience});
+    let tiers = json!({"default": TIERS, "climbBack": promotion, "backoff": backoff, "patience": patience});
     let mut policy = with_tiers(tiers);
     policy["spec"]["clusterQueues"] = ground.queues().iter().map(|(queue, _)| json!(queue)).collect();
     cluster.put(Kind::QueuePolicy, policy);
@@ -252,7 +252,7 @@ impl Turn {
         self.left(&["StockOut", "CapacityReclaimed"])
     }
 
-    fn climbed(&self) -> bool {
+    fn was_promoted(&self) -> bool {
         self.left(&["ClimbedBack"])
     }
 }
@@ -332,12 +332,12 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
             }
             // The job lacked nodes before the nodes of the other tiers came back, or the end of its node was announced.
             TierStep::Left { .. } if turn.fell() && when <= PATIENCE + SLACK => {}
-            TierStep::Left { .. } if turn.climbed() => {
+            TierStep::Left { .. } if turn.was_promoted() => {
                 let next = turns.get(index + 1).map(|next| next.tier.as_str()).unwrap_or_default();
                 let flavors = ground.flavors(next);
-                let book: Vec<_> = flavors.iter().filter_map(|flavor| remembered(looks, flavor, at)).collect();
-                if !book.is_empty() && book.len() == flavors.len() {
-                    faults.push(format!("{name} climbs after {when}s to what is remembered: {book:?}"));
+                let backoffs: Vec<_> = flavors.iter().filter_map(|flavor| remembered(looks, flavor, at)).collect();
+                if !backoffs.is_empty() && backoffs.len() == flavors.len() {
+                    faults.push(format!("{name} climbs after {when}s to what is remembered: {backoffs:?}"));
                 }
             }
             TierStep::Left { .. } if turn.left(&["Preempted"]) => {}
@@ -346,9 +346,9 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
             }
         }
     }
-    let climbs = turns.iter().filter(|turn| turn.climbed()).count();
-    if climbs > MOST_CLIMBS {
-        faults.push(format!("{name} climbs too often: {climbs} times"));
+    let promotions = turns.iter().filter(|turn| turn.was_promoted()).count();
+    if promotions > MOST_PROMOTIONS {
+        faults.push(format!("{name} climbs too often: {promotions} times"));
     }
     faults
 }
@@ -356,7 +356,7 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
 /// Breaches of the laws in a random world with random changes, followed by two hours without a change.
 fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let mut dice = Dice::new(seed);
-    let mut cluster = on_a_ladder(&mut dice, ground, rules);
+    let mut cluster = on_tiers(&mut dice, ground, rules);
     let mut classes = [1, 100];
     for event in 0..20 {
         change(&mut cluster, &mut dice, &mut classes, event);
@@ -368,7 +368,7 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let mut looks = Looks::new();
     pass_saving(&mut cluster, 120, |cluster| looks.push((cluster.now(), shown(cluster))));
     let fresh = |one: &&Shown| seconds(quiet, one.last) > PATIENCE + SLACK;
-    let mut fresh: Vec<Shown> = looks.iter().flat_map(|(_, book)| book.iter().filter(fresh).cloned()).collect();
+    let mut fresh: Vec<Shown> = looks.iter().flat_map(|(_, backoffs)| backoffs.iter().filter(fresh).cloned()).collect();
     fresh.sort();
     fresh.dedup();
     let mut faults: Vec<String> = fresh.iter().filter_map(judge_shown).collect();
@@ -378,7 +378,7 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     // Every preemption follows from a job that has started or changed its tier. A job that starts or changes its tier takes the quota of at most four jobs,
     // which have a lower priority and preempt no workload.
     let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
-    let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.climbed()));
+    let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.was_promoted()));
     if preempted > 4 * (left + NAMES.len()) {
         faults.push(format!("{preempted} preemptions, and {left} times somebody came from elsewhere"));
     }
@@ -418,9 +418,9 @@ fn jobs_do_not_swing_between_tiers_with_two_flavors_each() {
 fn swing_law_catches_jobs_under_policy_without_backoff_rules() {
     let backoff = |initial: &str, max: &str, decay: &str| json!({"initial": initial, "max": max, "decay": decay});
     for (fault, rules) in [
-        ("tries", (backoff("5s", "5s", "1s"), MOST_CLIMBS)),
-        ("it holds for", (backoff("60s", "60s", "60s"), MOST_CLIMBS)),
-        ("it is remembered for", (backoff("60s", "240s", "1s"), MOST_CLIMBS)),
+        ("tries", (backoff("5s", "5s", "1s"), MOST_PROMOTIONS)),
+        ("it holds for", (backoff("60s", "60s", "60s"), MOST_PROMOTIONS)),
+        ("it is remembered for", (backoff("60s", "240s", "1s"), MOST_PROMOTIONS)),
     ] {
         let caught =
             (1..=30).any(|seed| world(seed, Ground::Queue, rules.clone()).iter().any(|found| found.contains(fault)));
@@ -450,9 +450,9 @@ fn swing_judge_catches_job_leaving_nodes_or_moving_back_early() {
         let (ground, without) = (Ground::Queue, &["reserved"][..]);
         judge("a", turns, &Known { ground, without, quiet, looks: &looks })
     };
-    let climbs = [left(200, "spot", "ClimbedBack"), came(201, "reserved"), left(261, "reserved", "StockOut")];
-    assert_eq!(faults(&climbs, 200), [""; 0]);
-    assert!(faults(&climbs, 300)[0].starts_with("a climbs after 200s to what is remembered"));
+    let promotions = [left(200, "spot", "ClimbedBack"), came(201, "reserved"), left(261, "reserved", "StockOut")];
+    assert_eq!(faults(&promotions, 200), [""; 0]);
+    assert!(faults(&promotions, 300)[0].starts_with("a climbs after 200s to what is remembered"));
     let often: Vec<Turn> = (1..5).map(|hour| left(3_600 * hour, "spot", "ClimbedBack")).collect();
     assert_eq!(faults(&often, 200), ["a climbs too often: 4 times"]);
     assert_eq!(faults(&[left(60, "spot", "StockOut")], 0), [""; 0], "it lacked its nodes before");

@@ -12,12 +12,12 @@ const TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
 const LIMIT: &str = "maximumExecutionTimeSeconds";
 
 /// A cluster with a ClusterQueue of three capacity tiers of `cpu` cpus each, with the worst tier first.
-pub fn ladder(cpu: &str) -> Cluster {
-    ladder_on(Cluster::new(), cpu)
+pub fn tiered_cluster(cpu: &str) -> Cluster {
+    tiered_cluster_on(Cluster::new(), cpu)
 }
 
 /// Adds a ClusterQueue of three capacity tiers of `cpu` cpus each, with the worst tier first, to a cluster.
-pub fn ladder_on(mut cluster: Cluster, cpu: &str) -> Cluster {
+pub fn tiered_cluster_on(mut cluster: Cluster, cpu: &str) -> Cluster {
     for tier in ["spot", "on-demand", "reserved"] {
         let mut flavor = flavor(tier, json!({"tier": tier}));
         flavor["metadata"]["labels"] = json!({"berth.dev/capacity-tier": tier});
@@ -41,7 +41,7 @@ pub fn flavor_of(cluster: &Cluster, job: &str) -> Value {
 
 #[test]
 fn job_gets_first_accepted_tier_with_free_quota() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     for (name, tiers) in [("a", "reserved,on-demand"), ("b", "reserved,on-demand"), ("c", "reserved,on-demand")] {
         cluster.put(Kind::JOB, accepting(name, tiers));
         cluster.settle();
@@ -54,8 +54,8 @@ fn job_gets_first_accepted_tier_with_free_quota() {
     assert_eq!(flavor_of(&cluster, "d"), json!("spot"), "it says nothing: the queue's order");
     for (name, tier) in [("a", "reserved"), ("b", "on-demand"), ("d", "spot")] {
         let workload = cluster.workload_of(name).unwrap()["metadata"]["name"].as_str().unwrap();
-        let told = |notice: &&Notice| notice.reason == "QuotaReserved" && notice.key.name == workload;
-        let message = &cluster.notices.iter().find(told).unwrap().message;
+        let reported_by = |notice: &&Notice| notice.reason == "QuotaReserved" && notice.key.name == workload;
+        let message = &cluster.notices.iter().find(reported_by).unwrap().message;
         assert!(message.contains(&format!("was 0s; capacity tier {tier}")), "{message}");
     }
     assert_eq!(cluster.workload_of("a").unwrap()["metadata"]["annotations"][TIERS], json!("reserved,on-demand"));
@@ -63,7 +63,7 @@ fn job_gets_first_accepted_tier_with_free_quota() {
 
 #[test]
 fn waiting_job_can_change_its_accepted_tiers() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     cluster.put(Kind::JOB, accepting("a", "reserved"));
     cluster.settle();
     cluster.put(Kind::JOB, accepting("b", "reserved"));
@@ -77,7 +77,7 @@ fn waiting_job_can_change_its_accepted_tiers() {
 #[test]
 fn training_job_tier_field_takes_precedence_over_annotation() {
     let tier = |field: Value, annotation: &str| {
-        let mut cluster = ladder("2");
+        let mut cluster = tiered_cluster("2");
         let mut object = training("a", json!({"capacityTiers": field}));
         object["metadata"]["annotations"] = json!({(TIERS): annotation});
         cluster.put(Kind::TrainingJob, object);
@@ -90,7 +90,7 @@ fn training_job_tier_field_takes_precedence_over_annotation() {
 
 #[test]
 fn waiting_training_job_can_change_tiers_and_execution_time_limit() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     let mut full = job("full", "lq", "2", true);
     full["metadata"]["annotations"] = json!({(TIERS): "reserved"});
     cluster.put(Kind::JOB, full);
@@ -116,13 +116,13 @@ fn waiting_training_job_can_change_tiers_and_execution_time_limit() {
 
 #[test]
 fn unknown_tier_in_annotation_is_reported_misconfigured_and_not_admitted() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     cluster.put(Kind::JOB, accepting("a", "reserved,preemptible"));
     cluster.settle();
-    let told = cluster.condition("a", "QuotaReserved").unwrap();
-    assert_eq!(told["reason"], json!("Misconfigured"));
+    let found_condition = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!(found_condition["reason"], json!("Misconfigured"));
     let expected = "annotation berth.dev/capacity-tiers: \"preemptible\" is no capacity tier; allowed are reserved, on-demand and spot";
-    assert_eq!(told["message"], json!(expected));
+    assert_eq!(found_condition["message"], json!(expected));
     cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"annotations": {(TIERS): "reserved"}}}));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "a"), json!("reserved"));
@@ -130,7 +130,7 @@ fn unknown_tier_in_annotation_is_reported_misconfigured_and_not_admitted() {
 
 #[test]
 fn flavor_of_unknown_tier_is_skipped_with_event() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     let labels = json!({"metadata": {"labels": {"berth.dev/capacity-tier": "gold"}}});
     cluster.edit(Kind::ResourceFlavor, "", "spot", &labels);
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -149,7 +149,7 @@ pub fn eviction(cluster: &Cluster, job: &str) -> (String, String) {
 
 #[test]
 fn tier_without_nodes_is_left_and_skipped_by_next_job() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
     cluster.settle();
@@ -170,11 +170,11 @@ fn tier_without_nodes_is_left_and_skipped_by_next_job() {
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "the next job is spared");
     cluster.put(Kind::JOB, accepting("c", "reserved"));
     cluster.settle();
-    let told = cluster.condition("c", "QuotaReserved").unwrap();
-    assert_eq!(told["reason"], json!("OutOfStock"));
+    let found_condition = cluster.condition("c", "QuotaReserved").unwrap();
+    assert_eq!(found_condition["reason"], json!("OutOfStock"));
     assert!(
-        told["message"].as_str().unwrap().contains("flavor reserved is out of stock until 2026-11-21T12:1"),
-        "{told}"
+        found_condition["message"].as_str().unwrap().contains("flavor reserved is out of stock until 2026-11-21T12:1"),
+        "{found_condition}"
     );
     // Berth tries the flavor again when its stock-out is over, and the flavor has nodes now.
     cluster.without_nodes = vec![];
@@ -184,7 +184,7 @@ fn tier_without_nodes_is_left_and_skipped_by_next_job() {
 
 #[test]
 fn stock_out_from_unmatched_affinity_holds_only_for_equal_jobs() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     let policy = json!({"patience": {"reserved": "10m"}});
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));
     let picky = |name: &str| {
@@ -213,7 +213,7 @@ fn stock_out_from_unmatched_affinity_holds_only_for_equal_jobs() {
 
 #[test]
 fn stock_out_in_zone_holds_only_for_jobs_selecting_it() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(json!({})));
     let in_zone = |name: &str, zone: &str| {
         let mut job = accepting(name, "reserved,on-demand");
@@ -238,7 +238,7 @@ fn stock_out_in_zone_holds_only_for_jobs_selecting_it() {
 
 #[test]
 fn job_leaves_tier_early_when_autoscaler_reports_no_nodes() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
     cluster.pass(100);
@@ -256,8 +256,8 @@ fn job_leaves_tier_early_when_autoscaler_reports_no_nodes() {
 #[test]
 fn policy_decides_which_failures_count_as_stock_out() {
     let refused = || Some("out of resources".to_owned());
-    let told = |on: &[&str], words: Option<String>, seconds: i64| {
-        let mut cluster = ladder("4");
+    let reported_by = |on: &[&str], words: Option<String>, seconds: i64| {
+        let mut cluster = tiered_cluster("4");
         let policy = json!({"patience": {"reserved": "10m"}, "stockOutOn": on});
         cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));
         cluster.without_nodes = vec!["reserved"];
@@ -276,13 +276,13 @@ fn policy_decides_which_failures_count_as_stock_out() {
         (&[], refused(), 40, "on-demand"),
         (&[], None, 590, "reserved"),
     ] {
-        assert_eq!(told(on, words.clone(), seconds), flavor, "{on:?} {words:?} after {seconds} s");
+        assert_eq!(reported_by(on, words.clone(), seconds), flavor, "{on:?} {words:?} after {seconds} s");
     }
 }
 
 #[test]
 fn job_with_single_tier_retries_it_with_growing_backoff() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved"));
     cluster.pass(6 * 3600);
@@ -293,7 +293,7 @@ fn job_with_single_tier_retries_it_with_growing_backoff() {
 
 #[test]
 fn scheduled_but_unready_pods_do_not_exhaust_tier_patience() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
     cluster.pass(3600);
@@ -303,7 +303,7 @@ fn scheduled_but_unready_pods_do_not_exhaust_tier_patience() {
 
 #[test]
 fn job_without_tiers_is_never_checked_for_stuck_pods() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.without_nodes = vec!["spot"];
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3600);
@@ -313,7 +313,7 @@ fn job_without_tiers_is_never_checked_for_stuck_pods() {
 
 #[test]
 fn job_that_lost_its_nodes_goes_before_later_jobs() {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     cluster.put(Kind::JOB, accepting("a", "spot"));
     cluster.pass(1000);
     cluster.put(Kind::JOB, accepting("b", "spot"));
@@ -330,7 +330,7 @@ fn job_that_lost_its_nodes_goes_before_later_jobs() {
 
 #[test]
 fn reclaimed_nodes_count_as_stock_out_of_their_tier() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
     cluster.pass(1000);
     assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
@@ -350,7 +350,7 @@ fn reclaimed_nodes_count_as_stock_out_of_their_tier() {
 
 #[test]
 fn earlier_stock_out_is_forgotten_when_tier_fails_hours_later() {
-    let mut cluster = ladder("4");
+    let mut cluster = tiered_cluster("4");
     let backoff = json!({"initial": "1m", "max": "8h", "decay": "10m"});
     let policy = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1m"}, "backoff": backoff});
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));

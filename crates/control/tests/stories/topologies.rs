@@ -87,8 +87,8 @@ fn group_with_too_few_topology_domains_is_evicted_with_reason() {
     let (cluster, name) = left_by_kueue(&pods, Some(places("rack", &[("r1", 1)])), &[]);
     assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
     assert!(cluster.workload_is(&name, "WaitingForReplacementPods"), "{:?}", cluster.writes);
-    let told = evictions(&cluster);
-    assert!(matches!(told[..], [text] if text.starts_with("Pod b was started without its place")), "{told:?}");
+    let reported = evictions(&cluster);
+    assert!(matches!(reported[..], [text] if text.starts_with("Pod b was started without its place")), "{reported:?}");
 }
 
 #[test]

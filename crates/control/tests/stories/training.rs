@@ -6,7 +6,7 @@ use berth_sim::manifests::training_job;
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, local_queue};
-use crate::stories::tiers::ladder;
+use crate::stories::tiers::tiered_cluster;
 
 /// A TrainingJob of two workers of one cpu each; `more` is merged into the spec.
 pub fn training(name: &str, more: Value) -> Value {
@@ -59,8 +59,8 @@ fn training_job_is_queued_started_and_succeeds() {
     cluster.complete("a-worker");
     cluster.pass(3);
     assert_eq!(cluster.phase("a"), "Succeeded");
-    assert_eq!(cluster.told("a", "Succeeded")["reason"], "Succeeded");
-    assert_eq!(cluster.told("a", "Running")["status"], "False");
+    assert_eq!(cluster.training_condition("a", "Succeeded")["reason"], "Succeeded");
+    assert_eq!(cluster.training_condition("a", "Running")["status"], "False");
     assert!(cluster.has_job("a-worker"), "its logs stay");
     let workload = cluster.workload_of_training("a").unwrap();
     assert_eq!(workload["metadata"]["finalizers"], json!([]));
@@ -79,19 +79,19 @@ fn training_job_waiting_with_reason_fails_after_max_wait_time() {
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"maxWaitTime": "1m"}})));
     cluster.pass(5);
     assert_eq!(cluster.phase("a"), "Queued");
-    let queued = cluster.told("a", "Queued");
+    let queued = cluster.training_condition("a", "Queued");
     assert_eq!(queued["status"], "True");
     assert!(queued["message"].as_str().unwrap().contains("cpu"), "{queued}");
     assert!(!cluster.has_job("a-worker"));
     cluster.pass(60);
     assert_eq!(cluster.phase("a"), "Failed");
-    assert_eq!(cluster.told("a", "Failed")["reason"], "MaxWaitTimeExceeded");
+    assert_eq!(cluster.training_condition("a", "Failed")["reason"], "MaxWaitTimeExceeded");
     assert!(!cluster.has_job("a-worker"));
 }
 
 #[test]
 fn scheduled_gang_with_unready_pods_does_not_time_out() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
     cluster.pass(600);
@@ -101,20 +101,24 @@ fn scheduled_gang_with_unready_pods_does_not_time_out() {
     cluster.pods_stay_unready = false;
     cluster.without_nodes = vec!["spot"];
     cluster.pass(60);
-    assert_eq!(cluster.told("a", "SchedulingTimeout")["status"], "True", "one that loses its nodes meanwhile");
+    assert_eq!(
+        cluster.training_condition("a", "SchedulingTimeout")["status"],
+        "True",
+        "one that loses its nodes meanwhile"
+    );
 }
 
 #[test]
-fn gang_without_nodes_in_time_is_evicted_whole_and_retried() {
-    let mut cluster = ladder("2");
+fn gang_without_nodes_in_time_is_evicted_and_retried() {
+    let mut cluster = tiered_cluster("2");
     cluster.without_nodes = vec!["spot"];
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
     cluster.pass(10);
     assert_eq!(cluster.phase("a"), "Pending");
-    assert_eq!(cluster.told("a", "Running")["message"], "0 of 2 pods are ready");
+    assert_eq!(cluster.training_condition("a", "Running")["message"], "0 of 2 pods are ready");
     cluster.pass(25);
     assert_eq!(cluster.phase("a"), "Queued");
-    assert_eq!(cluster.told("a", "SchedulingTimeout")["status"], "True");
+    assert_eq!(cluster.training_condition("a", "SchedulingTimeout")["status"], "True");
     assert!(!cluster.has_job("a-worker"));
     let workload = cluster.workload_of_training("a").unwrap();
     assert!(workload["status"]["admission"].is_null());
@@ -123,7 +127,7 @@ fn gang_without_nodes_in_time_is_evicted_whole_and_retried() {
     cluster.without_nodes.clear();
     cluster.pass(70);
     assert_eq!(cluster.phase("a"), "Running");
-    assert_eq!(cluster.told("a", "SchedulingTimeout")["status"], "False");
+    assert_eq!(cluster.training_condition("a", "SchedulingTimeout")["status"], "False");
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn suspended_training_job_frees_its_quota_and_resumes() {
     suspend(&mut cluster, false);
     cluster.pass(5);
     assert_eq!(cluster.phase("a"), "Running");
-    assert_eq!(cluster.told("a", "Suspended")["status"], "False");
+    assert_eq!(cluster.training_condition("a", "Suspended")["status"], "False");
     assert_eq!(cluster.workload_of_training("a").unwrap()["metadata"]["uid"], before, "one Workload throughout");
     assert_eq!(cluster.training("a")["status"]["observedGeneration"], 3, "it was edited twice");
 }
@@ -190,7 +194,7 @@ fn workload_deactivated_by_user_keeps_training_job_suspended() {
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
     cluster.pass(10);
     assert_eq!(cluster.phase("a"), "Suspended");
-    assert_eq!(cluster.told("a", "Suspended")["reason"], "WorkloadDeactivated");
+    assert_eq!(cluster.training_condition("a", "Suspended")["reason"], "WorkloadDeactivated");
     assert!(!cluster.has_job("a-worker"));
 }
 
@@ -218,13 +222,13 @@ fn invalid_training_job_is_stalled_and_others_go_on() {
     cluster.put(Kind::TrainingJob, training("bad", json!({"resources": {"minReplicas": 5}})));
     cluster.put(Kind::TrainingJob, training("good", json!({})));
     cluster.pass(3);
-    let stalled = cluster.told("bad", "Stalled");
+    let stalled = cluster.training_condition("bad", "Stalled");
     assert_eq!(stalled["status"], "True");
     assert!(stalled["message"].as_str().unwrap().contains("spec.resources.minReplicas"), "{stalled}");
     assert_eq!(cluster.phase("good"), "Running");
     cluster.edit(Kind::TrainingJob, "team", "bad", &json!({"spec": {"resources": {"minReplicas": 1}}}));
     cluster.pass(3);
-    assert_eq!(cluster.told("bad", "Stalled"), Value::Null);
+    assert_eq!(cluster.training_condition("bad", "Stalled"), Value::Null);
     assert_eq!(cluster.phase("bad"), "Queued");
 }
 
@@ -236,7 +240,7 @@ fn training_job_with_taken_job_name_waits_and_reports_it() {
     cluster.put(Kind::JOB, other);
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
-    assert_eq!(cluster.told("a", "Running")["reason"], "NameTaken");
+    assert_eq!(cluster.training_condition("a", "Running")["reason"], "NameTaken");
     assert!(cluster.has_job("a-worker"));
     cluster.delete(&key(Kind::JOB, "a-worker"));
     cluster.pass(15);
@@ -345,7 +349,7 @@ fn deleted_training_job_leaves_no_job_or_workload() {
 
 #[test]
 fn training_job_leaves_tier_without_nodes_and_next_skips_it() {
-    let mut cluster = ladder("8");
+    let mut cluster = tiered_cluster("8");
     cluster.without_nodes = vec!["reserved"];
     let tiers = json!({"capacityTiers": ["reserved", "on-demand"], "schedulingConfig": {"schedulingTimeout": "1h"}});
     cluster.put(Kind::TrainingJob, training("a", tiers.clone()));
@@ -363,7 +367,7 @@ fn training_job_leaves_tier_without_nodes_and_next_skips_it() {
 
 #[test]
 fn training_job_moves_to_next_tier_when_nodes_are_reclaimed() {
-    let mut cluster = ladder("8");
+    let mut cluster = tiered_cluster("8");
     let tiers = json!({"capacityTiers": ["spot", "on-demand"]});
     cluster.put(Kind::TrainingJob, training("a", tiers));
     cluster.pass(1_000);
@@ -380,7 +384,7 @@ fn training_job_moves_to_next_tier_when_nodes_are_reclaimed() {
 
 #[test]
 fn scheduling_timeout_moves_training_job_to_next_tier() {
-    let mut cluster = ladder("8");
+    let mut cluster = tiered_cluster("8");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["reserved", "on-demand"]})));
     cluster.pass(660);
@@ -388,8 +392,12 @@ fn scheduling_timeout_moves_training_job_to_next_tier() {
     assert_eq!((&status["capacityTier"], &status["phase"]), (&json!("on-demand"), &json!("Running")), "{status}");
     let workload = cluster.workload_of_training("a").unwrap();
     assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "StockOut");
-    let told = cluster.told("a", "SchedulingTimeout");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("PodsReady")), "all pods are ready now");
+    let condition = cluster.training_condition("a", "SchedulingTimeout");
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("False"), &json!("PodsReady")),
+        "all pods are ready now"
+    );
     let events: Vec<&str> = cluster
         .notices
         .iter()
@@ -408,15 +416,17 @@ fn training_job_with_refused_job_creation_is_evicted_after_timeout() {
     }
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "5m"}})));
     cluster.pass(100);
-    let running = cluster.told("a", "Running");
+    let running = cluster.training_condition("a", "Running");
     assert_eq!(running["reason"], "FailedCreate", "{running}");
     assert!(running["message"].as_str().unwrap().contains("a-worker: exceeded quota"), "{running}");
-    let told = |notice: &&berth_control::write::Notice| notice.key.kind == Kind::TrainingJob;
-    assert!(cluster.notices.iter().filter(told).any(|notice| notice.reason == "FailedCreate"));
+    let reported_by = |notice: &&berth_control::write::Notice| notice.key.kind == Kind::TrainingJob;
+    assert!(cluster.notices.iter().filter(reported_by).any(|notice| notice.reason == "FailedCreate"));
     cluster.pass(220);
     let workload = cluster.workload_of_training("a").unwrap();
     assert_eq!(workload["status"]["schedulingStats"]["evictions"][0]["reason"], "SchedulingTimeout");
-    assert!(cluster.told("a", "SchedulingTimeout")["message"].as_str().unwrap().contains("exceeded quota"));
+    assert!(
+        cluster.training_condition("a", "SchedulingTimeout")["message"].as_str().unwrap().contains("exceeded quota")
+    );
     cluster.faults.clear();
     cluster.pass(200);
     assert_eq!(cluster.phase("a"), "Running");
@@ -437,8 +447,8 @@ fn suspended_time_does_not_count_towards_max_wait_time() {
 }
 
 #[test]
-fn training_job_keeps_quota_while_lost_job_creation_may_land() {
-    for lands in [true, false] {
+fn training_job_keeps_quota_while_lost_job_creation_may_apply() {
+    for is_applied in [true, false] {
         let mut cluster = cluster("2");
         cluster.loses.push(Purpose::StartTraining);
         cluster.put(Kind::TrainingJob, training("a", json!({})));
@@ -448,14 +458,14 @@ fn training_job_keeps_quota_while_lost_job_creation_may_land() {
         cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
         cluster.pass(10);
         assert!(cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
-        if lands {
-            let _ = cluster.land();
+        if is_applied {
+            let _ = cluster.apply_writes();
             cluster.pass(2);
             assert_eq!(cluster.count(Purpose::StopTraining), 1, "{:?}", cluster.writes);
         } else {
             cluster.pass(15);
         }
-        assert!(!cluster.workload_is(&name, "QuotaReserved"), "{lands}: {:?}", cluster.writes);
+        assert!(!cluster.workload_is(&name, "QuotaReserved"), "{is_applied}: {:?}", cluster.writes);
         assert!(!cluster.has_job("a-worker"));
     }
 }

@@ -109,18 +109,18 @@ fn preemption_metric_and_event_name_preemptor_and_victim_queues() {
     let preempted = measured(&mut cluster, "training_job_preemptions");
     let labels = "preemptor_queue=owner victim_queue=borrower reason=InCohortReclamation";
     assert_eq!(preempted, [(labels.to_owned(), 1)]);
-    let told = cluster.notices.iter().filter(|notice| {
+    let events = cluster.notices.iter().filter(|notice| {
         notice.reason == "Preempted" && notice.key.kind == Kind::TrainingJob && notice.event_type == EventType::Normal
     });
-    let told: Vec<(&str, &str)> = told.map(|notice| (notice.key.name.as_str(), notice.message.as_str())).collect();
+    let events: Vec<(&str, &str)> = events.map(|notice| (notice.key.name.as_str(), notice.message.as_str())).collect();
     let words = "a Workload of ClusterQueue owner takes the quota that this job holds of ClusterQueue borrower: \
         InCohortReclamation";
-    assert_eq!(told, [("victim", words)]);
+    assert_eq!(events, [("victim", words)]);
 }
 
 #[test]
 fn gang_and_checkpoint_metrics_count_successes_and_failures() {
-    let mut cluster = crate::stories::tiers::ladder("2");
+    let mut cluster = crate::stories::tiers::tiered_cluster("2");
     cluster.without_nodes = vec!["spot"];
     let gang = json!({"schedulingConfig": {"schedulingTimeout": "20s"}, "checkpoint": {"interval": "30s"}});
     cluster.put(Kind::TrainingJob, training("a", gang));
@@ -159,7 +159,7 @@ fn gang_and_checkpoint_metrics_count_successes_and_failures() {
 
 #[test]
 fn gang_moving_through_tiers_counts_a_timeout_per_tier() {
-    let mut cluster = crate::stories::tiers::ladder("2");
+    let mut cluster = crate::stories::tiers::tiered_cluster("2");
     cluster.without_nodes = vec!["reserved", "on-demand"];
     let tiers =
         json!({"capacityTiers": ["reserved", "on-demand", "spot"], "schedulingConfig": {"schedulingTimeout": "20s"}});

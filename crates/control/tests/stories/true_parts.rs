@@ -119,14 +119,14 @@ fn is(cluster: &Cluster, kind: &str) -> bool {
 }
 
 /// Messages of the JobSet's events about changed Jobs.
-fn told(cluster: &Cluster) -> Vec<&str> {
-    let told =
+fn messages_of(cluster: &Cluster) -> Vec<&str> {
+    let events =
         cluster.notices.iter().filter(|notice| notice.reason == "JobAltered" && notice.key.kind == Kind::JOB_SET);
-    told.map(|notice| &*notice.message).collect()
+    events.map(|notice| &*notice.message).collect()
 }
 
 #[test]
-fn job_set_with_enlarged_job_is_evicted_as_a_whole() {
+fn job_set_with_enlarged_job_is_evicted_with_all_jobs() {
     let more_cpus = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]});
     for (change, words) in [
         (json!({"parallelism": 50}), "Job a-job-0 wants 50 pods, where quota is held for 2"),
@@ -142,7 +142,11 @@ fn job_set_with_enlarged_job_is_evicted_as_a_whole() {
         cluster.pass(2);
         assert_eq!(condition(&cluster, "Evicted")["reason"], json!("JobAltered"), "{:?}", cluster.writes);
         assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
-        assert!(told(&cluster).len() == 1 && told(&cluster)[0].starts_with(words), "{:?}", told(&cluster));
+        assert!(
+            messages_of(&cluster).len() == 1 && messages_of(&cluster)[0].starts_with(words),
+            "{:?}",
+            messages_of(&cluster)
+        );
         let of_jobs = cluster.writes[writes..].iter().filter(|(_, key)| key.kind == Kind::JOB);
         assert_eq!(of_jobs.count(), 0, "its controller would start it again: {:?}", cluster.writes);
         stops(&mut cluster);
@@ -169,7 +173,10 @@ fn foreign_job_naming_job_set_as_controller_evicts_job_set() {
         cluster.put(Kind::JOB, forged);
         cluster.pass(2);
         assert_eq!(condition(&cluster, "Evicted")["reason"], json!("JobAltered"), "{name}: {:?}", cluster.writes);
-        assert!(told(&cluster)[0].starts_with(&format!("Job {name} names JobSet a as its controller")), "{name}");
+        assert!(
+            messages_of(&cluster)[0].starts_with(&format!("Job {name} names JobSet a as its controller")),
+            "{name}"
+        );
         stops(&mut cluster);
         cluster.pass(10);
         assert!(is_suspended(&cluster, name), "{name}: {:?}", cluster.writes);
@@ -193,7 +200,7 @@ fn job_set_altered_in_each_of_five_runs_is_deactivated() {
         }
     }
     assert_eq!(workload_of_set(&cluster)["spec"]["active"], json!(false), "{:?}", cluster.writes);
-    let last = told(&cluster).last().copied().unwrap_or_default().to_owned();
+    let last = messages_of(&cluster).last().copied().unwrap_or_default().to_owned();
     assert!(last.ends_with("Given up after 5 tries, until spec.active of its Workload is true again"), "{last}");
 }
 
@@ -281,8 +288,8 @@ fn writes_to_jobs(cluster: &Cluster) -> bool {
 }
 
 fn misplaced(cluster: &Cluster) -> Vec<(EventType, Kind, &str)> {
-    let told = cluster.notices.iter().filter(|notice| notice.reason == "QueueMisplaced");
-    told.map(|notice| (notice.event_type, notice.key.kind, &*notice.message)).collect()
+    let events = cluster.notices.iter().filter(|notice| notice.reason == "QueueMisplaced");
+    events.map(|notice| (notice.event_type, notice.key.kind, &*notice.message)).collect()
 }
 
 /// The JobSet controller would start the suspended Jobs again without end, so that Berth only writes a warning.
@@ -331,8 +338,8 @@ fn jobs_with_queue_below_unmanaged_job_set_run_with_warning() {
     assert!(!writes_to_jobs(&cluster), "{:?}", cluster.writes);
     let text = "JobSet a, which makes this Job, is of a kind that is not managed: the Job runs without quota. Name \
                 jobset.x-k8s.io/jobset in integrations.frameworks, and the queue in metadata.labels of the JobSet";
-    let told = misplaced(&cluster);
-    assert!(told.contains(&(EventType::Warning, Kind::JOB, text)) && told.len() <= 2, "{told:?}");
+    let reported = misplaced(&cluster);
+    assert!(reported.contains(&(EventType::Warning, Kind::JOB, text)) && reported.len() <= 2, "{reported:?}");
 }
 
 #[test]
@@ -374,8 +381,8 @@ fn job_moved_to_another_queueless_job_set_runs_with_warning() {
             true => "JobSet a, which starts this Job, names no queue: the Job runs without quota",
             false => "JobSet a, which makes this Job, is of a kind that is not managed: the Job runs without quota",
         };
-        let told = misplaced(&cluster);
-        assert!(told.iter().any(|(_, kind, words)| *kind == Kind::JOB && words.starts_with(text)), "{told:?}");
+        let reported = misplaced(&cluster);
+        assert!(reported.iter().any(|(_, kind, words)| *kind == Kind::JOB && words.starts_with(text)), "{reported:?}");
     }
 }
 
@@ -422,8 +429,8 @@ fn evicted_job_that_running_job_set_would_start_again_evicts_it() {
     cluster.pass(30);
     assert!(is_suspended(&cluster, "mine") && !cluster.is("mine", "QuotaReserved"), "{:?}", cluster.writes);
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
-    let told = told(&cluster);
-    assert!(told.len() == 1 && told[0].starts_with("Job mine has lost its own quota"), "{told:?}");
+    let reported = messages_of(&cluster);
+    assert!(reported.len() == 1 && reported[0].starts_with("Job mine has lost its own quota"), "{reported:?}");
     assert!(cluster.count(Purpose::SuspendJob) < 6, "{:?}", cluster.writes);
 }
 
@@ -446,7 +453,7 @@ fn job_admitted_before_its_job_set_appears_runs_without_quota() {
 }
 
 #[test]
-fn job_set_that_gets_its_queue_later_is_suspended_whole() {
+fn job_set_that_gets_its_queue_later_suspends_all_jobs() {
     let mut cluster = one_queue("1");
     of_jobs_with_a_queue(&mut cluster);
     cluster.pass(5);

@@ -15,7 +15,7 @@ const GATES: &str = "spec.preemptionGates";
 const TOPOLOGY: &str = "spec.podSets[0].topologyRequest";
 
 /// Reason and message of the condition `QuotaReserved` of a Workload without quota.
-fn told(workload: &Value) -> (String, String) {
+fn condition_of(workload: &Value) -> (String, String) {
     let conditions = workload["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let reserved = conditions.into_iter().find(|condition| condition["type"] == json!("QuotaReserved"));
     let reserved = reserved.unwrap_or_default();
@@ -33,7 +33,7 @@ fn held_alone(cluster: &mut Cluster, field: &str) {
     cluster.put(Kind::JOB, job("free", "lq", "1", true));
     cluster.pass(5);
     for _ in 0..2 {
-        assert_eq!(told(cluster.workload_of("held").expect(field)), names(field));
+        assert_eq!(condition_of(cluster.workload_of("held").expect(field)), names(field));
         assert_eq!(cluster.job("held")["spec"]["suspend"], json!(true), "{field}");
         assert!(cluster.is("free", "Admitted"), "{field}: it stands in nobody's way");
         assert_eq!(cluster.count(Purpose::ReserveQuota), 1, "{field}");
@@ -117,7 +117,7 @@ fn job_with_foreign_managed_by_waits_until_recreated_with_default() {
             cluster.pass(5);
             cluster.put(Kind::JOB, job("free", "lq", "1", true));
             cluster.pass(600);
-            assert_eq!(told(&workload(&cluster)), names(&format!("spec.managedBy: {manager:?}")));
+            assert_eq!(condition_of(&workload(&cluster)), names(&format!("spec.managedBy: {manager:?}")));
             assert_eq!(cluster.objects()[&key]["spec"]["suspend"], json!(true), "{kind:?}");
             assert!(cluster.is("free", "Admitted"), "{kind:?}: it stands in nobody's way");
             // The job is deleted and created again, because the field `spec.managedBy` cannot change.
@@ -150,7 +150,7 @@ fn held_pod(cluster: &mut Cluster) {
     let workloads = cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
     let workloads: Vec<&Value> = workloads.filter(of_pod).collect();
     assert_eq!(workloads.len(), 1, "{workloads:?}");
-    assert_eq!(told(workloads[0]), names(CLAIMS));
+    assert_eq!(condition_of(workloads[0]), names(CLAIMS));
     let pod = &cluster.objects()[&Cluster::key(Kind::Pod, "team", "held")];
     assert_eq!(pod["spec"]["schedulingGates"], json!([{"name": "kueue.x-k8s.io/admission"}]));
 }
@@ -205,7 +205,7 @@ fn stops_nobody(settings: Settings) {
                    admit workloads";
     assert_eq!(active(&cluster), (json!("False"), message.to_owned()));
     let inactive = ("Suspended".to_owned(), format!("ClusterQueue cq is inactive: {message}"));
-    assert_eq!(told(cluster.workload_of("waits").unwrap()), inactive);
+    assert_eq!(condition_of(cluster.workload_of("waits").unwrap()), inactive);
     assert_eq!(cluster.job("waits")["spec"]["suspend"], json!(true));
     assert_eq!(cluster.job("runs")["spec"]["suspend"], json!(false));
     assert!(cluster.is("runs", "Admitted") && cluster.is("elsewhere", "Admitted"));

@@ -250,7 +250,7 @@ fn refused_write_is_counted_by_object_kind() {
 
 #[test]
 fn tier_metrics_measure_exhausted_patience_in_its_tier() {
-    let mut cluster = crate::stories::tiers::ladder("1");
+    let mut cluster = crate::stories::tiers::tiered_cluster("1");
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(json!({"patience": {"reserved": "40s"}})));
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "reserved,on-demand"));

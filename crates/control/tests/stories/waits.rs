@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job};
 use crate::stories::elastic::{other, with_priorities};
 use crate::stories::one_queue;
-use crate::stories::tiers::ladder;
+use crate::stories::tiers::tiered_cluster;
 use crate::stories::training::{self, training};
 use crate::stories::training_figures::measured;
 
@@ -18,7 +18,7 @@ fn patient(time: &str) -> Value {
 
 fn assert_given_up(cluster: &Cluster, what: &str) {
     assert_eq!(cluster.phase("a"), "Failed", "{what}: {:?}", cluster.writes);
-    assert_eq!(cluster.told("a", "Failed")["reason"], "MaxWaitTimeExceeded", "{what}");
+    assert_eq!(cluster.training_condition("a", "Failed")["reason"], "MaxWaitTimeExceeded", "{what}");
     assert!(!cluster.has_job("a-worker"), "{what}");
 }
 
@@ -30,7 +30,7 @@ fn stop(cluster: &mut Cluster, policy: &str) {
 fn max_wait_time_runs_on_while_job_falls_through_tiers() {
     for restarts in [false, true] {
         let what = format!("restarts: {restarts}");
-        let mut cluster = ladder("8");
+        let mut cluster = tiered_cluster("8");
         cluster.without_nodes = vec!["reserved", "on-demand", "spot"];
         cluster.put(Kind::TrainingJob, patient("25m"));
         cluster.pass(22 * 60);
@@ -47,7 +47,7 @@ fn max_wait_time_runs_on_while_job_falls_through_tiers() {
 
 #[test]
 fn max_wait_time_runs_on_across_repeated_gang_timeouts() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     cluster.without_nodes = vec!["spot"];
     let times = json!({"schedulingConfig": {"maxWaitTime": "5m", "schedulingTimeout": "30s"}});
     cluster.put(Kind::TrainingJob, training("a", times));
@@ -77,7 +77,7 @@ fn max_wait_time_of_evicted_job_starts_at_its_eviction() {
 
 #[test]
 fn job_that_ran_falls_through_tiers_until_max_wait_time() {
-    let mut cluster = ladder("8");
+    let mut cluster = tiered_cluster("8");
     cluster.put(Kind::TrainingJob, patient("15m"));
     cluster.pass(3_600);
     assert_eq!((cluster.tier_of("a"), cluster.phase("a")), ("reserved", "Running"));
@@ -91,7 +91,7 @@ fn job_that_ran_falls_through_tiers_until_max_wait_time() {
 
 #[test]
 fn max_wait_time_starts_anew_when_job_is_resumed() {
-    let mut cluster = ladder("2");
+    let mut cluster = tiered_cluster("2");
     cluster.without_nodes = vec!["spot"];
     let times = json!({"schedulingConfig": {"maxWaitTime": "2m", "schedulingTimeout": "100s"}});
     cluster.put(Kind::TrainingJob, training("a", times));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::assign::claim::Pins;
 use crate::assign::mode::{Mode, PreemptionPossibility};
 use crate::cycle::issued::Issued;
-use crate::explain::why::{Said, Why, distinct_texts, unfit};
+use crate::explain::why::{Message, Why, distinct_texts, unfit};
 use crate::model::{PendingReason, PodSetAssignment};
 use crate::preempt::breach::Breach;
 use crate::quota::balance::{Units, Usage, accumulate, amount};
@@ -120,8 +120,8 @@ impl Assignment {
 
     /// Reason why the assignment is not a plain fit, in Kueue's words; empty if the assignment is a plain fit.
     pub(crate) fn message(&self, store: &Store, asked: &[PodSet]) -> String {
-        let told = self.named(asked).filter(|(_, pod_set)| self.tells(pod_set));
-        unfit(store, told.map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
+        let reported = self.named(asked).filter(|(_, pod_set)| self.is_reported(pod_set));
+        unfit(store, reported.map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
     }
 
     /// Results with the names of their pod sets; results of pod sets of one group are adjacent.
@@ -143,15 +143,15 @@ impl Assignment {
     }
 
     /// Removes the reasons why the assignment is not a plain fit, for a message that is made later.
-    pub(crate) fn take_unfit(&mut self, issued: Issued) -> Said {
-        let told: Vec<bool> = self.pod_sets.iter().map(|pod_set| self.tells(pod_set)).collect();
-        let unfit = self.pod_sets.iter_mut().zip(told).filter(|(_, told)| *told);
-        Said::Unfit(unfit.map(|(set, _)| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
+    pub(crate) fn take_unfit(&mut self, issued: Issued) -> Message {
+        let reported: Vec<bool> = self.pod_sets.iter().map(|pod_set| self.is_reported(pod_set)).collect();
+        let unfit = self.pod_sets.iter_mut().zip(reported).filter(|(_, reported)| *reported);
+        Message::Unfit(unfit.map(|(set, _)| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
     }
 
     /// Whether the message includes the reasons of a pod set. A pod set that requests nothing lacks no quota, so its reasons are included only if no other pod
     /// set has reasons.
-    fn tells(&self, pod_set: &PodSetResult) -> bool {
+    fn is_reported(&self, pod_set: &PodSetResult) -> bool {
         let lacks = |set: &PodSetResult| !set.reasons.is_empty() && !set.lacks_nothing();
         !pod_set.reasons.is_empty() && (!pod_set.lacks_nothing() || !self.pod_sets.iter().any(lacks))
     }

@@ -63,7 +63,7 @@ fn find_flavors(
     let mut tries = Tries::default();
     let mut next = |tries: &mut Tries| {
         let result = combine(store, tree, request, &turns, assignment, (tries, oracle));
-        (tries.standing(), result)
+        (tries.fitness(), result)
     };
     let mut best = next(&mut tries);
     while tries.advance() {
@@ -112,9 +112,9 @@ fn combine(
         let first = members.first().map_or(0, |first| first.index);
         let start = progress.map_or(0, |progress| progress.next(first, resource));
         assignment.resumed |= start > 0;
-        let barred = tries.barred(turn);
+        let excluded = tries.excluded(turn);
         let (assumed, beside) = (&assignment.usage, result.choices.as_slice());
-        let scan = Scan { store, request, members, group, resource, start, assumed, beside, barred: &barred };
+        let scan = Scan { store, request, members, group, resource, start, assumed, beside, excluded: &excluded };
         let found = scan.run(tree, asked, oracle);
         if order.is_some() {
             tries.note(turn, &found);

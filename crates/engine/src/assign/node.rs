@@ -24,13 +24,13 @@ struct Step {
     at: usize,
     /// The flavor that was chosen.
     flavor: Option<FlavorId>,
-    standing: Standing,
+    fitness: Fitness,
     is_narrowed: bool,
 }
 
 /// How well a combination of flavors serves the pods, the worst variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum Fitness {
     /// No flavor serves the pods.
     Without,
     /// The flavor fits only with preemption, and there are no candidates.
@@ -41,7 +41,7 @@ pub(super) enum Standing {
     Fitting,
 }
 
-impl Standing {
+impl Fitness {
     fn of(found: &Found) -> Self {
         let of_choice = |choice: &Choice| match choice.mode {
             Mode::Fit => Self::Fitting,
@@ -56,38 +56,38 @@ impl Standing {
 #[derive(Default)]
 pub(super) struct Tries {
     /// Choices of flavors that are not to be made again after the same earlier choices: position in the order of assignment, and flavor.
-    barred: Vec<(usize, FlavorId)>,
+    excluded: Vec<(usize, FlavorId)>,
     steps: Vec<Step>,
     made: usize,
 }
 
 impl Tries {
     /// The flavors that were tried at the position `at` after the same earlier choices.
-    pub(super) fn barred(&self, at: usize) -> Vec<FlavorId> {
-        self.barred.iter().filter(|(turn, _)| *turn == at).map(|(_, flavor)| *flavor).collect()
+    pub(super) fn excluded(&self, at: usize) -> Vec<FlavorId> {
+        self.excluded.iter().filter(|(turn, _)| *turn == at).map(|(_, flavor)| *flavor).collect()
     }
 
     /// Records the end of the scan for one resource group.
     pub(super) fn note(&mut self, at: usize, found: &Found) {
         let flavor = found.choices.first().map(|choice| choice.flavor);
-        self.steps.push(Step { at, flavor, standing: Standing::of(found), is_narrowed: found.is_narrowed });
+        self.steps.push(Step { at, flavor, fitness: Fitness::of(found), is_narrowed: found.is_narrowed });
     }
 
     /// How well the combination of flavors that was tried last serves the pods.
-    pub(super) fn standing(&self) -> Standing {
-        self.steps.iter().map(|step| step.standing).min().unwrap_or(Standing::Fitting)
+    pub(super) fn fitness(&self) -> Fitness {
+        self.steps.iter().map(|step| step.fitness).min().unwrap_or(Fitness::Fitting)
     }
 
     /// Goes on to the next combination of flavors. Returns true if there is a combination that may serve the pods better.
     pub(super) fn advance(&mut self) -> bool {
         self.made = self.made.saturating_add(1);
         let steps = std::mem::take(&mut self.steps);
-        let is_short = |step: &Step| step.is_narrowed && step.standing < Standing::Fitting;
+        let is_short = |step: &Step| step.is_narrowed && step.fitness < Fitness::Fitting;
         let Some(short) = steps.iter().rposition(is_short).filter(|_| self.made < MOST) else { return false };
         let before = steps.iter().take(short).rev();
         let Some((at, flavor)) = before.filter_map(|step| Some((step.at, step.flavor?))).next() else { return false };
-        self.barred.retain(|(turn, _)| *turn <= at);
-        self.barred.push((at, flavor));
+        self.excluded.retain(|(turn, _)| *turn <= at);
+        self.excluded.push((at, flavor));
         true
     }
 }

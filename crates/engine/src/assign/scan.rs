@@ -29,7 +29,7 @@ pub(super) struct Scan<'a> {
     /// Flavors that the pods are given for resources of other groups.
     pub(super) beside: &'a [Choice],
     /// Flavors that were tried before, together with the same choices of earlier resource groups.
-    pub(super) barred: &'a [FlavorId],
+    pub(super) excluded: &'a [FlavorId],
 }
 
 /// Result of a scan.
@@ -91,7 +91,7 @@ impl<'a> Scan<'a> {
                 }
                 continue;
             }
-            if self.barred.contains(&flavor) {
+            if self.excluded.contains(&flavor) {
                 found.is_narrowed = true;
                 found.rule_out(flavor, Self::tried_before(self.store, flavor), PendingReason::NoMatchingFlavor);
                 continue;

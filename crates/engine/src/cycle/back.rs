@@ -111,11 +111,11 @@ impl World {
                     self.push(queue, id);
                 }
                 // Notices are added one by one, because appending a set would rebuild the set of all notices.
-                let told = self.store.queues[queue].pending.park(class, reason);
+                let equals = self.store.queues[queue].pending.park(class, reason);
                 if self.is_fickle(queue, class) {
                     self.store.queues[queue].pending.fickle.insert(class);
                 }
-                self.notices.extend(told.into_iter().filter(|told| *told != id));
+                self.notices.extend(equals.into_iter().filter(|equals| *equals != id));
                 report.moved.insert(root);
             }
             Requeue::Mismatch => self.set_aside(queue, id, Place::Mismatched, root, report),

@@ -18,10 +18,10 @@ use crate::world::store::{Held, Place};
 
 impl World {
     /// Reserves usage of a queue for the rest of the cycle.
-    fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
+    fn assume(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
         let node = self.store.queues[queue].node;
         self.tree.add(node, &usage);
-        run.booked.push((queue, usage));
+        run.assumed.push((queue, usage));
     }
 
     /// Keeps quota from later heads for a head that needs preemption but finds no victims, if its queue cannot always reclaim its quota or the head waits for
@@ -39,7 +39,7 @@ impl World {
     /// Keeps quota from later heads for a head that is not admitted yet.
     pub(crate) fn keep(&mut self, entry: &Entry, run: &mut Run) {
         let usage = self.kept(entry.queue, &entry.assignment, &entry.targets);
-        self.book(entry.queue, usage, run);
+        self.assume(entry.queue, usage, run);
     }
 
     /// Usage that is kept for a head: its full usage, or only the part within its queue's limits if the head needs preemption and has no victims.
@@ -83,7 +83,7 @@ impl World {
             }
             let root = self.tree.root(self.store.queues[queue].node);
             if target.gives_up.is_none() && self.options.profile.has(Departure::NoEvictionCircles) {
-                self.store.feuds.note(root, entry.workload, target.workload);
+                self.store.eviction_history.note(root, entry.workload, target.workload);
             }
             report.moved.insert(root);
             report.evictions.extend(self.eviction(&preemptor, &preemptor_path, target));
@@ -137,13 +137,13 @@ impl World {
         self.stirred.insert(self.tree.root(node));
         self.store.local_queues[local_queue].pending.remove(&entry.workload);
         let usage = std::mem::take(&mut entry.assignment.usage);
-        let usage = if self.store.classes[class].replaces.is_some() { self.whole(entry) } else { usage };
+        let usage = if self.store.classes[class].replaces.is_some() { self.full_usage(entry) } else { usage };
         self.hold(
             entry.workload,
             Held {
                 queue: entry.queue,
                 usage,
-                whole: None,
+                full_usage: None,
                 counts,
                 at: now,
                 saved: None,
@@ -159,13 +159,13 @@ impl World {
     }
 
     /// Full usage of an entry whose field `usage` is only the part beyond the old slice that it replaces.
-    fn whole(&self, entry: &Entry) -> Usage {
-        let mut whole = Usage::new();
+    fn full_usage(&self, entry: &Entry) -> Usage {
+        let mut full_usage = Usage::new();
         for (resource, flavor, value) in entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given()) {
             if let Some(cell) = self.store.find_cell(flavor, resource) {
-                accumulate(&mut whole, cell, value);
+                accumulate(&mut full_usage, cell, value);
             }
         }
-        whole
+        full_usage
     }
 }

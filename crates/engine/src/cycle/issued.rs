@@ -30,7 +30,7 @@ impl Issued {
 
     /// Message for the head: `unfit`, the reason why the head is not a plain fit, followed by the part about preemptions. Cost: the length of the message.
     #[must_use]
-    pub fn told(self, unfit: String) -> String {
+    pub fn message(self, unfit: String) -> String {
         unfit + &self.suffix()
     }
 

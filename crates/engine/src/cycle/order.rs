@@ -55,26 +55,26 @@ impl<N: Ord> Nominee<N> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name<'a> {
     start: u64,
-    whole: &'a str,
+    full: &'a str,
 }
 
 impl<'a> Name<'a> {
-    pub(crate) fn of(whole: &'a str) -> Self {
-        Self { start: start_of(whole), whole }
+    pub(crate) fn of(full: &'a str) -> Self {
+        Self { start: start_of(full), full }
     }
 }
 
 /// Values of a head that decide between two heads that meet at a cohort: the values are those of the cohort's child on the path to the head's queue, with the
 /// head's usage added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct FairShareValues {
     /// Fair share of the cohort's child on the path to the head's queue.
     pub share: Share,
     /// True if the cohort's child on the path to the head's queue exceeds its quota in a flavor and resource that the head requests.
     pub borrows_requested: bool,
 }
 
-impl Standing {
+impl FairShareValues {
     /// The values of a child whose share is `share` and that exceeds its quota in the cells `borrowed`, for a head that requests `requested`. Cost: the number
     /// of cells in `requested` times the number of cells in `borrowed`.
     #[must_use]
@@ -86,7 +86,7 @@ impl Standing {
 
 /// Order of two heads that meet at a cohort. Cost: constant.
 #[must_use]
-pub fn compare_standing(a: (&Nominee, Standing), b: (&Nominee, Standing), gates: &Gates) -> Ordering {
+pub fn compare_fair_share(a: (&Nominee, FairShareValues), b: (&Nominee, FairShareValues), gates: &Gates) -> Ordering {
     let by_borrowing = a.1.borrows_requested.cmp(&b.1.borrows_requested);
     a.0.by_preemptor(b.0, gates)
         .then(if gates.fair_prefer_non_borrowing { by_borrowing } else { Ordering::Equal })
@@ -102,7 +102,7 @@ pub(crate) struct Contender<E> {
     /// Nodes of the cohort tree from the root to the head's queue.
     path: Vec<NodeId>,
     /// For each node of the head's path except the last: the values of the node below it. The list of values is empty while they are still to be computed.
-    standings: Vec<Standing>,
+    values: Vec<FairShareValues>,
 }
 
 /// The heads that are still to be processed, by cohort tree.
@@ -119,7 +119,7 @@ impl<E> Tournament<E> {
             let mut path: Vec<NodeId> = tree.ancestors(node).collect();
             path.reverse();
             path.push(node);
-            let contender = Contender { entry, nominee, usage, path, standings: Vec::new() };
+            let contender = Contender { entry, nominee, usage, path, values: Vec::new() };
             trees.entry(tree.root(node)).or_default().push(contender);
         }
         for contenders in trees.values_mut() {
@@ -133,7 +133,7 @@ impl<E> Tournament<E> {
     pub(crate) fn next(&mut self, store: &Store, tree: &mut Tree, gates: &Gates) -> Option<E> {
         let mut first = self.trees.first_entry()?;
         let contenders = first.get_mut();
-        for contender in contenders.iter_mut().filter(|c| c.standings.is_empty()) {
+        for contender in contenders.iter_mut().filter(|c| c.values.is_empty()) {
             contender.stand(store, tree);
         }
         let winner = winner(contenders, 0, 0, gates);
@@ -141,7 +141,7 @@ impl<E> Tournament<E> {
         // Usage changes shares only below the root, so the values of other branches below the root stay valid.
         let branch = taken.path.get(1).copied();
         for contender in contenders.iter_mut().filter(|c| c.path.get(1).copied() == branch) {
-            contender.standings.clear();
+            contender.values.clear();
         }
         if contenders.is_empty() {
             first.remove();
@@ -155,11 +155,11 @@ impl<E> Contender<E> {
         let Some(queue) = self.path.last().copied() else { return };
         let mut trial = Trial::new(tree);
         trial.add(queue, &self.usage);
-        let standing = |node: &NodeId| Standing {
+        let values_at = |node: &NodeId| FairShareValues {
             share: share_of(store, trial.tree(), *node, &[]).0,
             borrows_requested: borrows_any(trial.tree(), *node, &self.usage, &[]),
         };
-        self.standings = self.path.iter().skip(1).map(standing).collect();
+        self.values = self.path.iter().skip(1).map(values_at).collect();
     }
 }
 
@@ -171,10 +171,10 @@ fn winner<E>(contenders: &[Contender<E>], depth: usize, offset: usize, gates: &G
     for group in contenders.chunk_by(|a, b| a.path.get(below) == b.path.get(below)) {
         let index = if group.len() > 1 { winner(group, below, 0, gates) } else { 0 };
         if let Some(challenger) = group.get(index) {
-            let standing = |c: &Contender<E>| c.standings.get(depth).copied().unwrap_or_default();
+            let values_at = |c: &Contender<E>| c.values.get(depth).copied().unwrap_or_default();
             let wins = best.is_none_or(|(_, champion)| {
-                let (a, b) = (standing(challenger), standing(champion));
-                compare_standing((&challenger.nominee, a), (&champion.nominee, b), gates).is_lt()
+                let (a, b) = (values_at(challenger), values_at(champion));
+                compare_fair_share((&challenger.nominee, a), (&champion.nominee, b), gates).is_lt()
             });
             if wins {
                 best = Some((start.saturating_add(index), challenger));

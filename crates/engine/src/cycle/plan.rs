@@ -7,7 +7,7 @@ use crate::assign::mode::Mode;
 use crate::cycle::aside::Aside;
 use crate::cycle::nominate::Nominator;
 use crate::cycle::report::Report;
-use crate::explain::why::Said;
+use crate::explain::why::Message;
 use crate::model::{ClusterQueueSpec, Fungibility, Limits, Millis, PendingReason, Plan, Verdict};
 use crate::options::profile::Departure;
 use crate::world::World;
@@ -122,53 +122,55 @@ impl World {
     }
 
     fn collect_verdicts(&mut self, report: &mut Report) -> Vec<Verdict> {
-        let mut verdicts = self.tell_heads(report);
+        let mut verdicts = self.verdicts_of_heads(report);
         for id in std::mem::take(&mut self.notices) {
-            let Some((reason, message)) = self.standing_verdict(id) else { continue };
-            verdicts.extend(self.tell(id, reason, message, false));
+            let Some((reason, message)) = self.lasting_verdict(id) else { continue };
+            verdicts.extend(self.verdict(id, reason, message, false));
         }
         verdicts
     }
 
     /// The verdicts on the heads that were not admitted.
-    pub(crate) fn tell_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
+    pub(crate) fn verdicts_of_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(report.findings.len());
         // Heads of one cohort tree often lose for the same reason, so the text of the reason is made once.
-        let mut last: Option<(Said, Arc<[PodSet]>, Arc<str>)> = None;
+        let mut last: Option<(Message, Arc<[PodSet]>, Arc<str>)> = None;
         for id in std::mem::take(&mut report.leading) {
-            let Some((reason, said)) = report.findings.remove(&id) else { continue };
+            let Some((reason, content)) = report.findings.remove(&id) else { continue };
             let Some(workload) = self.store.workload(id) else { continue };
             let pod_sets = &self.store.classes[workload.class].pod_sets;
             let message = match last {
-                Some((ref known, ref names, ref words)) if *known == said && names_of(names).eq(names_of(pod_sets)) => {
+                Some((ref known, ref names, ref words))
+                    if *known == content && names_of(names).eq(names_of(pod_sets)) =>
+                {
                     Arc::clone(words)
                 }
                 _ => {
                     let name = |at: usize| pod_sets.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
-                    let words = Arc::from(said.text(&self.store, name));
-                    last = Some((said, Arc::clone(pod_sets), Arc::clone(&words)));
+                    let words = Arc::from(content.text(&self.store, name));
+                    last = Some((content, Arc::clone(pod_sets), Arc::clone(&words)));
                     words
                 }
             };
-            self.tell_equals(id, reason, &message);
-            verdicts.extend(self.tell(id, reason, message, true));
+            self.note_verdict_of_equals(id, reason, &message);
+            verdicts.extend(self.verdict(id, reason, message, true));
         }
         verdicts
     }
 
     /// Keeps a workload's message for its class of equals, if the class is parked because of this workload: requests and numbers are the same for all members.
     /// A closed preemption gate concerns one workload alone, so its message is not kept for the class.
-    fn tell_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
+    fn note_verdict_of_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
         let is_of_all =
-            self.options.profile.has(Departure::EqualsAreToldWhy) && reason != PendingReason::AdmissionGated;
+            self.options.profile.has(Departure::EqualsGetReasons) && reason != PendingReason::AdmissionGated;
         let Some(workload) = self.store.workload(id).filter(|_| is_of_all) else { return };
         let (class, queue) = (workload.class, self.store.local_queues[workload.local_queue].queue);
         if let (Phase::Pending(Place::Class), Some(queue)) = (&workload.phase, queue) {
-            self.store.queues[queue].pending.tell_equals(class, reason, message);
+            self.store.queues[queue].pending.note_verdict_of_equals(class, reason, message);
         }
     }
 
-    fn tell(&mut self, id: WorkloadId, reason: PendingReason, message: Arc<str>, leading: bool) -> Option<Verdict> {
+    fn verdict(&mut self, id: WorkloadId, reason: PendingReason, message: Arc<str>, leading: bool) -> Option<Verdict> {
         let workload = self.store.workload_mut(id)?;
         workload.verdict = Some((reason, Arc::clone(&message)));
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading })

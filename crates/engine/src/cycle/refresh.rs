@@ -29,7 +29,7 @@ impl World {
             return self.fits_without(entry, run);
         }
         let pins = entry.assignment.pins();
-        let mut gone = self.barred(entry.workload);
+        let mut gone = self.not_preemptible(entry.workload);
         gone.extend(run.victims.keys().chain(&run.admitted));
         let mut trial = Trial::new(&mut self.tree);
         beyond::set_trials_aside(&self.store, &mut trial, entry.workload, entry.queue);
@@ -63,8 +63,8 @@ impl World {
         if run.victims.is_empty() || entry.targets.is_empty() || entry.assignment.held_to.is_some() {
             return false;
         }
-        let barred = self.barred(entry.workload);
-        entry.targets.iter().any(|target| barred.contains(&target.workload))
+        let not_preemptible = self.not_preemptible(entry.workload);
+        entry.targets.iter().any(|target| not_preemptible.contains(&target.workload))
     }
 
     fn fits_without(&mut self, entry: &Entry, run: &Run) -> bool {
@@ -86,7 +86,7 @@ impl World {
         drop(trial);
         let mut trial = Trial::new(&mut self.tree);
         beyond::set_trials_aside(&self.store, &mut trial, entry.workload, entry.queue);
-        for (queue, usage) in &run.booked {
+        for (queue, usage) in &run.assumed {
             trial.remove(self.store.queues[*queue].node, usage);
         }
         trial.tree().fits(node, &entry.assignment.usage)

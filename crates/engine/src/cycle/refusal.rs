@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::assign::matching::selects;
 use crate::cycle::outcome::Requeue;
-use crate::explain::why::{Finding, Said};
+use crate::explain::why::{Finding, Message};
 use crate::model::{JobLimit, PendingReason};
 use crate::world::World;
 use crate::world::ids::{LocalQueueId, QueueId, WorkloadId};
@@ -34,16 +34,16 @@ impl World {
     pub(crate) fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, Finding)> {
         let workload = self.store.workload(id)?;
         if workload.checks_failed {
-            let text = Said::Plainly("The workload has failed admission checks");
+            let text = Message::Plainly("The workload has failed admission checks");
             return Some((Requeue::Park, (PendingReason::PendingEvaluation, text)));
         }
         if !self.is_selected(queue, workload) {
             if self.lacks_namespace(workload) {
                 let name = self.store.namespace_of(workload);
                 let text = format!("workload namespace {name:?} does not exist: namespaces {name:?} not found");
-                return Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text))));
+                return Some((Requeue::Park, (PendingReason::Misconfigured, Message::AtLength(text))));
             }
-            let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
+            let text = Message::Plainly("workload namespace doesn't match ClusterQueue selector");
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
         // A replacement slice does not add to the number of workloads, so the limit of workloads with quota does not apply to it.
@@ -52,15 +52,15 @@ impl World {
         {
             let held = self.store.queues[queue].held.len();
             let text = format!("{source} is {most}, and {held} workloads hold quota of the ClusterQueue");
-            return Some((Requeue::NoRoom, (PendingReason::AdmissionLimit, Said::AtLength(text))));
+            return Some((Requeue::NoRoom, (PendingReason::AdmissionLimit, Message::AtLength(text))));
         }
         if let Some(text) = &workload.refused {
-            return Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text.to_string()))));
+            return Some((Requeue::Park, (PendingReason::Misconfigured, Message::AtLength(text.to_string()))));
         }
         let pod_sets = &self.store.classes[workload.class].pod_sets;
         let asks_topology = pod_sets.iter().find(|pod_set| pod_set.spec.topology_request)?;
         let text = format!("pod set {}: topologyRequest is not supported yet", asks_topology.spec.name);
-        Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text))))
+        Some((Requeue::Park, (PendingReason::Misconfigured, Message::AtLength(text))))
     }
 
     /// Takes in a namespace with its labels: workloads that waited for the namespace or for its labels are tried again.

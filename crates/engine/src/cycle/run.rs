@@ -13,7 +13,7 @@ pub(crate) struct Run {
     /// Workloads that were admitted in this cycle: none of them is a victim before the next cycle.
     pub(crate) admitted: Vec<WorkloadId>,
     /// Usage that is reserved only for the rest of the cycle.
-    pub(crate) booked: Vec<(QueueId, Usage)>,
+    pub(crate) assumed: Vec<(QueueId, Usage)>,
     /// Number of admissions at which the cycle stops.
     pub(crate) room: usize,
 }

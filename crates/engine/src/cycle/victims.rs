@@ -14,9 +14,9 @@ use crate::world::store::Store;
 
 impl Store {
     /// Usage by cell from amounts by the names of flavor and resource.
-    pub(crate) fn usage_named(&mut self, told: &BTreeMap<FlavorResource, Amount>) -> Usage {
+    pub(crate) fn usage_named(&mut self, amounts: &BTreeMap<FlavorResource, Amount>) -> Usage {
         let mut usage = Usage::new();
-        for (cell, value) in told {
+        for (cell, value) in amounts {
             let cell = self.intern_cell(&cell.flavor, &cell.resource);
             accumulate(&mut usage, cell, units(*value));
         }

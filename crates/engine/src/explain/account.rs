@@ -158,7 +158,7 @@ impl World {
 
     /// The assignment that a cycle would find for a pending workload with a scan from the first flavor on, and its counts if they are reduced.
     fn assignable(&mut self, id: WorkloadId, queue: QueueId) -> Option<(Assignment, Option<Vec<i64>>)> {
-        let gone = self.barred(id);
+        let gone = self.not_preemptible(id);
         let workload = self.store.workload(id)?;
         let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
         Some(nominator.in_brief(workload, queue))

@@ -303,13 +303,13 @@ impl World {
         let fresh = || (PendingReason::PendingEvaluation, Arc::from(UNEVALUATED));
         let (reason, message) = match place {
             Place::Until(time) if time > now => last().unwrap_or_else(fresh),
-            _ => self.standing_verdict(id).or_else(last).unwrap_or_else(fresh),
+            _ => self.lasting_verdict(id).or_else(last).unwrap_or_else(fresh),
         };
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading: true })
     }
 
     /// The reason why a workload is pending that follows from the place of the workload alone, without a check of quota.
-    pub(crate) fn standing_verdict(&self, id: WorkloadId) -> Option<(PendingReason, Arc<str>)> {
+    pub(crate) fn lasting_verdict(&self, id: WorkloadId) -> Option<(PendingReason, Arc<str>)> {
         let workload = self.store.workload(id)?;
         let Phase::Pending(place) = workload.phase else { return None };
         let (_, name) = self.store.local_queue_names.key(workload.local_queue);
@@ -340,8 +340,8 @@ impl World {
             return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive{words}", queue.name).into()));
         }
         let class = queue.pending.classes.get(&workload.class)?;
-        let told = workload.verdict.as_ref().map(|(reason, _)| *reason);
-        let reason = class.parked.filter(|reason| place == Place::Class && told != Some(*reason))?;
+        let known = workload.verdict.as_ref().map(|(reason, _)| *reason);
+        let reason = class.parked.filter(|reason| place == Place::Class && known != Some(*reason))?;
         Some((reason, Arc::clone(class.why.as_ref().unwrap_or(&self.store.bypassed))))
     }
 
@@ -366,9 +366,9 @@ impl World {
         let faults = self.store.queues.iter().filter_map(|(_, queue)| {
             let local_queues = queue.local_queues.iter().map(|id| &self.store.local_queues[*id]);
             let pending: usize = local_queues.map(|local| local.pending.iter().filter(is_counted).count()).sum();
-            let told = queue.pending.total;
-            (u32::try_from(pending) != Ok(told))
-                .then(|| format!("queue {}: {pending} are pending, but {told} are counted", queue.name))
+            let known = queue.pending.total;
+            (u32::try_from(pending) != Ok(known))
+                .then(|| format!("queue {}: {pending} are pending, but {known} are counted", queue.name))
         });
         faults.collect()
     }

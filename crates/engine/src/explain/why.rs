@@ -129,7 +129,7 @@ pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
 
 /// Message to a head that was not admitted.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Message {
     Plainly(&'static str),
     AtLength(String),
     /// The reasons of each pod set (by index) that is no plain fit, and the preemptions that the workload issued.
@@ -137,16 +137,16 @@ pub(crate) enum Said {
 }
 
 /// Reason code and message of a verdict.
-pub(crate) type Finding = (PendingReason, Said);
+pub(crate) type Finding = (PendingReason, Message);
 
-impl Said {
+impl Message {
     /// The message as text; `name` gives the names of pod sets.
     pub(crate) fn text<'s>(&self, store: &Store, name: impl Fn(usize) -> &'s str) -> String {
         match self {
             Self::Plainly(text) => (*text).to_owned(),
             Self::AtLength(text) => text.clone(),
             Self::Unfit(pod_sets, issued) => {
-                issued.told(unfit(store, pod_sets.iter().map(|(at, reasons)| (name(*at), reasons.as_slice()))))
+                issued.message(unfit(store, pod_sets.iter().map(|(at, reasons)| (name(*at), reasons.as_slice()))))
             }
         }
     }

@@ -21,7 +21,7 @@ impl Shape {
     pub fn of(pod_set: &PodSetSpec) -> Self {
         let requests = pod_set.requests.iter().map(|(resource, amount)| (resource.as_str(), *amount));
         Self {
-            requests: telling(requests).map(|(resource, amount)| (resource.to_owned(), amount)).collect(),
+            requests: deciding_requests(requests).map(|(resource, amount)| (resource.to_owned(), amount)).collect(),
             node_selector: pod_set.node_selector.clone(),
             constraints: pod_set.constraints,
         }
@@ -29,7 +29,7 @@ impl Shape {
 }
 
 /// The requests by which machines are chosen: if a pod requests devices, its other requests, such as a sidecar's cpu, do not count.
-pub(crate) fn telling<'a>(
+pub(crate) fn deciding_requests<'a>(
     requests: impl Iterator<Item = (&'a str, Amount)> + Clone,
 ) -> impl Iterator<Item = (&'a str, Amount)> {
     let is_device = |resource: &str| resource.contains('/');

@@ -48,7 +48,7 @@ pub enum Departure {
     /// Between workloads of equal priority and time, a hash of namespace and second (the lot) decides, then the name (`0035-equal-times.md`).
     EqualsByLot,
     /// If a workload is passed over because an equal workload did not fit, it gets the reason of the equal workload (`0036-equals-are-told-why.md`).
-    EqualsAreToldWhy,
+    EqualsGetReasons,
     /// The flavors of a pod can be of one node: no two of these flavors have different values for a node label (`0057-flavors-of-one-node.md`).
     FlavorsOfOneNode,
     /// Requests of pods are counted and checked as the API server does (`0013-own-limits-before-limit-ranges.md`,

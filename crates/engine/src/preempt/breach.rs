@@ -6,7 +6,7 @@ pub(crate) enum Breach {
     /// A victim holds no quota, is in the set twice, or gives up pods that are not surplus.
     NoVictim,
     /// A victim was already evicted for another head of the cycle, or eviction history protects the victim.
-    Barred,
+    NotPreemptible,
     /// A victim is in another cohort tree or in a queue that may not admit, or holds no quota of a cell that lacks quota.
     Elsewhere,
     /// A victim is a workload slice whose old or replacement slice holds quota, too.
@@ -35,7 +35,7 @@ impl Breach {
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::NoVictim => "Preemption was refused: a chosen workload holds nothing that it could give up",
-            Self::Barred => "Preemption was refused: a chosen workload must not be preempted for this one",
+            Self::NotPreemptible => "Preemption was refused: a chosen workload must not be preempted for this one",
             Self::Elsewhere => "Preemption was refused: a chosen workload holds nothing that would help",
             Self::HandingOver => "Preemption was refused: a chosen workload is being replaced",
             Self::Policy => "Preemption was refused: the preemption policy protects a chosen workload",

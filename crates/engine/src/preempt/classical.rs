@@ -3,7 +3,7 @@
 use crate::preempt::ask::{Ask, Target};
 use crate::preempt::candidates::{Candidate, Filter, Right};
 use crate::preempt::lines::{Candidates, collect};
-use crate::preempt::spare::keep_whole;
+use crate::preempt::spare::reduce_targets;
 use crate::preempt::trials::{fill_back, fits, leave};
 use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::NodeId;
@@ -72,7 +72,7 @@ fn attempt<'a>(
         targets.push(Target { workload: candidate.workload, reason: candidate.right.reason(), gives_up: None });
         if fits(store, trial.tree(), ask, borrow) {
             fill_back(store, &mut trial, ask, &mut targets, borrow);
-            keep_whole(store, &mut trial, ask, &mut targets, borrow);
+            reduce_targets(store, &mut trial, ask, &mut targets, borrow);
             return targets;
         }
     }

@@ -8,7 +8,7 @@ use crate::options::{Gates, ShareStrategy};
 use crate::preempt::ask::{Ask, Target, Victims};
 use crate::preempt::candidates::{Candidate, Filter, Right};
 use crate::preempt::lines::{Line, collect_borrowers};
-use crate::preempt::spare::keep_whole;
+use crate::preempt::spare::reduce_targets;
 use crate::preempt::trials::{fill_back, fits, leave};
 use crate::quota::share::{Share, share_of};
 use crate::quota::tree::{Tree, Trial};
@@ -187,7 +187,7 @@ pub(crate) fn targets(
     trial.remove(search.own, ask.usage);
     let taken = targets.clone();
     fill_back(store, &mut trial, ask, &mut targets, true);
-    keep_whole(store, &mut trial, ask, &mut targets, true);
+    reduce_targets(store, &mut trial, ask, &mut targets, true);
     let beside = |targets: &[Target]| search.beside(trial.tree(), targets);
     let stay = beside(&targets) != beside(&taken);
     (targets, stay.then_some(taken))
@@ -226,8 +226,8 @@ impl<'a> Search<'a> {
         let line = |node: NodeId| std::iter::once(node).chain(tree.ancestors(node));
         let top = line(self.own).take_while(|node| tree.nodes[*node].parent.is_some()).last();
         let node = |target: &Target| Some(self.store.queues[self.store.workload(target.workload)?.held()?.queue].node);
-        let whole = targets.iter().filter(|target| target.gives_up.is_none());
-        whole.filter_map(node).filter(|node| line(*node).any(|at| Some(at) == top)).count()
+        let evicted_fully = targets.iter().filter(|target| target.gives_up.is_none());
+        evicted_fully.filter_map(node).filter(|node| line(*node).any(|at| Some(at) == top)).count()
     }
 
     fn share(&self, tree: &Tree, node: NodeId) -> Share {

@@ -46,7 +46,7 @@ pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec
 /// against the bounds as well.
 pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bool {
     let Some(guard) = guard(store, ask.queue) else { return true };
-    let known = ask.asking.map(|asking| store.feuds.victims_of(asking)).unwrap_or_default();
+    let known = ask.asking.map(|asking| store.eviction_history.victims_of(asking)).unwrap_or_default();
     let is_new = |victim: &&WorkloadId| !targets.iter().any(|target| target.workload == **victim);
     let earlier: Vec<WorkloadId> = known.iter().filter(is_new).copied().collect();
     let all = targets.len().saturating_add(earlier.len());
@@ -57,7 +57,7 @@ pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bo
                 let held = store.workload(target.workload)?.held()?;
                 Some(in_usage(&held.given_back(target), *cell))
             };
-            let left = |victim: &WorkloadId| Some(in_usage(store.workload(*victim)?.held()?.whole(), *cell));
+            let left = |victim: &WorkloadId| Some(in_usage(store.workload(*victim)?.held()?.full_usage(), *cell));
             let evicted: Units = targets.iter().filter_map(given).chain(earlier.iter().filter_map(left)).sum();
             evicted.saturating_mul(100) > in_usage(ask.usage, *cell).saturating_mul(Units::from(percent))
         })

@@ -80,7 +80,7 @@ impl Check<'_> {
         let spares = |pods: i64| !held.evicted && held.spare.as_ref().is_some_and(|spare| spare.has(pods));
         let rules = [
             (target.gives_up.is_none_or(spares), Breach::NoVictim),
-            (!self.ask.gone.contains(&target.workload), Breach::Barred),
+            (!self.ask.gone.contains(&target.workload), Breach::NotPreemptible),
             (self.store.queues[held.queue].active, Breach::Elsewhere),
             (tree.root(self.node(held.queue)) == tree.root(self.own), Breach::Elsewhere),
             (uses(held, self.ask.needs), Breach::Elsewhere),

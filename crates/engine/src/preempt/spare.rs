@@ -38,14 +38,20 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: 
 
 /// Replaces evictions, from the last to the first, by giving up surplus pods if that is enough, with no more pods than needed. All targets must be out of the
 /// trial.
-pub(crate) fn keep_whole(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, targets: &mut [Target], borrow: bool) {
+pub(crate) fn reduce_targets(
+    store: &Store,
+    trial: &mut Trial<'_>,
+    ask: &Ask<'_>,
+    targets: &mut [Target],
+    borrow: bool,
+) {
     for target in targets.iter_mut().rev() {
         let held = store.workload(target.workload).and_then(|workload| workload.held()).filter(|held| !held.evicted);
         let Some(spare) = held.and_then(|held| held.spare.as_deref()) else { continue };
         leave(store, trial, target, false);
-        let whole = *target;
+        let full_eviction = *target;
         let mut enough = |steps: i64| {
-            let part = Target { gives_up: Some(spare.after(steps)), ..whole };
+            let part = Target { gives_up: Some(spare.after(steps)), ..full_eviction };
             leave(store, trial, &part, true);
             let enough = fits(store, trial.tree(), ask, borrow);
             leave(store, trial, &part, false);
@@ -64,7 +70,7 @@ pub(crate) fn keep_whole(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, ta
                 None => low = middle.saturating_add(1),
             }
         }
-        *target = found.unwrap_or(whole);
+        *target = found.unwrap_or(full_eviction);
         leave(store, trial, target, true);
     }
 }

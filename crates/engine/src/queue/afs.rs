@@ -54,8 +54,8 @@ pub fn weighted_usage<'a>(
         *sums.entry(name).or_default() += amount;
     }
     let weighted = sums.into_iter().map(|(name, amount)| {
-        let whole = if name == "cpu" { amount / 1000.0 } else { amount };
-        whole * weights.get(name).copied().unwrap_or(1.0)
+        let units = if name == "cpu" { amount / 1000.0 } else { amount };
+        units * weights.get(name).copied().unwrap_or(1.0)
     });
     weighted.fold(0.0, |sum, part| sum + part) / weight
 }

@@ -15,7 +15,7 @@ pub(crate) type Member = (Key, WorkloadId);
 
 /// Members of a class that have not been given a notice; in most cases there is no such member or only one.
 #[derive(Debug, Default)]
-pub(crate) enum Untold {
+pub(crate) enum Unannounced {
     #[default]
     Nobody,
     One(WorkloadId),
@@ -23,7 +23,7 @@ pub(crate) enum Untold {
     Many(Box<BTreeSet<WorkloadId>>),
 }
 
-impl Untold {
+impl Unannounced {
     fn insert(&mut self, workload: WorkloadId) {
         match self {
             Self::Nobody => *self = Self::One(workload),
@@ -64,7 +64,7 @@ pub(crate) struct ClassQueue {
     /// Message to the member because of which the class was parked.
     pub(crate) why: Option<Arc<str>>,
     /// Members of the class that have had no notice that they were passed over.
-    unannounced: Untold,
+    unannounced: Unannounced,
     /// Reason that was given to all members except the members in `unannounced`.
     pub(crate) announced: Option<PendingReason>,
 }
@@ -239,12 +239,12 @@ impl Pending {
             return std::mem::take(&mut queue.unannounced).into_ids();
         }
         queue.announced = Some(reason);
-        queue.unannounced = Untold::Nobody;
+        queue.unannounced = Unannounced::Nobody;
         queue.members().map(|(_, workload)| *workload).collect()
     }
 
     /// Keeps the message to a member of a parked class for the other members of the class.
-    pub(crate) fn tell_equals(&mut self, class: ClassId, reason: PendingReason, message: &Arc<str>) {
+    pub(crate) fn note_verdict_of_equals(&mut self, class: ClassId, reason: PendingReason, message: &Arc<str>) {
         if let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked == Some(reason)) {
             queue.why = Some(Arc::clone(message));
         }

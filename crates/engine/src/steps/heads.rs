@@ -9,7 +9,7 @@ use crate::assign::assignment::Assignment;
 use crate::cycle::entry::Entry;
 use crate::cycle::outcome::{Outcome, Requeue};
 use crate::cycle::report::Report;
-use crate::explain::why::Said;
+use crate::explain::why::Message;
 use crate::model::{Millis, PendingReason};
 use crate::world::ids::{Id as _, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Phase, Place, Progress};
@@ -127,13 +127,14 @@ impl Steps<'_> {
         };
         let assignment = Assignment { progress: progress.clone(), ..Assignment::default() };
         let entry = Entry::new(queue, id, (assignment, Vec::new()));
-        let mut entry = Entry { requeue, verdict: Some((reason, Said::Plainly(""))), ..entry };
+        let mut entry = Entry { requeue, verdict: Some((reason, Message::Plainly(""))), ..entry };
         let mut report = Report::default();
         self.0.put_back(&mut entry, &mut report);
-        self.0.tell_heads(&mut report);
+        self.0.verdicts_of_heads(&mut report);
         // A cycle forgets the progress of a scan that is over, because the next scan begins anew with or without it.
-        let is_told = !progress.tried.is_empty();
-        if let Some(workload) = self.0.store.workload_mut(id).filter(|workload| is_told && workload.progress.is_none())
+        let is_reported = !progress.tried.is_empty();
+        if let Some(workload) =
+            self.0.store.workload_mut(id).filter(|workload| is_reported && workload.progress.is_none())
         {
             workload.progress = Some(Box::new(progress));
         }

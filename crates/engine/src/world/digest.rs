@@ -6,7 +6,7 @@ use crate::world::World;
 
 /// State of a workload in the accounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Booked {
+pub enum ChargedState {
     /// The workload waits.
     Waiting,
     /// The workload holds quota.
@@ -21,16 +21,16 @@ pub enum Booked {
 impl World {
     /// State of a workload in the accounting; `None` if the uid is not known. Cost: the number of cells whose quota the workload holds.
     #[must_use]
-    pub fn booked(&self, uid: &str) -> Option<Booked> {
+    pub fn charged_state(&self, uid: &str) -> Option<ChargedState> {
         let workload = self.store.workload(self.store.by_uid.get(uid).copied()?)?;
-        let Some(held) = workload.held() else { return Some(Booked::Waiting) };
+        let Some(held) = workload.held() else { return Some(ChargedState::Waiting) };
         let row = |(cell, value): &(crate::world::ids::CellId, crate::quota::balance::Units)| {
             let (flavor, resource) = *self.store.cells.key(*cell);
             (self.store.flavor(flavor).to_owned(), self.store.resource(resource).to_owned(), amount(*value))
         };
         let mut usage: Vec<_> = held.usage.iter().map(row).collect();
         usage.sort();
-        Some(Booked::Holding { cluster_queue: self.store.queues[held.queue].name.to_string(), usage })
+        Some(ChargedState::Holding { cluster_queue: self.store.queues[held.queue].name.to_string(), usage })
     }
 
     /// UIDs of the workloads that wait in a LocalQueue, sorted; empty if the LocalQueue is unknown. Cost: the number of workloads that wait in the LocalQueue.

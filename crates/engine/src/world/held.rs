@@ -18,7 +18,7 @@ pub(crate) struct Held {
     /// Usage that is charged for the workload.
     pub(crate) usage: Usage,
     /// Full usage of the workload, if it is more than the charge: the workload replaces a slice that holds quota, too.
-    pub(crate) whole: Option<Box<Usage>>,
+    pub(crate) full_usage: Option<Box<Usage>>,
     /// Number of admitted pods of each pod set; `None` if all pods are admitted.
     pub(crate) counts: Option<Box<[i64]>>,
     pub(crate) at: Millis,
@@ -42,8 +42,8 @@ pub(crate) struct Held {
 
 impl Held {
     /// Full usage that the workload was given.
-    pub(crate) fn whole(&self) -> &Usage {
-        self.whole.as_deref().unwrap_or(&self.usage)
+    pub(crate) fn full_usage(&self) -> &Usage {
+        self.full_usage.as_deref().unwrap_or(&self.usage)
     }
 }
 

@@ -35,12 +35,12 @@ impl PodSet {
             group,
         } = spec;
         let own = &self.spec;
-        let told = requests.iter().map(|(resource, amount)| (resource, units(*amount)));
+        let wanted = requests.iter().map(|(resource, amount)| (resource, units(*amount)));
         own.count == *count
             && own.min_count == *min_count
             && own.topology_request == *topology_request
             && own.name == *name
-            && self.requests.iter().map(|(resource, value)| (resources.key(*resource), *value)).eq(told)
+            && self.requests.iter().map(|(resource, value)| (resources.key(*resource), *value)).eq(wanted)
             && own.node_selector == *node_selector
             && own.affinity == *affinity
             && own.tolerations == *tolerations
@@ -56,8 +56,8 @@ pub(crate) struct Shapes(FxHashMap<Arc<PodSetSpec>, u32>);
 
 impl Shapes {
     /// A pod set of a new class of equals, with a shared spec.
-    pub(crate) fn pod_set(&mut self, told: &PodSetSpec, resources: &mut Interner<ResourceId, String>) -> PodSet {
-        let mut spec = told.clone();
+    pub(crate) fn pod_set(&mut self, wanted: &PodSetSpec, resources: &mut Interner<ResourceId, String>) -> PodSet {
+        let mut spec = wanted.clone();
         let requests = std::mem::take(&mut spec.requests);
         let requests = requests.iter().map(|(resource, amount)| (resources.intern(resource), units(*amount))).collect();
         let known = self.0.get_key_value(&spec).map(|(known, _)| Arc::clone(known));
@@ -89,7 +89,7 @@ mod tests {
 
     use super::Shapes;
 
-    fn told(name: &str, cpu: i64) -> PodSetSpec {
+    fn spec_of(name: &str, cpu: i64) -> PodSetSpec {
         let requests = BTreeMap::from([("cpu".to_owned(), Amount::new(cpu))]);
         PodSetSpec { name: name.to_owned(), count: 1, requests, ..PodSetSpec::default() }
     }
@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn pod_set_shape_is_stored_once_until_last_user_leaves() {
         let (mut shapes, mut resources) = (Shapes::default(), Interner::new());
-        let sizes: Vec<_> = (0..100).map(|cpu| [shapes.pod_set(&told("main", cpu), &mut resources)]).collect();
-        let other = [shapes.pod_set(&told("other", 1), &mut resources)];
+        let sizes: Vec<_> = (0..100).map(|cpu| [shapes.pod_set(&spec_of("main", cpu), &mut resources)]).collect();
+        let other = [shapes.pod_set(&spec_of("other", 1), &mut resources)];
         assert_eq!(shapes.0.len(), 2);
         for (cpu, of_a_size) in (0..).zip(&sizes) {
-            assert!(of_a_size.iter().all(|pod_set| pod_set.is_as(&told("main", cpu), &resources)));
-            assert!(!of_a_size.iter().any(|pod_set| pod_set.is_as(&told("main", cpu + 1), &resources)));
+            assert!(of_a_size.iter().all(|pod_set| pod_set.is_as(&spec_of("main", cpu), &resources)));
+            assert!(!of_a_size.iter().any(|pod_set| pod_set.is_as(&spec_of("main", cpu + 1), &resources)));
             assert_eq!(shapes.0.len(), 2);
             shapes.release(of_a_size);
         }

@@ -24,7 +24,7 @@ impl World {
         let (namespace, _) = self.store.local_queue_names.key(workload.local_queue);
         let tie = workload.tie.drawn_again(namespace, workload.queued_at, self.ties);
         let held = workload.held().map(|held| (held.queue, held.evicted, workload.rank(id, held)));
-        let footing = self.footing(id);
+        let queue_position = self.queue_position(id);
         match &held {
             Some((queue, evicted, rank)) => self.store.queues[*queue].held.remove(rank, *evicted),
             None => self.unplace(id),
@@ -36,7 +36,7 @@ impl World {
             Some(((queue, evicted, _), rank)) => self.store.queues[queue].held.insert(rank, evicted),
             None => {
                 self.place(id);
-                self.restore_footing(id, footing);
+                self.restore_queue_position(id, queue_position);
             }
         }
     }

@@ -30,20 +30,20 @@ impl Store {
     fn replaced(&self, workload: &Workload, queue: QueueId) -> Option<(&Held, &Older)> {
         let older = self.classes[workload.class].replaces.as_deref().filter(|older| older.uid != workload.uid)?;
         let held = self.workload(self.by_uid.get(&older.uid).copied()?)?.held().filter(|held| held.queue == queue)?;
-        let heir = self.heir(&older.uid).and_then(|heir| self.workload(heir));
-        heir.is_none_or(|heir| heir.uid == workload.uid).then_some((held, older))
+        let replacement = self.replacement(&older.uid).and_then(|replacement| self.workload(replacement));
+        replacement.is_none_or(|replacement| replacement.uid == workload.uid).then_some((held, older))
     }
 
     /// The replacement slice of a workload, if the replacement holds quota. If there are several replacement slices, the result is the slice that is charged a
     /// difference already, or else the slice that was given quota first. If another replacement slice were chosen, the slice that is charged a difference would
     /// be charged its full usage, for which there may be no room.
-    fn heir(&self, uid: &Arc<str>) -> Option<WorkloadId> {
+    fn replacement(&self, uid: &Arc<str>) -> Option<WorkloadId> {
         let first = (Arc::clone(uid), WorkloadId::at(0));
         let slices = self.slices.range(first..).take_while(|(known, _)| known == uid);
         let rank = |id: WorkloadId| {
             let workload = self.workload(id)?;
             let held = workload.held()?;
-            Some((held.whole.is_none(), held.at, Arc::clone(&workload.uid), id))
+            Some((held.full_usage.is_none(), held.at, Arc::clone(&workload.uid), id))
         };
         slices.filter_map(|(_, id)| rank(*id)).min().map(|(.., id)| id)
     }
@@ -51,30 +51,31 @@ impl Store {
     /// The old slice, if an assignment may count the old slice's quota as held already: the full usage of the old slice must be the quota that it was given.
     pub(crate) fn grows_from(&self, workload: &Workload, queue: QueueId) -> Option<&Older> {
         let (held, older) = self.replaced(workload, queue)?;
-        let mut told = Usage::new();
+        let mut known_usage = Usage::new();
         for (resource, flavor, amount) in older.given.iter().flat_map(|(_, given)| given) {
-            accumulate(&mut told, self.find_cell(*flavor, *resource)?, *amount);
+            accumulate(&mut known_usage, self.find_cell(*flavor, *resource)?, *amount);
         }
-        (told == *held.whole()).then_some(older)
+        (known_usage == *held.full_usage()).then_some(older)
     }
 
-    /// The charge of a workload whose full usage is `whole`, if it replaces a slice; `None` if the charge is the full usage.
-    fn charged(&self, workload: &Workload, queue: QueueId, whole: &Usage) -> Option<Usage> {
+    /// The charge of a workload whose full usage is `full_usage`, if it replaces a slice; `None` if the charge is the full usage.
+    fn charged(&self, workload: &Workload, queue: QueueId, full_usage: &Usage) -> Option<Usage> {
         let (old, _) = self.replaced(workload, queue)?;
-        let more = |(cell, value): &(CellId, Units)| (*cell, value.saturating_sub(in_usage(old.whole(), *cell)).max(0));
-        Some(whole.iter().map(more).collect())
+        let more =
+            |(cell, value): &(CellId, Units)| (*cell, value.saturating_sub(in_usage(old.full_usage(), *cell)).max(0));
+        Some(full_usage.iter().map(more).collect())
     }
 
     /// Faults in the charges of replacement slices.
     pub(crate) fn mischarged(&self) -> Vec<String> {
-        let heirs = self.slices.iter().filter_map(|(_, id)| self.workload(*id));
+        let replacements = self.slices.iter().filter_map(|(_, id)| self.workload(*id));
         let wrong = |workload: &&Workload| {
             workload.held().is_some_and(|held| {
-                let charged = self.charged(workload, held.queue, held.whole());
-                charged.as_ref().unwrap_or(held.whole()) != &held.usage
+                let charged = self.charged(workload, held.queue, held.full_usage());
+                charged.as_ref().unwrap_or(held.full_usage()) != &held.usage
             })
         };
-        heirs.filter(wrong).map(|workload| format!("{} is not charged what it has more", workload.uid)).collect()
+        replacements.filter(wrong).map(|workload| format!("{} is not charged what it has more", workload.uid)).collect()
     }
 
     /// Whether an old slice and its replacement slice both hold quota. The state in which an old slice and its replacement slice both hold quota ends by
@@ -83,8 +84,8 @@ impl Store {
         if self.slices.is_empty() {
             return false;
         }
-        let is_heir = workload.held().is_some_and(|held| held.whole.is_some());
-        is_heir || self.heir(&workload.uid).is_some()
+        let is_replacement = workload.held().is_some_and(|held| held.full_usage.is_some());
+        is_replacement || self.replacement(&workload.uid).is_some()
     }
 }
 
@@ -107,14 +108,14 @@ impl World {
         let Some(workload) = self.store.workload(id) else { return };
         let (local_queue, Some(held)) = (workload.local_queue, workload.held()) else { return };
         let (queue, admitted) = (held.queue, held.admitted);
-        let whole = held.whole().clone();
-        let charged = self.store.charged(workload, queue, &whole);
-        let (usage, whole) = match charged {
-            Some(charged) => (charged, Some(Box::new(whole))),
-            None => (whole, None),
+        let full_usage = held.full_usage().clone();
+        let charged = self.store.charged(workload, queue, &full_usage);
+        let (usage, full_usage) = match charged {
+            Some(charged) => (charged, Some(Box::new(full_usage))),
+            None => (full_usage, None),
         };
         let before = held.usage.clone();
-        if before == usage && held.whole == whole {
+        if before == usage && held.full_usage == full_usage {
             return;
         }
         let node = self.store.queues[queue].node;
@@ -128,7 +129,7 @@ impl World {
         }
         if let Some(Phase::Held(held)) = self.store.workload_mut(id).map(|workload| &mut workload.phase) {
             held.usage = usage;
-            held.whole = whole;
+            held.full_usage = full_usage;
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::model::{
     Blocked, ClusterQueueSpec, FlavorResource, FlavorSpec, JobLimit, LocalQueueSpec, Millis, PendingReason, PodSetSpec,
     Preempts, Strategy, Tier, WorkloadSpec,
 };
-use crate::preempt::feuds::Feuds;
+use crate::preempt::eviction_history::EvictionHistory;
 use crate::queue::afs::Ledger;
 use crate::queue::pending::Pending;
 use crate::queue::tie::Tie;
@@ -228,7 +228,7 @@ impl LocalQueue {
 pub(crate) struct Store {
     pub(crate) flavor_names: Interner<FlavorId, String>,
     pub(crate) flavors: FxHashMap<FlavorId, FlavorSpec>,
-    pub(crate) feuds: Feuds,
+    pub(crate) eviction_history: EvictionHistory,
     pub(crate) stock_outs: StockOuts,
     pub(crate) resources: Interner<ResourceId, String>,
     pub(crate) cells: Interner<CellId, (FlavorId, ResourceId)>,
@@ -266,7 +266,7 @@ impl Store {
         Self {
             flavor_names: Interner::new(),
             flavors: FxHashMap::default(),
-            feuds: Feuds::default(),
+            eviction_history: EvictionHistory::default(),
             stock_outs: StockOuts::default(),
             resources,
             cells: Interner::new(),

@@ -13,7 +13,7 @@ use crate::world::store::{Held, Phase, Place, PodSet, Store, Workload};
 
 /// Position in its queue of a pending workload that issued preemptions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Footing {
+pub(crate) struct QueuePosition {
     queue: QueueId,
     /// True if the workload waits for its victims.
     waits: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Footing {
 
 impl Workload {
     /// Whether a spec changes nothing except, possibly, the workload's pods and its admission state.
-    fn is_told_as(&self, local_queue: LocalQueueId, spec: &WorkloadSpec) -> bool {
+    fn has_same_spec(&self, local_queue: LocalQueueId, spec: &WorkloadSpec) -> bool {
         self.revision == spec.revision
             && self.local_queue == local_queue
             && self.priority == spec.priority
@@ -88,12 +88,12 @@ impl World {
             verdict: None,
         });
         self.attach(id, spec.state);
-        self.end_feuds_of(id);
+        self.clear_eviction_history_of(id);
     }
 
     fn change_workload(&mut self, id: WorkloadId, local_queue: LocalQueueId, mut spec: WorkloadSpec) {
         let Some(old) = self.store.workload(id) else { return };
-        let same_shape = old.is_told_as(local_queue, &spec);
+        let same_shape = old.has_same_spec(local_queue, &spec);
         let (old_class, was_queue, old_gated) = (old.class, old.local_queue, old.preemption_gated);
         let ties = self.ties;
         let same_spec = self.options.profile.has(Departure::Claims) || old.revision == spec.revision;
@@ -110,9 +110,10 @@ impl World {
         let stays = self.stays(was_held.as_ref(), &spec.state) && !other_priority;
         // A workload with the same uid keeps the first position in its queue. A preemptor goes on waiting for its victims only if the spec for which they were
         // evicted has not changed.
-        let waits = |footing: &Footing| footing.waits && same_spec && class == old_class;
-        let footing = self.footing(id).filter(|_| was_queue == local_queue);
-        let footing = footing.map(|footing| Footing { waits: waits(&footing), ..footing });
+        let waits = |queue_position: &QueuePosition| queue_position.waits && same_spec && class == old_class;
+        let queue_position = self.queue_position(id).filter(|_| was_queue == local_queue);
+        let queue_position =
+            queue_position.map(|queue_position| QueuePosition { waits: waits(&queue_position), ..queue_position });
         let was_giving = was_held.as_ref().filter(|_| stays).map_or(0, |held| held.giving);
         let has_changed = class != old_class || was_queue != local_queue;
         self.detach_quietly(id, stays);
@@ -132,26 +133,27 @@ impl World {
             self.store.set_evicted_for(id, held.evicted_for.as_ref());
         }
         self.store.set_giving(id, was_giving);
-        self.restore_footing(id, footing);
+        self.restore_queue_position(id, queue_position);
         if was_queue != local_queue {
             self.store.release_local_queue(was_queue);
         }
         if has_changed {
-            self.end_feuds_of(id);
+            self.clear_eviction_history_of(id);
         }
     }
 
     /// Position in its queue of a pending workload that issued preemptions; `None` for other workloads.
-    pub(crate) fn footing(&self, id: WorkloadId) -> Option<Footing> {
+    pub(crate) fn queue_position(&self, id: WorkloadId) -> Option<QueuePosition> {
         let queue = self.store.local_queues[self.store.workload(id)?.local_queue].queue?;
         let pending = &self.store.queues[queue].pending;
-        let footing = Footing { queue, waits: pending.preemptor == Some(id), first: pending.sticky == Some(id) };
-        (footing.waits || footing.first).then_some(footing)
+        let queue_position =
+            QueuePosition { queue, waits: pending.preemptor == Some(id), first: pending.sticky == Some(id) };
+        (queue_position.waits || queue_position.first).then_some(queue_position)
     }
 
     /// Restores the queue position of a preemptor: a workload that was only placed anew still waits for its victims, as in Kueue.
-    pub(crate) fn restore_footing(&mut self, id: WorkloadId, footing: Option<Footing>) {
-        let Some(Footing { queue, waits, first }) = footing else { return };
+    pub(crate) fn restore_queue_position(&mut self, id: WorkloadId, queue_position: Option<QueuePosition>) {
+        let Some(QueuePosition { queue, waits, first }) = queue_position else { return };
         let is_there = self.store.workload(id).is_some_and(|workload| {
             matches!(workload.phase, Phase::Pending(Place::Class))
                 && self.store.local_queues[workload.local_queue].queue == Some(queue)
@@ -184,7 +186,7 @@ impl World {
                 let is_let_go = held.kept && !reservation.kept;
                 !is_let_go
                     && *self.store.queues[held.queue].name == *reservation.cluster_queue
-                    && self.usage_known(&reservation.pod_sets).as_ref() == Some(held.whole())
+                    && self.usage_known(&reservation.pod_sets).as_ref() == Some(held.full_usage())
             }
             _ => false,
         }
@@ -232,7 +234,7 @@ impl World {
                 let held = Held {
                     queue,
                     usage,
-                    whole: None,
+                    full_usage: None,
                     counts,
                     at: reservation.at,
                     saved: reservation.saved,

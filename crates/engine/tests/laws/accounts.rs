@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::slow;
-use crate::slow::books::{Amounts, Fr, Node};
+use crate::slow::accounting::{Amounts, Fr, Node};
 use crate::slow::victims::{Plea, lawful, over};
 use crate::worlds::{Dice, Named, Objects, cases, mixed, seeds};
 use berth_engine::steps::*;
@@ -82,7 +82,7 @@ fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPol
 fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2], String> {
     let mut counts = [0; 2];
     let mut world = at_first(objects);
-    let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+    let accounting = slow::accounting(&objects.cohorts, &objects.queues, &objects.workloads);
     for spec in objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
         let queue = spec.local_queue.as_str();
         let account = world.account(&spec.uid, NOW).unwrap();
@@ -90,8 +90,8 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
             let cell = account.cells.iter().find(|cell| cell.pod_set == set.name);
             cell.map_or(set.count, |cell| cell.pods)
         };
-        let told = AssignInput { counts: Some(spec.pod_sets.iter().map(pods).collect()), ..AssignInput::default() };
-        let report = world.steps().assign(&spec.uid, queue, told).unwrap();
+        let reported = AssignInput { counts: Some(spec.pod_sets.iter().map(pods).collect()), ..AssignInput::default() };
+        let report = world.steps().assign(&spec.uid, queue, reported).unwrap();
         if account.mode != Some(report.mode) {
             return Err(format!("{} is told {:?} and gets {:?}", spec.uid, account.mode, report.mode));
         }
@@ -113,11 +113,11 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
                     counts[1] += 1;
                     continue;
                 }
-                let holder = books.holders.iter().find(|holder| holder.uid == holding.uid).unwrap();
+                let holder = accounting.holders.iter().find(|holder| holder.uid == holding.uid).unwrap();
                 let is_own = holder.queue == queue;
                 let unprotected = lawful(policy(objects, spec, is_own), &plea, holder)
-                    && books.queues[&holder.queue].stop == StopPolicy::None
-                    && (is_own || over(&books, &Node::Queue(holder.queue.clone()), &plea.needs));
+                    && accounting.queues[&holder.queue].stop == StopPolicy::None
+                    && (is_own || over(&accounting, &Node::Queue(holder.queue.clone()), &plea.needs));
                 if !unprotected {
                     return Err(format!("{} may preempt {} by its account of {:?}", spec.uid, holder.uid, plea.needs));
                 }
@@ -225,7 +225,7 @@ fn account_names_victims_as_preemptible_before_plan_evicts_them() {
 }
 
 /// The message about a cell that lacks quota. Returns an error if the account names a change with another amount.
-fn said(cell: &CellAccount) -> Result<Option<String>, String> {
+fn expected_text(cell: &CellAccount) -> Result<Option<String>, String> {
     if cell.mismatch.is_some() {
         return Ok(None);
     }
@@ -234,21 +234,21 @@ fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     let [asked, earlier, free, debt, maximum] = amounts.map(Amount::get);
     let (beyond, lacking) = (asked + earlier - maximum, asked + earlier - free);
     let (resource, flavor) = (&cell.resource, &cell.flavor);
-    let (said, is_told) = if beyond > 0 {
+    let (message, is_reported) = if beyond > 0 {
         let (earlier, asked, maximum) = (text(earlier), text(asked), text(maximum));
-        let said = format!(
+        let message = format!(
             "insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({earlier}) + current podset request ({asked}) > maximum capacity ({maximum})"
         );
-        (said, cell.unblock == Unblock::RaiseQuota(Amount::new(beyond)))
+        (message, cell.unblock == Unblock::RaiseQuota(Amount::new(beyond)))
     } else if lacking > 0 {
-        let said =
+        let message =
             format!("insufficient unused quota for {resource} in flavor {flavor}, {} more needed", text(lacking));
         // A message does not include the debt, which other workloads have to release as well.
-        (said, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking + debt))].contains(&cell.unblock))
+        (message, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking + debt))].contains(&cell.unblock))
     } else {
         return Ok(None);
     };
-    if is_told { Ok(Some(said)) } else { Err(format!("{said:?} is told as {cell:#?}")) }
+    if is_reported { Ok(Some(message)) } else { Err(format!("{message:?} is told as {cell:#?}")) }
 }
 
 /// Whether sums of the amounts of a cell's account are within the range of amounts.
@@ -257,7 +257,7 @@ fn has_an_end(cell: &CellAccount) -> bool {
 }
 
 /// Runs a first cycle: each lack of quota in a message must be in the account that was made before. Returns the number of messages about a lack of quota.
-fn told(objects: &Objects) -> Result<[usize; 1], String> {
+fn account_fault(objects: &Objects) -> Result<[usize; 1], String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let mut world = at_first(objects);
     let judged = judged_once(objects, &plan);
@@ -269,7 +269,7 @@ fn told(objects: &Objects) -> Result<[usize; 1], String> {
         }
         let mut rest = verdict.message.to_string();
         for cell in &account.cells {
-            let Some(text) = said(cell)? else { continue };
+            let Some(text) = expected_text(cell)? else { continue };
             count += usize::from(rest.contains(&text));
             rest = rest.replace(&text, "");
         }
@@ -282,14 +282,14 @@ fn told(objects: &Objects) -> Result<[usize; 1], String> {
 
 #[test]
 fn pending_message_states_same_missing_amounts_as_account() {
-    let [count] = on_all(told);
+    let [count] = on_all(account_fault);
     println!("{count} amounts in messages");
     assert!(cases() < 1000 || count > cases() as usize / 10, "too tame: {count}");
 }
 
 /// Runs a first cycle. The accounts afterwards must agree with a victim's condition about the preemptor, and with an admitted workload's condition about its
 /// queue and number of pods. Returns the number of victims and of admitted workloads.
-fn said_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
+fn fault_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 1);
     let victims: Vec<&Eviction> = plan.evictions.iter().filter(|eviction| eviction.gives_up.is_none()).collect();
@@ -308,9 +308,9 @@ fn said_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
             cell.is_some_and(|cell| cell.pods == set.count)
         };
         let mut given = admission.pod_sets.iter();
-        let is_told = given.all(|set| set.flavors.iter().all(|(resource, flavor)| is_of(set, resource, flavor)));
+        let is_reported = given.all(|set| set.flavors.iter().all(|(resource, flavor)| is_of(set, resource, flavor)));
         let queue = account.cluster_queue.as_deref();
-        if (account.holds, queue, is_told) != (Some(false), Some(&*admission.cluster_queue), true) {
+        if (account.holds, queue, is_reported) != (Some(false), Some(&*admission.cluster_queue), true) {
             return Err(format!("{admission:?}, and the account is {account:#?}"));
         }
     }
@@ -319,7 +319,7 @@ fn said_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
 
 #[test]
 fn account_of_admitted_or_evicted_workload_agrees_with_plan() {
-    let [victims, admitted] = on_all(said_of_holders);
+    let [victims, admitted] = on_all(fault_of_holders);
     println!("{victims} victims, {admitted} admitted");
     assert!(cases() < 1000 || victims.min(admitted) > cases() as usize / 100, "too tame: {victims} and {admitted}");
 }

@@ -274,8 +274,8 @@ fn run_out(extras: &Extras, tally: &mut Tally, with_bounds: bool) -> Result<(), 
         tally.rounds += 1;
         tally.later += u32::from(is_later);
         tally.evictions += round.evictions.len() as u32;
-        let told = |eviction: &Eviction| format!("{} for {} {}", eviction.uid, eviction.preemptor, eviction.reason);
-        last.push((life.now.0, round.evictions.iter().map(told).collect::<Vec<_>>()));
+        let describe = |eviction: &Eviction| format!("{} for {} {}", eviction.uid, eviction.preemptor, eviction.reason);
+        last.push((life.now.0, round.evictions.iter().map(describe).collect::<Vec<_>>()));
         life.now.0 += 1;
     }
     let last = last.split_off(last.len().saturating_sub(6));
@@ -345,7 +345,8 @@ fn turns(extras: &Extras) -> Result<[u32; 2], String> {
         }
         let step = world.plan_cycles(NOW, ALL, 1);
         let is_admitted = |spec: &WorkloadSpec| step.admissions.iter().any(|admission| *admission.uid == *spec.uid);
-        let stays = |spec: &WorkloadSpec| step.verdicts.iter().any(|told| told.leading && *told.uid == *spec.uid);
+        let stays =
+            |spec: &WorkloadSpec| step.verdicts.iter().any(|reported| reported.leading && *reported.uid == *spec.uid);
         let is_before = |one: &WorkloadSpec, other: &WorkloadSpec| {
             let by_usage = used[one.local_queue.as_str()].total_cmp(&used[other.local_queue.as_str()]);
             // If points for waiting count as well, the comparison ends with usage, because this law does not compute the points.

@@ -284,7 +284,7 @@ impl Advised {
 /// Follows the advice of accounts until the workload is admitted.
 fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), String> {
     let mut advised = Advised { extras: extras.clone(), uid: uid.to_owned(), now: NOW };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..STEPS {
         let mut world = advised.extras.world();
         let plan = world.plan(advised.now, ALL);
@@ -299,7 +299,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
         if let Some(obstacle) = &account.obstacle {
             *followed.entry(kind(obstacle)).or_default() += 1;
             advised.clear(obstacle)?;
-            told.push(format!("{obstacle:?}"));
+            reported.push(format!("{obstacle:?}"));
             continue;
         }
         // The test follows the advice for one flavor only: for the flavor that is tried first.
@@ -307,11 +307,11 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
         let is_first = |cell: &&CellAccount| firsts.insert((cell.pod_set.clone(), cell.resource.clone()));
         let cells: Vec<&CellAccount> = account.cells.iter().filter(is_first).collect();
         if cells.iter().all(|cell| cell.unblock == Unblock::Nothing) {
-            return Err(format!("nothing is told to be in its way after {told:#?}: {account:#?}"));
+            return Err(format!("nothing is told to be in its way after {reported:#?}: {account:#?}"));
         }
         for cell in cells.iter().filter(|cell| cell.unblock != Unblock::Nothing) {
             *followed.entry(kind(&cell.unblock)).or_default() += 1;
-            told.push(format!("{} {}/{}: {:?}", cell.pod_set, cell.flavor, cell.resource, cell.unblock));
+            reported.push(format!("{} {}/{}: {:?}", cell.pod_set, cell.flavor, cell.resource, cell.unblock));
         }
         // A release for one pod set counts for the next pod set, so a new account is made after each change.
         for cell in cells {
@@ -321,7 +321,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
             }
         }
     }
-    Err(format!("it still waits after {told:#?}"))
+    Err(format!("it still waits after {reported:#?}"))
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn at_rest(objects: &Objects, without: impl Fn(&WorkloadSpec) -> bool) -> (World
 }
 
 /// Judges the accounts of workloads that a plan leaves pending.
-fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
+fn advice_fault(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
     let (mut world, plan) = at_rest(objects, |_| false);
     let evicted: BTreeMap<&str, &str> = plan.evictions.iter().map(|e| (e.uid.as_str(), e.preemptor.as_str())).collect();
     let mut obstacles = Vec::new();
@@ -385,12 +385,13 @@ fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
             (Some(_), _) => return fault("it holds quota, and is told something else"),
             (None, _) => {}
         }
-        let is_told = account.obstacle.is_some() || account.cells.iter().any(|cell| cell.unblock != Unblock::Nothing);
+        let is_reported =
+            account.obstacle.is_some() || account.cells.iter().any(|cell| cell.unblock != Unblock::Nothing);
         if account.obstacle.is_none() && account.mode == Some(Mode::Fit) {
             return fault("it fits, and nothing is told to be in its way");
         }
         // A workload with a request beyond the range of amounts may lack no quota.
-        if !is_told && account.cells.iter().all(has_an_end) {
+        if !is_reported && account.cells.iter().all(has_an_end) {
             return fault("it is told nothing");
         }
         if let Some(obstacle) = account.obstacle {
@@ -431,9 +432,9 @@ fn account_of_pending_workload_names_its_obstacle() {
     for seed in seeds() {
         let _named = Named(seed);
         let objects = mixed(seed);
-        if told(&objects, &mut followed).is_err() {
-            let small = objects.shrink(|objects| told(objects, &mut Followed::new()).is_err());
-            panic!("seed {seed}\n{}{}", small.describe(), told(&small, &mut Followed::new()).unwrap_err());
+        if advice_fault(&objects, &mut followed).is_err() {
+            let small = objects.shrink(|objects| advice_fault(objects, &mut Followed::new()).is_err());
+            panic!("seed {seed}\n{}{}", small.describe(), advice_fault(&small, &mut Followed::new()).unwrap_err());
         }
     }
     println!("{followed:?}");

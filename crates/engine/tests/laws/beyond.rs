@@ -38,7 +38,7 @@ fn free(objects: &Objects, world: &World) -> BTreeMap<(String, Fr), i64> {
 }
 
 /// Usage and quota of all nodes of the cohort forest, as text.
-fn booked(objects: &Objects, world: &World) -> String {
+fn charged_usage(objects: &Objects, world: &World) -> String {
     let queues = objects.queues.iter().map(|queue| (queue.name.as_str(), true));
     let nodes = queues.chain(objects.cohorts.iter().map(|cohort| (cohort.name.as_str(), false)));
     nodes.map(|(name, is_queue)| format!("{name} {:?}\n", world.snapshot(name, is_queue))).collect()
@@ -63,7 +63,7 @@ fn random(dice: &mut Dice, objects: &Objects) -> Vec<BeyondSpec> {
     specs
 }
 
-fn tell(world: &mut World, specs: &[BeyondSpec]) {
+fn add(world: &mut World, specs: &[BeyondSpec]) {
     for spec in specs {
         world.apply(Delta::Beyond(spec.clone())).unwrap();
         assert_eq!(check(world), Vec::<String>::new());
@@ -77,10 +77,10 @@ fn usage_beyond_quota_is_charged_to_its_queue_alone() {
         let _named = Named(seed);
         let objects = mixed(seed);
         let mut world = objects.world();
-        let (free_before, booked_before) = (free(&objects, &world), booked(&objects, &world));
+        let (free_before, charged_before) = (free(&objects, &world), charged_usage(&objects, &world));
         let mut dice = Dice::new(seed ^ 0x1f83_d9ab);
         let specs = random(&mut dice, &objects);
-        tell(&mut world, &specs);
+        add(&mut world, &specs);
         let mut sums: BTreeMap<(String, Fr), i64> = BTreeMap::new();
         for spec in &specs {
             for (cell, value) in &spec.usage {
@@ -90,7 +90,7 @@ fn usage_beyond_quota_is_charged_to_its_queue_alone() {
         }
         charged += sums.values().filter(|sum| **sum > 0).count();
         // No node of the cohort forest uses more, and the free quota of all other queues stays the same.
-        assert_eq!(booked(&objects, &world), booked_before);
+        assert_eq!(charged_usage(&objects, &world), charged_before);
         let free_now = free(&objects, &world);
         for (at, before) in &free_before {
             let sum = sums.get(at).copied().unwrap_or(0);
@@ -139,16 +139,16 @@ fn usage_beyond_quota_leaves_nothing_behind() {
         let mut world = objects.world();
         let mut dice = Dice::new(seed ^ 0x9b05_688c);
         for _ in 0..2 {
-            tell(&mut world, &random(&mut dice, &objects));
+            add(&mut world, &random(&mut dice, &objects));
         }
         let carriers = objects.workloads.iter().map(|spec| spec.uid.clone()).chain(["a job".to_owned()]);
         let none = |carrier| BeyondSpec { carrier, cluster_queue: String::new(), usage: Vec::new() };
-        tell(&mut world, &carriers.map(none).collect::<Vec<_>>());
+        add(&mut world, &carriers.map(none).collect::<Vec<_>>());
         for queue in &objects.queues {
             assert_eq!(world.beyond(&queue.name), Vec::new());
         }
-        let (told, fresh) = (world.plan(NOW, ALL), objects.world().plan(NOW, ALL));
-        assert_eq!(format!("{told:?}"), format!("{fresh:?}"));
+        let (reported, fresh) = (world.plan(NOW, ALL), objects.world().plan(NOW, ALL));
+        assert_eq!(format!("{reported:?}"), format!("{fresh:?}"));
     }
 }
 
@@ -169,7 +169,7 @@ fn running_pods_get_no_more_quota_than_their_queue_has() {
             }
         }
         let mut world = objects.world();
-        tell(&mut world, &random(&mut dice, &objects));
+        add(&mut world, &random(&mut dice, &objects));
         let plan = world.plan(NOW, ALL);
         assert_eq!((check(&world), world.refused_victims()), (Vec::new(), 0));
         let runs = |uid: &str| objects.workloads.iter().any(|spec| spec.uid == uid && spec.runs);

@@ -89,10 +89,10 @@ fn preemptor_waits_until_all_its_victims_are_gone() {
     let mut world = two_victims();
     let plan = leave(&mut world, "large");
     assert_eq!((admitted(&plan), evicted(&plan)), (vec![], vec![]));
-    let told = plan.verdicts.iter().find(|told| &*told.uid == "preemptor").unwrap();
-    assert_eq!(told.reason, PendingReason::WaitingForPreemptedWorkloads);
+    let reported = plan.verdicts.iter().find(|reported| &*reported.uid == "preemptor").unwrap();
+    assert_eq!(reported.reason, PendingReason::WaitingForPreemptedWorkloads);
     let text = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f0, 1m more needed. Pending the preemption of 1 workload(s)";
-    assert_eq!(&*told.message, text);
+    assert_eq!(&*reported.message, text);
     assert_eq!(admitted(&leave(&mut world, "small")), ["preemptor"]);
 }
 

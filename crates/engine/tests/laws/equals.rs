@@ -139,22 +139,22 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     if !objects.workloads.iter().any(is_pending) {
         return None;
     }
-    let told = || format!("seed {seed}\n{}", objects.describe());
+    let description = || format!("seed {seed}\n{}", objects.describe());
     let mut worlds = COPIES.map(|copies| crowded(objects, copies));
     let plans = worlds.each_mut().map(|world| world.plan(NOW, ALL));
     if started(&plans[0]) > 0 {
         return None;
     }
-    assert!(plans.iter().all(|plan| done(plan) == done(&plans[0])), "more looks for more equals: {}", told());
+    assert!(plans.iter().all(|plan| done(plan) == done(&plans[0])), "more looks for more equals: {}", description());
     // The equal workloads are parked as one class.
     let parked = worlds[0].steps().parked_with_equals(&copy_of_model(0));
     for (world, copies) in worlds.iter_mut().zip(COPIES) {
         let is_as_first = |copy| world.steps().parked_with_equals(&copy_of_model(copy)) == parked;
-        assert!((0..copies).all(is_as_first), "{copies} equals are not parked together: {}", told());
+        assert!((0..copies).all(is_as_first), "{copies} equals are not parked together: {}", description());
     }
     // The world did not change, so no head is tried.
     let looks = worlds.each_mut().map(|world| world.plan(NOW, ALL).heads);
-    assert_eq!(looks, [0; 3], "{}", told());
+    assert_eq!(looks, [0; 3], "{}", description());
     // The end of a holder of quota wakes the class of equals. Some members of the class may start now; the other members are tried once, whatever their number
     // is.
     let [one, few, many] = worlds;
@@ -167,7 +167,7 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     if started(&plans[0]) >= 12 {
         return Some((one, false));
     }
-    assert_eq!(done(&plans[0]), done(&plans[1]), "more looks for more equals: {}", told());
+    assert_eq!(done(&plans[0]), done(&plans[1]), "more looks for more equals: {}", description());
     Some((one, plans[0].heads > 0))
 }
 

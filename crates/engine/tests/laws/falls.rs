@@ -93,8 +93,8 @@ fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
         }
         let now = potential(&uids, &pairs, &has)?;
         if now >= before {
-            let told: Vec<_> = plan.evictions.iter().map(|e| (&e.uid, &e.preemptor, e.reason)).collect();
-            return Err(format!("round {rounds}: from {before:?} to {now:?} with {told:?} after {pairs:?}"));
+            let reported: Vec<_> = plan.evictions.iter().map(|e| (&e.uid, &e.preemptor, e.reason)).collect();
+            return Err(format!("round {rounds}: from {before:?} to {now:?} with {reported:?} after {pairs:?}"));
         }
         rounds += 1;
         second += u32::from(now.0 == before.0);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::slow;
 use crate::slow::Decided;
+use crate::slow::accounting::Node;
 use crate::slow::assign::Start;
-use crate::slow::books::Node;
 use crate::slow::history::{History, Step};
 use crate::slow::usage::LocalQueues;
 use crate::worlds;
@@ -70,9 +70,9 @@ fn fast(objects: &Objects) -> Decided {
 }
 
 fn history(objects: &Objects) -> History<'_> {
-    let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+    let accounting = slow::accounting(&objects.cohorts, &objects.queues, &objects.workloads);
     let local_queues = LocalQueues::new(&objects.options, &objects.queues, &objects.local_queues, &objects.ledgers);
-    History::new(&objects.options, local_queues, books, &objects.workloads, NOW)
+    History::new(&objects.options, local_queues, accounting, &objects.workloads, NOW)
 }
 
 fn slow(objects: &Objects) -> Decided {
@@ -164,11 +164,11 @@ struct Story {
 type Stories = BTreeMap<Node, Story>;
 
 fn root(objects: &Objects, queue: &str) -> Node {
-    slow::books(&objects.cohorts, &objects.queues, &[]).line(&Node::Queue(queue.to_owned())).pop().unwrap()
+    slow::accounting(&objects.cohorts, &objects.queues, &[]).line(&Node::Queue(queue.to_owned())).pop().unwrap()
 }
 
 /// Whether reasons are compared: with several resource groups they are not, because the order of their reasons may differ.
-fn tells_reasons(objects: &Objects) -> bool {
+fn reports_reasons(objects: &Objects) -> bool {
     objects.queues.iter().all(|queue| queue.groups.len() == 1)
 }
 
@@ -191,7 +191,7 @@ fn fast_story(objects: &Objects, plan: &Plan) -> Stories {
             _ => story.evicted.push((eviction.preemptor.clone(), BTreeSet::from([victim.clone()]))),
         });
     }
-    for verdict in plan.verdicts.iter().filter(|verdict| verdict.leading && tells_reasons(objects)) {
+    for verdict in plan.verdicts.iter().filter(|verdict| verdict.leading && reports_reasons(objects)) {
         of(&verdict.uid, &mut |story| {
             story.waiting.insert(verdict.uid.to_string(), verdict.reason);
         });
@@ -222,7 +222,7 @@ fn slow_story(objects: &Objects, steps: BTreeMap<Node, Vec<Step>>) -> Stories {
                 }
             }
         }
-        if !tells_reasons(objects) {
+        if !reports_reasons(objects) {
             story.waiting.clear();
         }
         if story != Story::default() {
@@ -292,14 +292,14 @@ fn compared(objects: &Objects, seed: u64) -> Compared {
 }
 
 /// The results of the engine's first plan.
-fn told(objects: &Objects) -> Stories {
+fn stories(objects: &Objects) -> Stories {
     fast_story(objects, &objects.world().plan(NOW, ALL))
 }
 
 /// Compares engine and oracle in every second world from `first` on, in each world with Kueue's decisions and with Berth's. Returns the number of plans, the
 /// numbers of plans that admitted and preempted, the number of worlds with a plan of more than two steps, and the number of worlds in which Berth's plan
 /// differs from Kueue's.
-fn whole(first: u64, count: u64) -> [u64; 5] {
+fn complete(first: u64, count: u64) -> [u64; 5] {
     let mut seen = [0; 5];
     for seed in (first..first + count).step_by(2) {
         let _named = Named(seed);
@@ -310,7 +310,7 @@ fn whole(first: u64, count: u64) -> [u64; 5] {
             let more = [plans, admit, preempt, u64::from(longest > 2)];
             seen.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
-        seen[4] += u64::from(told(&ways[0]) != told(&ways[1]));
+        seen[4] += u64::from(stories(&ways[0]) != stories(&ways[1]));
     }
     seen
 }
@@ -320,7 +320,7 @@ fn whole(first: u64, count: u64) -> [u64; 5] {
 #[test]
 fn plan_equals_cycles_of_the_oracle_in_sequence() {
     let count = u64::from(cases());
-    let [plans, admit, preempt, long, differ] = halves(count, whole);
+    let [plans, admit, preempt, long, differ] = halves(count, complete);
     println!(
         "{count} worlds: {plans} plans, {admit} admit, {preempt} preempt, {long} of several steps; in {differ} worlds Berth departs from Kueue"
     );
@@ -330,7 +330,7 @@ fn plan_equals_cycles_of_the_oracle_in_sequence() {
 
 /// Compares engine and oracle in every second world from `first` on, in turn with Kueue's decisions and with Berth's. Returns the number of plans that
 /// preempted, the number of worlds with a plan of more than two steps, and the number of these worlds in which LocalQueue usage changes the first plan.
-fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
+fn complete_by_usage(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
         let _named = Named(seed);
@@ -340,7 +340,7 @@ fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
         seen[0] += preempt;
         if longest > 2 {
             seen[1] += 1;
-            seen[2] += u64::from(told(&objects) != told(&unordered(&objects)));
+            seen[2] += u64::from(stories(&objects) != stories(&unordered(&objects)));
         }
     }
     seen
@@ -350,7 +350,7 @@ fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
 #[test]
 fn plan_by_usage_equals_cycles_of_the_oracle_in_sequence() {
     let count = u64::from(cases());
-    let [preempt, long, changed] = halves(count, whole_by_usage);
+    let [preempt, long, changed] = halves(count, complete_by_usage);
     println!("{count} worlds: {preempt} plans preempt, {long} of several steps, of which usage changes {changed}");
     assert!(count < 1000 || [preempt, long].iter().all(|seen| *seen > count / 50), "too tame: {preempt} {long}");
     assert!(count < 1000 || changed > count / 100, "too tame: {changed} plans that usage changes");

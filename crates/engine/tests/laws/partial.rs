@@ -38,12 +38,12 @@ fn outcome(objects: &Objects) -> Outcome {
 /// The sizes of a workload from the full size down to the minimum, in common steps as in Kueue.
 fn sizes(spec: &WorkloadSpec) -> Vec<Vec<i64>> {
     let deltas: Vec<i64> = spec.pod_sets.iter().map(|set| set.count - set.min_count.unwrap_or(set.count)).collect();
-    let whole: i64 = deltas.iter().sum();
+    let total: i64 = deltas.iter().sum();
     let counts = |step: i64| -> Vec<i64> {
-        let reduced = |(set, delta): (&PodSetSpec, &i64)| set.count - if whole > 0 { delta * step / whole } else { 0 };
+        let reduced = |(set, delta): (&PodSetSpec, &i64)| set.count - if total > 0 { delta * step / total } else { 0 };
         spec.pod_sets.iter().zip(&deltas).map(reduced).collect()
     };
-    let mut sizes: Vec<Vec<i64>> = (0..=whole).map(counts).collect();
+    let mut sizes: Vec<Vec<i64>> = (0..=total).map(counts).collect();
     sizes.dedup();
     sizes
 }
@@ -64,21 +64,21 @@ fn judge(objects: &Objects, uid: &str) -> Result<[u32; 2], String> {
     objects.workloads.retain(|spec| spec.uid == uid || !waits(spec));
     let Some(spec) = objects.workloads.iter().find(|spec| spec.uid == uid) else { return Ok([0; 2]) };
     let sizes = sizes(spec);
-    let fault = |what: &str, told: &Outcome| Err(format!("{what}: {told:?} for {uid}, of sizes {sizes:?}"));
-    let (told, full) = (outcome(&objects), in_size(&objects, uid, &sizes[0]));
+    let fault = |what: &str, reported: &Outcome| Err(format!("{what}: {reported:?} for {uid}, of sizes {sizes:?}"));
+    let (reported, full) = (outcome(&objects), in_size(&objects, uid, &sizes[0]));
     if !full.is_none() || !objects.options.partial_admission {
-        return if told == full { Ok([0; 2]) } else { fault("it does not start in full size", &told) };
+        return if reported == full { Ok([0; 2]) } else { fault("it does not start in full size", &reported) };
     }
     let mut larger = full;
     for size in &sizes[1..] {
         let outcome = in_size(&objects, uid, size);
-        if !outcome.is_none() && outcome == told && larger.is_none() {
-            return Ok([1, u32::from(told.given.is_none())]);
+        if !outcome.is_none() && outcome == reported && larger.is_none() {
+            return Ok([1, u32::from(reported.given.is_none())]);
         }
         larger = outcome;
     }
-    if !told.is_none() {
-        return fault("no size comes to that of which the next larger one finds no room", &told);
+    if !reported.is_none() {
+        return fault("no size comes to that of which the next larger one finds no room", &reported);
     }
     if larger.is_none() { Ok([0; 2]) } else { fault("it waits, and its minimum finds room", &larger) }
 }

@@ -28,16 +28,16 @@ fn compared(objects: &Objects, world: &World) -> Result<Ledger, String> {
             return Err(format!("{name} uses {fr:?}, which nobody holds"));
         }
         for (fr, level) in ledger.frs.iter().zip(levels) {
-            let told = rows.get(fr).copied().unwrap_or_default();
+            let reported = rows.get(fr).copied().unwrap_or_default();
             let counted = (Amount::clamped(level.usage), Amount::clamped(level.subtree));
-            if told != counted {
-                return Err(format!("{name} {fr:?}: usage and quota {told:?}, counted {counted:?}"));
+            if reported != counted {
+                return Err(format!("{name} {fr:?}: usage and quota {reported:?}, counted {counted:?}"));
             }
             if *is_queue {
-                let told = world.availability(name, &fr.0, &fr.1);
+                let reported = world.availability(name, &fr.0, &fr.1);
                 let counted = (Amount::clamped(level.room.max(0)), Amount::clamped(level.most));
-                if told != Some(counted) {
-                    return Err(format!("{name} {fr:?}: free and most {told:?}, counted {counted:?} of {level:?}"));
+                if reported != Some(counted) {
+                    return Err(format!("{name} {fr:?}: free and most {reported:?}, counted {counted:?} of {level:?}"));
                 }
             }
         }
@@ -75,20 +75,20 @@ fn statuses(objects: &Objects, world: &World, ledger: &Ledger, name: &str) -> Re
 /// The next larger counts of pods on the way from `minCount` to full size; `None` at full size.
 fn larger(spec: &WorkloadSpec, given: &[PodSetAssignment]) -> Result<Option<Vec<i64>>, String> {
     let deltas: Vec<i64> = spec.pod_sets.iter().map(|set| set.count - set.min_count.unwrap_or(set.count)).collect();
-    let whole: i64 = deltas.iter().sum();
+    let total: i64 = deltas.iter().sum();
     let counts = |step: i64| -> Vec<i64> {
-        let reduced = |(set, delta): (&PodSetSpec, &i64)| set.count - if whole > 0 { delta * step / whole } else { 0 };
+        let reduced = |(set, delta): (&PodSetSpec, &i64)| set.count - if total > 0 { delta * step / total } else { 0 };
         spec.pod_sets.iter().zip(&deltas).map(reduced).collect()
     };
     let given: Vec<i64> = given.iter().map(|set| set.count).collect();
-    let step = (0..=whole).find(|step| counts(*step) == given);
+    let step = (0..=total).find(|step| counts(*step) == given);
     let step = step.ok_or_else(|| format!("{} has {given:?} pods, which is no common step down", spec.uid))?;
     Ok((step > 0).then(|| counts(step - 1)))
 }
 
 /// Law Q7: an admitted workload has all its pod sets in one assignment. The pod sets of an admission have their full requests, in flavors of the workload's
 /// queue, with one flavor for each pod set and resource group; no pod set is below its minimum, and all pod sets are reduced by common steps.
-fn whole(objects: &Objects, plan: &Plan) -> Result<u64, String> {
+fn reduced_sets(objects: &Objects, plan: &Plan) -> Result<u64, String> {
     let mut reduced = 0;
     for admission in &plan.admissions {
         let spec = objects.workloads.iter().find(|spec| spec.uid == *admission.uid).unwrap();
@@ -149,7 +149,7 @@ fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
     for _ in 0..2 {
         let before = compared(&objects, &world)?.debts();
         let plan = world.plan(NOW, Limits { max_admissions: dice.pick(&[1, 3, 1000]) });
-        whole(&objects, &plan)?;
+        reduced_sets(&objects, &plan)?;
         objects = objects.after(&plan, NOW);
         // Laws Q1, Q2 and Q5: no node comes to be over its quota, and a node that was over its quota gets no more usage.
         let after = compared(&objects, &world)?.debts();
@@ -253,7 +253,7 @@ fn quota_holds_and_figures_are_exact_at_any_depth() {
 /// there is one way to assign it (one flavor in each group).
 fn first_cycle(objects: &Objects) -> Result<u64, String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
-    let reduced = whole(objects, &plan)?;
+    let reduced = reduced_sets(objects, &plan)?;
     if reduced == 0 {
         return Ok(0);
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::slow;
-use crate::slow::books::Node;
+use crate::slow::accounting::Node;
 use crate::worlds;
 use crate::worlds::{Dice, Named, Objects, cases, gates, mixed, random, seeds};
 use berth_engine::*;
@@ -35,21 +35,21 @@ type Story = BTreeMap<(String, &'static str), Vec<String>>;
 /// objects.
 fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story {
     let mut story = Story::new();
-    let mut tell = |uid: &str, what: &'static str, text: String| {
+    let mut add = |uid: &str, what: &'static str, text: String| {
         let queue = objects.workloads.iter().find(|spec| spec.uid == uid).map_or("", |spec| spec.local_queue.as_str());
         story.entry((name(&root(objects, queue)), what)).or_default().push(text);
     };
     for admission in &plan.admissions {
         let given: Vec<_> = admission.pod_sets.iter().map(|set| (set.count, &set.flavors)).collect();
         let text = format!("{} {} {given:?}", name(&admission.uid), name(&admission.cluster_queue));
-        tell(&admission.uid, "admit", text);
+        add(&admission.uid, "admit", text);
     }
     for eviction in &plan.evictions {
         let text = format!("{} for {} {}", name(&eviction.uid), name(&eviction.preemptor), eviction.reason);
-        tell(&eviction.uid, "evict", text);
+        add(&eviction.uid, "evict", text);
     }
     for verdict in plan.verdicts.iter().filter(|verdict| verdict.leading) {
-        tell(&verdict.uid, "wait", format!("{} {:?}", name(&verdict.uid), verdict.reason));
+        add(&verdict.uid, "wait", format!("{} {:?}", name(&verdict.uid), verdict.reason));
     }
     for ((_, what), lines) in &mut story {
         if *what == "wait" {
@@ -60,7 +60,7 @@ fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story
 }
 
 /// Law Q7: an admission has all pod sets, each with its full request, and no pod set below its minimum.
-fn is_whole(admission: &Admission, spec: &WorkloadSpec) -> bool {
+fn is_full_size(admission: &Admission, spec: &WorkloadSpec) -> bool {
     let mut sets = admission.pod_sets.iter().zip(&spec.pod_sets);
     admission.pod_sets.len() == spec.pod_sets.len()
         && sets.all(|(given, set)| {
@@ -116,7 +116,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
         }
         for admission in &plan.admissions {
             let spec = &specs[&*admission.uid];
-            if !is_whole(admission, spec) {
+            if !is_full_size(admission, spec) {
                 return Err(format!("not all or nothing: {admission:?}"));
             }
             if let Some(ahead) = passed_over(objects, &specs, spec) {
@@ -184,13 +184,13 @@ fn plan_puts_no_cluster_queue_over_its_quota() {
         let fresh: Vec<String> = world.over_quota().into_iter().filter(|fault| !before.contains(fault)).collect();
         assert!(fresh.is_empty(), "seed {seed}: {fresh:?}\n{}{plan:?}", objects.describe());
         // The engine's figures are compared with figures that are counted from the objects.
-        let mut after = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+        let mut after = slow::accounting(&objects.cohorts, &objects.queues, &objects.workloads);
         for admission in &plan.admissions {
             let given = &admission.pod_sets[0];
             let usage = given.usage.iter().map(|(resource, value)| {
                 ((given.flavors[resource].clone(), resource.clone()), i128::from(value.get()))
             });
-            after.book(&admission.cluster_queue, usage.collect());
+            after.charge(&admission.cluster_queue, usage.collect());
         }
         for queue in after.queues.keys() {
             for fr in after.all_frs() {
@@ -229,7 +229,7 @@ fn evictions_stay_within_bounds_of_queue_policies() {
         for queue in &mut objects.queues {
             queue.guard = random_guard(&mut dice);
         }
-        let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+        let accounting = slow::accounting(&objects.cohorts, &objects.queues, &objects.workloads);
         let plan = objects.world().plan(NOW, ALL);
         let spec = |uid: &str| objects.workloads.iter().find(|spec| spec.uid == uid).unwrap();
         let mut victims = BTreeMap::<&str, Vec<&WorkloadSpec>>::new();
@@ -240,13 +240,13 @@ fn evictions_stay_within_bounds_of_queue_policies() {
             let preemptor = spec(preemptor);
             let guard = objects.queues.iter().find(|queue| queue.name == preemptor.local_queue).unwrap().guard;
             bounded += usize::from(guard != PreemptionGuard::default());
-            let told = || format!("seed {seed}: {victims:#?} for {preemptor:#?} under {guard:?}");
+            let describe = || format!("seed {seed}: {victims:#?} for {preemptor:#?} under {guard:?}");
             let most = guard.max_victims.map_or(usize::MAX, |most| most as usize);
-            assert!(victims.len() <= most, "{}", told());
+            assert!(victims.len() <= most, "{}", describe());
             for victim in victims {
                 let difference = preemptor.priority - victim.priority;
                 let least = i64::from(guard.min_priority_difference);
-                assert!(least <= 0 || difference >= least, "too near: {}", told());
+                assert!(least <= 0 || difference >= least, "too near: {}", describe());
                 // A victim that was pending got its quota in this same plan.
                 let at = match &victim.state {
                     WorkloadState::Reserved(held) => held.at,
@@ -254,7 +254,7 @@ fn evictions_stay_within_bounds_of_queue_policies() {
                 };
                 let theirs = objects.queues.iter().find(|queue| queue.name == victim.local_queue).unwrap().guard;
                 let protected = theirs.protected_ms > 0 && at.0 + theirs.protected_ms > NOW.0;
-                assert!(!protected, "protected: {}", told());
+                assert!(!protected, "protected: {}", describe());
             }
             // With one flavor and one preemptor there is no doubt about the contested cells.
             let alone = plan.admissions.is_empty() && plan.evictions.iter().all(|e| e.preemptor == preemptor.uid);
@@ -262,14 +262,14 @@ fn evictions_stay_within_bounds_of_queue_policies() {
             let Some(percent) = guard.max_evicted_percent.filter(|_| alone && flavors == Some(1)) else { continue };
             for (resource, asked) in &preemptor.pod_sets[0].requests {
                 let (fr, asked) = (("f0".to_owned(), resource.clone()), i128::from(asked.get()));
-                if asked <= books.available(&Node::Queue(preemptor.local_queue.clone()), &fr).max(0) {
+                if asked <= accounting.available(&Node::Queue(preemptor.local_queue.clone()), &fr).max(0) {
                     continue;
                 }
-                let holds = |victim: &&&WorkloadSpec| books.holders.iter().find(|holder| holder.uid == victim.uid);
+                let holds = |victim: &&&WorkloadSpec| accounting.holders.iter().find(|holder| holder.uid == victim.uid);
                 let given = victims.iter().filter_map(|victim| holds(&victim)?.usage.get(&fr).copied());
                 let evicted: i128 = given.sum();
                 shares += 1;
-                assert!(evicted * 100 <= asked * i128::from(percent), "too much of {resource}: {}", told());
+                assert!(evicted * 100 <= asked * i128::from(percent), "too much of {resource}: {}", describe());
             }
         }
     }
@@ -363,27 +363,27 @@ fn plan_is_unchanged_by_order_names_scale_and_unrelated_objects() {
         let mut objects = mixed(seed);
         objects.options.gates = gates(seed);
         let plan = objects.world().plan(NOW, ALL);
-        let told = story(&objects, &plan, str::to_owned);
+        let reported = story(&objects, &plan, str::to_owned);
         let strip = |name: &str| name.strip_prefix("n-").unwrap_or(name).to_owned();
         let context = || format!("seed {seed}\n{}", objects.describe());
         let again = objects.world().plan(NOW, ALL);
         assert_eq!(format!("{plan:?}"), format!("{again:?}"), "twice: {}", context());
         let other = permuted(&objects, seed);
         let plan = other.world().plan(NOW, ALL);
-        assert_eq!(told, story(&other, &plan, str::to_owned), "permuted: {}", context());
+        assert_eq!(reported, story(&other, &plan, str::to_owned), "permuted: {}", context());
         let other = renamed(&objects);
         let plan = other.world().plan(NOW, ALL);
-        assert_eq!(told, story(&other, &plan, strip), "renamed: {}", context());
+        assert_eq!(reported, story(&other, &plan, strip), "renamed: {}", context());
         if is_scalable(&objects) {
             let other = scaled(&objects);
             let plan = other.world().plan(NOW, ALL);
-            assert_eq!(told, story(&other, &plan, str::to_owned), "scaled: {}", context());
+            assert_eq!(reported, story(&other, &plan, str::to_owned), "scaled: {}", context());
         }
         let other = with_strangers(&objects, seed);
         let plan = other.world().plan(NOW, ALL);
         let mut mine = story(&other, &plan, str::to_owned);
         mine.retain(|(root, _), _| !root.starts_with("n-"));
-        assert_eq!(told, mine, "with strangers: {}", context());
+        assert_eq!(reported, mine, "with strangers: {}", context());
     }
 }
 
@@ -422,7 +422,7 @@ fn best_effort_queue_gives_every_workload_or_equal_a_turn() {
         let objects = mixed(seed);
         let mut world = objects.world();
         let plan = world.plan(NOW, ALL);
-        let told: BTreeMap<&str, PendingReason> = plan.verdicts.iter().map(|v| (&*v.uid, v.reason)).collect();
+        let reported: BTreeMap<&str, PendingReason> = plan.verdicts.iter().map(|v| (&*v.uid, v.reason)).collect();
         let admitted: BTreeSet<&str> = plan.admissions.iter().map(|admission| &*admission.uid).collect();
         for queue in objects.queues.iter().filter(|queue| queue.strategy == Strategy::BestEffortFifo) {
             let of_queue = |spec: &&WorkloadSpec| {
@@ -430,7 +430,7 @@ fn best_effort_queue_gives_every_workload_or_equal_a_turn() {
                 spec.local_queue == queue.name && waits
             };
             let waiting: Vec<&WorkloadSpec> = objects.workloads.iter().filter(of_queue).collect();
-            let reason = |spec: &WorkloadSpec| told.get(&*spec.uid).copied();
+            let reason = |spec: &WorkloadSpec| reported.get(&*spec.uid).copied();
             let for_victims = Some(PendingReason::WaitingForPreemptedWorkloads);
             let is_active = world.readiness(&queue.name).is_some_and(|readiness| readiness.active);
             if !is_active || waiting.iter().any(|spec| reason(spec) == for_victims) {

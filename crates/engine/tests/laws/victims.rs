@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::extras::{random_guard, stir};
 use crate::slow;
-use crate::slow::books::{Amounts, Books, Fr, Holder, Node};
+use crate::slow::accounting::{Accounting, Amounts, Fr, Holder, Node};
 use crate::slow::victims::{Plea, can_leave_in_turn, has_room, lawful, over, right};
 use crate::worlds::{Dice, Named, Objects, add_up, cases, mixed, one_that_waits, seeds};
 use berth_engine::steps::*;
@@ -30,8 +30,8 @@ fn wanted(report: &AssignmentReport) -> Option<(Vec<Fr>, Amounts)> {
         }
     }
     usage.retain(|_, value| *value > 0);
-    let can_be_told = usage.values().all(|value| *value < i128::from(i64::MAX));
-    (report.mode == Mode::Preempt && can_be_told).then(|| (needs.into_iter().collect(), usage))
+    let can_be_reported = usage.values().all(|value| *value < i128::from(i64::MAX));
+    (report.mode == Mode::Preempt && can_be_reported).then(|| (needs.into_iter().collect(), usage))
 }
 
 /// The preemption policy of a workload: its queue's policy, narrowed to the workload's preemption scope.
@@ -45,7 +45,7 @@ fn narrowed(policy: PreemptionPolicy, preempts: Preempts) -> PreemptionPolicy {
 
 /// Pairs of holders that differ only in the work that they would lose: the holder that loses less, and the holder that loses more.
 fn pairs_of_equals<'a>(
-    books: &'a Books,
+    accounting: &'a Accounting,
     plea: &'a Plea<'_>,
     policy: Preemption,
     spec: &'a WorkloadSpec,
@@ -56,9 +56,9 @@ fn pairs_of_equals<'a>(
         lawful(narrowed(rule, spec.preempts), plea, holder)
     };
     let key = |holder: &'a Holder| (&holder.queue, holder.priority, holder.evicted, &holder.usage);
-    let all = books.holders.iter().filter(move |holder| rule(holder));
+    let all = accounting.holders.iter().filter(move |holder| rule(holder));
     all.flat_map(move |less| {
-        let more = books.holders.iter().filter(move |more| key(more) == key(less) && more.at < less.at);
+        let more = accounting.holders.iter().filter(move |more| key(more) == key(less) && more.at < less.at);
         more.map(move |more| (&less.uid, &more.uid))
     })
 }
@@ -66,40 +66,40 @@ fn pairs_of_equals<'a>(
 /// Judges the victims that a search finds for one workload.
 fn judge(
     objects: &Objects,
-    books: &Books,
+    accounting: &Accounting,
     spec: &WorkloadSpec,
     plea: &Plea<'_>,
-    told: &[(String, &str)],
+    reported: &[(String, &str)],
 ) -> Option<String> {
     let queue = spec.local_queue.as_str();
-    let policy = books.queues[queue].preemption;
-    let uids: Vec<String> = told.iter().map(|(uid, _)| uid.clone()).collect();
-    let holder = |uid: &String| books.holders.iter().find(|holder| holder.uid == *uid).unwrap().clone();
+    let policy = accounting.queues[queue].preemption;
+    let uids: Vec<String> = reported.iter().map(|(uid, _)| uid.clone()).collect();
+    let holder = |uid: &String| accounting.holders.iter().find(|holder| holder.uid == *uid).unwrap().clone();
     let victims: Vec<Holder> = uids.iter().map(holder).collect();
-    let after = books.without(&uids);
+    let after = accounting.without(&uids);
     if uids.iter().collect::<BTreeSet<_>>().len() < uids.len() {
         return Some("one of them twice".to_owned());
     }
-    for (victim, (uid, reason)) in victims.iter().zip(told) {
+    for (victim, (uid, reason)) in victims.iter().zip(reported) {
         let (own, other) = (policy.within_cluster_queue, policy.reclaim_within_cohort);
         let is_own = victim.queue == queue;
         if !lawful(narrowed(if is_own { own } else { other }, spec.preempts), plea, victim) {
             return Some(format!("the policy forbids {uid}"));
         }
-        if books.queues[&victim.queue].stop != StopPolicy::None {
+        if accounting.queues[&victim.queue].stop != StopPolicy::None {
             return Some(format!("{uid} is of a stopped queue"));
         }
         if !plea.needs.iter().any(|fr| victim.usage.contains_key(fr)) {
             return Some(format!("{uid} holds nothing that is needed"));
         }
         let node = Node::Queue(victim.queue.clone());
-        let same_tree = books.line(&node).last() == books.line(&Node::Queue(queue.to_owned())).last();
-        let gives = is_own || (same_tree && over(books, &node, &plea.needs));
+        let same_tree = accounting.line(&node).last() == accounting.line(&Node::Queue(queue.to_owned())).last();
+        let gives = is_own || (same_tree && over(accounting, &node, &plea.needs));
         if !gives {
             return Some(format!("{uid} is of a queue that takes nothing from others"));
         }
         let expected = if objects.options.fair_sharing.is_none() {
-            let (expected, ends) = right(books, plea, victim);
+            let (expected, ends) = right(accounting, plea, victim);
             if ends && !has_room(&after, plea, false) {
                 return Some(format!("{uid} leaves for one that borrows afterwards"));
             }
@@ -107,8 +107,8 @@ fn judge(
         } else if is_own {
             "InClusterQueue"
         } else {
-            let mut with = books.clone();
-            with.book(queue, plea.usage.clone());
+            let mut with = accounting.clone();
+            with.charge(queue, plea.usage.clone());
             let is_entitled = !over(&with, &Node::Queue(queue.to_owned()), &plea.needs);
             if is_entitled { "InCohortReclamation" } else { "InCohortFairSharing" }
         };
@@ -118,13 +118,13 @@ fn judge(
     }
     let classical = objects.options.fair_sharing.is_none();
     if classical {
-        let worse =
-            pairs_of_equals(books, plea, policy, spec).find(|(less, more)| !uids.contains(less) && uids.contains(more));
+        let worse = pairs_of_equals(accounting, plea, policy, spec)
+            .find(|(less, more)| !uids.contains(less) && uids.contains(more));
         if let Some((less, more)) = worse {
             return Some(format!("{more} leaves and loses more than {less}, its equal"));
         }
     }
-    if classical && victims.len() <= 8 && !can_leave_in_turn(books, plea, &victims) {
+    if classical && victims.len() <= 8 && !can_leave_in_turn(accounting, plea, &victims) {
         return Some("in no order is each one permitted when its turn comes".to_owned());
     }
     let attempts: &[bool] = if classical { &[true, false] } else { &[true] };
@@ -132,7 +132,7 @@ fn judge(
         has_room(&after, plea, *borrow)
             && uids.iter().all(|kept| {
                 let others: Vec<String> = uids.iter().filter(|uid| *uid != kept).cloned().collect();
-                !has_room(&books.without(&others), plea, *borrow)
+                !has_room(&accounting.without(&others), plea, *borrow)
             })
     });
     (!is_lean).then(|| "they are too few or too many".to_owned())
@@ -143,7 +143,7 @@ fn judge(
 fn searched(objects: &Objects) -> Result<[u32; 3], String> {
     let mut sets = [0; 3];
     let mut world = objects.world();
-    let mut books = None;
+    let mut accounting = None;
     for spec in objects.workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
         let queue = spec.local_queue.as_str();
         let is_stopped = objects.queues.iter().any(|known| known.name == queue && known.stop != StopPolicy::None);
@@ -159,15 +159,16 @@ fn searched(objects: &Objects) -> Result<[u32; 3], String> {
         }
         sets[0] += 1;
         sets[1] += u32::from(victims.len() > 1);
-        let books = books.get_or_insert_with(|| slow::books(&objects.cohorts, &objects.queues, &objects.workloads));
+        let accounting =
+            accounting.get_or_insert_with(|| slow::accounting(&objects.cohorts, &objects.queues, &objects.workloads));
         let equals_by_lot = objects.options.profile.has(Departure::EqualsByLot);
         let plea = Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs, usage, equals_by_lot };
-        if let Some(fault) = judge(objects, books, spec, &plea, &victims) {
+        if let Some(fault) = judge(objects, accounting, spec, &plea, &victims) {
             return Err(format!("{fault}: {victims:?} for {}", spec.uid));
         }
-        let policy = books.queues[queue].preemption;
+        let policy = accounting.queues[queue].preemption;
         let is_victim = |uid: &String| victims.iter().any(|(victim, _)| victim == uid);
-        let mut equals = pairs_of_equals(books, &plea, policy, spec);
+        let mut equals = pairs_of_equals(accounting, &plea, policy, spec);
         sets[2] += u32::from(objects.options.fair_sharing.is_none() && equals.any(|(less, _)| is_victim(less)));
     }
     Ok(sets)
@@ -203,7 +204,9 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
     let (Some(preemptor), 1) = (preemptors.first().map(|uid| (*uid).clone()), preemptors.len()) else { return Ok(0) };
     // A later cycle of the same plan may have given the preemptor's quota to another workload, which is allowed; in this case the preemptor waits for no
     // victims any more.
-    let waits = |told: &Verdict| *told.uid == *preemptor && told.reason == PendingReason::WaitingForPreemptedWorkloads;
+    let waits = |reported: &Verdict| {
+        *reported.uid == *preemptor && reported.reason == PendingReason::WaitingForPreemptedWorkloads
+    };
     if !plan.verdicts.iter().any(waits) {
         return Ok(0);
     }
@@ -227,8 +230,8 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
             return Ok(0);
         }
     }
-    let told = world.explain(&preemptor, NOW);
-    Err(format!("{victims:?} left for {preemptor}, and it still waits: {told:?}; the plan was {plan:#?}"))
+    let reported = world.explain(&preemptor, NOW);
+    Err(format!("{victims:?} left for {preemptor}, and it still waits: {reported:?}; the plan was {plan:#?}"))
 }
 
 fn kept(one_by_one: bool) {
@@ -294,11 +297,11 @@ fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
     for set in &held.pod_sets {
         let is_elastic = surplus(spec).is_some_and(|surplus| surplus.pod_set == set.name);
         for (resource, flavor) in &set.flavors {
-            let whole = i128::from(set.usage[resource].get());
+            let total = i128::from(set.usage[resource].get());
             let part = |pods: i64| {
-                if is_elastic { whole / i128::from(set.count.max(1)) * i128::from(pods) } else { 0 }
+                if is_elastic { total / i128::from(set.count.max(1)) * i128::from(pods) } else { 0 }
             };
-            *given.entry((flavor.clone(), resource.clone())).or_default() += pods.map_or(whole, part);
+            *given.entry((flavor.clone(), resource.clone())).or_default() += pods.map_or(total, part);
         }
     }
     given
@@ -308,15 +311,15 @@ fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
 type Leaving<'a> = (&'a WorkloadSpec, Option<i64>);
 
 /// The accounting after the victims have given back their part.
-fn when_gone(books: &Books, leaving: &[Leaving<'_>]) -> Books {
+fn when_gone(accounting: &Accounting, leaving: &[Leaving<'_>]) -> Accounting {
     let uids: Vec<String> = leaving.iter().map(|(spec, _)| spec.uid.clone()).collect();
-    let mut after = books.without(&uids);
+    let mut after = accounting.without(&uids);
     for (spec, pods) in leaving.iter().filter(|(_, pods)| pods.is_some()) {
         let mut kept = given_back(spec, None);
         for (fr, given) in given_back(spec, *pods) {
             *kept.entry(fr).or_default() -= given;
         }
-        after.book(&books.holders.iter().find(|holder| holder.uid == spec.uid).unwrap().queue, kept);
+        after.charge(&accounting.holders.iter().find(|holder| holder.uid == spec.uid).unwrap().queue, kept);
     }
     after
 }
@@ -347,19 +350,19 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     assert!(none.admissions.is_empty() && none.evictions.is_empty(), "no cycle, and yet {none:?}");
     let report = world.steps().assign(uid, &spec.local_queue, AssignInput::default()).unwrap();
     let Some((needs, usage)) = wanted(&report).filter(|_| !plan.evictions.is_empty()) else { return Ok([0; 4]) };
-    let told = |eviction: &Eviction| {
+    let reported_by = |eviction: &Eviction| {
         let victim = objects.workloads.iter().find(|spec| spec.uid == eviction.uid).unwrap();
         (victim, eviction.gives_up)
     };
-    let leaving: Vec<Leaving<'_>> = plan.evictions.iter().map(told).collect();
+    let leaving: Vec<Leaving<'_>> = plan.evictions.iter().map(reported_by).collect();
     let fault = |what: &str| {
         let gone: Vec<_> = leaving.iter().map(|(spec, pods)| (&spec.uid, pods, surplus(spec))).collect();
         Err(format!("{what}: {gone:?} for {uid}, which lacks {needs:?} of {usage:?}"))
     };
     for (victim, pods) in &leaving {
         let Some(pods) = *pods else { continue };
-        let is_whole = |all: &Surplus| pods == all.pods || pods % all.step == 0;
-        let may = surplus(victim).is_some_and(|all| pods > 0 && pods <= all.pods && is_whole(all));
+        let is_full_step = |all: &Surplus| pods == all.pods || pods % all.step == 0;
+        let may = surplus(victim).is_some_and(|all| pods > 0 && pods <= all.pods && is_full_step(all));
         if !may {
             return fault("more than it may do without, or no whole step");
         }
@@ -374,7 +377,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
             return fault("too much");
         }
     }
-    let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
+    let accounting = slow::accounting(&objects.cohorts, &objects.queues, &objects.workloads);
     let queue = spec.local_queue.as_str();
     let equals_by_lot = objects.options.profile.has(Departure::EqualsByLot);
     let plea = Plea {
@@ -386,7 +389,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
         equals_by_lot,
     };
     let is_lean = |borrow: bool| {
-        has_room(&when_gone(&books, &leaving), &plea, borrow)
+        has_room(&when_gone(&accounting, &leaving), &plea, borrow)
             && (0..leaving.len()).all(|index| {
                 let mut fewer = leaving.clone();
                 match less(&leaving[index]) {
@@ -395,7 +398,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
                     }
                     pods => fewer[index].1 = pods,
                 }
-                !has_room(&when_gone(&books, &fewer), &plea, borrow)
+                !has_room(&when_gone(&accounting, &fewer), &plea, borrow)
             })
     };
     let is_fair = objects.options.fair_sharing.is_some();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_engine::steps::*;
 use berth_engine::*;
 
-use super::books::{Amounts, Books, Fr, Node};
+use super::accounting::{Accounting, Amounts, Fr, Node};
 use super::victims::{self, Plea, Victims};
 use crate::worlds::flavor_labels;
 
@@ -128,11 +128,11 @@ struct Attempt {
 /// Inputs of a search for an assignment: options, accounting, workload and queue.
 pub(crate) struct Search<'a> {
     pub(crate) options: &'a Options,
-    pub(crate) books: &'a Books,
+    pub(crate) accounting: &'a Accounting,
     pub(crate) spec: &'a WorkloadSpec,
     pub(crate) queue: &'a str,
     /// Workloads that the workload must not preempt because of eviction history.
-    pub(crate) barred: &'a BTreeSet<String>,
+    pub(crate) not_preemptible: &'a BTreeSet<String>,
     pub(crate) how: How<'a>,
 }
 
@@ -150,7 +150,7 @@ impl Search<'_> {
             equals_by_lot: self.options.profile.has(Departure::EqualsByLot),
         };
         // The workload may have a narrower preemption scope than its queue.
-        let mut policy = self.books.queues[self.queue].preemption;
+        let mut policy = self.accounting.queues[self.queue].preemption;
         for rule in [&mut policy.within_cluster_queue, &mut policy.reclaim_within_cohort] {
             match self.spec.preempts {
                 Preempts::Nobody => *rule = PreemptionPolicy::Never,
@@ -159,38 +159,38 @@ impl Search<'_> {
             }
         }
         let narrowed;
-        let books = if self.spec.preempts == Preempts::AsQueue && self.barred.is_empty() {
-            self.books
+        let accounting = if self.spec.preempts == Preempts::AsQueue && self.not_preemptible.is_empty() {
+            self.accounting
         } else {
-            narrowed = self.books.seen_by(self.queue, policy, self.barred);
+            narrowed = self.accounting.seen_by(self.queue, policy, self.not_preemptible);
             &narrowed
         };
         match &self.options.fair_sharing {
-            None => victims::classical(books, &plea),
-            Some(sharing) => victims::fair(books, &plea, &sharing.strategies, &self.options.gates),
+            None => victims::classical(accounting, &plea),
+            Some(sharing) => victims::fair(accounting, &plea, &sharing.strategies, &self.options.gates),
         }
     }
 
     /// Mode and borrowing level of an amount of a flavor and resource.
     fn quota(&self, fr: &Fr, value: i128) -> (Level, Option<PendingReason>) {
-        let (books, queue) = (self.books, self.queue);
+        let (accounting, queue) = (self.accounting, self.queue);
         let node = Node::Queue(queue.to_owned());
-        if value > books.potential(&node, fr) {
+        if value > accounting.potential(&node, fr) {
             return ((Granular::NoFit, 0), Some(PendingReason::ExceedsMaxQuota));
         }
-        let (borrow, may_reclaim) = books.borrowing_level(queue, fr, value);
-        if value <= books.available(&node, fr).max(0) {
+        let (borrow, may_reclaim) = accounting.borrowing_level(queue, fr, value);
+        if value <= accounting.available(&node, fr).max(0) {
             return ((Granular::Fit, borrow), None);
         }
-        let policy = books.queues[queue].preemption;
+        let policy = accounting.queues[queue].preemption;
         let fair = self.options.fair_sharing.is_some() && policy.reclaim_within_cohort != PreemptionPolicy::Never;
-        if books.nominal(&node, fr) < value && !may_reclaim && !policy.borrow_within_cohort && !fair {
+        if accounting.nominal(&node, fr) < value && !may_reclaim && !policy.borrow_within_cohort && !fair {
             return ((Granular::NoFit, borrow), Some(PendingReason::WaitingForQuota));
         }
         let victims = self.victims(vec![fr.clone()], Amounts::from([(fr.clone(), value)]));
         let gone: Vec<String> = victims.iter().map(|(uid, _)| uid.clone()).collect();
-        let (borrow, _) = books.without(&gone).borrowing_level(queue, fr, value);
-        let own = books.holders.iter().any(|h| h.queue == queue && gone.contains(&h.uid));
+        let (borrow, _) = accounting.without(&gone).borrowing_level(queue, fr, value);
+        let own = accounting.holders.iter().any(|h| h.queue == queue && gone.contains(&h.uid));
         let mode = match (gone.is_empty(), own) {
             (true, _) => Granular::NoCandidates,
             (false, true) => Granular::Preempt,
@@ -200,7 +200,7 @@ impl Search<'_> {
     }
 
     fn attempt(&self, flavor: &str, wanted: &[(&String, i128)], assumed: &Amounts) -> Attempt {
-        let policy = self.books.queues[self.queue].fungibility;
+        let policy = self.accounting.queues[self.queue].fungibility;
         let mut attempt = Attempt { level: (Granular::Fit, 0), flavors: BTreeMap::new(), borrow: 0, why: None };
         for (resource, value) in wanted {
             let fr = (flavor.to_owned(), (*resource).clone());
@@ -232,7 +232,7 @@ impl Search<'_> {
         group: &ResourceGroup,
         (resource, wanted): (&String, &[(&String, i128)]),
     ) -> Result<(), Option<PendingReason>> {
-        let policy = self.books.queues[self.queue].fungibility;
+        let policy = self.accounting.queues[self.queue].fungibility;
         let tried = self.how.tried.and_then(|tried| tried.get(index)?.get(resource).copied());
         let start = tried.map_or(0, |last| last + 1);
         found.resumed |= start > 0;
@@ -313,7 +313,7 @@ impl Search<'_> {
                 if found.sets[index].flavors.contains_key(*resource) {
                     continue;
                 }
-                let groups = &self.books.queues[self.queue].groups;
+                let groups = &self.accounting.queues[self.queue].groups;
                 let Some(group) = groups.iter().find(|group| group.covered.contains(resource)) else {
                     panic!("{resource} is covered by no group of {}", self.queue)
                 };

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use berth_engine::steps::*;
 use berth_engine::*;
 
+use super::accounting::{Accounting, Fr, Holder, Node};
 use super::assign::{Found, How, Pins, Search, Start, Tried};
-use super::books::{Books, Fr, Holder, Node};
 use super::usage::LocalQueues;
 use super::{Head, are_equal, by_age, by_share, place};
 
@@ -87,7 +87,7 @@ struct Ended<'a> {
 pub(crate) struct History<'a> {
     pub(super) options: &'a Options,
     pub(super) local_queues: LocalQueues,
-    pub(crate) books: Books,
+    pub(crate) accounting: Accounting,
     pub(super) now: Millis,
     waiting: BTreeMap<String, Vec<&'a WorkloadSpec>>,
     /// All workloads by uid.
@@ -106,7 +106,7 @@ pub(crate) struct History<'a> {
     /// Number of departures from each queue.
     generations: BTreeMap<String, u64>,
     /// Pairs of preemptor and victim by cohort tree (`0005-no-eviction-loops.md`, rule 1).
-    pub(super) feuds: BTreeMap<Node, BTreeSet<(String, String)>>,
+    pub(super) eviction_history: BTreeMap<Node, BTreeSet<(String, String)>>,
     /// Cohort trees with an admission after the last check of the workloads whose pod sets compete with each other.
     stirred: BTreeSet<Node>,
     /// Cohort trees in which a cycle may find something to do.
@@ -117,7 +117,7 @@ impl<'a> History<'a> {
     pub(crate) fn new(
         options: &'a Options,
         mut local_queues: LocalQueues,
-        books: Books,
+        accounting: Accounting,
         workloads: &'a [WorkloadSpec],
         now: Millis,
     ) -> Self {
@@ -126,13 +126,13 @@ impl<'a> History<'a> {
             waiting.entry(local_queues.queue_of(&spec.local_queue)).or_default().push(spec);
         }
         local_queues.settle(now, workloads);
-        let root = |queue: &String| books.line(&Node::Queue(queue.clone())).pop().unwrap();
-        let live = books.queues.keys().map(root).collect();
+        let root = |queue: &String| accounting.line(&Node::Queue(queue.clone())).pop().unwrap();
+        let live = accounting.queues.keys().map(root).collect();
         Self {
             options,
             local_queues,
             live,
-            books,
+            accounting,
             now,
             waiting,
             parked: BTreeSet::new(),
@@ -144,20 +144,20 @@ impl<'a> History<'a> {
             cycle: 0,
             fresh: BTreeSet::new(),
             generations: BTreeMap::new(),
-            feuds: BTreeMap::new(),
+            eviction_history: BTreeMap::new(),
             places: workloads.iter().map(|spec| (spec.uid.clone(), spec)).collect(),
             stirred: BTreeSet::new(),
         }
     }
 
     pub(super) fn root(&self, queue: &str) -> Node {
-        self.books.line(&Node::Queue(queue.to_owned())).pop().unwrap()
+        self.accounting.line(&Node::Queue(queue.to_owned())).pop().unwrap()
     }
 
     /// Number of departures from the cohort tree of a queue.
     fn left(&self, queue: &str) -> u64 {
         let root = self.root(queue);
-        let near = self.books.queues.keys().filter(|other| self.root(other) == root);
+        let near = self.accounting.queues.keys().filter(|other| self.root(other) == root);
         near.map(|queue| self.generation(queue)).sum()
     }
 
@@ -165,28 +165,29 @@ impl<'a> History<'a> {
         self.generations.get(queue).copied().unwrap_or(0)
     }
 
-    fn look(&self, spec: &WorkloadSpec, queue: &str, books: &Books, how: How<'_>) -> Found {
-        Search { options: self.options, books, spec, queue, barred: &self.barred(spec), how }.nominate()
+    fn look(&self, spec: &WorkloadSpec, queue: &str, accounting: &Accounting, how: How<'_>) -> Found {
+        Search { options: self.options, accounting, spec, queue, not_preemptible: &self.not_preemptible(spec), how }
+            .nominate()
     }
 
     /// Evicted workloads of a queue's cohort tree that still hold quota.
     fn leaving(&self, queue: &str) -> Vec<String> {
         let root = self.root(queue);
         let leaves = |holder: &&Holder| holder.evicted && self.root(&holder.queue) == root;
-        self.books.holders.iter().filter(leaves).map(|holder| holder.uid.clone()).collect()
+        self.accounting.holders.iter().filter(leaves).map(|holder| holder.uid.clone()).collect()
     }
 
     /// The assignment that a workload can have now with the quota for which it issued preemptions; `None` if the workload gives this quota up.
     fn look_by_claim(&self, spec: &WorkloadSpec, queue: &str, claim: &Claim) -> Option<Found> {
         let how = How { pins: Some(&claim.pins), tried: None, counts: Some(&claim.counts), free_only: true };
-        let now = self.look(spec, queue, &self.books, how);
+        let now = self.look(spec, queue, &self.accounting, how);
         if now.mode == Mode::Fit {
             return Some(now);
         }
         let leaving = self.leaving(queue);
         let own: Vec<String> = claim.victims.iter().filter(|uid| leaving.contains(uid)).cloned().collect();
         for gone in [own, leaving] {
-            let then = self.look(spec, queue, &self.books.without(&gone), how);
+            let then = self.look(spec, queue, &self.accounting.without(&gone), how);
             if !gone.is_empty() && then.mode == Mode::Fit {
                 let victims = gone.into_iter().map(|uid| (uid, "")).collect();
                 return Some(Found { mode: Mode::Preempt, victims, ..then });
@@ -213,7 +214,8 @@ impl<'a> History<'a> {
         // If a workload gives up the quota for which it issued preemptions, its next scan begins with the flavors of that quota.
         let back = |claim: Claim| {
             let place = |resource: &String, flavor: &String| {
-                let group = self.books.queues[queue].groups.iter().find(|group| group.covered.contains(resource))?;
+                let group =
+                    self.accounting.queues[queue].groups.iter().find(|group| group.covered.contains(resource))?;
                 group.flavors.iter().position(|known| known.flavor == *flavor)?.checked_sub(1)
             };
             let set = |pins: BTreeMap<String, String>| -> BTreeMap<String, usize> {
@@ -230,7 +232,7 @@ impl<'a> History<'a> {
         let scan = scan.filter(counts);
         let round = scan.as_ref().map_or((None, 0), |scan| (scan.began, scan.scans));
         let tried = scan.map(|scan| scan.tried).or(claim.map(back));
-        let found = self.look(spec, queue, &self.books, How { tried: tried.as_ref(), ..How::default() });
+        let found = self.look(spec, queue, &self.accounting, How { tried: tried.as_ref(), ..How::default() });
         let round = if found.resumed { round } else { (fresh, 0) };
         head(found, false, round)
     }
@@ -239,15 +241,15 @@ impl<'a> History<'a> {
     fn fits(&self, head: &Head<'_>, gone: &[String]) -> bool {
         let mut leaving = gone.to_vec();
         leaving.extend(head.found.uids());
-        if !self.books.without(&leaving).fits(&head.queue, &head.found.usage) {
+        if !self.accounting.without(&leaving).fits(&head.queue, &head.found.usage) {
             return false;
         }
         if head.found.mode != Mode::Fit || gone.is_empty() || !self.options.profile.has(Departure::FitsBesideVictims) {
             return true;
         }
         // Victims still hold their quota; only the quota that is kept for pending workloads is left out of the comparison.
-        let mut held = self.books.clone();
-        held.clear_booked();
+        let mut held = self.accounting.clone();
+        held.clear_charged();
         held.fits(&head.queue, &head.found.usage)
     }
 
@@ -268,7 +270,7 @@ impl<'a> History<'a> {
         }
         let pins = head.found.pins();
         let how = How { pins: Some(&pins), ..How::default() };
-        head.found = self.look(head.spec, &head.queue, &self.books.without(gone), how);
+        head.found = self.look(head.spec, &head.queue, &self.accounting.without(gone), how);
         if head.found.mode == Mode::Fit {
             head.found.mode = Mode::DeferredFit;
         }
@@ -277,15 +279,15 @@ impl<'a> History<'a> {
 
     /// Keeps quota for a head that needs preemption and finds no victims, if its queue cannot always reclaim its quota or the head waits for its victims.
     fn reserve(&mut self, head: &Head<'_>) {
-        let always = self.books.queues[&head.queue].preemption.reclaim_within_cohort == PreemptionPolicy::Any;
+        let always = self.accounting.queues[&head.queue].preemption.reclaim_within_cohort == PreemptionPolicy::Any;
         let waits = self.options.gates.prioritize_preemptors && head.is_preemptor;
         if always && !waits {
             return;
         }
         let (node, borrows) = (Node::Queue(head.queue.clone()), head.found.borrow > 0);
         let kept = |(fr, value): (&Fr, &i128)| {
-            let (nominal, usage) = (self.books.nominal(&node, fr), self.books.usage(&node, fr));
-            let kept = match (borrows, self.books.borrowing_limit(&node, fr)) {
+            let (nominal, usage) = (self.accounting.nominal(&node, fr), self.accounting.usage(&node, fr));
+            let kept = match (borrows, self.accounting.borrowing_limit(&node, fr)) {
                 (true, None) => *value,
                 (true, Some(limit)) => (*value).min(nominal + limit - usage),
                 (false, _) => (*value).min(nominal - usage).max(0),
@@ -293,12 +295,13 @@ impl<'a> History<'a> {
             (fr.clone(), kept)
         };
         let kept = head.found.usage.iter().map(kept).collect();
-        self.books.book(&head.queue, kept);
+        self.accounting.charge(&head.queue, kept);
     }
 
     fn claim_of(&self, head: &Head<'_>, gone: &[String]) -> Claim {
         let root = self.root(&head.queue);
-        let is_near = |uid: &&String| self.books.holders.iter().any(|h| h.uid == **uid && self.root(&h.queue) == root);
+        let is_near =
+            |uid: &&String| self.accounting.holders.iter().any(|h| h.uid == **uid && self.root(&h.queue) == root);
         let victims = if head.found.mode == Mode::DeferredFit {
             gone.iter().filter(is_near).cloned().collect()
         } else {
@@ -312,8 +315,8 @@ impl<'a> History<'a> {
         let mut fits = self.refresh(&mut head, gone);
         // Eviction history may now protect victims that were found earlier, because of the evictions of this same cycle.
         if !head.held && head.found.mode != Mode::DeferredFit && !gone.is_empty() {
-            let barred = self.barred(head.spec);
-            fits &= !head.found.uids().iter().any(|victim| barred.contains(victim));
+            let not_preemptible = self.not_preemptible(head.spec);
+            fits &= !head.found.uids().iter().any(|victim| not_preemptible.contains(victim));
         }
         let uid = head.spec.uid.clone();
         let overlaps = head.found.uids().iter().any(|victim| gone.contains(victim));
@@ -327,7 +330,7 @@ impl<'a> History<'a> {
             }
             Mode::DeferredFit => {
                 let claim = claims.then(|| self.claim_of(&head, gone));
-                self.books.book(&head.queue, head.found.usage.clone());
+                self.accounting.charge(&head.queue, head.found.usage.clone());
                 (wait(PendingReason::WaitingForPreemptedWorkloads), After::PendingPreemption, claim)
             }
             _ if overlaps || !fits => (wait(PendingReason::WaitingForQuota), After::Retry, None),
@@ -335,17 +338,17 @@ impl<'a> History<'a> {
                 let mut fresh = BTreeSet::new();
                 for (victim, reason) in &head.found.victims {
                     gone.push(victim.clone());
-                    if let Some(holder) = self.books.holders.iter_mut().find(|h| h.uid == *victim && !h.evicted) {
+                    if let Some(holder) = self.accounting.holders.iter_mut().find(|h| h.uid == *victim && !h.evicted) {
                         holder.evicted = true;
                         fresh.insert((victim.clone(), *reason));
                     }
                 }
                 if self.options.profile.has(Departure::NoEvictionCircles) {
-                    let feuds = self.feuds.entry(self.root(&head.queue)).or_default();
-                    feuds.extend(fresh.iter().map(|(victim, _)| (uid.clone(), victim.clone())));
+                    let eviction_history = self.eviction_history.entry(self.root(&head.queue)).or_default();
+                    eviction_history.extend(fresh.iter().map(|(victim, _)| (uid.clone(), victim.clone())));
                 }
                 let claim = claims.then(|| self.claim_of(&head, gone));
-                self.books.book(&head.queue, head.found.usage.clone());
+                self.accounting.charge(&head.queue, head.found.usage.clone());
                 (Step::Preempt(uid.clone(), fresh), After::PendingPreemption, claim)
             }
             Mode::Fit => return (self.admit(&head), None),
@@ -355,7 +358,7 @@ impl<'a> History<'a> {
 
     fn admit(&mut self, head: &Head<'_>) -> Step {
         let uid = head.spec.uid.clone();
-        self.books.hold(Holder {
+        self.accounting.hold(Holder {
             uid: uid.clone(),
             queue: head.queue.clone(),
             usage: Rc::new(head.found.usage.clone()),
@@ -363,7 +366,7 @@ impl<'a> History<'a> {
             queued_at: head.spec.queued_at,
             at: self.now,
             evicted: false,
-            barred: false,
+            not_preemptible: false,
             used: None,
         });
         self.local_queues.charge(head.spec);
@@ -383,7 +386,8 @@ impl<'a> History<'a> {
         let Ended { head, after, claim } = ended;
         let left = self.left(&head.queue);
         let (uid, queue) = (head.spec.uid.clone(), head.queue);
-        let of_one: u64 = self.books.queues[&queue].groups.iter().map(|group| group.flavors.len() as u64).product();
+        let of_one: u64 =
+            self.accounting.queues[&queue].groups.iter().map(|group| group.flavors.len() as u64).product();
         let most = of_one.pow(head.spec.pod_sets.len() as u32).min(256) as usize;
         let keeps = match after {
             After::NoRoom => true,
@@ -403,7 +407,7 @@ impl<'a> History<'a> {
                 .insert(uid.clone(), Scan { tried: head.found.tried, cycle, generation, began, scans: head.scans });
         }
         self.claims.extend(claim.map(|claim| (uid.clone(), claim)));
-        let is_strict = self.books.queues[&queue].strategy == Strategy::StrictFifo;
+        let is_strict = self.accounting.queues[&queue].strategy == Strategy::StrictFifo;
         if after == After::PendingPreemption {
             self.preemptors.insert(queue.clone(), uid.clone());
             if !is_strict {
@@ -429,8 +433,8 @@ impl<'a> History<'a> {
         self.fresh.clear();
         self.note_usage();
         let mut heads: Vec<Head<'a>> = Vec::new();
-        for queue in self.books.queues.keys().cloned().collect::<Vec<_>>() {
-            if !self.books.is_active(&queue) || !live.contains(&self.root(&queue)) {
+        for queue in self.accounting.queues.keys().cloned().collect::<Vec<_>>() {
+            if !self.accounting.is_active(&queue) || !live.contains(&self.root(&queue)) {
                 continue;
             }
             if let Some(spec) = self.head(&queue) {
@@ -440,7 +444,7 @@ impl<'a> History<'a> {
         let (mut cycle, mut ended, mut gone) = (Cycle::default(), Vec::new(), Vec::new());
         while !heads.is_empty() {
             let fair = self.options.fair_sharing.is_some();
-            let next = if fair { by_share(&self.books, &heads, self) } else { by_age(&heads, self) };
+            let next = if fair { by_share(&self.accounting, &heads, self) } else { by_age(&heads, self) };
             let head = heads.remove(next);
             let root = self.root(&head.queue);
             let (step, stays) = self.process(head, &mut gone);
@@ -455,7 +459,7 @@ impl<'a> History<'a> {
             cycle.steps.push((root.clone(), step));
             ended.extend(stays.map(|stays| (root, stays)));
         }
-        self.books.clear_booked();
+        self.accounting.clear_charged();
         for (root, stays) in ended {
             let (uid, queue, after) = (stays.head.spec.uid.clone(), stays.head.queue.clone(), stays.after);
             let loses = after != After::PendingPreemption && !stays.head.is_preemptor;
@@ -470,7 +474,7 @@ impl<'a> History<'a> {
                 }
                 Stays::First => {}
             }
-            if loses && self.books.queues[&queue].strategy != Strategy::StrictFifo {
+            if loses && self.accounting.queues[&queue].strategy != Strategy::StrictFifo {
                 cycle.losers.entry(root).or_default().push(uid);
             }
         }

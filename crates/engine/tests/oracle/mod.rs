@@ -3,9 +3,9 @@
 //! preemption and of scans, and admission fair sharing. The oracle does not know workload slices. If Berth departs from Kueue on purpose
 //! (`Options::profile`), the oracle follows the options.
 
+pub(crate) mod accounting;
 pub(crate) mod assign;
-pub(crate) mod books;
-mod feuds;
+mod eviction_history;
 pub(crate) mod history;
 mod partial;
 pub(crate) mod share;
@@ -18,8 +18,8 @@ use std::rc::Rc;
 
 use berth_engine::*;
 
+use accounting::{Accounting, Amounts, Holder, Node};
 use assign::{Found, Start};
-use books::{Amounts, Books, Holder, Node};
 use history::{History, Step};
 use usage::LocalQueues;
 
@@ -57,7 +57,11 @@ pub(crate) struct Head<'a> {
 }
 
 /// The objects of a world in the form that the oracle uses.
-pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloads: &[WorkloadSpec]) -> Books {
+pub(crate) fn accounting(
+    cohorts: &[CohortSpec],
+    queues: &[ClusterQueueSpec],
+    workloads: &[WorkloadSpec],
+) -> Accounting {
     let mut known: BTreeMap<String, CohortSpec> =
         cohorts.iter().map(|cohort| (cohort.name.clone(), cohort.clone())).collect();
     let named =
@@ -84,17 +88,17 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
                 queued_at: spec.queued_at,
                 at: held.saved.map_or(held.at, |saved| saved.max(held.at)),
                 evicted: held.evicted,
-                barred: false,
+                not_preemptible: false,
                 used: None,
             });
         }
     }
-    Books::new(queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(), known, holders)
+    Accounting::new(queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(), known, holders)
 }
 
 /// One cycle from a world in which nothing was tried before. The world has only the LocalQueues that ClusterQueues have under their own names.
-pub(crate) fn cycle(options: &Options, books: Books, workloads: &[WorkloadSpec], now: Millis) -> Decided {
-    first_cycle(History::new(options, LocalQueues::default(), books, workloads, now))
+pub(crate) fn cycle(options: &Options, accounting: Accounting, workloads: &[WorkloadSpec], now: Millis) -> Decided {
+    first_cycle(History::new(options, LocalQueues::default(), accounting, workloads, now))
 }
 
 /// The decisions of the first cycle of a history.
@@ -139,17 +143,17 @@ fn by_age(heads: &[Head<'_>], history: &History<'_>) -> usize {
 }
 
 /// The winner of the fair-sharing tournament in the cohort tree of the first head.
-fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
-    let root = |head: &Head<'_>| books.line(&Node::Queue(head.queue.clone())).last().cloned();
+fn by_share(accounting: &Accounting, heads: &[Head<'_>], history: &History<'_>) -> usize {
+    let root = |head: &Head<'_>| accounting.line(&Node::Queue(head.queue.clone())).last().cloned();
     let first = root(&heads[0]);
     let mut best: BTreeMap<Node, usize> = BTreeMap::new();
     let with_usage = |head: &Head<'_>| {
-        let mut with = books.clone();
-        with.book(&head.queue, head.found.usage.clone());
+        let mut with = accounting.clone();
+        with.charge(&head.queue, head.found.usage.clone());
         with
     };
-    let withs: Vec<Books> = heads.iter().map(with_usage).collect();
-    let standing = |index: usize, cohort: &Node| {
+    let withs: Vec<Accounting> = heads.iter().map(with_usage).collect();
+    let values_at = |index: usize, cohort: &Node| {
         let (head, with) = (&heads[index], &withs[index]);
         let line = with.line(&Node::Queue(head.queue.clone()));
         let child = line.iter().zip(line.iter().skip(1)).find(|(_, above)| *above == cohort).unwrap().0;
@@ -158,7 +162,7 @@ fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
     };
     let mut levels: Vec<(usize, Node, usize)> = Vec::new();
     for (index, head) in heads.iter().enumerate().filter(|(_, head)| root(head) == first) {
-        let line = books.line(&Node::Queue(head.queue.clone()));
+        let line = accounting.line(&Node::Queue(head.queue.clone()));
         if line.len() == 1 {
             return index;
         }
@@ -169,13 +173,13 @@ fn by_share(books: &Books, heads: &[Head<'_>], history: &History<'_>) -> usize {
     // The deepest cohorts come first, because each cohort sends its winner up to its parent.
     levels.sort_by_key(|(depth, node, index)| (Reverse(*depth), node.clone(), *index));
     for (_, cohort, index) in levels {
-        let line = books.line(&Node::Queue(heads[index].queue.clone()));
+        let line = accounting.line(&Node::Queue(heads[index].queue.clone()));
         let below = line.iter().zip(line.iter().skip(1)).find(|(_, above)| **above == cohort).unwrap().0;
         if matches!(below, Node::Cohort(_)) && best.get(below) != Some(&index) {
             continue;
         }
         let wins = best.get(&cohort).is_none_or(|champion| {
-            let (a, b) = (standing(index, &cohort), standing(*champion, &cohort));
+            let (a, b) = (values_at(index, &cohort), values_at(*champion, &cohort));
             let ((behind, place), (behind_other, other)) =
                 (history.rank(&heads[index]), history.rank(&heads[*champion]));
             let prefers = history.options.gates.fair_prefer_non_borrowing;

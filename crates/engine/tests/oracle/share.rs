@@ -21,9 +21,9 @@ fn compare_ratios((a, b): (i128, i128), (c, d): (i128, i128)) -> Ordering {
     if let (Some(left), Some(right)) = (a.checked_mul(d), c.checked_mul(b)) {
         return left.cmp(&right);
     }
-    let by_whole = (a / b).cmp(&(c / d));
+    let by_integer = (a / b).cmp(&(c / d));
     match (a % b, c % d) {
-        _ if by_whole.is_ne() => by_whole,
+        _ if by_integer.is_ne() => by_integer,
         (0, 0) => Ordering::Equal,
         (0, _) => Ordering::Less,
         (_, 0) => Ordering::Greater,

@@ -133,8 +133,8 @@ impl LocalQueues {
         let mut sum = 0.0;
         for (resource, amount) in lane.penalties.values().chain([&lane.consumed]).flatten() {
             // Amounts of cpu are thousandths.
-            let whole = if resource == "cpu" { amount / 1000.0 } else { *amount };
-            sum += whole * self.settings.weights.get(resource).copied().unwrap_or(1.0);
+            let units = if resource == "cpu" { amount / 1000.0 } else { *amount };
+            sum += units * self.settings.weights.get(resource).copied().unwrap_or(1.0);
         }
         Some(sum / (lane.weight as f64 / 1e9))
     }

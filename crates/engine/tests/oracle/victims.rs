@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use berth_engine::*;
 
-use super::books::{Amounts, Books, Fr, Holder, Node};
+use super::accounting::{Accounting, Amounts, Fr, Holder, Node};
 use super::share::Part;
 
 /// The preemptor with its request and the cells that lack quota.
@@ -24,7 +24,7 @@ pub(crate) struct Plea<'a> {
 pub(crate) type Victims = Vec<(String, &'static str)>;
 
 pub(crate) fn lawful(policy: PreemptionPolicy, plea: &Plea<'_>, holder: &Holder) -> bool {
-    if holder.barred {
+    if holder.not_preemptible {
         return false;
     }
     match policy {
@@ -70,46 +70,47 @@ fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
 }
 
 /// Whether a node is over the quota of its subtree in a cell that lacks quota.
-pub(crate) fn over(books: &Books, node: &Node, needs: &[Fr]) -> bool {
-    needs.iter().any(|fr| books.exceeds(node, fr, 0))
+pub(crate) fn over(accounting: &Accounting, node: &Node, needs: &[Fr]) -> bool {
+    needs.iter().any(|fr| accounting.exceeds(node, fr, 0))
 }
 
-pub(crate) fn has_room(books: &Books, plea: &Plea<'_>, borrow: bool) -> bool {
+pub(crate) fn has_room(accounting: &Accounting, plea: &Plea<'_>, borrow: bool) -> bool {
     let node = Node::Queue(plea.queue.to_owned());
-    books.fits(plea.queue, &plea.usage) && (borrow || plea.usage.iter().all(|(fr, v)| !books.exceeds(&node, fr, *v)))
+    accounting.fits(plea.queue, &plea.usage)
+        && (borrow || plea.usage.iter().all(|(fr, v)| !accounting.exceeds(&node, fr, *v)))
 }
 
 /// The lowest cohort above the two queues.
-pub(crate) fn common(books: &Books, queue: &str, other: &str) -> Option<Node> {
-    let line = books.line(&Node::Queue(other.to_owned()));
-    books.line(&Node::Queue(queue.to_owned())).into_iter().find(|node| line.contains(node))
+pub(crate) fn common(accounting: &Accounting, queue: &str, other: &str) -> Option<Node> {
+    let line = accounting.line(&Node::Queue(other.to_owned()));
+    accounting.line(&Node::Queue(queue.to_owned())).into_iter().find(|node| line.contains(node))
 }
 
 /// Whether the preemptor is closer to the quota of a cohort than other holders below it: the request fits the quota of the preemptor's queue, or of a cohort
 /// between this queue and the common cohort.
-fn has_advantage(books: &Books, plea: &Plea<'_>, common: &Node) -> bool {
+fn has_advantage(accounting: &Accounting, plea: &Plea<'_>, common: &Node) -> bool {
     let mut remaining = plea.usage.clone();
-    for node in books.line(&Node::Queue(plea.queue.to_owned())) {
+    for node in accounting.line(&Node::Queue(plea.queue.to_owned())) {
         if node == *common {
             break;
         }
-        if remaining.iter().all(|(fr, value)| !books.exceeds(&node, fr, *value)) {
+        if remaining.iter().all(|(fr, value)| !accounting.exceeds(&node, fr, *value)) {
             return true;
         }
         for (fr, value) in &mut remaining {
-            *value = (*value - books.local_available(&node, fr)).max(0);
+            *value = (*value - accounting.local_available(&node, fr)).max(0);
         }
     }
     false
 }
 
 /// The reason for a victim under classical preemption, and whether the right to preempt ends where the preemptor would borrow.
-pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'static str, bool) {
+pub(crate) fn right(accounting: &Accounting, plea: &Plea<'_>, holder: &Holder) -> (&'static str, bool) {
     if holder.queue == plea.queue {
         return ("InClusterQueue", false);
     }
-    let policy = books.queues[plea.queue].preemption;
-    if common(books, plea.queue, &holder.queue).is_some_and(|common| has_advantage(books, plea, &common)) {
+    let policy = accounting.queues[plea.queue].preemption;
+    if common(accounting, plea.queue, &holder.queue).is_some_and(|common| has_advantage(accounting, plea, &common)) {
         return ("InCohortReclamation", false);
     }
     let above = policy.max_priority_threshold.is_some_and(|bound| holder.priority > i64::from(bound));
@@ -122,9 +123,9 @@ pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'stati
 
 /// Whether the victims can leave in some order in which each victim of another queue leaves while its queue is over its quota, and so are all cohorts between
 /// this queue and the lowest common cohort.
-pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holder]) -> bool {
-    let may_leave = |now: &Books, holder: &Holder| {
-        let shared = common(books, plea.queue, &holder.queue);
+pub(crate) fn can_leave_in_turn(accounting: &Accounting, plea: &Plea<'_>, victims: &[Holder]) -> bool {
+    let may_leave = |now: &Accounting, holder: &Holder| {
+        let shared = common(accounting, plea.queue, &holder.queue);
         let node = Node::Queue(holder.queue.clone());
         let mut below = now.line(&node).into_iter().take_while(|node| Some(node) != shared.as_ref());
         holder.queue == plea.queue || below.all(|node| over(now, &node, &plea.needs))
@@ -138,7 +139,7 @@ pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holde
         }
         let is_away = |index: &usize| away & (1 << index) != 0;
         let gone: Vec<String> = (0..victims.len()).filter(is_away).map(|index| victims[index].uid.clone()).collect();
-        let now = books.without(&gone);
+        let now = accounting.without(&gone);
         for index in (0..victims.len()).filter(|index| !is_away(index)) {
             reached[away | (1 << index)] |= may_leave(&now, &victims[index]);
         }
@@ -146,12 +147,12 @@ pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holde
     reached.last() == Some(&true)
 }
 
-fn give_back(books: &Books, plea: &Plea<'_>, mut taken: Victims, borrow: bool) -> Victims {
+fn give_back(accounting: &Accounting, plea: &Plea<'_>, mut taken: Victims, borrow: bool) -> Victims {
     for index in (0..taken.len() - 1).rev() {
         let mut fewer = taken.clone();
         fewer.swap_remove(index);
         let gone: Vec<String> = fewer.iter().map(|(uid, _)| uid.clone()).collect();
-        if has_room(&books.without(&gone), plea, borrow) {
+        if has_room(&accounting.without(&gone), plea, borrow) {
             taken = fewer;
         }
     }
@@ -161,13 +162,13 @@ fn give_back(books: &Books, plea: &Plea<'_>, mut taken: Victims, borrow: bool) -
 /// A candidate with its right: reason, whether it may be preempted only without borrowing, and the lowest common cohort.
 type Candidate = (Holder, &'static str, bool, Option<Node>);
 
-pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
-    let policy = books.queues[plea.queue].preemption;
+pub(crate) fn classical(accounting: &Accounting, plea: &Plea<'_>) -> Victims {
+    let policy = accounting.queues[plea.queue].preemption;
     let own = Node::Queue(plea.queue.to_owned());
     let of_queue = |queue: &str, policy| -> Vec<Holder> {
-        let active = books.is_active(queue);
+        let active = accounting.is_active(queue);
         let fits = |h: &&Holder| active && h.queue == queue && uses(h, &plea.needs) && lawful(policy, plea, h);
-        books.holders.iter().filter(fits).cloned().collect()
+        accounting.holders.iter().filter(fits).cloned().collect()
     };
     let mut mine = of_queue(plea.queue, policy.within_cluster_queue);
     let mut hierarchical: Vec<(Holder, Node)> = Vec::new();
@@ -175,15 +176,15 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
     let mut remaining = plea.usage.clone();
     let mut advantage = true;
     for (fr, value) in &mut remaining {
-        advantage &= !books.exceeds(&own, fr, *value);
-        *value = (*value - books.local_available(&own, fr)).max(0);
+        advantage &= !accounting.exceeds(&own, fr, *value);
+        *value = (*value - accounting.local_available(&own, fr)).max(0);
     }
-    let line = books.line(&own);
+    let line = accounting.line(&own);
     for pair in line.windows(2) {
         let mut stack = vec![pair[1].clone()];
         while let Some(node) = stack.pop() {
-            for child in books.children(&node) {
-                if child == pair[0] || !over(books, &child, &plea.needs) {
+            for child in accounting.children(&node) {
+                if child == pair[0] || !over(accounting, &child, &plea.needs) {
                     continue;
                 }
                 match &child {
@@ -198,8 +199,8 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
         }
         let mut fits = true;
         for (fr, value) in &mut remaining {
-            fits &= !books.exceeds(&pair[1], fr, *value);
-            *value = (*value - books.local_available(&pair[1], fr)).max(0);
+            fits &= !accounting.exceeds(&pair[1], fr, *value);
+            *value = (*value - accounting.local_available(&pair[1], fr)).max(0);
         }
         advantage |= fits;
     }
@@ -222,7 +223,7 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
     candidates.extend(mine.into_iter().map(|holder| (holder, "InClusterQueue", false, None)));
     candidates.sort_by_key(|(holder, ..)| !holder.evicted);
     let others = !hierarchical.is_empty() || !by_priority.is_empty();
-    let strictly_under = plea.needs.iter().all(|fr| books.usage(&own, fr) < books.nominal(&own, fr));
+    let strictly_under = plea.needs.iter().all(|fr| accounting.usage(&own, fr) < accounting.nominal(&own, fr));
     let attempts: &[bool] = if !others || (!policy.borrow_within_cohort && !strictly_under) {
         &[true]
     } else if !policy.borrow_within_cohort && hierarchical.is_empty() {
@@ -234,18 +235,18 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
         let mut taken: Victims = Vec::new();
         for (holder, reason, only_without, common) in &candidates {
             let gone: Vec<String> = taken.iter().map(|(uid, _)| uid.clone()).collect();
-            let now = books.without(&gone);
+            let now = accounting.without(&gone);
             if holder.queue != plea.queue {
                 let node = Node::Queue(holder.queue.clone());
-                let between = books.line(&node).into_iter().take_while(|n| Some(n) != common.as_ref());
+                let between = accounting.line(&node).into_iter().take_while(|n| Some(n) != common.as_ref());
                 if (*borrow && *only_without) || between.into_iter().any(|n| !over(&now, &n, &plea.needs)) {
                     continue;
                 }
             }
             taken.push((holder.uid.clone(), reason));
             let gone: Vec<String> = taken.iter().map(|(uid, _)| uid.clone()).collect();
-            if has_room(&books.without(&gone), plea, *borrow) {
-                return give_back(books, plea, taken, *borrow);
+            if has_room(&accounting.without(&gone), plea, *borrow) {
+                return give_back(accounting, plea, taken, *borrow);
             }
         }
     }
@@ -253,7 +254,7 @@ pub(crate) fn classical(books: &Books, plea: &Plea<'_>) -> Victims {
 }
 
 struct Turn<'a> {
-    books: &'a Books,
+    accounting: &'a Accounting,
     lists: BTreeMap<String, Vec<Holder>>,
     own: Node,
     plea: &'a Plea<'a>,
@@ -261,7 +262,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     /// The queue of the next victim: the search goes down the branches with the highest share that still have candidates.
-    fn next(&self, now: &Books, pruned: &mut Vec<Node>) -> Option<String> {
+    fn next(&self, now: &Accounting, pruned: &mut Vec<Node>) -> Option<String> {
         let line = now.line(&self.own);
         let root = line.last().unwrap().clone();
         if root == self.own {
@@ -319,20 +320,20 @@ impl Turn<'_> {
     }
 }
 
-pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy], gates: &Gates) -> Victims {
+pub(crate) fn fair(accounting: &Accounting, plea: &Plea<'_>, strategies: &[ShareStrategy], gates: &Gates) -> Victims {
     let both = [ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare];
     let strategies = if strategies.is_empty() { &both[..] } else { strategies };
-    let policy = books.queues[plea.queue].preemption;
+    let policy = accounting.queues[plea.queue].preemption;
     let own = Node::Queue(plea.queue.to_owned());
-    let root = books.line(&own).last().cloned();
+    let root = accounting.line(&own).last().cloned();
     let mut candidates: Vec<Holder> = Vec::new();
-    for holder in books.holders.iter().filter(|h| books.is_active(&h.queue) && uses(h, &plea.needs)) {
+    for holder in accounting.holders.iter().filter(|h| accounting.is_active(&h.queue) && uses(h, &plea.needs)) {
         let node = Node::Queue(holder.queue.clone());
         let may = if node == own {
             lawful(policy.within_cluster_queue, plea, holder)
         } else {
-            books.line(&node).last() == root.as_ref()
-                && over(books, &node, &plea.needs)
+            accounting.line(&node).last() == root.as_ref()
+                && over(accounting, &node, &plea.needs)
                 && lawful(policy.reclaim_within_cohort, plea, holder)
         };
         if may {
@@ -340,8 +341,8 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy],
         }
     }
     in_order(plea, &mut candidates);
-    let mut with_plea = books.clone();
-    with_plea.book(plea.queue, plea.usage.clone());
+    let mut with_plea = accounting.clone();
+    with_plea.charge(plea.queue, plea.usage.clone());
     let entitled = gates.fair_preempt_within_nominal && !over(&with_plea, &own, &plea.needs);
     let mut taken: Victims = Vec::new();
     let mut skipped: Vec<Holder> = Vec::new();
@@ -349,7 +350,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy],
         let list = if pass == 0 { candidates.clone() } else { std::mem::take(&mut skipped) };
         let mut list = list;
         in_order(plea, &mut list);
-        let mut turn = Turn { books, lists: BTreeMap::new(), own: own.clone(), plea };
+        let mut turn = Turn { accounting, lists: BTreeMap::new(), own: own.clone(), plea };
         for holder in list {
             turn.lists.entry(holder.queue.clone()).or_default().push(holder);
         }
@@ -359,7 +360,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy],
             let now = with_plea.without(&gone(&taken));
             let Some(name) = turn.next(&now, &mut pruned) else { break };
             let node = Node::Queue(name.clone());
-            let done = |taken: &Victims| has_room(&turn.books.without(&gone(taken)), plea, true);
+            let done = |taken: &Victims| has_room(&turn.accounting.without(&gone(taken)), plea, true);
             let (mut ours, mut theirs) = (now.line(&own), now.line(&node));
             while ours.last() == theirs.last() && ours.len() > 1 && theirs.len() > 1 {
                 ours.pop();
@@ -372,7 +373,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy],
                 if let Some(first) = first.filter(|_| new.compare(&old).is_lt()) {
                     taken.push((first.uid, "InCohortFairSharing"));
                     if done(&taken) {
-                        return give_back(books, plea, taken, true);
+                        return give_back(accounting, plea, taken, true);
                     }
                 }
                 continue;
@@ -381,7 +382,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy],
                 let first = turn.lists.get_mut(&name).unwrap().remove(0);
                 taken.push((first.uid, if node == own { "InClusterQueue" } else { "InCohortReclamation" }));
                 if done(&taken) {
-                    return give_back(books, plea, taken, true);
+                    return give_back(accounting, plea, taken, true);
                 }
                 continue;
             }
@@ -399,7 +400,7 @@ pub(crate) fn fair(books: &Books, plea: &Plea<'_>, strategies: &[ShareStrategy],
                 }
                 taken.push((first.uid, "InCohortFairSharing"));
                 if done(&taken) {
-                    return give_back(books, plea, taken, true);
+                    return give_back(accounting, plea, taken, true);
                 }
                 break;
             }

@@ -8,7 +8,7 @@ use berth_quantity::to_nano;
 use super::{Dice, Objects, amount, local_queue};
 
 /// Number of thousandths in one cpu.
-const WHOLE: i64 = 1000;
+const UNIT: i64 = 1000;
 const RESOURCE_WEIGHTS: [&[(&str, f64)]; 4] =
     [&[], &[("memory", 0.5)], &[("cpu", 2.0), ("memory", 0.25)], &[("cpu", 0.0)]];
 const WEIGHTS: [i64; 5] = [0, 500_000_000, 1_000_000_000, 1_000_000_000, 2_000_000_000];
@@ -18,7 +18,7 @@ const WEIGHTS: [i64; 5] = [0, 500_000_000, 1_000_000_000, 1_000_000_000, 2_000_0
 /// weights are powers of two. Two LocalQueues therefore have equal usage, or clearly different usage.
 pub(crate) fn by_usage(mut objects: Objects, seed: u64) -> Objects {
     let mut dice = Dice::new(seed ^ 0x9b05_688c);
-    objects.count_in_whole_cpus();
+    objects.count_in_cpus();
     let half_life = dice.pick(&[500_i64, 1000]);
     objects.options.admission_fair_sharing = Some(AdmissionFairSharing {
         half_life,
@@ -48,32 +48,32 @@ pub(crate) fn by_usage(mut objects: Objects, seed: u64) -> Objects {
     objects
 }
 
-fn whole(amount: Amount) -> Amount {
-    Amount::new(amount.get() * WHOLE)
+fn scaled(amount: Amount) -> Amount {
+    Amount::new(amount.get() * UNIT)
 }
 
-fn make_whole(amounts: &mut BTreeMap<String, Amount>) {
+fn scale_amounts(amounts: &mut BTreeMap<String, Amount>) {
     if let Some(cpu) = amounts.get_mut("cpu") {
-        *cpu = whole(*cpu);
+        *cpu = scaled(*cpu);
     }
 }
 
 impl Objects {
     /// Multiplies all amounts of cpu by a thousand, so that the decisions stay the same.
-    fn count_in_whole_cpus(&mut self) {
+    fn count_in_cpus(&mut self) {
         let of_queues = self.queues.iter_mut().flat_map(|queue| &mut queue.groups);
         for group in of_queues.chain(self.cohorts.iter_mut().flat_map(|cohort| &mut cohort.groups)) {
             let Some(at) = group.covered.iter().position(|resource| resource == "cpu") else { continue };
             for quota in group.flavors.iter_mut().map(|flavor| &mut flavor.quotas[at]) {
-                quota.nominal = whole(quota.nominal);
-                quota.borrowing_limit = quota.borrowing_limit.map(whole);
-                quota.lending_limit = quota.lending_limit.map(whole);
+                quota.nominal = scaled(quota.nominal);
+                quota.borrowing_limit = quota.borrowing_limit.map(scaled);
+                quota.lending_limit = quota.lending_limit.map(scaled);
             }
         }
         for spec in &mut self.workloads {
-            spec.pod_sets.iter_mut().for_each(|set| make_whole(&mut set.requests));
+            spec.pod_sets.iter_mut().for_each(|set| scale_amounts(&mut set.requests));
             if let WorkloadState::Reserved(held) = &mut spec.state {
-                held.pod_sets.iter_mut().for_each(|set| make_whole(&mut set.usage));
+                held.pod_sets.iter_mut().for_each(|set| scale_amounts(&mut set.usage));
             }
         }
     }

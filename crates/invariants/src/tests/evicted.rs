@@ -78,9 +78,9 @@ fn l5_pods_may_save_until_the_announced_time() {
         let mut leaving = workload("w", "j", LEAVING, "2");
         leaving["status"]["conditions"][2]["lastTransitionTime"] = json!("2026-11-29T12:00:00Z");
         story.see(WORKLOAD, leaving);
-        let mut told = runs("p", "j", "2");
-        told["metadata"]["annotations"] = json!({"berth.dev/stop-at": "2026-11-29T12:02:00Z"});
-        story.see(POD, told);
+        let mut reported = runs("p", "j", "2");
+        reported["metadata"]["annotations"] = json!({"berth.dev/stop-at": "2026-11-29T12:02:00Z"});
+        story.see(POD, reported);
         story.wait(seconds);
         assert_eq!(story.broken(), expected, "after {seconds} s");
     }

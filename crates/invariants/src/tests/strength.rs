@@ -283,10 +283,10 @@ fn local_queue(name: &str, pending: usize, stop: &str) -> Value {
         "status": {"pendingWorkloads": pending}})
 }
 
-fn told(pending: usize) -> Value {
-    let mut told = queue("4");
-    told["status"] = json!({"pendingWorkloads": pending});
-    told
+fn with_pending(pending: usize) -> Value {
+    let mut object = queue("4");
+    object["status"] = json!({"pendingWorkloads": pending});
+    object
 }
 
 fn wrong(story: &Story) -> Vec<String> {
@@ -302,17 +302,17 @@ fn q3_wrong_count_of_pending_workloads_is_reported() {
     let mut inactive = workload("c", "", WAITING, "1");
     inactive["spec"]["active"] = json!(false);
     story.see(WORKLOAD, inactive);
-    story.see(CLUSTER_QUEUE, told(2));
+    story.see(CLUSTER_QUEUE, with_pending(2));
     assert_eq!(wrong(&story), NONE);
-    story.see(CLUSTER_QUEUE, told(1));
+    story.see(CLUSTER_QUEUE, with_pending(1));
     assert_eq!(wrong(&story), ["cq"]);
-    story.see(CLUSTER_QUEUE, told(2));
+    story.see(CLUSTER_QUEUE, with_pending(2));
     story.see(LOCAL_QUEUE, local_queue("lq", 3, "None"));
     assert_eq!(wrong(&story), ["ns/lq"]);
     // A stopped LocalQueue has them, and does not feed the ClusterQueue.
     story.see(LOCAL_QUEUE, local_queue("lq", 2, "Hold"));
     assert_eq!(wrong(&story), ["cq"]);
-    story.see(CLUSTER_QUEUE, told(0));
+    story.see(CLUSTER_QUEUE, with_pending(0));
     assert_eq!(wrong(&story), NONE);
     story.see(WORKLOAD, workload("b", "", FINISHED, "1"));
     assert_eq!(wrong(&story), ["ns/lq"], "it waits no more");
@@ -321,22 +321,22 @@ fn q3_wrong_count_of_pending_workloads_is_reported() {
 #[test]
 fn q3_workload_held_back_is_not_counted_as_pending() {
     let waiting = || workload("a", "", WAITING, "1");
-    let told_so = |kind: &str, status: &str, reason: &str| {
+    let with_condition = |kind: &str, status: &str, reason: &str| {
         let mut object = waiting();
         object["status"]["conditions"] = json!([{"type": kind, "status": status, "reason": reason}]);
         object
     };
     let mut gated = waiting();
     gated["metadata"]["annotations"] = json!({"kueue.x-k8s.io/admission-gated-by": "a.io/one"});
-    let on_hold = told_so("QuotaReserved", "False", "OnHold");
-    let replaced = told_so("WaitingForReplacementPods", "True", "PodsFailed");
+    let on_hold = with_condition("QuotaReserved", "False", "OnHold");
+    let replaced = with_condition("WaitingForReplacementPods", "True", "PodsFailed");
     for (object, pending) in [(waiting(), 1), (gated, 0), (on_hold, 0), (replaced, 0)] {
         let mut story = Story::new();
         story.see(LOCAL_QUEUE, local_queue("lq", pending, "None"));
-        story.see(CLUSTER_QUEUE, told(pending));
+        story.see(CLUSTER_QUEUE, with_pending(pending));
         story.see(WORKLOAD, object.clone());
         assert_eq!(wrong(&story), NONE, "{object}");
-        story.see(CLUSTER_QUEUE, told(1 - pending));
+        story.see(CLUSTER_QUEUE, with_pending(1 - pending));
         assert_eq!(wrong(&story), ["cq"], "{object}");
     }
 }

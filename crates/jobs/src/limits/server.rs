@@ -221,8 +221,8 @@ mod tests {
             (json!({}), pod("min", "2"), of_pod, "requests must be given, since a LimitRange wants at least 2 of cpu"),
         ];
         for (resources, range, field, words) in rows {
-            let said = refused(&resources, &range).unwrap_or_default();
-            assert!(said.contains(field) && said.contains(words), "{range}: {said}");
+            let message = refused(&resources, &range).unwrap_or_default();
+            assert!(message.contains(field) && message.contains(words), "{range}: {message}");
         }
     }
 

@@ -34,7 +34,7 @@ impl OwningSet {
     }
 
     /// Labels and annotations that each pod gets from its StatefulSet, beside the name of the pod group.
-    pub(super) fn tells(&self) -> [BTreeMap<&'static str, String>; 2] {
+    pub(super) fn labels_and_annotations(&self) -> [BTreeMap<&'static str, String>; 2] {
         let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
         let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));
         // Berth does not read the total count, but Kueue needs it if Kueue takes over again.

@@ -79,8 +79,10 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
     let before = stored.and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
     let now = template.metadata.as_ref();
     for key in [labels::QUEUE_NAME, labels::PRIORITY_CLASS] {
-        if let (Some(told), None) = (before.and_then(|have| label(have, key)), now.and_then(|have| label(have, key))) {
-            result.labels.insert(key, told.to_owned());
+        if let (Some(label_value), None) =
+            (before.and_then(|have| label(have, key)), now.and_then(|have| label(have, key)))
+        {
+            result.labels.insert(key, label_value.to_owned());
         }
     }
     let joins = stored.is_none_or(|set| queue_name(&set.metadata).is_none());
@@ -224,10 +226,10 @@ fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
 fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape_of_pods);
     let (Some(Value::Object(was)), Some(Value::Object(is))) = (of(old), of(new)) else { return Vec::new() };
-    let said = |shape: &Map<String, Value>, field: &str| shape.get(field).cloned().unwrap_or_default();
+    let value_of = |shape: &Map<String, Value>, field: &str| shape.get(field).cloned().unwrap_or_default();
     // The error about a removed field has the field's path in the old template.
     let fields: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
-    let differs = fields.into_iter().map(|field| (field, said(&was, field), said(&is, field)));
+    let differs = fields.into_iter().map(|field| (field, value_of(&was, field), value_of(&is, field)));
     let differs = differs.filter(|(_, was, is)| !same(was.clone(), is.clone()));
     let refuse = |(field, _, value): (&String, Value, Value)| {
         let message = "is immutable while a queue manages the StatefulSet: its quota is reserved for these pods";
@@ -242,8 +244,8 @@ fn shape_of_pods(template: &PodSpec) -> Value {
     let spec = effective_pod_spec(template, None, &LimitSummary::default());
     let mut shape = shape(&spec);
     let containers = shape.get_mut("initContainers").and_then(Value::as_array_mut);
-    for (container, said) in spec.init_containers.iter().flatten().zip(containers.into_iter().flatten()) {
-        if let (Some(policy), Value::Object(fields)) = (&container.restart_policy, said) {
+    for (container, message) in spec.init_containers.iter().flatten().zip(containers.into_iter().flatten()) {
+        if let (Some(policy), Value::Object(fields)) = (&container.restart_policy, message) {
             fields.insert("restartPolicy".to_owned(), Value::from(policy.as_str()));
         }
     }

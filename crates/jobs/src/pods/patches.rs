@@ -34,14 +34,14 @@ impl PodState {
         placements: &[Placement],
         set: Option<&OwningSet>,
     ) -> Result<Option<ObjectPatch>, PlacementError> {
-        let Some(pod) = self.whole().filter(|_| self.gated || self.placing) else { return Ok(None) };
+        let Some(pod) = self.decode().filter(|_| self.gated || self.placing) else { return Ok(None) };
         let named = placements.iter().find(|placement| placement.pod_set == self.role());
         let placement = named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: 1 })?;
         let have = TemplateParts::of(&template(&pod), 1);
         let mut want = placement.apply(&have)?;
         if let Some(set) = set.filter(|set| self.is_controlled_by(set)) {
-            let [told, noted] = set.tells();
-            want.labels.extend(told.into_iter().map(|(key, value)| (key.to_owned(), value)));
+            let [own_labels, noted] = set.labels_and_annotations();
+            want.labels.extend(own_labels.into_iter().map(|(key, value)| (key.to_owned(), value)));
             want.annotations.extend(noted.into_iter().map(|(key, value)| (key.to_owned(), value)));
         }
         want.scheduling_gates.retain(|gate| ![labels::ADMISSION_GATE, labels::TOPOLOGY_GATE].contains(&gate.as_str()));
@@ -87,9 +87,9 @@ impl PodState {
     #[must_use]
     pub fn admitted_patch(&self, placements: &[Placement]) -> Option<ObjectPatch> {
         let placement = placements.iter().find(|placement| placement.pod_set == self.role())?;
-        let mut told = placement.labels.clone();
-        told.insert(labels::POD_SET.to_owned(), self.role().to_owned());
-        Some(self.patch().labels(told).annotations(placement.annotations.clone()))
+        let mut own_labels = placement.labels.clone();
+        own_labels.insert(labels::POD_SET.to_owned(), self.role().to_owned());
+        Some(self.patch().labels(own_labels).annotations(placement.annotations.clone()))
     }
 
     /// Patch that removes Berth's finalizer from a pod.

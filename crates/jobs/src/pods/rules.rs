@@ -67,8 +67,8 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     let given = may_be_given && facts.default_queue;
     // The suspending parent of such a pod may be of any kind and may name a queue later, so the pod waits until it names a queue.
     let of_free_set = controlling_set(metadata).is_some() && !facts.stateful_sets;
-    let told_to_wait = parent.is_some() && !of_free_set && annotation(metadata, MIRROR).is_none();
-    let asked = named || through_set || told_to_wait || given || may_be_given && facts.without_queue_name;
+    let has_to_wait = parent.is_some() && !of_free_set && annotation(metadata, MIRROR).is_none();
+    let asked = named || through_set || has_to_wait || given || may_be_given && facts.without_queue_name;
     if !facts.pods || !facts.managed_namespace || !asked || is_admitted_with_owner(metadata) {
         return PodDefaults::default();
     }
@@ -94,8 +94,8 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
         defaults.annotations.insert(labels::ROLE_HASH, DEFAULT_POD_SET_NAME.to_owned());
         defaults.annotations.insert(labels::POD_GROUP_POD_INDEX_LABEL, POD_INDEX_LABEL.to_owned());
         if let Some(set) = set.filter(|set| set.uid == owner.uid) {
-            let [told, noted] = set.tells();
-            defaults.labels.extend(told);
+            let [own_labels, noted] = set.labels_and_annotations();
+            defaults.labels.extend(own_labels);
             defaults.annotations.extend(noted);
         }
     } else if let (Some(spec), None) = (&pod.spec, annotation(metadata, labels::ROLE_HASH)) {

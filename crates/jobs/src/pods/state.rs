@@ -268,7 +268,7 @@ impl PodState {
 
     /// The complete pod, while the pod waits, or runs without a review.
     #[must_use]
-    pub fn whole(&self) -> Option<Pod> {
+    pub fn decode(&self) -> Option<Pod> {
         serde_json::from_str(self.packed.as_deref()?).ok()
     }
 }
@@ -276,9 +276,9 @@ impl PodState {
 fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     let metadata = &pod.metadata;
     let flag = |key: &str, value: &str| annotation(metadata, key) == Some(value);
-    let (said, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
+    let (annotated, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
     // A start changes fields of the role's hash, but not the name of the pod set. A later edit of the annotation with the role moves no pod to another pod set.
-    let role = if gated { said.or(started_as) } else { started_as.or(said) };
+    let role = if gated { annotated.or(started_as) } else { started_as.or(annotated) };
     // All pods of a StatefulSet have one role.
     let own_role = || match controlling_set(metadata) {
         Some(_) => DEFAULT_POD_SET_NAME.into(),

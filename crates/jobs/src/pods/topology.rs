@@ -37,8 +37,8 @@ pub fn place<'a>(
         let taken = used.get(&values).copied().unwrap_or_default();
         let free = usize::try_from(pods.saturating_sub(taken)).unwrap_or_default();
         if before < free {
-            let whole = values.len() == assignment.levels.len();
-            return whole.then(|| assignment.levels.iter().cloned().zip(values).collect());
+            let complete = values.len() == assignment.levels.len();
+            return complete.then(|| assignment.levels.iter().cloned().zip(values).collect());
         }
         before = before.saturating_sub(free);
     }
@@ -68,7 +68,7 @@ impl PodState {
         if !self.placing {
             return None;
         }
-        let spec = self.whole()?.spec?;
+        let spec = self.decode()?.spec?;
         let asked = spec.node_selector.unwrap_or_default();
         // The API server accepts additions to a pod's node selector, and no other changes.
         if place.iter().any(|(key, value)| asked.get(key).is_some_and(|asked| asked != value)) {

@@ -98,10 +98,10 @@ impl SetState {
             deleting: metadata.deletion_timestamp.is_some(),
             replicas: spec.replicas.unwrap_or(1),
             queue_name: queue_name(metadata).map(Into::into),
-            workload_priority_class: said(set, workload_priority_class).map(Into::into),
+            workload_priority_class: annotation_of(set, workload_priority_class).map(Into::into),
             pod_priority_class: class.filter(|name| !name.is_empty()).map(Into::into),
             admission_gates: annotation(metadata, labels::ADMISSION_GATED_BY).map(Into::into),
-            capacity_tiers: said(set, tiers).map(Into::into),
+            capacity_tiers: annotation_of(set, tiers).map(Into::into),
             group: group_of_stateful_set(metadata.name.as_deref().unwrap_or_default(), uid).into(),
             packed: serde_json::to_string(set).unwrap_or_default().into(),
         })
@@ -109,13 +109,13 @@ impl SetState {
 
     /// The complete StatefulSet.
     #[must_use]
-    pub fn whole(&self) -> Option<StatefulSet> {
+    pub fn decode(&self) -> Option<StatefulSet> {
         serde_json::from_str(&self.packed).ok()
     }
 }
 
 /// A metadata value of a StatefulSet, or else of its pod template, where the webhook writes the default class.
-fn said<'a>(set: &'a StatefulSet, read: impl Fn(&'a ObjectMeta) -> Option<&'a str>) -> Option<&'a str> {
+fn annotation_of<'a>(set: &'a StatefulSet, read: impl Fn(&'a ObjectMeta) -> Option<&'a str>) -> Option<&'a str> {
     let template = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
     read(&set.metadata).or_else(|| template.and_then(read))
 }
@@ -151,7 +151,7 @@ pub fn stateful_set_workload(
     let notes = workload.metadata.annotations.get_or_insert_default();
     notes.insert(labels::JOB_OWNER_GVK.to_owned(), "apps/v1, Kind=StatefulSet".to_owned());
     notes.insert(labels::JOB_OWNER_NAME.to_owned(), name);
-    notes.extend(said(set, tiers).map(|tiers| (labels::CAPACITY_TIERS.to_owned(), tiers.to_owned())));
+    notes.extend(annotation_of(set, tiers).map(|tiers| (labels::CAPACITY_TIERS.to_owned(), tiers.to_owned())));
     Ok(workload)
 }
 

@@ -8,16 +8,16 @@ fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
 
 /// Pod sets of equal workers and driver, and a monitor without accelerators.
 fn pod_sets() -> Vec<PodSet> {
-    let card = json!({"limits": {"nvidia.com/gpu": "1", "cpu": "2"}});
+    let accelerator = json!({"limits": {"nvidia.com/gpu": "1", "cpu": "2"}});
     let set = |name: &str, image: &str, resources: &Value| {
         json!({"name": name, "count": 3, "template": {"metadata": {"labels": {"app": "train"}},
             "spec": {"containers": [{"name": "c", "image": image, "resources": resources}]}}})
     };
     of(json!([
-        set("driver", "train", &card),
-        set("worker", "train", &card),
+        set("driver", "train", &accelerator),
+        set("worker", "train", &accelerator),
         set("monitor", "watch", &json!({"requests": {"cpu": "2"}})),
-        set("other", "other", &card),
+        set("other", "other", &accelerator),
     ]))
 }
 

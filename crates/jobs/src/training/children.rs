@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::elastic::{Rescale, elastic};
 use super::owner::{KIND, child_job_name};
 use super::rendezvous::{Party, host_file, prepare};
-use super::role::{Cards, Role, WORKER};
+use super::role::{Accelerators, Role, WORKER};
 use super::roles::roles;
 use super::saved::Continuation;
 use crate::names::uid_suffix;
@@ -62,11 +62,11 @@ pub enum RunError {
 /// The TrainingJob can never start as it was admitted; see [`RunError`].
 pub fn children(
     job: &TrainingJob,
-    cards: &Cards,
+    accelerators: &Accelerators,
     placements: &[Placement],
     checkpoints: Continuation<'_>,
 ) -> Result<Vec<Child>, RunError> {
-    let mut roles = roles(job, cards).map_err(RunError::Invalid)?;
+    let mut roles = roles(job, accelerators).map_err(RunError::Invalid)?;
     let mismatch = PlacementError::PodSets { given: placements.len(), wanted: roles.len() };
     if placements.len() != roles.len() {
         return Err(mismatch.into());
@@ -78,7 +78,7 @@ pub fn children(
     }
     let suffix = uid_suffix(job.uid());
     let service = format!("{}-{suffix}", job.name());
-    let party = Party::new(job, &service, &roles, cards).knowing(checkpoints);
+    let party = Party::new(job, &service, &roles, accelerators).knowing(checkpoints);
     let mut all = vec![child(job, ChildKind::Service, &service, service_spec(job))];
     if let Some(hosts) = host_file(&party) {
         all.push(child(job, ChildKind::ConfigMap, &party.host_map(), json!({"data": hosts})));
@@ -86,15 +86,15 @@ pub fn children(
     let workers = roles.iter().find(|role| role.name == WORKER).map_or(0, |role| role.count);
     for role in roles {
         let name = child_job_name(job.name(), &role.name);
-        let told = elastic(job).and_then(|elastic| match elastic.rescale {
+        let annotations = elastic(job).and_then(|elastic| match elastic.rescale {
             Rescale::InPlace => (role.name == WORKER).then(|| json!({labels::ELASTIC_WORKERS: elastic.text()})),
             // The pods of every role get this number of workers.
             Rescale::ByRestart => Some(json!({labels::TOLD_WORKERS: workers.to_string()})),
         });
         let body = json!({"spec": job_spec(job, prepare(&party, role))});
         let mut child = child(job, ChildKind::Job, &name, body);
-        if let (Some(told), Some(metadata)) = (told, child.body.pointer_mut("/metadata")) {
-            metadata["annotations"] = told;
+        if let (Some(annotations), Some(metadata)) = (annotations, child.body.pointer_mut("/metadata")) {
+            metadata["annotations"] = annotations;
         }
         all.push(child);
     }

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use std::collections::BTreeMap;
 
-use super::role::{Cards, LAUNCHER};
+use super::role::{Accelerators, LAUNCHER};
 use crate::admission::Place;
 
 const SHARED_MEMORY_PATH: &str = "/dev/shm";
@@ -27,18 +27,18 @@ pub(super) fn compose(
     role: &str,
     (template, path): (&PodTemplateSpec, &str),
     resources: Option<&ReplicaResources>,
-    cards: &Cards,
+    accelerators: &Accelerators,
 ) -> Result<PodTemplateSpec, Vec<FieldError>> {
     let mut composed = template.clone();
     let spec = composed.spec.get_or_insert_default();
-    let said = template.metadata.clone().map(without_empty);
-    let mut errors = Place { path: format!("{path}.metadata"), metadata: said.as_ref(), count: None }.rules();
+    let annotations = template.metadata.clone().map(without_empty);
+    let mut errors = Place { path: format!("{path}.metadata"), metadata: annotations.as_ref(), count: None }.rules();
     let Some((main, _)) = spec.containers.split_first_mut() else {
         let message = "must have a container; the first one runs the training";
         return Err(vec![FieldError::new(format!("{path}.spec.containers"), "", message)]);
     };
     if let Some(resources) = resources {
-        errors.extend(put_resources(main, resources, cards, path));
+        errors.extend(put_resources(main, resources, accelerators, path));
     }
     errors.extend(put_shared_memory(job, spec, path));
     match spec.restart_policy.as_deref() {
@@ -60,7 +60,7 @@ pub(super) fn compose(
         }
     }
     if role != LAUNCHER {
-        errors.extend(put_card(job, spec, cards, path));
+        errors.extend(put_accelerator(job, spec, accelerators, path));
     }
     put_place(job, spec);
     if errors.is_empty() { Ok(composed) } else { Err(errors) }
@@ -75,7 +75,12 @@ fn without_empty(mut metadata: ObjectMeta) -> ObjectMeta {
     metadata
 }
 
-fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards, path: &str) -> Vec<FieldError> {
+fn put_resources(
+    main: &mut Container,
+    wanted: &ReplicaResources,
+    accelerators: &Accelerators,
+    path: &str,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let gpus = wanted.gpu.filter(|count| *count > 0).map(|count| Quantity(count.to_string()));
     let resources = main.resources.get_or_insert_default();
@@ -89,10 +94,10 @@ fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards,
             ));
         }
     };
-    for (name, amount) in [("cpu", &wanted.cpu), ("memory", &wanted.memory), (cards.resource.as_str(), &gpus)] {
+    for (name, amount) in [("cpu", &wanted.cpu), ("memory", &wanted.memory), (accelerators.resource.as_str(), &gpus)] {
         let Some(amount) = amount else { continue };
         put("requests", &mut resources.requests, name, amount);
-        if name == cards.resource {
+        if name == accelerators.resource {
             // Extended resources cannot be overcommitted, so the API server requires equal requests and limits.
             put("limits", &mut resources.limits, name, amount);
         }
@@ -127,15 +132,20 @@ fn put_shared_memory(job: &TrainingJob, spec: &mut PodSpec, path: &str) -> Optio
     None
 }
 
-fn put_card(job: &TrainingJob, spec: &mut PodSpec, cards: &Cards, path: &str) -> Option<FieldError> {
+fn put_accelerator(
+    job: &TrainingJob,
+    spec: &mut PodSpec,
+    accelerators: &Accelerators,
+    path: &str,
+) -> Option<FieldError> {
     let wanted = job.spec.resources.gpu_type.as_ref()?;
     let selector = spec.node_selector.get_or_insert_default();
-    let given = selector.entry(cards.type_label.clone()).or_insert_with(|| wanted.clone());
+    let given = selector.entry(accelerators.type_label.clone()).or_insert_with(|| wanted.clone());
     (given != wanted).then(|| {
         FieldError::new(
             "spec.resources.gpuType",
             wanted.clone(),
-            format!("{path}.spec.nodeSelector wants {}={given}; leave one of them out", cards.type_label),
+            format!("{path}.spec.nodeSelector wants {}={given}; leave one of them out", accelerators.type_label),
         )
     })
 }

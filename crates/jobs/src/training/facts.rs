@@ -50,7 +50,7 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
     let timeout = seconds(&scheduling.scheduling_timeout).unwrap_or(SCHEDULING_TIMEOUT_SECONDS);
     let or_label = |field: &Option<String>, label: Option<&str>| field.clone().or_else(|| label.map(str::to_owned));
     let checkpoint = job.spec.checkpoint.as_ref();
-    let said = job.metadata.annotations.as_ref();
+    let message = job.metadata.annotations.as_ref();
     TrainingFacts {
         job_type: job.spec.job_type.clone(),
         queue: or_label(&scheduling.queue, queue_name(&job.metadata)).unwrap_or_default(),
@@ -63,6 +63,7 @@ pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
         interval_seconds: checkpoint.and_then(|checkpoint| seconds(&checkpoint.interval)),
         max_checkpoints: checkpoint.and_then(|checkpoint| checkpoint.max_checkpoints).unwrap_or(MAX_CHECKPOINTS),
         elastic: elastic(job),
-        saves: job.spec.checkpoint.is_some() || said.is_some_and(|said| said.contains_key(LAST_CHECKPOINT_TIME)),
+        saves: job.spec.checkpoint.is_some()
+            || message.is_some_and(|message| message.contains_key(LAST_CHECKPOINT_TIME)),
     }
 }

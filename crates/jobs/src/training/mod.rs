@@ -23,7 +23,7 @@ pub use elastic::{Elastic, Past, Rescale, Scale};
 pub use facts::{TrainingFacts, training_facts};
 pub(crate) use owner::KIND;
 pub use owner::{child_job_name, is_training_job, role_of_child, training_owner};
-pub use role::{Cards, ROLES, Role, WORKER, deciding_role};
+pub use role::{Accelerators, ROLES, Role, WORKER, deciding_role};
 pub use role_state::RoleState;
 pub use roles::{role_names, roles, training_pod_sets};
 pub use rules::{invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};

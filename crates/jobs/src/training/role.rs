@@ -14,14 +14,14 @@ pub const ROLES: [&str; 5] = [WORKER, LAUNCHER, CHIEF, "ps", "evaluator"];
 
 /// Resource and node label of the cluster's accelerators.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cards {
+pub struct Accelerators {
     /// Name of the resource that counts accelerators.
     pub resource: String,
     /// Node label with the type of the accelerator.
     pub type_label: String,
 }
 
-impl Cards {
+impl Accelerators {
     /// Whether a resource counts accelerators: the configured resource, and any vendor's resource whose name ends in `/gpu`.
     #[must_use]
     pub fn counts(&self, resource: &str) -> bool {
@@ -29,7 +29,7 @@ impl Cards {
     }
 }
 
-impl Default for Cards {
+impl Default for Accelerators {
     fn default() -> Self {
         Self { resource: "nvidia.com/gpu".to_owned(), type_label: "nvidia.com/gpu.product".to_owned() }
     }

@@ -5,7 +5,7 @@ use berth_api::berth::{TrainingJob, TrainingRole};
 use berth_api::validation::FieldError;
 
 use super::compose::compose;
-use super::role::{Cards, LAUNCHER, Role, WORKER, worker_bounds};
+use super::role::{Accelerators, LAUNCHER, Role, WORKER, worker_bounds};
 use crate::pod_set::{IndexLabels, pod_set_of};
 
 /// Label that the Job controller adds to the pods of an Indexed Job.
@@ -30,12 +30,18 @@ pub fn role_names(job: &TrainingJob) -> Vec<String> {
 ///
 /// # Errors
 /// The list has every fault of the spec that prevents the pods of a role, with its field.
-pub fn roles(job: &TrainingJob, cards: &Cards) -> Result<Vec<Role>, Vec<FieldError>> {
+pub fn roles(job: &TrainingJob, accelerators: &Accelerators) -> Result<Vec<Role>, Vec<FieldError>> {
     let spec = &job.spec;
     let mut errors = Vec::new();
     let mut found = Vec::new();
     let (least, most) = worker_bounds(job);
-    match compose(job, WORKER, (&spec.template, "spec.template"), spec.resources.replica_resources.as_ref(), cards) {
+    match compose(
+        job,
+        WORKER,
+        (&spec.template, "spec.template"),
+        spec.resources.replica_resources.as_ref(),
+        accelerators,
+    ) {
         Ok(template) => found.push(Role {
             name: WORKER.to_owned(),
             count: most,
@@ -51,7 +57,7 @@ pub fn roles(job: &TrainingJob, cards: &Cards) -> Result<Vec<Role>, Vec<FieldErr
             None => (&spec.template, "spec.template"),
         };
         let of_workers = spec.resources.replica_resources.as_ref().filter(|_| role.name != LAUNCHER);
-        match compose(job, &role.name, template, role.replica_resources.as_ref().or(of_workers), cards) {
+        match compose(job, &role.name, template, role.replica_resources.as_ref().or(of_workers), accelerators) {
             Ok(template) => {
                 found.push(Role { name: role.name, count: role.replicas.unwrap_or(1), min_count: None, template })
             }
@@ -65,11 +71,11 @@ pub fn roles(job: &TrainingJob, cards: &Cards) -> Result<Vec<Role>, Vec<FieldErr
 ///
 /// # Errors
 /// The spec has a fault as in [`roles`], or a topology annotation cannot be read.
-pub fn training_pod_sets(job: &TrainingJob, cards: &Cards) -> Result<Vec<PodSet>, Vec<FieldError>> {
+pub fn training_pod_sets(job: &TrainingJob, accelerators: &Accelerators) -> Result<Vec<PodSet>, Vec<FieldError>> {
     let index = IndexLabels { pod: Some(INDEX_LABEL.to_owned()), ..IndexLabels::default() };
     let set = |role: &Role| {
         pod_set_of(&role.name, &role.template, role.count, role.min_count, &index)
             .map_err(|problem| vec![FieldError::new("spec.template.metadata.annotations", "", problem)])
     };
-    roles(job, cards)?.iter().map(set).collect()
+    roles(job, accelerators)?.iter().map(set).collect()
 }

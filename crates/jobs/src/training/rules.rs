@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::facts::training_facts;
 use super::rendezvous::{Party, too_many_workers};
-use super::role::{CHIEF, Cards, LAUNCHER, Role, WORKER, worker_bounds};
+use super::role::{Accelerators, CHIEF, LAUNCHER, Role, WORKER, worker_bounds};
 use super::roles::{role_names, roles};
 use super::workload::training_workload;
 use crate::admission::{Place, elastic_rule, label_path, metadata_rules, time_rule};
@@ -28,7 +28,7 @@ const MOST_CHECKPOINTS: i32 = 1_000;
 
 /// All faults of a TrainingJob: field, value, and allowed values.
 #[must_use]
-pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError> {
+pub fn invalid_training_job(job: &TrainingJob, accelerators: &Accelerators) -> Vec<FieldError> {
     let mut errors = Vec::new();
     errors.extend(name(job));
     errors.extend(one_of("spec.jobType", &job.spec.job_type, &JOB_TYPES));
@@ -49,21 +49,21 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
         errors.push(FieldError::new("spec.mpi", given, "sshAuthSecret and sshAuthMountPath go together"));
     }
     errors.extend(job.metadata.annotations.as_ref().map(super::saved::faults).unwrap_or_default());
-    match roles(job, cards) {
+    match roles(job, accelerators) {
         Err(more) => errors.extend(more),
-        Ok(roles) => errors.extend(hosts(job, &roles, cards)),
+        Ok(roles) => errors.extend(hosts(job, &roles, accelerators)),
     }
     if errors.is_empty() {
-        let workload = || training_workload(job, cards, Priority::default(), &BTreeSet::new()).ok();
+        let workload = || training_workload(job, accelerators, Priority::default(), &BTreeSet::new()).ok();
         errors.extend(size_rule(&job.spec, role_names(job).len(), workload));
     }
     errors
 }
 
 /// Fault of a number of workers whose host list would be too long.
-fn hosts(job: &TrainingJob, roles: &[Role], cards: &Cards) -> Option<FieldError> {
+fn hosts(job: &TrainingJob, roles: &[Role], accelerators: &Accelerators) -> Option<FieldError> {
     let service = format!("{}-{}", job.name(), uid_suffix(job.uid()));
-    let mut party = Party::new(job, &service, roles, cards);
+    let mut party = Party::new(job, &service, roles, accelerators);
     let wrong = too_many_workers(&mut party, roles)?;
     let (_, workers) = worker_bounds(job);
     let elastic = job.spec.elastic_config.as_ref().filter(|elastic| elastic.enabled == Some(true));
@@ -115,11 +115,11 @@ pub fn invalid_training_job_change(old: &TrainingJob, new: &TrainingJob) -> Vec<
         (label_path(labels::MAX_EXEC_TIME_SECONDS), time(old), time(new)),
     ];
     let changed = stays.into_iter().filter(|(_, was, is)| was != is);
-    let told = changed.map(|(field, was, is)| {
+    let refusals = changed.map(|(field, was, is)| {
         let message = format!("must stay {was:?} while the job is admitted; set spec.suspend to true to change it");
         FieldError::new(field, is, message)
     });
-    told.collect()
+    refusals.collect()
 }
 
 fn name(job: &TrainingJob) -> Option<FieldError> {

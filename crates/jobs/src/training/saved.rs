@@ -50,9 +50,9 @@ pub struct Continuation<'a> {
 }
 
 /// Environment variables that tell the training program where to save, and from which checkpoint to resume.
-pub(super) fn checkpoint_variables(told: Continuation<'_>) -> Vec<(&'static str, String)> {
-    let saved = told.saved;
-    let place = told.save_to.map(|uri| ("BERTH_CHECKPOINT_URI", uri.to_owned()));
+pub(super) fn checkpoint_variables(continuation: Continuation<'_>) -> Vec<(&'static str, String)> {
+    let saved = continuation.saved;
+    let place = continuation.save_to.map(|uri| ("BERTH_CHECKPOINT_URI", uri.to_owned()));
     let uri = saved.and_then(|saved| saved.uri.clone()).map(|uri| ("BERTH_RESUME_URI", uri));
     let step = saved.and_then(|saved| saved.step).map(|step| ("BERTH_RESUME_STEP", step.to_string()));
     place.into_iter().chain(uri).chain(step).collect()

@@ -50,9 +50,9 @@ fn settled_at(job: &Job) -> Option<Timestamp> {
     let end = end_of(job)?;
     let before = if end.type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
     let conditions = job.status.as_ref()?.conditions.as_ref()?.iter();
-    let told =
+    let condition =
         conditions.filter(|one| one.status == "True" && [end.type_.as_str(), before].contains(&one.type_.as_str()));
-    told.filter_map(|one| one.last_transition_time.as_ref()).map(|time| time.0).min()
+    condition.filter_map(|one| one.last_transition_time.as_ref()).map(|time| time.0).min()
 }
 
 /// The end of a TrainingJob through one of its roles.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::elastic::Past;
 use super::facts::training_facts;
-use super::role::{Cards, WORKER};
+use super::role::{Accelerators, WORKER};
 use super::roles::training_pod_sets;
 use crate::build::{OwnerKind, Priority, workload_of};
 use crate::metadata::annotation;
@@ -19,11 +19,11 @@ use crate::names::uid_suffix;
 /// The pod sets cannot be made; see `training_pod_sets`.
 pub fn training_workload(
     job: &TrainingJob,
-    cards: &Cards,
+    accelerators: &Accelerators,
     priority: Priority,
     copied: &BTreeSet<String>,
 ) -> Result<Workload, Vec<FieldError>> {
-    let sets = training_pod_sets(job, cards)?;
+    let sets = training_pod_sets(job, accelerators)?;
     let kind = OwnerKind { group: GROUP, api_version: API_VERSION, kind: "TrainingJob" };
     let mut workload = workload_of(&job.metadata, kind, sets, priority, copied);
     workload.spec.queue_name = Some(training_facts(job).queue);
@@ -44,8 +44,8 @@ pub fn slice_workload(
 ) -> Option<Workload> {
     let set = workload.spec.pod_sets.iter_mut().find(|set| set.effective_name() == WORKER)?;
     set.count = Some(workers);
-    let whole = workload.name().to_owned();
-    let (base, _) = whole.rsplit_once('-')?;
+    let full_name = workload.name().to_owned();
+    let (base, _) = full_name.rsplit_once('-')?;
     workload.metadata.name = Some(format!("{base}-{}", uid_suffix(&format!("{older_uid}\n{workers}"))));
     let key = format!("{}/{older}", workload.namespace());
     workload.metadata.annotations.get_or_insert_default().extend([

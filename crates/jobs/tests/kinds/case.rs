@@ -160,7 +160,7 @@ impl Case {
 /// A result of a case, with its kind of comparison.
 pub(crate) enum Found {
     /// The result must equal the expectation.
-    Whole(Value),
+    Exact(Value),
     /// The expectation must be a part of the result.
     Part(Value),
     /// The result must contain the expected text; `None` means that there is no text.
@@ -171,13 +171,13 @@ pub(crate) enum Found {
 
 impl Found {
     pub(crate) fn of<T: serde::Serialize>(value: T) -> Self {
-        Self::Whole(serde_json::to_value(value).unwrap())
+        Self::Exact(serde_json::to_value(value).unwrap())
     }
 
     /// The difference between the result and the expectation, if any.
     pub(crate) fn differs(&self, wanted: &Value) -> Option<String> {
         let differs = match self {
-            Self::Whole(found) => found != wanted,
+            Self::Exact(found) => found != wanted,
             Self::Part(found) => !contains(found, wanted),
             Self::Text(found) => match wanted.as_str() {
                 Some(words) => !found.as_deref().is_some_and(|text| text.contains(words)),
@@ -186,7 +186,7 @@ impl Found {
             Self::Errors(found) => !errors_are(found, wanted),
         };
         let found = || match self {
-            Self::Whole(found) | Self::Part(found) => found.to_string(),
+            Self::Exact(found) | Self::Part(found) => found.to_string(),
             Self::Text(found) => format!("{found:?}"),
             Self::Errors(found) => found.iter().map(|error| format!("\n    {error}")).collect(),
         };
@@ -205,16 +205,16 @@ fn errors_are(found: &[FieldError], wanted: &Value) -> bool {
     found.len() == wanted.len() && found.iter().zip(wanted).all(is)
 }
 
-/// Whether `whole` contains all of `part`; an absent value contains null.
-fn contains(whole: &Value, part: &Value) -> bool {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(key, part)| contains(whole.get(key).unwrap_or(&Value::Null), part))
+/// Whether `full` contains all of `part`; an absent value contains null.
+fn contains(full: &Value, part: &Value) -> bool {
+    match (full, part) {
+        (Value::Object(full), Value::Object(part)) => {
+            part.iter().all(|(key, part)| contains(full.get(key).unwrap_or(&Value::Null), part))
         }
-        (Value::Array(whole), Value::Array(part)) => {
-            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| contains(whole, part))
+        (Value::Array(full), Value::Array(part)) => {
+            full.len() == part.len() && full.iter().zip(part).all(|(full, part)| contains(full, part))
         }
-        _ => whole == part,
+        _ => full == part,
     }
 }
 
@@ -258,22 +258,22 @@ fn prune(value: &mut Value) {
 
 /// Pod sets in the form of a case, with the requests of one pod in place of templates.
 pub(crate) fn pod_sets(sets: &[berth_api::PodSet]) -> Value {
-    let told = sets.iter().map(|set| {
-        let mut told = json!({"name": set.effective_name(), "count": set.effective_count()});
+    let reported = sets.iter().map(|set| {
+        let mut reported = json!({"name": set.effective_name(), "count": set.effective_count()});
         let spec = effective_pod_spec(set.template.spec.as_ref().unwrap(), None, &Default::default());
         let requests = quota_requests(&spec, &RequestRules::default()).unwrap();
         let requests: BTreeMap<_, _> =
             requests.into_iter().map(|(name, amount)| (name.clone(), berth_quantity::format(&name, amount))).collect();
         if !requests.is_empty() {
-            told["requests"] = json!(requests);
+            reported["requests"] = json!(requests);
         }
         if let Some(least) = set.min_count {
-            told["minCount"] = json!(least);
+            reported["minCount"] = json!(least);
         }
         if let Some(request) = &set.topology_request {
-            told["topologyRequest"] = json!(request);
+            reported["topologyRequest"] = json!(request);
         }
-        told
+        reported
     });
-    told.collect()
+    reported.collect()
 }

@@ -28,7 +28,7 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
             let roles: Vec<_> = roles.into_iter().map(|(role, (pod, count))| (role, pod, count)).collect();
             let members: Vec<_> = all().filter(|(_, pod)| pod.counts()).map(|(name, pod)| (name, &*pod.uid)).collect();
             let made = group_workload(GROUP, &roles, &members, Priority::default(), &Default::default()).unwrap();
-            if key == "podSets" { Found::Whole(pod_sets(&made.spec.pod_sets)) } else { Found::Part(json!(made)) }
+            if key == "podSets" { Found::Exact(pod_sets(&made.spec.pod_sets)) } else { Found::Part(json!(made)) }
         }
         "tally" => Found::Part(json!({"pods": tally.pods, "running": tally.running, "unfinished": tally.unfinished,
             "counting": tally.counting(), "hasInactive": tally.has_inactive()})),

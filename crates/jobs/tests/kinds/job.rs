@@ -2,7 +2,7 @@
 
 use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
 use berth_jobs::{
-    JobObject, JobType, ObjectPatch, PodSetDigest, Standing, TemplateParts, lean_text, pod_sets_equivalent,
+    AdmissionState, JobObject, JobType, ObjectPatch, PodSetDigest, TemplateParts, lean_text, pod_sets_equivalent,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
     let job = read(kind, &case.object);
     let start = || job.start_patch(&case.placements().unwrap_or_default());
     Some(match key {
-        "podSets" => Found::Whole(job.pod_sets().map_or_else(|problem| json!(problem), |sets| pod_sets(&sets))),
+        "podSets" => Found::Exact(job.pod_sets().map_or_else(|problem| json!(problem), |sets| pod_sets(&sets))),
         "unreadable" => Found::Text(job.pod_sets().err()),
         "unsupported" => Found::Text(job.state(None).unsupported.map(String::from)),
         "state" => Found::Part(state(&*job)),
-        "start" => Found::Whole(start().map_or_else(|error| json!(error.to_string()), ObjectPatch::into_body)),
+        "start" => Found::Exact(start().map_or_else(|error| json!(error.to_string()), ObjectPatch::into_body)),
         "started" => Found::Part(merged(&case.object, &start().map(ObjectPatch::into_body).unwrap_or_default())),
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
-        "suspend" => Found::Whole(job.suspend_patch().into_body()),
-        "stop" => Found::Whole(job.stop_patch().into_body()),
+        "suspend" => Found::Exact(job.suspend_patch().into_body()),
+        "stop" => Found::Exact(job.stop_patch().into_body()),
         "unlock" => Found::of(job.unlock_patch().map(ObjectPatch::into_body)),
         "restore" => Found::of(job.restore_patch(&original(kind, case)).map(ObjectPatch::into_body)),
         "needsRestore" => Found::of(job.state(None).needs_restore(&original(kind, case))),
@@ -46,7 +46,7 @@ fn read(kind: JobType, object: &Value) -> Box<dyn JobObject> {
     kind.read(object).unwrap_or_else(|error| panic!("{error}: {object}"))
 }
 
-fn whole(job: &dyn JobObject) -> Value {
+fn full_object(job: &dyn JobObject) -> Value {
     job.value().unwrap()
 }
 
@@ -112,13 +112,13 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
         metadata(patch) == metadata(&case.object)
     };
     let original = parts(&*before);
-    let patched = |job: &dyn JobObject, patch: &Value| read(kind, &merged(&whole(job), patch));
+    let patched = |job: &dyn JobObject, patch: &Value| read(kind, &merged(&full_object(job), patch));
     holds(identity(&start), "the patch is of the state that was read");
     let running = patched(&*before, &start);
     holds(!running.state(None).suspended, "it runs");
     let given: BTreeMap<String, i32> = placements.into_iter().map(|given| (given.pod_set, given.count)).collect();
-    let standing = Standing { admitted_counts: Some(&given), admitted: true, suspended: false };
-    let same = pod_sets_equivalent(&asked(&*running), &asked(&*before), standing);
+    let admission_state = AdmissionState { admitted_counts: Some(&given), admitted: true, suspended: false };
+    let same = pod_sets_equivalent(&asked(&*running), &asked(&*before), admission_state);
     holds(same, "what was started is what may run");
     let stop = running.stop_patch().into_body();
     holds(identity(&stop), "the stop is of the state that was read");
@@ -130,14 +130,14 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
         return wrong;
     };
     let after = patched(&*stopping, &restore);
-    let mut wanted = stored(&whole(&*before));
+    let mut wanted = stored(&full_object(&*before));
     wanted["spec"]["suspend"] = json!(true);
     if let Some(notes) = wanted["metadata"]["annotations"].as_object_mut() {
         // An earlier start's annotation with the user's parallelism is no longer needed.
         notes.remove(berth_api::labels::OWN_PARALLELISM);
     }
     let wanted = stored(&wanted);
-    let found = stored(&whole(&*after));
+    let found = stored(&full_object(&*after));
     holds(found == wanted, &format!("it is as it was: {found}"));
     holds(after.state(None).is_suspended(), "it is suspended");
     holds(after.restore_patch(&original).is_none(), "there is nothing more to restore");

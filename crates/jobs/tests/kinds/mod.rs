@@ -66,7 +66,7 @@ fn job_kind_cases_give_their_expected_answers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let kinds = kinds();
     let mut wrong = Vec::new();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for folder in sorted(&root).into_iter().filter(|path| path.is_dir()) {
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let Some(kind) = kinds.get(&name) else {
@@ -77,14 +77,14 @@ fn job_kind_cases_give_their_expected_answers() {
             let file_name = path.strip_prefix(&root).unwrap().display().to_string();
             let file = File::read(&path).unwrap_or_else(|error| panic!("{file_name}: {error}"));
             for case in file.cases() {
-                told.insert(name.clone());
+                reported.insert(name.clone());
                 let found = check(&case, *kind);
                 wrong.extend(found.into_iter().map(|problem| format!("{file_name}, {:?}: {problem}", case.name)));
             }
         }
     }
     for name in kinds.keys() {
-        assert!(told.contains(name), "cases/{name} has no case");
+        assert!(reported.contains(name), "cases/{name} has no case");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

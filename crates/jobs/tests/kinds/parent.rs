@@ -31,7 +31,7 @@ pub(crate) fn stateful_set(case: &Case, key: &str) -> Option<Found> {
     Some(match key {
         "template" => given(stateful_set_defaults(&object, None, case.facts())),
         "changeTemplate" => given(stateful_set_defaults(&read(&case.after()), Some(&object), case.facts())),
-        "podSets" => Found::Whole(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
+        "podSets" => Found::Exact(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
         "workload" => Found::Part(json!(made().unwrap())),
         "unreadable" => Found::Text(made().err()),
         "state" => Found::Part(json!(state().map(|state| {
@@ -51,5 +51,5 @@ fn given(defaults: ParentDefaults) -> Found {
     if !defaults.own_labels.is_empty() {
         given["ownLabels"] = json!(defaults.own_labels);
     }
-    Found::Whole(given)
+    Found::Exact(given)
 }

@@ -17,7 +17,7 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
     let made = || pod_workload(&pod, Priority::default(), &Default::default());
     Some(match key {
         "role" => Found::of(role_hash(pod.spec.as_ref().unwrap())),
-        "podSets" => Found::Whole(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
+        "podSets" => Found::Exact(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
         "workload" => Found::Part(json!(made().unwrap())),
         "unreadable" => Found::Text(made().err()),
         "state" => Found::Part(state(&pod)),
@@ -30,11 +30,11 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
             &start().unwrap_or_default().map(ObjectPatch::into_body).unwrap_or_default(),
         )),
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
-        "mark" => Found::Whole(PodState::read(&pod).mark_patch(pod_defaults(&pod, case.facts(), None)).into_body()),
-        "release" => Found::Whole(PodState::read(&pod).release_patch().into_body()),
+        "mark" => Found::Exact(PodState::read(&pod).mark_patch(pod_defaults(&pod, case.facts(), None)).into_body()),
+        "release" => Found::Exact(PodState::read(&pod).release_patch().into_body()),
         "defaults" => {
             let given = pod_defaults(&pod, case.facts(), set().as_ref());
-            Found::Whole(json!({"labels": given.labels, "annotations": given.annotations,
+            Found::Exact(json!({"labels": given.labels, "annotations": given.annotations,
                 "finalizer": given.finalizer, "gate": given.gate}))
         }
         "errors" => Found::Errors(validate_pod(&pod)),
@@ -63,7 +63,7 @@ fn state(pod: &Pod) -> Value {
         "prebuiltWorkload": state.prebuilt_workload, "priorityClass": state.workload_priority_class,
         "podPriorityClass": state.pod_priority_class, "maxExecutionSeconds": state.max_execution_seconds,
         "parent": state.parent, "message": state.message, "unschedulable": state.unschedulable, "group": group,
-        "whole": state.whole().is_some(), "marked": state.marked, "letIn": state.is_let_in(), "mayBeLetIn": may_be_let_in(pod),
+        "whole": state.decode().is_some(), "marked": state.marked, "letIn": state.is_let_in(), "mayBeLetIn": may_be_let_in(pod),
     })
 }
 

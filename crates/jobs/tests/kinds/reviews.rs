@@ -52,7 +52,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-fn is_told(error: &FieldError, table: &Table) -> bool {
+fn is_reported(error: &FieldError, table: &Table) -> bool {
     let rows = table.cases.iter().filter(|row| row.refused.is_some());
     let (field, message) = (plain(&error.field), plain(&error.message));
     rows.into_iter().any(|row| plain(&row.field) == field && message.contains(&plain(&row.says)))
@@ -77,7 +77,7 @@ fn job_rule_of_each_case_has_a_refused_review_row() {
         let cases: Vec<Case> = files.iter().flat_map(|path| File::read(path).unwrap().cases()).collect();
         let asked = cases.iter().flat_map(|case| case.expected.keys().map(move |key| (case, key)));
         for error in asked.filter_map(|(case, key)| of.answer(case, key)).flat_map(errors) {
-            if is_come_to(kind, &error) && !is_told(&error, &table) {
+            if is_come_to(kind, &error) && !is_reported(&error, &table) {
                 missing.insert(format!("{kind}: {}: {}", plain(&error.field), plain(&error.message)));
             }
         }
@@ -89,6 +89,6 @@ fn job_rule_of_each_case_has_a_refused_review_row() {
 fn errors(found: Found) -> Vec<FieldError> {
     match found {
         Found::Errors(errors) => errors,
-        Found::Whole(_) | Found::Part(_) | Found::Text(_) => Vec::new(),
+        Found::Exact(_) | Found::Part(_) | Found::Text(_) => Vec::new(),
     }
 }

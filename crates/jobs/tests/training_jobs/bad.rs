@@ -2,14 +2,16 @@
 
 use super::{job, run};
 use berth_api::berth::TrainingJob;
-use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
+use berth_jobs::training::{
+    Accelerators, invalid_training_job, invalid_training_job_change, invalid_training_job_metadata,
+};
 use serde_json::{Value, json};
 
 #[test]
 fn valid_training_job_of_each_type_has_no_errors() {
     for job_type in ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"] {
         let job = job(job_type, json!({}));
-        assert_eq!(invalid_training_job(&job, &Cards::default()), [], "{job_type}");
+        assert_eq!(invalid_training_job(&job, &Accelerators::default()), [], "{job_type}");
         assert!(run(&job).len() >= 2);
     }
 }
@@ -19,7 +21,7 @@ fn template_amount_in_other_notation_matches_replica_resources() {
     let resources = json!({"requests": {"cpu": "32000m", "memory": "262144Mi", "nvidia.com/gpu": "8"}});
     let template = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}});
     let job = job("PyTorchJob", json!({"template": template}));
-    assert_eq!(invalid_training_job(&job, &Cards::default()), []);
+    assert_eq!(invalid_training_job(&job, &Accelerators::default()), []);
 }
 
 #[test]
@@ -260,7 +262,7 @@ fn invalid_training_job_field_is_refused_with_value_and_choices() {
         ),
     ];
     for (job_type, more, field, value, allowed) in cases {
-        let errors = invalid_training_job(&job(job_type, more.clone()), &Cards::default());
+        let errors = invalid_training_job(&job(job_type, more.clone()), &Accelerators::default());
         let found = errors.iter().find(|error| error.field == field && error.value == value);
         let found = found.unwrap_or_else(|| panic!("{more}: no error of {field} {value:?} in {errors:?}"));
         assert!(found.message.contains(allowed), "{field}: {}", found.message);
@@ -274,14 +276,14 @@ fn training_job_name_unfit_for_host_names_is_refused() {
     {
         let mut job = job("PyTorchJob", json!({}));
         job.metadata.name = Some(name.to_owned());
-        let errors = invalid_training_job(&job, &Cards::default());
+        let errors = invalid_training_job(&job, &Accelerators::default());
         let found = errors.iter().find(|error| error.field == "metadata.name");
         assert_eq!(found.is_some(), wrong.is_some(), "{name}");
         assert!(found.is_none_or(|found| found.message.contains(wrong.unwrap())));
     }
     let mut long = job("PyTorchJob", json!({}));
     long.metadata.name = Some("a".repeat(44));
-    let errors = invalid_training_job(&long, &Cards::default());
+    let errors = invalid_training_job(&long, &Accelerators::default());
     assert!(errors.iter().any(|error| error.field == "metadata.name" && error.message.contains("43")));
 }
 
@@ -294,7 +296,7 @@ fn unreadable_checkpoint_annotation_is_refused() {
     ] {
         let mut job = job("PyTorchJob", json!({}));
         job.metadata.annotations = Some([(key.to_owned(), value.to_owned())].into());
-        let errors = invalid_training_job(&job, &Cards::default());
+        let errors = invalid_training_job(&job, &Accelerators::default());
         let found = errors.iter().find(|error| error.field == format!("metadata.annotations[{key}]")).unwrap();
         assert!(found.value == value && found.message.contains(allowed), "{found:?}");
     }
@@ -309,13 +311,13 @@ fn unreadable_metadata_is_refused_but_stored_training_job_runs_on() {
         ("annotations", "kueue.x-k8s.io/elastic-job", "true", "a batch/v1 Job alone may say so"),
     ] {
         let mut job = job("PyTorchJob", json!({}));
-        let said = Some([(key.to_owned(), value.to_owned())].into());
+        let text = Some([(key.to_owned(), value.to_owned())].into());
         if place == "labels" {
-            job.metadata.labels = said;
+            job.metadata.labels = text;
         } else {
-            job.metadata.annotations = said;
+            job.metadata.annotations = text;
         }
-        assert_eq!(invalid_training_job(&job, &Cards::default()), [], "one that is stored runs on");
+        assert_eq!(invalid_training_job(&job, &Accelerators::default()), [], "one that is stored runs on");
         let errors = invalid_training_job_metadata(&job);
         let [found] = errors.as_slice() else { panic!("one error of {key}, not {errors:?}") };
         assert_eq!((found.field.as_str(), found.value.as_str()), (&*format!("metadata.{place}[{key}]"), value));
@@ -327,17 +329,17 @@ fn unreadable_metadata_is_refused_but_stored_training_job_runs_on() {
 fn empty_topology_annotation_is_refused_but_stored_training_job_runs() {
     let key = |name: &str| format!("kueue.x-k8s.io/podset-{name}");
     // The annotations are as from a template engine with an empty value.
-    for (empty, said) in [("preferred-topology", Some("required-topology")), ("group-name", None), ("slice-size", None)]
+    for (empty, text) in [("preferred-topology", Some("required-topology")), ("group-name", None), ("slice-size", None)]
     {
         let mut annotations = json!({key(empty): ""});
-        if let Some(said) = said {
-            annotations[key(said)] = json!("rack");
+        if let Some(text) = text {
+            annotations[key(text)] = json!("rack");
         }
         let template =
             json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let both = json!({"template": template, "roles": [{"name": "ps", "template": template}]});
         let job = job("TFJob", both);
-        assert_eq!(invalid_training_job(&job, &Cards::default()), [], "one that is stored runs on");
+        assert_eq!(invalid_training_job(&job, &Accelerators::default()), [], "one that is stored runs on");
         let errors = invalid_training_job_metadata(&job);
         let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
         let of = |place: &str| format!("{place}.metadata.annotations[{}]", key(empty));
@@ -382,7 +384,7 @@ fn max_exec_time_of_admitted_training_job_is_immutable() {
 fn queue_label_that_contradicts_training_job_field_is_refused() {
     let mut job = job("PyTorchJob", json!({}));
     job.metadata.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), "other".to_owned())].into());
-    let errors = invalid_training_job(&job, &Cards::default());
+    let errors = invalid_training_job(&job, &Accelerators::default());
     assert!(errors.iter().any(|e| e.field == "spec.schedulingConfig.queue" && e.message.contains("\"other\"")));
 }
 
@@ -423,8 +425,8 @@ fn queue_of_admitted_training_job_is_immutable() {
             invalid_training_job_change(&queued(was.0.clone(), was.1, &status), &new)
         };
         let errors = change(admitted("True"), false);
-        let told: Vec<(&str, &str)> = errors.iter().map(|e| (e.field.as_str(), e.value.as_str())).collect();
-        assert_eq!(told, Vec::from_iter(refused), "{what}");
+        let reported: Vec<(&str, &str)> = errors.iter().map(|e| (e.field.as_str(), e.value.as_str())).collect();
+        assert_eq!(reported, Vec::from_iter(refused), "{what}");
         assert!(errors.iter().all(|e| e.message.contains("must stay \"a\" while the job is admitted")), "{errors:?}");
         assert!(errors.iter().all(|e| e.message.contains("spec.suspend")), "{errors:?}");
         for free in [change(admitted("True"), true), change(admitted("False"), false), change(json!({}), false)] {

@@ -132,8 +132,8 @@ fn mpi_launcher_gets_host_files_and_idle_workers_run_sshd() {
         assert_eq!(variable(&launcher, name, 0).as_deref(), Some("true"), "{name}");
     }
     for name in ["OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args"] {
-        let told = variable(&launcher, name, 0);
-        assert_eq!(told.as_deref(), Some("-o ConnectionAttempts=10 -o StrictHostKeyChecking=no"), "{name}");
+        let reported = variable(&launcher, name, 0);
+        assert_eq!(reported.as_deref(), Some("-o ConnectionAttempts=10 -o StrictHostKeyChecking=no"), "{name}");
     }
     let mounts = |container: &Value| -> Vec<String> {
         let all = container["volumeMounts"].as_array().unwrap();

@@ -8,7 +8,7 @@ mod states;
 
 use berth_api::berth::TrainingJob;
 use berth_jobs::Placement;
-use berth_jobs::training::{Cards, Child, Continuation, children, roles};
+use berth_jobs::training::{Accelerators, Child, Continuation, children, roles};
 use serde_json::{Value, json};
 
 /// A TrainingJob with three workers of 8 GPUs each, and with `more` merged into its spec.
@@ -45,11 +45,11 @@ fn admitted(job: &TrainingJob) -> Vec<Placement> {
         node_selector: [("cloud.google.com/gke-spot".to_owned(), "true".to_owned())].into(),
         ..Placement::default()
     };
-    roles(job, &Cards::default()).unwrap().iter().map(place).collect()
+    roles(job, &Accelerators::default()).unwrap().iter().map(place).collect()
 }
 
 fn run(job: &TrainingJob) -> Vec<Child> {
-    children(job, &Cards::default(), &admitted(job), Continuation::default()).unwrap()
+    children(job, &Accelerators::default(), &admitted(job), Continuation::default()).unwrap()
 }
 
 /// The first container of a role's pods, as sent to the API server.

@@ -3,7 +3,7 @@
 use super::{admitted, container, job, run, variable};
 use berth_api::berth::TrainingJob;
 use berth_jobs::training::{
-    Cards, ChildKind, Continuation, RunError, children, role_names, role_of_child, saved_of, training_facts,
+    Accelerators, ChildKind, Continuation, RunError, children, role_names, role_of_child, saved_of, training_facts,
     training_owner, training_pod_sets,
 };
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Name, count and smallest count of every pod set.
 fn sets(job: &TrainingJob) -> Vec<(String, i32, Option<i32>)> {
-    let sets = training_pod_sets(job, &Cards::default()).unwrap();
+    let sets = training_pod_sets(job, &Accelerators::default()).unwrap();
     sets.into_iter().map(|set| (set.name.unwrap(), set.count.unwrap(), set.min_count)).collect()
 }
 
@@ -19,16 +19,16 @@ fn sets(job: &TrainingJob) -> Vec<(String, i32, Option<i32>)> {
 fn resumed_worker_gets_checkpoint_variables_unless_template_sets_them() {
     let own = json!([{"name": "BERTH_RESUME_STEP", "value": "mine"}]);
     let more = json!({"template": {"spec": {"containers": [{"name": "c", "image": "i", "env": own}]}}});
-    let told = BTreeMap::from([
+    let reported = BTreeMap::from([
         ("berth.dev/last-checkpoint-time".to_owned(), "2026-11-22T10:00:00Z".to_owned()),
         ("berth.dev/last-checkpoint-step".to_owned(), "70".to_owned()),
         ("berth.dev/last-checkpoint-uri".to_owned(), "s3://b/7".to_owned()),
     ]);
-    let saved = saved_of(&told).unwrap();
-    let told = Continuation { save_to: Some("s3://b"), saved: Some(&saved) };
+    let saved = saved_of(&reported).unwrap();
+    let reported = Continuation { save_to: Some("s3://b"), saved: Some(&saved) };
     for (more, step) in [(json!({}), "70"), (more, "mine")] {
         let job = job("PyTorchJob", more);
-        let all = children(&job, &Cards::default(), &admitted(&job), told).unwrap();
+        let all = children(&job, &Accelerators::default(), &admitted(&job), reported).unwrap();
         let container = container(&all, "worker");
         assert_eq!(variable(&container, "BERTH_RESUME_URI", 0).as_deref(), Some("s3://b/7"));
         assert_eq!(variable(&container, "BERTH_CHECKPOINT_URI", 0).as_deref(), Some("s3://b"));
@@ -74,18 +74,18 @@ fn gang_gets_required_topology_affinity_and_others_preferred() {
 }
 
 #[test]
-fn workers_are_told_the_smaller_admitted_count() {
+fn workers_get_the_smaller_admitted_count() {
     let job = job("PyTorchJob", json!({"resources": {"minReplicas": 2}}));
     let mut places = admitted(&job);
     places[0].count = 2;
-    let all = children(&job, &Cards::default(), &places, Continuation::default()).unwrap();
+    let all = children(&job, &Accelerators::default(), &places, Continuation::default()).unwrap();
     assert_eq!((&all[1].body["spec"]["completions"], &all[1].body["spec"]["parallelism"]), (&json!(2), &json!(2)));
     let world = super::variable(&container(&all, "worker"), "WORLD_SIZE", 0);
     assert_eq!(world.as_deref(), Some("2"));
 }
 
 #[test]
-fn job_annotation_records_worker_count_told_to_its_pods() {
+fn job_annotation_records_worker_count_of_its_pods() {
     let notes = |job_type: &str, more: Value| -> Vec<(String, Value)> {
         let jobs = run(&job(job_type, more)).into_iter().filter(|child| child.kind == ChildKind::Job);
         jobs.map(|child| (child.name, child.body["metadata"]["annotations"].clone())).collect()
@@ -94,8 +94,8 @@ fn job_annotation_records_worker_count_told_to_its_pods() {
     let (worker, launcher) = ("gpt-worker".to_owned(), "gpt-launcher".to_owned());
     assert_eq!(notes("PyTorchJob", elastic()), [(worker.clone(), json!({"berth.dev/elastic-workers": "2:3"}))]);
     // Each role's pods wait for all workers, so each Job has the annotation with their number.
-    let told = json!({"berth.dev/told-workers": "3"});
-    assert_eq!(notes("MPIJob", elastic()), [(worker.clone(), told.clone()), (launcher, told)]);
+    let reported = json!({"berth.dev/told-workers": "3"});
+    assert_eq!(notes("MPIJob", elastic()), [(worker.clone(), reported.clone()), (launcher, reported)]);
     assert_eq!(notes("JAXJob", json!({"resources": {"minReplicas": 2}})), [(worker, Value::Null)]);
 }
 
@@ -104,7 +104,7 @@ fn admission_for_other_roles_starts_no_children() {
     let one = job("PyTorchJob", json!({}));
     let two = job("MPIJob", json!({}));
     for (job, places) in [(&one, admitted(&two)), (&two, admitted(&one))] {
-        let error = children(job, &Cards::default(), &places, Continuation::default()).unwrap_err();
+        let error = children(job, &Accelerators::default(), &places, Continuation::default()).unwrap_err();
         assert!(matches!(error, RunError::Placement(_)), "{error}");
     }
 }

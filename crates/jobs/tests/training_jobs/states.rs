@@ -1,7 +1,7 @@
 //! Tests of the end and progress of a training.
 
 use berth_jobs::training::{
-    Cards, RoleState, TrainingEnd, role_state, training_end, training_finish, training_pod_sets,
+    Accelerators, RoleState, TrainingEnd, role_state, training_end, training_finish, training_pod_sets,
 };
 use berth_jobs::{ObjectPatch, requests_digest};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn role_job_requests_equal_those_of_admitted_pod_set() {
         [("PyTorchJob", json!([])), ("MPIJob", json!([])), ("TFJob", json!([{"name": "ps"}])), ("JAXJob", json!([]))]
     {
         let job = super::job(job_type, json!({"sharedMemory": "1Gi", "roles": roles}));
-        let sets = training_pod_sets(&job, &Cards::default()).unwrap();
+        let sets = training_pod_sets(&job, &Accelerators::default()).unwrap();
         let made = super::run(&job);
         for set in &sets {
             let child = made.iter().find(|child| child.name == format!("gpt-{}", set.effective_name())).unwrap();

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::climbers::Better;
 use super::loss::Loss;
+use super::promotions::Better;
 use crate::write::StuckPod;
 
 /// An answer about the pods that no node takes.

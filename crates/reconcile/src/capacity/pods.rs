@@ -50,8 +50,8 @@ pub(super) fn decide(
     }
     let last = ctx.notes_of(workload).capacity().answer_since(admitted);
     let refused = stuck.iter().filter(|_| signals.scale_up_failed).find_map(|(role, one)| {
-        let said = last.filter(|answer| answer.at >= one.since)?.stuck.iter().find(|pod| pod.pod_set == **role)?;
-        Some((one, said.refused.as_deref()?))
+        let text = last.filter(|answer| answer.at >= one.since)?.stuck.iter().find(|pod| pod.pod_set == **role)?;
+        Some((one, text.refused.as_deref()?))
     });
     if let Some((one, words)) = refused {
         return leave(workload, one, words, now);
@@ -116,8 +116,8 @@ fn leave(workload: &WorkloadView, stuck: &Stuck<'_>, words: &str, now: Timestamp
 }
 
 fn place(workload: &WorkloadView) -> Option<(Kind, Name)> {
-    let whole = workload.whole()?;
-    Some((whole.kind, (whole.namespace, whole.name)))
+    let owner_key = workload.owner_key()?;
+    Some((owner_key.kind, (owner_key.namespace, owner_key.name)))
 }
 
 /// Whether all pods of a Workload are ready, or have ended.

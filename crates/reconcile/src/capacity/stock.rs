@@ -35,9 +35,9 @@ pub(crate) struct Entry {
 
 /// All known stock-outs.
 #[derive(Debug, Default)]
-pub(crate) struct StockBook(BTreeMap<(String, Shape), Entry>);
+pub(crate) struct StockIndex(BTreeMap<(String, Shape), Entry>);
 
-impl StockBook {
+impl StockIndex {
     /// Whether no stock-out is known. Ended stock-outs are known, too, and forgotten ones are removed when the next stock-out is recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -104,23 +104,23 @@ impl StockBook {
     /// Adopts the stock-outs of a status that are newer than the known stock-outs; returns the stock-outs that still hold.
     pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
         let mut outs = Vec::new();
-        for told in shown {
-            let requests = told
+        for backoff in shown {
+            let requests = backoff
                 .requests
                 .iter()
                 .map(|(name, text)| (name.clone(), berth_quantity::request(name, &text.0).unwrap_or_default()));
             let shape = Shape {
                 requests: requests.collect(),
-                node_selector: told.node_selector.clone(),
-                constraints: u64::from_str_radix(&told.constraints, 16).unwrap_or_default(),
+                node_selector: backoff.node_selector.clone(),
+                constraints: u64::from_str_radix(&backoff.constraints, 16).unwrap_or_default(),
             };
-            let key = (told.flavor.clone(), shape);
+            let key = (backoff.flavor.clone(), shape);
             let entry = Entry {
-                failures: u32::try_from(told.failures).unwrap_or_default(),
-                pods: told.pods,
-                last: told.last_failure_time.0,
-                until: told.until.0,
-                forgotten: told.forgotten_at.0,
+                failures: u32::try_from(backoff.failures).unwrap_or_default(),
+                pods: backoff.pods,
+                last: backoff.last_failure_time.0,
+                until: backoff.until.0,
+                forgotten: backoff.forgotten_at.0,
             };
             // A later request in the same outage may have had fewer pods.
             let is_known = |known: &Entry| (known.last, entry.pods) >= (entry.last, known.pods);
@@ -182,10 +182,10 @@ mod tests {
 
     /// The seconds for which each failure keeps jobs from the flavor; 0 if the failure was known.
     fn delays(times: &[(i64, i64)]) -> Vec<i64> {
-        let mut book = StockBook::default();
+        let mut index = StockIndex::default();
         let delay = |(second, pods): &(i64, i64)| {
             let when = (at(*second), at(*second));
-            let out = book.ran_out("f".into(), Shape::default(), *pods, when, BACKOFF);
+            let out = index.ran_out("f".into(), Shape::default(), *pods, when, BACKOFF);
             out.map_or(0, |out| (out.until.0 - at(*second).as_millisecond()) / 1000)
         };
         times.iter().map(delay).collect()
@@ -205,46 +205,47 @@ mod tests {
 
     #[test]
     fn status_shows_longest_backoffs_and_next_leader_restores_them() {
-        let mut book = StockBook::default();
+        let mut index = StockIndex::default();
         let flavors: Vec<String> = (0..70).map(|number| format!("f{number:02}")).collect();
         // The flavors run out of stock in the order of their names: ten stock-outs are over when the last flavor runs out, and no stock-out is forgotten.
         for (flavor, second) in flavors.iter().zip(0..) {
             let when = (at(second), at(second));
-            book.ran_out(flavor.clone(), Shape::default(), 4, when, BackoffRules { initial_ms: 60_000, ..BACKOFF })
+            index
+                .ran_out(flavor.clone(), Shape::default(), 4, when, BackoffRules { initial_ms: 60_000, ..BACKOFF })
                 .unwrap();
         }
         let all: BTreeSet<&str> = flavors.iter().map(String::as_str).collect();
-        let shown = book.shown(&all, at(69));
+        let shown = index.shown(&all, at(69));
         let names: Vec<&str> = shown.iter().map(|one| one.flavor.as_str()).collect();
         let expected: Vec<&str> = flavors.iter().rev().take(MOST_SHOWN).map(String::as_str).collect();
         assert_eq!(names, expected, "the longest first");
-        let mut another = StockBook::default();
+        let mut another = StockIndex::default();
         let held: Vec<String> = another.restore(&shown, at(69)).into_iter().map(|out| out.flavor).collect();
         assert_eq!(held, expected.into_iter().take(60).collect::<Vec<_>>(), "all that hold");
         assert!(another.remembers(&["f07".to_owned()], at(69)), "and what is over and not forgotten");
-        assert!(book.shown(&all, at(10_000)).is_empty());
+        assert!(index.shown(&all, at(10_000)).is_empty());
     }
 
     #[test]
     fn follower_restores_stock_out_of_fewer_pods_from_status() {
         let flavors = BTreeSet::from(["f"]);
-        let (mut book, mut follower) = (StockBook::default(), StockBook::default());
+        let (mut index, mut follower) = (StockIndex::default(), StockIndex::default());
         for (pods, news) in [(9, 1), (4, 1), (6, 0)] {
-            let _ = book.ran_out("f".into(), Shape::default(), pods, (at(0), at(0)), BACKOFF);
-            assert_eq!(follower.restore(&book.shown(&flavors, at(1)), at(1)).len(), news, "{pods} pods");
-            assert_eq!(follower.shown(&flavors, at(1)), book.shown(&flavors, at(1)));
+            let _ = index.ran_out("f".into(), Shape::default(), pods, (at(0), at(0)), BACKOFF);
+            assert_eq!(follower.restore(&index.shown(&flavors, at(1)), at(1)).len(), news, "{pods} pods");
+            assert_eq!(follower.shown(&flavors, at(1)), index.shown(&flavors, at(1)));
         }
     }
 
     #[test]
     fn stock_out_ends_when_as_many_pods_find_capacity() {
-        let mut book = StockBook::default();
-        book.ran_out("f".into(), Shape::default(), 4, (at(0), at(0)), BACKOFF).unwrap();
-        assert!(!book.turned_up("f", &Shape::default(), 3, at(1)), "fewer pods tell nothing");
-        assert!(!book.turned_up("g", &Shape::default(), 4, at(1)));
-        assert!(book.turned_up("f", &Shape::default(), 4, at(2)));
-        assert!(!book.turned_up("f", &Shape::default(), 4, at(3)), "it is over already");
-        let again = book.ran_out("f".into(), Shape::default(), 4, (at(2), at(5)), BACKOFF).unwrap();
+        let mut index = StockIndex::default();
+        index.ran_out("f".into(), Shape::default(), 4, (at(0), at(0)), BACKOFF).unwrap();
+        assert!(!index.turned_up("f", &Shape::default(), 3, at(1)), "fewer pods tell nothing");
+        assert!(!index.turned_up("g", &Shape::default(), 4, at(1)));
+        assert!(index.turned_up("f", &Shape::default(), 4, at(2)));
+        assert!(!index.turned_up("f", &Shape::default(), 4, at(3)), "it is over already");
+        let again = index.ran_out("f".into(), Shape::default(), 4, (at(2), at(5)), BACKOFF).unwrap();
         assert_eq!(again.until, millis(at(25)), "the next one counts as the second");
         assert!(again.text.ends_with(", stock-out 2 in a row"), "{}", again.text);
     }

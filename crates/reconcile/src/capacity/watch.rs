@@ -16,7 +16,7 @@ use crate::capacity::tier_assignment::TierAssignment;
 use crate::capacity::tier_assignments::tier_assignments;
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::training_job::restarts::told_from;
+use crate::training_job::restarts::reported_start;
 use crate::workload::evict;
 use crate::write::{Purpose, Query, StuckPod};
 pub(crate) use berth_cache::tier_reasons::{RECLAIMED, STOCK_OUT, returns_at_once};
@@ -117,7 +117,7 @@ pub(super) fn late(
     workload: &WorkloadView,
     (admitted, evicted): (Timestamp, Timestamp),
 ) -> BTreeSet<String> {
-    if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
+    if workload.owner_key().is_some_and(|owner_key| owner_key.kind.is_pods()) {
         return super::pods::late(ctx, workload, (admitted, evicted));
     }
     let look = LackingPods::at(ctx, workload, admitted);
@@ -131,7 +131,7 @@ pub fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestamp, now:
     if let Some(decision) = super::reclaim::decide(ctx, workload, begun, now) {
         return decision;
     }
-    if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
+    if workload.owner_key().is_some_and(|owner_key| owner_key.kind.is_pods()) {
         return super::pods::decide(ctx, workload, rules, begun, now);
     }
     // If no pods are lacking, the next change of the job causes another decision.
@@ -152,7 +152,7 @@ pub fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestamp, now:
 /// The reason why workers that were added to a TrainingJob are given up again: no node takes their pods.
 pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     ctx.added_to(workload)?;
-    let look = LackingPods::at(ctx, workload, told_from(workload)?)?;
+    let look = LackingPods::at(ctx, workload, reported_start(workload)?)?;
     let (assignment, pod) = look.stuck()?;
     let waited = seconds_between(look.since, look.last?.at);
     Some(in_words(assignment.had_no_nodes(waited), pod))
@@ -163,7 +163,7 @@ pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> 
 pub fn growth_without_nodes(ctx: &Context<'_>, name: &Name) -> Option<(TierAssignment, Timestamp, BackoffRules)> {
     let workload = ctx.view.workloads().get(name)?;
     let added = ctx.added_to(workload).filter(|added| added.keeps().is_some())?;
-    let look = LackingPods::at(ctx, workload, told_from(workload)?)?;
+    let look = LackingPods::at(ctx, workload, reported_start(workload)?)?;
     Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
 }
 

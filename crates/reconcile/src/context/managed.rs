@@ -2,7 +2,7 @@
 
 use berth_api as api;
 use berth_cache::shed::above;
-use berth_cache::slim::surroundings;
+use berth_cache::slim::request_context;
 use berth_jobs::pods::PodState;
 use berth_jobs::{JobState, PodSetNeeds};
 
@@ -24,7 +24,7 @@ impl Context<'_> {
 
     /// The requests of pod sets of a namespace that belong to no Workload.
     pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
-        surroundings(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
+        request_context(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 
     /// Whether a pod, or the StatefulSet of the pod, names a queue.

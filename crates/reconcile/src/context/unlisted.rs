@@ -54,10 +54,10 @@ impl<'a> Context<'a> {
         if self.view.unlisted().is_empty() {
             return None;
         }
-        let kind = match workload.whole() {
-            Some(whole) if whole.kind == Kind::PodGroup => self.unlisted_pods(&workload.key()),
-            Some(whole) if self.is_unlisted(whole.kind) => Some(whole.kind),
-            Some(whole) => unlisted_above(self, &whole, self.view.job_of(workload)?),
+        let kind = match workload.owner_key() {
+            Some(owner_key) if owner_key.kind == Kind::PodGroup => self.unlisted_pods(&workload.key()),
+            Some(owner_key) if self.is_unlisted(owner_key.kind) => Some(owner_key.kind),
+            Some(owner_key) => unlisted_above(self, &owner_key, self.view.job_of(workload)?),
             // The owner reference of the Workload was removed, and the job may be of any kind.
             None if workload.owner.is_none() && workload.job_uid.is_some() && !workload.is_finished() => {
                 Kind::jobs().chain([Kind::TrainingJob, Kind::Pod]).find(|kind| self.is_unlisted(*kind))

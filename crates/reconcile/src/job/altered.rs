@@ -56,12 +56,12 @@ pub(crate) fn evict_and_pause(
     Decision::write(evict_for_seconds(workload, now, (reason, ""), message, next_pause(ctx, workload)))
 }
 
-/// Ends the run of a Workload because of an altered Job. `tell` makes the event at the controlling job, and the eviction has the message of the event.
+/// Ends the run of a Workload because of an altered Job. `to_notice` makes the event at the controlling job, and the eviction has the message of the event.
 pub(crate) fn end_run(
     ctx: &Context<'_>,
     workload: &WorkloadView,
     now: Timestamp,
-    tell: impl FnOnce(Next) -> Notice,
+    to_notice: impl FnOnce(Next) -> Notice,
 ) -> Decision {
     if !workload.active || workload.is(types::DEACTIVATION_TARGET) || workload.is(types::EVICTED) {
         // An evicted or deactivated Workload ends its run already.
@@ -71,7 +71,7 @@ pub(crate) fn end_run(
     // Evictions for other time-outs add to the count of tries, which makes the delay longer, but such evictions never deactivate the Workload.
     let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
     let gives_up = tries >= MOST_TRIES;
-    let notice = tell(if gives_up { Next::Never(tries) } else { Next::After(delay) });
+    let notice = to_notice(if gives_up { Next::Never(tries) } else { Next::After(delay) });
     let draft = if gives_up {
         status_write(workload, Purpose::Deactivate, now, |edit| {
             edit.set(types::DEACTIVATION_TARGET, true, own_reasons::JOB_ALTERED, &notice.message);
@@ -79,7 +79,7 @@ pub(crate) fn end_run(
     } else {
         evict_for_seconds(workload, now, (own_reasons::JOB_ALTERED, ""), &notice.message, (count, delay))
     };
-    Decision::write(draft.telling(notice))
+    Decision::write(draft.with_event(notice))
 }
 
 /// Text about a resource of which the pods of a Job request more than their admitted pod set; `None` if there is no such resource. The comparison covers only
@@ -95,8 +95,8 @@ pub(crate) fn excess(
         // The digests are nearly always equal, so the Job need not be decoded.
         return None;
     }
-    let whole = job.whole()?;
-    let Ok(sets) = whole.pod_sets() else { return Some("wants pods that cannot be read".to_owned()) };
+    let object = job.decode()?;
+    let Ok(sets) = object.pod_sets() else { return Some("wants pods that cannot be read".to_owned()) };
     let queue = workload.holds().and_then(|queue| ctx.view.cluster_queues().get(queue));
     let counts = |resource: &String| {
         queue.is_none_or(|queue| {

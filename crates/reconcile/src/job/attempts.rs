@@ -28,16 +28,16 @@ pub(crate) fn gave_back(view: &View, uid: &str) -> Vec<Name> {
 /// The pods of a job that will not run again, by pod set. The job's status counts these pods; for a JobSet, the count is limited to the pods of ended Jobs of
 /// the present attempt.
 pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<ReclaimablePod> {
-    let mut told = job.reclaimable.clone();
-    if told.is_empty() || !key.kind.is_made_of_jobs() {
-        return told;
+    let mut reported = job.reclaimable.clone();
+    if reported.is_empty() || !key.kind.is_made_of_jobs() {
+        return reported;
     }
     let named = || view.jobs().controlled_by(&key.namespace, &job.uid);
     if job.attempt == Some(0) && named().next().is_none() {
         // The JobSet's status alone counts its ended Jobs if no controller creates Jobs here, or if all Jobs were cleaned up.
-        return told;
+        return reported;
     }
-    for pods in &mut told {
+    for pods in &mut reported {
         let ended = named().filter(|(name, part)| {
             let called = job.part_called(&key.name, &name.name);
             let counts = called.is_some_and(|(part, index)| *part.name == *pods.name && index < part.replicas);
@@ -47,8 +47,8 @@ pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<Recla
         let each = job.parts.iter().find(|part| *part.name == *pods.name).map_or(0, |part| part.pods);
         pods.count = pods.count.min(ended.saturating_mul(each));
     }
-    told.retain(|pods| pods.count > 0);
-    told
+    reported.retain(|pods| pods.count > 0);
+    reported
 }
 
 /// The pods whose quota was given back and that run again, by pod set.
@@ -57,8 +57,8 @@ fn again_of(view: &View, workload: &WorkloadView) -> Vec<ReclaimablePod> {
     if given_back.is_empty() || workload.is_finished() {
         return Vec::new();
     }
-    let whole = workload.job().filter(|key| key.kind.is_made_of_jobs());
-    let Some((key, job)) = whole.zip(view.job_of(workload)) else { return Vec::new() };
+    let owner_key = workload.job().filter(|key| key.kind.is_made_of_jobs());
+    let Some((key, job)) = owner_key.zip(view.job_of(workload)) else { return Vec::new() };
     if job.finished.is_some() {
         return Vec::new();
     }

@@ -26,14 +26,14 @@ impl JobCase<'_> {
         let info = self.job.kind.info();
         let name = workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
         let workload = key(Kind::Workload, &(self.key.namespace.clone(), name));
-        if self.ctx.flights.busy(&workload) {
+        if self.ctx.in_flight.busy(&workload) {
             // The job was already read for the creation of the Workload that is under way.
             return Decision::WaitFor(workload);
         }
-        if let Some(until) = self.ctx.flights.backing_off_from_writes(&workload, self.now) {
+        if let Some(until) = self.ctx.in_flight.backing_off_from_writes(&workload, self.now) {
             return Decision::Wait(until);
         }
-        if self.ctx.flights.creations_full() {
+        if self.ctx.in_flight.creations_full() {
             return Decision::WaitForCreations;
         }
         Decision::write(Draft::ask(Purpose::ReadJob, self.key.clone(), Query::ReadObject))
@@ -52,7 +52,7 @@ impl JobCase<'_> {
 
     /// Builds the Workload of the job from the job's complete object.
     pub(super) fn build(&self) -> Result<api::Workload, Unbuilt> {
-        let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
+        let job = self.job.decode().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
         let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
         if self.job.is_lean() {
             return Err(Unbuilt::Lean);

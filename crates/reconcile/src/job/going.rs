@@ -23,7 +23,7 @@ impl JobCase<'_> {
     /// that keeps a failed pod until its replacement is created would never go, so Berth deletes the Job early.
     pub(super) fn go_with_namespace(&self) -> Decision {
         let notice = self.notice(EventType::Normal, reasons::STOPPED, "Its namespace is being deleted".to_owned());
-        Decision::write(Draft::delete(Purpose::DeleteJob, self.key.clone(), &self.job.uid).telling(notice))
+        Decision::write(Draft::delete(Purpose::DeleteJob, self.key.clone(), &self.job.uid).with_event(notice))
     }
 
     /// Gives back quota that no pod of the deleted job uses, and stops an evicted job, because Workloads that wait for this quota might otherwise wait for

@@ -56,28 +56,28 @@ impl Grace {
 
     /// The next step during the grace period: the pods of the job are notified once, and then the end is awaited.
     pub(crate) fn wait(&self, ctx: &Context<'_>, workload: &WorkloadView, notice: Notice) -> Decision {
-        if ctx.notes_of(workload).save().notified().is_some_and(|told| told.pods) {
+        if ctx.notes_of(workload).save().notified().is_some_and(|notified| notified.pods) {
             return Decision::Wait(self.until);
         }
         let names = [labels::STOP_AT, labels::STOP_REASON];
-        self.tell(ctx, workload, (Purpose::NotifyPods, names), notice)
+        self.notify(ctx, workload, (Purpose::NotifyPods, names), notice)
     }
 
     /// Annotates the pods with the end of the grace period and the reason to save; `until` and `why` are the names of the annotations.
-    pub(crate) fn tell(
+    pub(crate) fn notify(
         &self,
         ctx: &Context<'_>,
         workload: &WorkloadView,
         (purpose, [until, why]): (Purpose, [&str; 2]),
         notice: Notice,
     ) -> Decision {
-        let told = BTreeMap::from([
+        let notified = BTreeMap::from([
             (until.to_owned(), seconds(self.until).to_string()),
             (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
-        let write = Write::AnnotatePods { pods: ctx.training.pods_of(workload), annotations: told };
+        let write = Write::AnnotatePods { pods: ctx.training.pods_of(workload), annotations: notified };
         let draft = Draft::of_any_version(purpose, workload.object_key(), write);
-        Decision::write(draft.telling(notice))
+        Decision::write(draft.with_event(notice))
     }
 }
 
@@ -87,17 +87,23 @@ pub fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<(String
         return None;
     }
     let workload = ctx.view.workloads().get(&(draft.key.namespace.clone(), draft.key.name.clone()))?;
-    let told = Recipients { pods: false, user: is_shown(ctx.view, workload) };
+    let notified = Recipients { pods: false, user: is_shown(ctx.view, workload) };
     let noted = match (draft.purpose, &draft.action) {
         (Purpose::Evict, _) => Noted::Evicted(Before { at: now, save: ctx.last_save(workload) }),
-        (Purpose::NotifyPods, _) => Noted::Notified(told),
+        (Purpose::NotifyPods, _) => Noted::Notified(notified),
         (Purpose::AskToSave, Action::Write(Write::AnnotatePods { annotations, .. }))
             if ctx.asked(workload, now).is_none() =>
         {
             let until = after(now, ctx.grace_ms(workload).unwrap_or(GRACE_MS));
             let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
             let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
-            Noted::Asked(SaveRequest { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false })
+            Noted::Asked(SaveRequest {
+                at: now,
+                until,
+                why: (reason.to_owned(), why.to_owned()),
+                notified,
+                over: false,
+            })
         }
         _ => return None,
     };
@@ -130,8 +136,8 @@ impl<'a> Context<'a> {
 
     /// The grace period of a Workload's TrainingJob before a loss of workers, and whether its pods were notified; `None` if no request to save counts.
     pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<(Grace, bool)> {
-        let told = self.asked(workload, now)?.told.pods;
-        Some((self.last_request(workload)?.0, told))
+        let notified = self.asked(workload, now)?.notified.pods;
+        Some((self.last_request(workload)?.0, notified))
     }
 
     /// The grace period of the last request to save, even if the grace period is over.

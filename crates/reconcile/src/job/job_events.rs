@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::conditions::{reasons, types};
-use berth_cache::pods::SetBook;
+use berth_cache::pods::SetIndex;
 use berth_cache::{View, WorkloadView};
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
@@ -35,7 +35,7 @@ impl SentEvent {
 /// The last events of jobs, by the uid of their Workload.
 #[derive(Debug, Default)]
 pub(crate) struct JobEvents {
-    told: FxHashMap<Box<str>, SentEvent>,
+    sent: FxHashMap<Box<str>, SentEvent>,
     /// Workloads whose reason has changed since the last event, with the time from which the next event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
     /// Number of Workloads that were still remembered after Workloads were last forgotten.
@@ -47,10 +47,10 @@ pub(crate) struct JobEvents {
 impl JobEvents {
     /// Whether the job of a Workload gets an event about a reason now. An event about a changed reason is sent later if the last event is less than five
     /// minutes old.
-    fn may_tell(&mut self, uid: &str, reason: &str, now: Timestamp) -> bool {
-        if let Some(told) = self.told.get(uid) {
-            let due = told.due();
-            if *told.reason == *reason {
+    fn may_send(&mut self, uid: &str, reason: &str, now: Timestamp) -> bool {
+        if let Some(sent) = self.sent.get(uid) {
+            let due = sent.due();
+            if *sent.reason == *reason {
                 // The reason of the Workload has changed for a while, and has changed back.
                 self.later.remove(&(due, uid.into()));
                 return false;
@@ -65,11 +65,11 @@ impl JobEvents {
     }
 
     fn note(&mut self, uid: &str, reason: &str, at: Timestamp) {
-        if self.told.len() >= self.left.saturating_mul(2).max(FEW) {
-            self.told.retain(|_, told| told.due() > at);
-            self.left = self.told.len();
+        if self.sent.len() >= self.left.saturating_mul(2).max(FEW) {
+            self.sent.retain(|_, sent| sent.due() > at);
+            self.left = self.sent.len();
         }
-        self.told.insert(uid.into(), SentEvent { reason: reason.into(), at });
+        self.sent.insert(uid.into(), SentEvent { reason: reason.into(), at });
     }
 
     /// Takes a Workload whose job may get an event now, if the reason still differs from the last event.
@@ -92,19 +92,23 @@ impl JobEvents {
         let name = (draft.key.namespace.clone(), draft.key.name.clone());
         let Some(workload) = view.workloads().get(&name) else { return };
         let says_why = |notice: &&Notice| notice.key == draft.key && notice.event_type == EventType::Warning;
-        let Some(said) = draft.notices.iter().find(says_why).filter(|said| !said.message.is_empty()) else { return };
+        let Some(notice_of_draft) =
+            draft.notices.iter().find(says_why).filter(|notice_of_draft| !notice_of_draft.message.is_empty())
+        else {
+            return;
+        };
         let uid = workload.uid.as_str();
         let since = *self.since.get_or_insert(now);
-        if !self.told.contains_key(uid)
-            && let Some((reason, _)) = reason_of(workload).filter(|_| was_told_before(workload, since))
+        if !self.sent.contains_key(uid)
+            && let Some((reason, _)) = reason_of(workload).filter(|_| was_reported_before(workload, since))
         {
             // An earlier leader has sent the event about this reason, at a time that this process does not know.
             self.note(uid, reason, since);
         }
         if let Some(job) = event_target(workload, view.sets())
-            && self.may_tell(uid, &said.reason, now)
+            && self.may_send(uid, &notice_of_draft.reason, now)
         {
-            let notice = event(job, &said.reason, &said.message);
+            let notice = event(job, &notice_of_draft.reason, &notice_of_draft.message);
             draft.notices.push(notice);
         }
     }
@@ -118,7 +122,7 @@ impl JobEvents {
                 continue;
             };
             if let Some(job) = event_target(workload, view.sets())
-                && self.may_tell(&uid, reason, now)
+                && self.may_send(&uid, reason, now)
             {
                 notices.push(event(job, reason, message));
             }
@@ -129,21 +133,21 @@ impl JobEvents {
 
 /// The reason and the message why a Workload waits, from its status; `None` if the Workload does not wait or has no reason.
 fn reason_of(workload: &WorkloadView) -> Option<(&str, &str)> {
-    let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
-    let waits = told.status == "False" && workload.active && !workload.deleting && !workload.is_finished();
-    waits.then_some((told.reason.as_str(), told.message.as_str()))
+    let sent = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
+    let waits = sent.status == "False" && workload.active && !workload.deleting && !workload.is_finished();
+    waits.then_some((sent.reason.as_str(), sent.message.as_str()))
 }
 
 /// Whether the reason for which a Workload waits was written before the given time.
-fn was_told_before(workload: &WorkloadView, time: Timestamp) -> bool {
-    let told = find(&workload.status.conditions, types::QUOTA_RESERVED);
-    told.is_some_and(|told| told.last_transition_time.0 < time)
+fn was_reported_before(workload: &WorkloadView, time: Timestamp) -> bool {
+    let sent = find(&workload.status.conditions, types::QUOTA_RESERVED);
+    sent.is_some_and(|sent| sent.last_transition_time.0 < time)
 }
 
 /// The key and the uid of the object that gets the events about a Workload: its job, the StatefulSet of a pod group, or the first pod by name of any other
 /// group.
-fn event_target(workload: &WorkloadView, sets: &SetBook) -> Option<(ObjectKey, String)> {
-    let owner = workload.whole()?;
+fn event_target(workload: &WorkloadView, sets: &SetIndex) -> Option<(ObjectKey, String)> {
+    let owner = workload.owner_key()?;
     if owner.kind != Kind::PodGroup {
         let uid = workload.owner.as_ref()?.uid.clone();
         return Some((owner, uid));
@@ -183,22 +187,22 @@ mod tests {
     #[test]
     fn job_event_waits_five_minutes_and_repeated_reason_is_dropped() {
         let mut events = JobEvents::default();
-        assert!(events.may_tell("u", "WaitingForQuota", at(0)));
-        assert!(!events.may_tell("u", "WaitingForQuota", at(400)));
-        assert!(events.may_tell("u", "ExceedsMaxQuota", at(401)));
-        assert!(!events.may_tell("u", "WaitingForQuota", at(500)));
+        assert!(events.may_send("u", "WaitingForQuota", at(0)));
+        assert!(!events.may_send("u", "WaitingForQuota", at(400)));
+        assert!(events.may_send("u", "ExceedsMaxQuota", at(401)));
+        assert!(!events.may_send("u", "WaitingForQuota", at(500)));
         assert_eq!(events.wake_at(), Some(at(701)));
         assert_eq!((events.next_due(at(700)), events.next_due(at(701)).as_deref()), (None, Some("u")));
-        assert!(events.may_tell("u", "WaitingForQuota", at(701)));
+        assert!(events.may_send("u", "WaitingForQuota", at(701)));
         assert_eq!(events.wake_at(), None);
     }
 
     #[test]
     fn delayed_job_event_is_dropped_when_earlier_reason_returns() {
         let mut events = JobEvents::default();
-        assert!(events.may_tell("u", "WaitingForQuota", at(0)));
-        assert!(!events.may_tell("u", "Suspended", at(10)));
-        assert!(!events.may_tell("u", "WaitingForQuota", at(20)));
+        assert!(events.may_send("u", "WaitingForQuota", at(0)));
+        assert!(!events.may_send("u", "Suspended", at(10)));
+        assert!(!events.may_send("u", "WaitingForQuota", at(20)));
         assert_eq!(events.wake_at(), None);
     }
 
@@ -206,8 +210,8 @@ mod tests {
     fn jobs_whose_events_are_old_are_forgotten() {
         let mut events = JobEvents::default();
         for number in 0..10_000 {
-            assert!(events.may_tell(&format!("u-{number}"), "WaitingForQuota", at(number * 10)));
+            assert!(events.may_send(&format!("u-{number}"), "WaitingForQuota", at(number * 10)));
         }
-        assert!(events.told.len() <= 2 * FEW, "{}", events.told.len());
+        assert!(events.sent.len() <= 2 * FEW, "{}", events.sent.len());
     }
 }

@@ -136,7 +136,7 @@ impl<'a> JobCase<'a> {
         let info = self.job.kind.info();
         let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
         let found = self.ctx.view.workloads().get(&(self.key.namespace.clone(), name))?;
-        if self.ctx.flights.changing(&found.object_key()) || found.unreadable {
+        if self.ctx.in_flight.changing(&found.object_key()) || found.unreadable {
             return Some(Decision::Done);
         }
         if lost_by(self.ctx, &found.key(), &self.job.uid).is_some() {

@@ -31,9 +31,9 @@ pub fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Deci
     if ctx.notes_of(workload).pods().left().is_some() {
         let message =
             "its job was deleted and its pods were left: they hold its quota until they have ended".to_owned();
-        let said = (reasons::OWNER_NOT_FOUND, message);
-        if ctx.is_untold(&workload.object_key(), &said) {
-            return Decision::tell(notice(workload, EventType::Warning, said.0, said.1, REPORTER));
+        let event = (reasons::OWNER_NOT_FOUND, message);
+        if ctx.is_unsent(&workload.object_key(), &event) {
+            return Decision::event(notice(workload, EventType::Warning, event.0, event.1, REPORTER));
         }
     }
     look_again(ctx, workload, now)

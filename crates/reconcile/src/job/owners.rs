@@ -47,15 +47,15 @@ impl<'a> JobCase<'a> {
         let Some(owner) = self.job.owner.as_ref().filter(|_| self.key.kind == Kind::JOB) else {
             return RunsWith::Itself;
         };
-        let Some(kind) = Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs()) else {
+        let Some(kind) = Kind::of_owner(&owner.kind).filter(|kind| kind.is_made_of_jobs()) else {
             return RunsWith::Itself;
         };
         if kind == Kind::TrainingJob {
             let is_part = view.training_of(self.key, self.job).is_some();
             return if is_part { RunsWith::TrainingJob } else { RunsWith::Itself };
         }
-        let whole = key(kind, &(self.key.namespace.clone(), owner.name.to_string()));
-        let Some((name, set)) = view.jobs().get_key_value(&whole).filter(|(_, set)| *set.uid == *owner.uid) else {
+        let owner_key = key(kind, &(self.key.namespace.clone(), owner.name.to_string()));
+        let Some((name, set)) = view.jobs().get_key_value(&owner_key).filter(|(_, set)| *set.uid == *owner.uid) else {
             return RunsWith::Itself;
         };
         if self.ctx.manages_job(kind, set) {
@@ -89,7 +89,7 @@ impl<'a> JobCase<'a> {
         if let Some(wait) = self.stopped_just_now() {
             return wait;
         }
-        let Some(job) = self.job.whole() else { return Decision::Done };
+        let Some(job) = self.job.decode() else { return Decision::Done };
         let notice = self.notice(EventType::Normal, reasons::SUSPENDED, "Kueue managed child job suspended".to_owned());
         self.write(Purpose::SuspendJob, job.suspend_patch(), vec![notice])
     }
@@ -101,7 +101,7 @@ impl<'a> JobCase<'a> {
             return Decision::Done;
         }
         let words = alteration(self.ctx, (name, set), (self.key, self.job), workload);
-        words.map_or(Decision::Done, |words| self.evict_whole((name, set), workload, &words))
+        words.map_or(Decision::Done, |words| self.evict_owner((name, set), workload, &words))
     }
 
     /// The eviction of a running JobSet whose controller starts this Job each time that the Job is stopped; `None` if no JobSet does. The Job is to stop
@@ -114,10 +114,10 @@ impl<'a> JobCase<'a> {
         let owned = self.ctx.view.workloads_of(&set.uid);
         let newest = owned.iter().rev().find(|workload| !workload.is_finished())?;
         let runs = newest.phase == WorkloadPhase::Admitted && !newest.unreadable;
-        runs.then(|| self.evict_whole((name, set), newest, "has lost its own quota"))
+        runs.then(|| self.evict_owner((name, set), newest, "has lost its own quota"))
     }
 
-    fn evict_whole(&self, (name, set): Named<'_>, workload: &WorkloadView, words: &str) -> Decision {
+    fn evict_owner(&self, (name, set): Named<'_>, workload: &WorkloadView, words: &str) -> Decision {
         let case = JobCase { key: name, job: set, ..*self };
         end_run(self.ctx, workload, self.now, |next| {
             let then = match next {
@@ -171,11 +171,11 @@ impl<'a> JobCase<'a> {
                 info.kind, name.name, info.framework, info.kind
             )
         };
-        Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
+        Decision::event(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 
     /// Sends an event about an unmanaged job that names a queue in a place without effect, such as the template of its Jobs.
-    pub(super) fn tell_misplaced(&self) -> Decision {
+    pub(super) fn report_misplaced(&self) -> Decision {
         let Some(misplaced) = self.job.misplaced.as_ref().filter(|_| self.job.finished.is_none()) else {
             return Decision::Done;
         };
@@ -186,14 +186,14 @@ impl<'a> JobCase<'a> {
         };
         let message =
             format!("{misplaced}, where nobody acts on it: it belongs in metadata.labels of the {kind}. {waits}");
-        Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
+        Decision::event(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 }
 
 /// The kind of a Job's controller, if the kind consists of Jobs and cannot be listed.
 pub(crate) fn unlisted_above(ctx: &Context<'_>, key: &ObjectKey, job: &JobState) -> Option<Kind> {
     let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
-    Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs() && ctx.is_unlisted(*kind))
+    Kind::of_owner(&owner.kind).filter(|kind| kind.is_made_of_jobs() && ctx.is_unlisted(*kind))
 }
 
 /// The part of a JobSet to which the Job of the given name belongs; `None` if the Job belongs to no part.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api::conditions::types;
 use berth_cache::WorkloadView;
-use berth_jobs::Standing;
+use berth_jobs::AdmissionState;
 
 use super::{JobCase, Unbuilt};
 
@@ -33,12 +33,12 @@ impl JobCase<'_> {
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
         let counts = admitted_counts(workload);
-        let standing = Standing {
+        let admission_state = AdmissionState {
             admitted_counts: counts.as_ref(),
             admitted: workload.is(types::ADMITTED),
             suspended: self.job.suspended,
         };
-        berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
+        berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, admission_state)
     }
 
     /// Whether an unreadable job wants no more pods than were admitted, and no larger or other pods.

@@ -24,7 +24,7 @@ pub struct SaveRequest {
     /// The reason and the message of the request to save, in the form for the pods.
     pub(super) why: (String, String),
     /// The recipients that know of this request to save.
-    pub told: Recipients,
+    pub notified: Recipients,
     /// True if the workers that were to be lost are gone.
     pub(crate) over: bool,
 }

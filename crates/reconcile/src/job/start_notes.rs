@@ -94,20 +94,20 @@ mod tests {
     #[test]
     fn start_count_resets_after_changed_request_or_ten_minute_run() {
         let at = |seconds: i64| after_seconds(Timestamp::UNIX_EPOCH, seconds);
-        let starts = |book: &StartNotes| book.0[""].starts;
-        let mut book = StartNotes::default();
-        book.stopped("", (1, at(0)), at(5));
-        assert!(book.began("", at(6)) && !book.began("", at(7)), "seen twice");
-        book.stopped("", (1, at(0)), at(8));
-        assert_eq!(starts(&book), 2);
-        book.stopped("", (2, at(0)), at(9));
-        assert_eq!(starts(&book), 1, "it asks for something else");
-        book.began("", at(10));
-        book.stopped("", (2, at(0)), at(610));
-        assert_eq!(starts(&book), 1, "it ran for ten minutes");
-        book.stopped("", (2, at(605)), at(611));
-        assert_eq!(starts(&book), 2);
-        book = StartNotes::default();
-        assert_eq!(book.0.len(), 0);
+        let starts = |notes: &StartNotes| notes.0[""].starts;
+        let mut notes = StartNotes::default();
+        notes.stopped("", (1, at(0)), at(5));
+        assert!(notes.began("", at(6)) && !notes.began("", at(7)), "seen twice");
+        notes.stopped("", (1, at(0)), at(8));
+        assert_eq!(starts(&notes), 2);
+        notes.stopped("", (2, at(0)), at(9));
+        assert_eq!(starts(&notes), 1, "it asks for something else");
+        notes.began("", at(10));
+        notes.stopped("", (2, at(0)), at(610));
+        assert_eq!(starts(&notes), 1, "it ran for ten minutes");
+        notes.stopped("", (2, at(605)), at(611));
+        assert_eq!(starts(&notes), 2);
+        notes = StartNotes::default();
+        assert_eq!(notes.0.len(), 0);
     }
 }

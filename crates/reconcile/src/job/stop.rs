@@ -114,10 +114,10 @@ impl JobCase<'_> {
     }
 
     /// The write after which no unresolved start of the job can be applied; `None` if there is no unresolved start. A job that looks as if it had never been
-    /// started is stopped all the same (see `state/strays.rs`). The later restore of the user's template removes the marker of the stop from the job.
+    /// started is stopped all the same (see `state/unresolved.rs`). The later restore of the user's template removes the marker of the stop from the job.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
-        let feared = self.ctx.flights.unresolved().may_land(self.key) && self.job.is_suspended();
-        let patch = self.job.whole().filter(|_| feared)?.stop_patch();
+        let feared = self.ctx.in_flight.unresolved().may_apply(self.key) && self.job.is_suspended();
+        let patch = self.job.decode().filter(|_| feared)?.stop_patch();
         Some(self.write(Purpose::WithdrawStart, patch, Vec::new()))
     }
 
@@ -136,13 +136,13 @@ impl JobCase<'_> {
         if !self.job.may_change_template && !self.job.active {
             return Some(self.unlock());
         }
-        let patch = self.job.whole()?.restore_patch(&workload.shape.originals)?;
+        let patch = self.job.decode()?.restore_patch(&workload.shape.originals)?;
         Some(self.write(Purpose::RestoreTemplate, patch, Vec::new()))
     }
 
     /// Makes the template of the job changeable; if no write can, control waits for a change of the job.
     pub(super) fn unlock(&self) -> Decision {
-        match self.job.whole().and_then(|job| job.unlock_patch()) {
+        match self.job.decode().and_then(|job| job.unlock_patch()) {
             Some(patch) => self.write(Purpose::ClearStartTime, patch, Vec::new()),
             None => Decision::Done,
         }

@@ -72,7 +72,7 @@ fn job_decision_follows_job_and_its_workload() {
     };
     let busy = || {
         let mut state = both(suspended(), admitted(pending()));
-        state.flights.expect(named(Kind::Workload, "w"), 9);
+        state.in_flight.expect(named(Kind::Workload, "w"), 9);
         state
     };
     let stopped_just_now = || {

@@ -19,10 +19,10 @@ impl PodChange<'_> {
             return;
         }
         let changed = ending.is_left || known.is_some_and(|known| known.is_left);
-        let wholes = [known.map(|known| known.whole.clone()), Some(ending.whole.clone())];
+        let owner_uids = [known.map(|known| known.owner_uid.clone()), Some(ending.owner_uid.clone())];
         self.view.put_ending_pod(name, ending);
-        for whole in wholes.into_iter().flatten().filter(|_| changed) {
-            self.note_left_pods(&whole);
+        for owner_uid in owner_uids.into_iter().flatten().filter(|_| changed) {
+            self.note_left_pods(&owner_uid);
         }
     }
 
@@ -32,7 +32,7 @@ impl PodChange<'_> {
             return;
         }
         if let Some(old) = self.view.remove_ending_pod(name).filter(|old| old.is_left) {
-            self.note_left_pods(&old.whole);
+            self.note_left_pods(&old.owner_uid);
         }
     }
 
@@ -61,24 +61,24 @@ impl PodChange<'_> {
     }
 
     fn count_ending_pods(&mut self, pods: Vec<Name>) {
-        let mut wholes = BTreeSet::new();
+        let mut owner_uids = BTreeSet::new();
         for name in pods {
             let Some(pod) = self.view.ending_pods().get(&name) else { continue };
-            let is_left = !self.view.is_counted(&name.0, &pod.job, &pod.whole);
+            let is_left = !self.view.is_counted(&name.0, &pod.job, &pod.owner_uid);
             if pod.is_left != is_left {
-                wholes.insert(pod.whole.clone());
+                owner_uids.insert(pod.owner_uid.clone());
                 let pod = EndingPod { is_left, ..pod.clone() };
                 self.view.put_ending_pod(&name, pod);
             }
         }
-        for whole in wholes {
-            self.note_left_pods(&whole);
+        for owner_uid in owner_uids {
+            self.note_left_pods(&owner_uid);
         }
     }
 
-    fn note_left_pods(&mut self, whole: &str) {
+    fn note_left_pods(&mut self, owner_uid: &str) {
         if self.leads {
-            self.overruns.note_left_pods(self.view, whole);
+            self.overruns.note_left_pods(self.view, owner_uid);
         }
     }
 }

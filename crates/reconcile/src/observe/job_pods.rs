@@ -60,7 +60,7 @@ impl PodChange<'_> {
         let Some(known) = self.view.odd_pods_mut().get_mut(&name) else {
             if pod.is_odd() {
                 self.view.odd_pods_mut().insert(name.clone(), OddPod::new(pod, now, true));
-                self.note_stray(&name);
+                self.note_odd_pod(&name);
                 self.work.touch(key(Kind::JobPod, &name));
             }
             return;
@@ -77,7 +77,7 @@ impl PodChange<'_> {
         known.witnessed |= known.controlled && !controlled;
         (known.controlled, known.watched) = (controlled, true);
         known.take(pod);
-        self.note_stray(&name);
+        self.note_odd_pod(&name);
         self.work.touch_related(self.view, &key(Kind::JobPod, &name));
     }
 
@@ -90,7 +90,7 @@ impl PodChange<'_> {
             Some(known) => {
                 (known.watched, known.witnessed, known.since) = (false, true, now);
                 known.take(pod);
-                self.note_stray(&name);
+                self.note_odd_pod(&name);
                 self.work.touch_related(self.view, &key(Kind::JobPod, &name));
             }
             None if pod.gone || !pod.is_of_job() => {}
@@ -98,7 +98,7 @@ impl PodChange<'_> {
                 let odd = OddPod::new(pod, now, false);
                 if self.view.workload_of_odd(&name.0, &odd).is_some() {
                     self.view.odd_pods_mut().insert(name.clone(), odd);
-                    self.note_stray(&name);
+                    self.note_odd_pod(&name);
                     self.work.touch(key(Kind::JobPod, &name));
                 }
             }
@@ -109,7 +109,7 @@ impl PodChange<'_> {
     fn miss_job_pods(&mut self, listed: &BTreeSet<Name>, now: Timestamp) {
         self.miss_ending_pods(listed);
         for name in self.view.odd_pods_mut().miss(listed, now) {
-            self.note_stray(&name);
+            self.note_odd_pod(&name);
             self.work.touch_related(self.view, &key(Kind::JobPod, &name));
         }
     }
@@ -117,9 +117,9 @@ impl PodChange<'_> {
     /// Forgets an odd pod that is gone, or that a Job counts again.
     pub fn forget_job_pod(&mut self, name: &Name) {
         let object = key(Kind::JobPod, name);
-        self.note_stray(name);
+        self.note_odd_pod(name);
         if self.view.odd_pods_mut().remove(name).is_some() {
-            self.flights.vanished(&object);
+            self.in_flight.vanished(&object);
             self.reports.forget_events(&object);
             self.work.touch_related(self.view, &object);
         }
@@ -156,7 +156,7 @@ impl PodChange<'_> {
             known.pod.deleting |= state.deleting();
             known.look = Some((now, generation, look));
         }
-        self.note_stray(&name);
+        self.note_odd_pod(&name);
         self.work.touch_related(self.view, object);
     }
 
@@ -177,9 +177,9 @@ impl PodChange<'_> {
     }
 
     /// Has the usage beyond quota computed anew for the job of an odd pod.
-    fn note_stray(&mut self, name: &Name) {
+    fn note_odd_pod(&mut self, name: &Name) {
         if self.leads {
-            self.overruns.note_stray(self.view, name);
+            self.overruns.note_odd_pod(self.view, name);
         }
     }
 }

@@ -61,16 +61,16 @@ pub struct JobNews {
 impl JobNews {
     /// Compares a new state of a job with its older state; `old` is `None` if the job was not known.
     pub fn of(object: &ObjectKey, old: Option<&JobState>, job: &JobState) -> Self {
-        let said = |job: &JobState| job.annotation(labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
-        let saved = old.is_some_and(|old| said(old) != said(job));
+        let value_of = |job: &JobState| job.annotation(labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
+        let saved = old.is_some_and(|old| value_of(old) != value_of(job));
         let of_role = |job: &JobState| job.role.as_ref().map(|role| (role.wanted, role.succeeded > 0));
         let scaled = of_role(job).is_some() && old.and_then(of_role) != of_role(job);
         let owner = job.owner.as_ref().map(|owner| owner.uid.to_string());
         let moved = old.is_none_or(|old| old.deleting != job.deleting || !asks_alike(old, job));
         let governs = old.map(Governing::of) != Some(Governing::of(job));
         let attempt = attempt_of(object, job).filter(|_| {
-            let said = |job: &JobState| (job.attempt, job.finished.is_some(), job.reclaimable.clone());
-            old.map(said) != Some(said(job))
+            let value_of = |job: &JobState| (job.attempt, job.finished.is_some(), job.reclaimable.clone());
+            old.map(value_of) != Some(value_of(job))
         });
         Self {
             appeared: old.is_none(),

@@ -5,7 +5,7 @@ use berth_cache::settings::Settings;
 
 use crate::overruns::Overruns;
 use crate::state::Reports;
-use crate::state::flight::Flights;
+use crate::state::in_flight::InFlightWrites;
 use crate::state::work_queue::WorkQueue;
 
 /// The owners of the state that changes when a pod is observed or removed.
@@ -19,7 +19,7 @@ pub struct PodChange<'a> {
     /// Usage beyond quota.
     pub overruns: &'a mut Overruns,
     /// Writes under way.
-    pub flights: &'a mut Flights,
+    pub in_flight: &'a mut InFlightWrites,
     /// The objects to decide about.
     pub work: &'a mut WorkQueue,
     /// Reports to users and operators.

@@ -98,7 +98,7 @@ impl PodChange<'_> {
         let founds = founds.filter(|group| is_otherwise || self.view.pods().group(group).is_none()).cloned();
         self.view.pods_mut().put(name, new);
         self.mirror_waiting(uid, founds);
-        self.flights.seen(&object, version);
+        self.in_flight.seen(&object, version);
         self.work.touch_related(self.view, &object);
         if let Some((group, _)) = group.filter(|_| crowded) {
             self.view.pods_mut().crowd(group);
@@ -111,7 +111,7 @@ impl PodChange<'_> {
         let object = key(Kind::Pod, name);
         // The objects that depend on the pod are marked before the pod leaves its group in the view.
         self.work.touch_related(self.view, &object);
-        self.flights.vanished(&object);
+        self.in_flight.vanished(&object);
         self.reports.forget_events(&object);
         let Some(pod) = self.view.pods().get(name) else { return };
         let group = group_of(&name.0, pod).map(|group| (group, pod.role().to_owned()));
@@ -170,7 +170,7 @@ impl PodChange<'_> {
 /// A pod that owns a Workload with quota leaves its group.
 pub fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Option<&WorkloadView>) {
     let Some(new) = view.workloads().get(name) else { return };
-    let before = old.filter(|old| old.owner != new.owner).and_then(WorkloadView::whole);
+    let before = old.filter(|old| old.owner != new.owner).and_then(WorkloadView::owner_key);
     let pod = new.owner.as_ref().filter(|owner| owner.kind == Kind::Pod.name() && new.holds().is_some());
     let pod = pod.map(|owner| ((name.0.clone(), owner.name.clone()), owner.uid.clone()));
     if let Some(before) = before {

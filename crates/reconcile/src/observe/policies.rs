@@ -20,7 +20,7 @@ impl QuotaRules<'_> {
         for queue in claimed {
             let labels = self.view.cluster_queues().get(&queue).and_then(|object| object.metadata.labels.clone());
             if self.claim(&queue, labels.as_ref(), now) {
-                self.tell_queue_again(&queue);
+                self.report_queue_again(&queue);
             }
         }
     }
@@ -52,7 +52,7 @@ impl QuotaRules<'_> {
     }
 
     /// Passes a ClusterQueue to the engine again, with all Workloads that depend on its QueuePolicy.
-    fn tell_queue_again(&mut self, queue: &str) {
+    fn report_queue_again(&mut self, queue: &str) {
         let Some(object) = self.view.cluster_queues().get(queue) else { return };
         self.quota.apply(engine::Delta::ClusterQueue(self.view.queue_spec(self.settings, object)));
         self.work.follow_policy(self.view, queue);

@@ -48,7 +48,7 @@ impl QuotaRules<'_> {
                 self.quota.apply(engine::Delta::RemoveClusterQueue(name.to_owned()));
                 self.view.remove_cluster_queue(name);
                 self.reports.note_gone_cluster_queue(name);
-                self.flights.vanished(&object_key);
+                self.in_flight.vanished(&object_key);
             }
         }
         self.quota.overruns_mut().charge_again();
@@ -68,11 +68,11 @@ impl QuotaRules<'_> {
         let object_key = cluster_key(Kind::AdmissionCheck, name);
         let old = match object.map(|object| Check::of(&object)) {
             Some(check) => {
-                self.flights.seen(&object_key, check.resource_version.parse().unwrap_or_default());
+                self.in_flight.seen(&object_key, check.resource_version.parse().unwrap_or_default());
                 self.view.put_check(name, check)
             }
             None => {
-                self.flights.vanished(&object_key);
+                self.in_flight.vanished(&object_key);
                 self.view.remove_check(name)
             }
         };

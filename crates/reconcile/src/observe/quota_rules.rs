@@ -14,7 +14,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 use crate::observe::{cluster_wide, objects};
-use crate::state::flight::Flights;
+use crate::state::in_flight::InFlightWrites;
 use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports};
 use crate::write::{Kind, key};
@@ -31,7 +31,7 @@ pub struct QuotaRules<'a> {
     /// The engine's world and plans.
     pub quota: &'a mut Quota,
     /// Writes under way.
-    pub flights: &'a mut Flights,
+    pub in_flight: &'a mut InFlightWrites,
     /// The objects to decide about.
     pub work: &'a mut WorkQueue,
     /// Reports to users and operators.

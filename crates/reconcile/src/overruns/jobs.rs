@@ -11,12 +11,12 @@ use berth_jobs::training::role_of_child;
 use berth_jobs::{JobState, PodSetNeeds};
 
 use super::Found;
-use super::left::sets_of_strays;
+use super::left::sets_of_uncovered_odd_pods;
 use super::pods::place;
 use crate::context::Context;
 use crate::job::altered::excess;
 use crate::job::is_started_by;
-use crate::pod::job_pods::strays_of;
+use crate::pod::job_pods::uncovered_odd_pods;
 use crate::write::{Kind, ObjectKey, key};
 
 /// Requests of a pod since its spec was changed, if the pod's Job counts the pod.
@@ -29,26 +29,27 @@ fn asked_by(odd: &OddPod) -> Option<&PodSetNeeds> {
 
 impl<'a> Context<'a> {
     /// Number of pods that run beyond the Workloads of a job and that no Job counts.
-    fn strays_of_job(&self, uid: &str) -> i64 {
+    fn count_uncovered_odd_pods(&self, uid: &str) -> i64 {
         if self.view.odd_pods().is_empty() {
             return 0;
         }
         let owned = self.view.workloads().owned_by(uid);
-        i64::try_from(owned.map(|workload| strays_of(self, workload).count()).sum::<usize>()).unwrap_or(i64::MAX)
+        i64::try_from(owned.map(|workload| uncovered_odd_pods(self, workload).count()).sum::<usize>())
+            .unwrap_or(i64::MAX)
     }
 
     /// Running pods of a job, and their usage beyond quota; `None` if the usage cannot be known, or if nothing runs beyond quota.
     pub(super) fn overrun_of_job(&self, object: &ObjectKey) -> Option<Found> {
         let job = self.view.jobs().get(object)?;
-        let is_whole = object.kind.is_made_of_jobs();
-        let runs = i64::from(job.pods).saturating_add(self.strays_of_job(&job.uid));
+        let is_parent = object.kind.is_made_of_jobs();
+        let runs = i64::from(job.pods).saturating_add(self.count_uncovered_odd_pods(&job.uid));
         let covered = || self.covers(&job.uid, runs) && !self.has_resized(&job.uid);
-        if !is_whole && (runs <= 0 || covered() || self.runs_as_part(object, job)) {
+        if !is_parent && (runs <= 0 || covered() || self.runs_as_part(object, job)) {
             return None;
         }
         let asks = self.manages_job(object.kind, job) && self.manages(&object.namespace);
         let (mut found, workload) = self.answering(object, &job.uid, asks.then_some(job.queue_name.as_deref()))?;
-        if is_whole {
+        if is_parent {
             self.count_parts(&mut found, object, (&job.uid, workload), |name| {
                 job.part_called(&object.name, name).map(|(part, _)| part.name.to_string())
             });
@@ -145,7 +146,7 @@ impl<'a> Context<'a> {
                 None => self.charge_itself(found, name, part),
             }
         }
-        for set in workload.into_iter().flat_map(|workload| sets_of_strays(self, workload)) {
+        for set in workload.into_iter().flat_map(|workload| sets_of_uncovered_odd_pods(self, workload)) {
             let sum = runs.entry(set.to_owned()).or_default();
             *sum = sum.saturating_add(1);
         }
@@ -184,7 +185,7 @@ impl<'a> Context<'a> {
 
     /// Charges all pods of a Job whose requests are in no Workload.
     fn charge_itself(&self, found: &mut Found, object: &ObjectKey, job: &JobState) {
-        let sets = job.whole().and_then(|job| job.pod_sets().ok()).unwrap_or_default();
+        let sets = job.decode().and_then(|job| job.pod_sets().ok()).unwrap_or_default();
         let needs = self.needs_of(&object.namespace, &sets);
         let pods = i64::from(job.pods);
         found.pods[0] = found.pods[0].saturating_add(pods);
@@ -211,13 +212,15 @@ impl<'a> Context<'a> {
     fn runs_as_part(&self, object: &ObjectKey, job: &JobState) -> bool {
         let owner = job.owner.as_ref().filter(|_| object.kind == Kind::JOB && !self.holds_itself(job));
         let Some(owner) = owner else { return false };
-        match Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs()) {
+        match Kind::of_owner(&owner.kind).filter(|kind| kind.is_made_of_jobs()) {
             Some(Kind::TrainingJob) => self.view.training_of(object, job).is_some(),
             Some(kind) => {
-                let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
-                let Some(set) = self.view.jobs().get(&whole).filter(|set| *set.uid == *owner.uid) else { return false };
+                let owner_key = key(kind, &(object.namespace.clone(), owner.name.to_string()));
+                let Some(set) = self.view.jobs().get(&owner_key).filter(|set| *set.uid == *owner.uid) else {
+                    return false;
+                };
                 // The Jobs of an unmanaged controlling job run without quota, and other Jobs that name the controlling job wait for quota of their own.
-                self.manages_job(kind, set) || self.holds_itself(set) || is_started_by((&whole, set), (object, job))
+                self.manages_job(kind, set) || self.holds_itself(set) || is_started_by((&owner_key, set), (object, job))
             }
             None => false,
         }

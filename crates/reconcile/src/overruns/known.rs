@@ -65,15 +65,15 @@ impl Overruns {
     }
 
     /// Marks the job beside which a stray pod runs for a new count, because the pod was observed or is about to be forgotten. No Job counts a stray pod.
-    pub(crate) fn note_stray(&mut self, view: &View, name: &Name) {
+    pub(crate) fn note_odd_pod(&mut self, view: &View, name: &Name) {
         let workload = view.odd_pods().get(name).and_then(|odd| view.workload_of_odd(&name.0, odd));
         self.note_holder(view, workload);
     }
 
     /// Marks the job of a Workload for a new count, or the Workload itself if its job is gone.
     fn note_holder(&mut self, view: &View, workload: Option<&WorkloadView>) {
-        let holder = |workload: &WorkloadView| workload.whole().unwrap_or_else(|| workload.object_key());
-        self.note_whole(view, workload.map(holder));
+        let holder = |workload: &WorkloadView| workload.owner_key().unwrap_or_else(|| workload.object_key());
+        self.note_owner(view, workload.map(holder));
     }
 
     /// Marks all known usage for a new count after a queue was created or changed, because another queue may be charged now.
@@ -92,10 +92,10 @@ impl Overruns {
     }
 
     /// Marks a job, and the job that it is a part of, for a new count of usage beyond quota.
-    pub(crate) fn note_whole(&mut self, view: &View, object: Option<ObjectKey>) {
+    pub(crate) fn note_owner(&mut self, view: &View, object: Option<ObjectKey>) {
         let Some(object) = object else { return };
-        let whole = view.jobs().get(&object).and_then(|job| whole_of(&object, job));
-        self.unsure.extend(whole.into_iter().chain([object]));
+        let owner_uid = view.jobs().get(&object).and_then(|job| owner_key_of(&object, job));
+        self.unsure.extend(owner_uid.into_iter().chain([object]));
     }
 
     /// Handles a new version of a job: if the job's number of pods or its way to request quota has changed, marks the job, and the job that it is a part of,
@@ -104,15 +104,15 @@ impl Overruns {
         let old = view.jobs().get(object).filter(|old| old.uid == job.uid);
         let asks_otherwise = job.pods > 0 && old.is_none_or(|old| !asks_alike(old, job));
         if old.map_or(0, |old| old.pods) != job.pods || asks_otherwise {
-            let wholes = [old.and_then(|old| whole_of(object, old)), whole_of(object, job)];
-            self.unsure.extend(wholes.into_iter().flatten());
+            let owner_uids = [old.and_then(|old| owner_key_of(object, old)), owner_key_of(object, job)];
+            self.unsure.extend(owner_uids.into_iter().flatten());
             self.unsure.insert(object.clone());
         }
     }
 
     /// Handles a job that is gone: marks the job, and the job that it was a part of, for a new count of usage beyond quota.
     pub fn note_gone_job(&mut self, object: &ObjectKey, job: &JobState) {
-        self.unsure.extend(whole_of(object, job));
+        self.unsure.extend(owner_key_of(object, job));
         self.unsure.insert(object.clone());
     }
 
@@ -140,10 +140,11 @@ impl Overruns {
         }
     }
 
-    /// Marks a job for a new count after pods that no Job counts were created or have gone; `whole` is the uid of the job of which the pods' Job was a part.
-    pub(crate) fn note_left_pods(&mut self, view: &View, whole: &str) {
-        let object = view.workloads().owned_by(whole).find_map(WorkloadView::whole);
-        self.note_whole(view, object);
+    /// Marks a job for a new count after pods that no Job counts were created or have gone; `owner_uid` is the uid of the job of which the pods' Job was a
+    /// part.
+    pub(crate) fn note_left_pods(&mut self, view: &View, owner_uid: &str) {
+        let object = view.workloads().owned_by(owner_uid).find_map(WorkloadView::owner_key);
+        self.note_owner(view, object);
     }
 
     /// Marks all running jobs and pods for a new count, when this process begins to lead.
@@ -152,8 +153,8 @@ impl Overruns {
             self.note_gone_job(object, job);
         }
         self.unsure.extend(view.pod_keys(None));
-        for stray in view.odd_pods().keys(None) {
-            self.note_stray(view, &(stray.namespace, stray.name));
+        for odd_pod in view.odd_pods().keys(None) {
+            self.note_odd_pod(view, &(odd_pod.namespace, odd_pod.name));
         }
     }
 
@@ -256,9 +257,9 @@ fn none(charge: &BeyondSpec) -> BeyondSpec {
 }
 
 /// The job of which a Job may be a part.
-fn whole_of(object: &ObjectKey, job: &JobState) -> Option<ObjectKey> {
+fn owner_key_of(object: &ObjectKey, job: &JobState) -> Option<ObjectKey> {
     let owner = job.owner.as_ref().filter(|_| object.kind == Kind::JOB)?;
-    let kind = Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs())?;
+    let kind = Kind::of_owner(&owner.kind).filter(|kind| kind.is_made_of_jobs())?;
     Some(key(kind, &(object.namespace.clone(), owner.name.to_string())))
 }
 

@@ -7,7 +7,7 @@ use berth_cache::WorkloadView;
 
 use super::Found;
 use crate::context::Context;
-use crate::pod::job_pods::strays_of;
+use crate::pod::job_pods::uncovered_odd_pods;
 use crate::write::ObjectKey;
 
 impl Context<'_> {
@@ -28,7 +28,7 @@ impl Context<'_> {
             runs.extend(held.iter().map(|set| (set.name.as_str(), set.count.max(left))));
         }
         let ending = self.view.ending_pods().left_of(&workload.namespace, job);
-        for (set, pods) in ending.chain(sets_of_strays(self, workload).map(|set| (set, 1))) {
+        for (set, pods) in ending.chain(sets_of_uncovered_odd_pods(self, workload).map(|set| (set, 1))) {
             let sum = runs.entry(set).or_default();
             *sum = sum.saturating_add(pods);
         }
@@ -42,8 +42,13 @@ impl Context<'_> {
 
 /// Names of the pod sets of the pods that run beyond the quota of a Workload. A client may have changed the pod set's name in a pod: such a pod counts for the
 /// first pod set.
-pub(super) fn sets_of_strays<'a>(ctx: &'a Context<'a>, workload: &'a WorkloadView) -> impl Iterator<Item = &'a str> {
+pub(super) fn sets_of_uncovered_odd_pods<'a>(
+    ctx: &'a Context<'a>,
+    workload: &'a WorkloadView,
+) -> impl Iterator<Item = &'a str> {
     let sets = &workload.shape.pod_sets;
     let known = |name: &str| sets.iter().find(|set| set.name == name).or_else(|| sets.first());
-    strays_of(ctx, workload).filter_map(move |(_, stray)| known(&stray.pod.set)).map(|set| set.name.as_str())
+    uncovered_odd_pods(ctx, workload)
+        .filter_map(move |(_, odd_pod)| known(&odd_pod.pod.set))
+        .map(|set| set.name.as_str())
 }

@@ -14,7 +14,7 @@ use crate::decision::{Decision, Draft};
 use crate::job::altered::evict_and_pause;
 use crate::job::left;
 use crate::pod::right::outgrown;
-use crate::workload::orphan::{Standing, probe_pods, standing};
+use crate::workload::orphan::{OwnerState, owner_state, probe_pods};
 use crate::workload::status::seconds;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Query, Subresource, Write, key};
 
@@ -46,14 +46,14 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
     match odd.is_beside() {
         false => case.changed(workload),
-        true if is_stray(ctx, odd, workload) => case.stop(workload),
+        true if is_uncovered_odd_pod(ctx, odd, workload) => case.stop(workload),
         true => Decision::Done,
     }
 }
 
 /// Replaces a decision that gives back quota of a Workload by a wait, as long as pods of the Workload run that no Job counts. A decision that gives back no
 /// quota is returned unchanged.
-pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
+pub(crate) fn after_uncovered_odd_pods(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
     if ctx.view.odd_pods().is_empty() && ctx.view.ending_pods().is_empty() {
         return decision;
     }
@@ -65,8 +65,8 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     let Some(workload) = workload.filter(|workload| workload.holds_quota()) else {
         return decision;
     };
-    if let Some((stray, _)) = strays_of(ctx, workload).next() {
-        return Decision::WaitFor(key(Kind::JobPod, stray));
+    if let Some((odd_pod, _)) = uncovered_odd_pods(ctx, workload).next() {
+        return Decision::WaitFor(key(Kind::JobPod, odd_pod));
     }
     // A finalizer may keep a job whose pods were orphaned: the status of the job does not count these pods, and the job may even end.
     let mut let_go = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
@@ -84,22 +84,22 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
 }
 
 /// The odd pods of a Workload that run beside the pods that its Jobs count, and that are to be deleted.
-pub(crate) fn strays_of<'a>(
+pub(crate) fn uncovered_odd_pods<'a>(
     ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
 ) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
     let odd = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
-    odd.filter(move |(_, odd)| is_stray(ctx, odd, workload))
+    odd.filter(move |(_, odd)| is_uncovered_odd_pod(ctx, odd, workload))
 }
 
 /// Whether a pod that no Job counts is to be deleted. A pod whose job was deleted without its pods runs on and is found by its labels (see `job/left.rs`). A
 /// pod of a finished Workload that lost its Job before this process began is ignored.
-fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
+fn is_uncovered_odd_pod(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
     let owner = workload.owner.as_ref().map(|owner| owner.uid.as_str());
     let job = [owner, workload.job_uid.as_deref()];
     let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
-    let is_ours = match workload.whole() {
-        Some(whole) => whole.kind.is_admitted_with_pods(),
+    let is_ours = match workload.owner_key() {
+        Some(owner_key) => owner_key.kind.is_admitted_with_pods(),
         // A Workload that has no owner any more had a job that was deleted without its pods; a Workload of any other kind is ignored.
         None => owner.is_none() && (odd.witnessed || workload.job_uid.is_some()),
     };
@@ -107,7 +107,7 @@ fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
         return false;
     }
     // If only a Job is deleted, the JobSet or TrainingJob that controls the Job creates the Job and its pods again.
-    let is_left = || owner.is_none() || standing(ctx, workload) != Standing::There;
+    let is_left = || owner.is_none() || owner_state(ctx, workload) != OwnerState::There;
     let goes = || ctx.job_of_odd(&workload.namespace, odd).is_none_or(|(_, job)| job.deleting);
     !(odd.watched && is_named && is_left() && goes())
 }
@@ -161,7 +161,7 @@ impl JobPodCase<'_> {
             }
             Some(_) => {
                 let draft = Draft::delete(Purpose::DeletePod, self.key(), &self.odd.pod.uid);
-                Decision::write(self.tell(draft, workload))
+                Decision::write(self.with_events(draft, workload))
             }
         }
     }
@@ -172,7 +172,7 @@ impl JobPodCase<'_> {
     }
 
     /// Adds an event about the pod, and an event about its Job, at which users look first.
-    fn tell(&self, draft: Draft, workload: &WorkloadView) -> Draft {
+    fn with_events(&self, draft: Draft, workload: &WorkloadView) -> Draft {
         let why = self.why(workload);
         let own = Notice {
             key: self.key(),
@@ -190,7 +190,7 @@ impl JobPodCase<'_> {
             message: format!("Pod {} is deleted: {why}", self.name.1),
             reporter: Kind::JOB.reporter(),
         });
-        at_job.into_iter().fold(draft.telling(own), Draft::telling)
+        at_job.into_iter().fold(draft.with_event(own), Draft::with_event)
     }
 }
 

@@ -51,7 +51,7 @@ impl PodCase<'_> {
             ..Facts::default()
         };
         // A StatefulSet itself names the fields of its Workload, so the pod gets no defaults from its StatefulSet.
-        let defaults = self.pod.whole().map(|pod| pod_defaults(&pod, facts, None)).unwrap_or_default();
+        let defaults = self.pod.decode().map(|pod| pod_defaults(&pod, facts, None)).unwrap_or_default();
         let patch = self.pod.mark_patch(defaults);
         let text = "The pod was created while Berth did not answer: it runs without quota, and is stopped unless its queue has room for it";
         let notice = self.notice(EventType::Warning, own_reasons::NOT_REVIEWED, text.to_owned());
@@ -59,7 +59,7 @@ impl PodCase<'_> {
     }
 
     /// Writes the admission by which a let-in pod runs into the pod, with an event; `None` if the pod was not let in or needs no write.
-    pub(super) fn tell_admission(&self, workload: &WorkloadView) -> Option<Decision> {
+    pub(super) fn annotate_admission(&self, workload: &WorkloadView) -> Option<Decision> {
         if !self.pod.is_let_in() {
             return None;
         }
@@ -110,8 +110,8 @@ impl Context<'_> {
 
     /// Whether a Workload is on trial: it requests quota for running pods, and no webhook has reviewed any of these pods.
     pub(crate) fn is_on_trial(&self, workload: &WorkloadView) -> bool {
-        let Some(whole) = workload.whole().filter(|_| self.view.pods().has_let_in()) else { return false };
-        let (kind, name) = (whole.kind, (whole.namespace, whole.name));
+        let Some(owner_key) = workload.owner_key().filter(|_| self.view.pods().has_let_in()) else { return false };
+        let (kind, name) = (owner_key.kind, (owner_key.namespace, owner_key.name));
         match kind {
             Kind::Pod => self.view.pods().get(&name).is_some_and(PodState::is_let_in),
             Kind::PodGroup => {

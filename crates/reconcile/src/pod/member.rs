@@ -61,7 +61,7 @@ pub(super) fn decide(case: &PodCase<'_>, group: &str) -> Decision {
         (false, None) if !admitted => case.not_admitted(),
         (false, None) if pod.placing => case.place(workload),
         (false, None) => {
-            case.without_right(workload).or_else(|| case.tell_admission(workload)).unwrap_or(Decision::Done)
+            case.without_right(workload).or_else(|| case.annotate_admission(workload)).unwrap_or(Decision::Done)
         }
         (true, _) if case.ctx.is_ending(&case.name.0) => case.withdraw_start().unwrap_or(Decision::Done),
         (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
@@ -79,7 +79,7 @@ fn unknown_role(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
          group anew",
         of_no_role(case.pod, workload)
     );
-    Decision::tell(case.notice(EventType::Warning, own_reasons::ROLE_NOT_FOUND, text))
+    Decision::event(case.notice(EventType::Warning, own_reasons::ROLE_NOT_FOUND, text))
 }
 
 /// The event about an excess pod of a group. An excess pod is deleted, unless a controller would create it again; such a pod waits while other pods of the
@@ -102,7 +102,7 @@ fn without_place(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     } else {
         format!("{}: it does not start until one of them has ended", one_too_many(case.pod, workload))
     };
-    Decision::tell(case.notice(EventType::Warning, own_reasons::EXCESS_POD, text))
+    Decision::event(case.notice(EventType::Warning, own_reasons::EXCESS_POD, text))
 }
 
 /// Decides about a pod whose group's Workload is being deleted: pods that own the Workload are stopped or deleted, and pods of the next group of the name

@@ -96,12 +96,12 @@ fn start_of_a_pod_takes_its_gate_and_adds_its_placement() {
 #[test]
 fn start_of_unknown_outcome_is_withdrawn_before_quota_goes_back() {
     let mut state = both(pod("a"), evicted(admitted(pending()), "Preempted"));
-    state.flights.unresolved_mut().doubt(named(Kind::Pod, "a"), 7);
+    state.in_flight.unresolved_mut().note_unresolved(named(Kind::Pod, "a"), 7);
     assert_eq!(decided(&state).what, "WithdrawStart: merge Pod ns/a");
 }
 
 #[test]
-fn user_is_told_why_a_pod_does_not_ask_for_quota() {
+fn event_says_why_a_pod_does_not_ask_for_quota() {
     let why = |object: Value| {
         let state = State::new().with(object);
         let name = own_name("a");

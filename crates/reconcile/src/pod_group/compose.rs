@@ -52,14 +52,14 @@ impl PodGroupCase<'_> {
         if let Some(problem) = self.disagreement(name, first, size) {
             return self.refuse(problem);
         }
-        if self.ctx.flights.creations_full() {
+        if self.ctx.in_flight.creations_full() {
             return Decision::WaitForCreations;
         }
         self.compose(name, first, size)
     }
 
     fn refuse(&self, problem: String) -> Decision {
-        self.tell(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
+        self.event(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
     }
 
     /// The reason why the pods cannot form one group; `None` if they can.
@@ -89,12 +89,12 @@ impl PodGroupCase<'_> {
     /// value of the label.
     fn copied_labels(&self) -> Result<BTreeMap<String, String>, String> {
         let keys = &self.ctx.settings.label_keys_to_copy;
-        let mut said: BTreeMap<String, (&str, String)> = BTreeMap::new();
+        let mut found: BTreeMap<String, (&str, String)> = BTreeMap::new();
         // If no labels are to be copied, the pods of a large group need not be decoded.
         for (name, pod) in self.members().filter(|(_, pod)| !keys.is_empty() && pod.counts()) {
-            let labels = pod.whole().and_then(|pod| pod.metadata.labels).unwrap_or_default();
+            let labels = pod.decode().and_then(|pod| pod.metadata.labels).unwrap_or_default();
             for (key, value) in labels.into_iter().filter(|(key, _)| keys.contains(key)) {
-                match said.get(&key) {
+                match found.get(&key) {
                     Some((other, before)) if *before != value => {
                         return Err(format!(
                             "pods {other} and {name} have different values of label {key}, which the Workload takes over: \
@@ -102,11 +102,11 @@ impl PodGroupCase<'_> {
                         ));
                     }
                     Some(_) => {}
-                    None => drop(said.insert(key, (name, value))),
+                    None => drop(found.insert(key, (name, value))),
                 }
             }
         }
-        Ok(said.into_iter().map(|(key, (_, value))| (key, value)).collect())
+        Ok(found.into_iter().map(|(key, (_, value))| (key, value)).collect())
     }
 
     fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
@@ -122,7 +122,7 @@ impl PodGroupCase<'_> {
         for (role, count) in counts {
             let of_role = self.members().filter(|(_, pod)| pod.counts() && pod.role() == role);
             // All pods of one role of a group are alike. The object of a pod that has ended under an earlier Workload is not kept.
-            let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::whole) else { return Decision::Done };
+            let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::decode) else { return Decision::Done };
             let shape = pod.spec.as_ref().map(role_hash).unwrap_or_default();
             roles.push((shape, role, pod, count));
             if partial {
@@ -157,7 +157,7 @@ impl PodGroupCase<'_> {
             }),
             Err(class) => {
                 let (reason, text) = no_class(&class, "the pods");
-                self.tell(reason, text)
+                self.event(reason, text)
             }
         }
     }

@@ -13,7 +13,7 @@ use super::PodGroupCase;
 use crate::decision::Decision;
 use crate::policies::{NamedClasses, no_class};
 use crate::workload::columns::Annotations;
-use crate::workload::follow::{Wishes, follow};
+use crate::workload::follow::{DesiredFields, follow};
 use crate::workload::names::{create, has_its_name};
 use crate::workload::status::find;
 use crate::workload::{ON_HOLD, status_write};
@@ -25,16 +25,16 @@ impl PodGroupCase<'_> {
         if !self.wants_workload(set) {
             return Decision::Done;
         }
-        if self.ctx.flights.creations_full() {
+        if self.ctx.in_flight.creations_full() {
             return Decision::WaitForCreations;
         }
         let notice = |event_type, reason: &str, message| self.notice_at_set((name, set), event_type, reason, message);
-        let Some(object) = set.whole() else { return Decision::Done };
+        let Some(object) = set.decode() else { return Decision::Done };
         let copied = &self.ctx.settings.label_keys_to_copy;
         let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
             Ok(made) => made,
             Err(problem) => {
-                return Decision::tell(notice(EventType::Warning, event_reasons::ERR_WORKLOAD_COMPOSE, problem));
+                return Decision::event(notice(EventType::Warning, event_reasons::ERR_WORKLOAD_COMPOSE, problem));
             }
         };
         match self.ctx.with_priority(made, classes_of_set(set)) {
@@ -43,7 +43,7 @@ impl PodGroupCase<'_> {
             }),
             Err(class) => {
                 let (reason, text) = no_class(&class, "the StatefulSet");
-                Decision::tell(notice(EventType::Warning, reason, text))
+                Decision::event(notice(EventType::Warning, reason, text))
             }
         }
     }
@@ -84,21 +84,21 @@ impl PodGroupCase<'_> {
 
     /// An event at the StatefulSet about a fault of its priority, sent once. The pods of a StatefulSet keep the priority classes of their creation, so only
     /// the classes of the StatefulSet count.
-    pub(super) fn tell_set(&self, workload: &WorkloadView, set: (&str, &SetState)) -> Option<Decision> {
-        let untold = self.ctx.untold(&key(Kind::PodGroup, self.name), workload, classes_of_set(set.1));
-        untold.map(|(reason, text)| Decision::tell(self.notice_at_set(set, EventType::Warning, reason, text)))
+    pub(super) fn report_to_set(&self, workload: &WorkloadView, set: (&str, &SetState)) -> Option<Decision> {
+        let unsent_event = self.ctx.unsent_event(&key(Kind::PodGroup, self.name), workload, classes_of_set(set.1));
+        unsent_event.map(|(reason, text)| Decision::event(self.notice_at_set(set, EventType::Warning, reason, text)))
     }
 
     /// The pod sets of the StatefulSet for its present number of replicas.
     fn pod_sets(&self, set: &SetState) -> Option<(Value, Annotations)> {
-        let made = stateful_set_workload(&set.whole()?, set.replicas, Priority::default(), &BTreeSet::new());
+        let made = stateful_set_workload(&set.decode()?, set.replicas, Priority::default(), &BTreeSet::new());
         self.ctx.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
     }
 
     /// The fields that a Workload takes over from its StatefulSet; the pod sets change only if there are replicas.
-    pub(super) fn wishes_of_set<'s>(&self, workload: &WorkloadView, set: &'s SetState) -> Wishes<'s> {
+    pub(super) fn desired_of_set<'s>(&self, workload: &WorkloadView, set: &'s SetState) -> DesiredFields<'s> {
         let resized = !workload.reserved() && set.replicas > 0 && is_rescaled(workload, set);
-        Wishes {
+        DesiredFields {
             pod_sets: Some(set).filter(|_| resized).and_then(|set| self.pod_sets(set)),
             queue: set.queue_name.as_deref(),
             priority: self.ctx.wanted_priority(workload, classes_of_set(set)).ok(),
@@ -138,7 +138,7 @@ impl PodGroupCase<'_> {
             })));
         }
         let followed = Some(workload).filter(|workload| !workload.reserved());
-        if let Some(decision) = followed.and_then(|workload| follow(workload, self.wishes_of_set(workload, set))) {
+        if let Some(decision) = followed.and_then(|workload| follow(workload, self.desired_of_set(workload, set))) {
             return Some(decision);
         }
         // A Workload whose size still differs from the StatefulSet could not be changed, and must not be admitted with the old size.

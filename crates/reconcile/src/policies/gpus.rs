@@ -2,19 +2,23 @@
 
 use berth_cache::WorkloadView;
 use berth_engine::model as engine;
-use berth_jobs::training::{Cards, WORKER};
+use berth_jobs::training::{Accelerators, WORKER};
 
 use crate::context::Context;
 
 /// GPUs that one pod of a pod set requests.
-fn gpus_of(set: &engine::PodSetSpec, cards: &Cards) -> i64 {
-    let devices = set.requests.iter().filter(|(resource, _)| cards.counts(resource));
+fn gpus_of(set: &engine::PodSetSpec, accelerators: &Accelerators) -> i64 {
+    let devices = set.requests.iter().filter(|(resource, _)| accelerators.counts(resource));
     devices.fold(0, |sum, (_, one)| sum.saturating_add(one.get()))
 }
 
 /// GPUs that pod sets request together, if `pods` gives the number of pods of each pod set.
-pub(super) fn gpus(sets: &[engine::PodSetSpec], cards: &Cards, pods: impl Fn(&engine::PodSetSpec) -> i64) -> i64 {
-    sets.iter().fold(0, |sum, set| sum.saturating_add(gpus_of(set, cards).saturating_mul(pods(set))))
+pub(super) fn gpus(
+    sets: &[engine::PodSetSpec],
+    accelerators: &Accelerators,
+    pods: impl Fn(&engine::PodSetSpec) -> i64,
+) -> i64 {
+    sets.iter().fold(0, |sum, set| sum.saturating_add(gpus_of(set, accelerators).saturating_mul(pods(set))))
 }
 
 impl Context<'_> {
@@ -26,7 +30,7 @@ impl Context<'_> {
 
     /// Accelerators that the pods of a Workload request together.
     pub(crate) fn accelerators_of(&self, workload: &WorkloadView) -> i64 {
-        gpus(&workload.shape.pod_sets, &self.settings.cards, |set| set.count)
+        gpus(&workload.shape.pod_sets, &self.settings.accelerators, |set| set.count)
     }
 
     fn max_gpus(&self, workload: &WorkloadView) -> Option<i64> {
@@ -37,11 +41,11 @@ impl Context<'_> {
     /// last pod sets first.
     pub(crate) fn cap_gpus(&self, workload: &WorkloadView, sets: &mut [engine::PodSetSpec]) {
         let Some(most) = self.max_gpus(workload) else { return };
-        let cards = &self.settings.cards;
+        let accelerators = &self.settings.accelerators;
         let fewest = self.fewest(workload);
-        let mut over = gpus(sets, cards, |set| set.count).saturating_sub(most);
+        let mut over = gpus(sets, accelerators, |set| set.count).saturating_sub(most);
         for set in sets.iter_mut().rev() {
-            let each = gpus_of(set, cards);
+            let each = gpus_of(set, accelerators);
             if over <= 0 || each <= 0 {
                 continue;
             }
@@ -54,10 +58,10 @@ impl Context<'_> {
 
     /// The number of workers to which a TrainingJob may grow under its limit, at most `wanted`.
     pub(crate) fn workers_within_limit(&self, workload: &WorkloadView, wanted: i32) -> i32 {
-        let (sets, cards) = (&workload.shape.pod_sets, &self.settings.cards);
-        let each = sets.iter().find(|set| set.name == WORKER).map_or(0, |set| gpus_of(set, cards));
+        let (sets, accelerators) = (&workload.shape.pod_sets, &self.settings.accelerators);
+        let each = sets.iter().find(|set| set.name == WORKER).map_or(0, |set| gpus_of(set, accelerators));
         let Some(most) = self.max_gpus(workload).filter(|_| each > 0) else { return wanted };
-        let others = gpus(sets, cards, |set| if set.name == WORKER { 0 } else { set.count });
+        let others = gpus(sets, accelerators, |set| if set.name == WORKER { 0 } else { set.count });
         let may = most.saturating_sub(others).max(0).checked_div(each).unwrap_or(0);
         wanted.min(i32::try_from(may).unwrap_or(i32::MAX))
     }

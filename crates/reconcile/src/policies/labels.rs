@@ -27,7 +27,7 @@ const RUNNER: &str = "BastionRunner";
 const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods";
 
 /// The reason and the text of an event.
-type Said = (&'static str, String);
+type EventText = (&'static str, String);
 
 /// The first value of a label of a Workload that is to be created, in the order of `label_values`.
 fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
@@ -69,7 +69,7 @@ impl Context<'_> {
         rules: &Rules,
         known: Option<(&str, i32)>,
         value: impl FnOnce(&str) -> Option<&'b str>,
-    ) -> Option<Result<Priority, Said>> {
+    ) -> Option<Result<Priority, EventText>> {
         let classes = rules.classes.as_ref()?;
         let value = value(&classes.label)?;
         let (policy, label) = (rules.source(fields::CLASSES), &classes.label);
@@ -94,7 +94,7 @@ impl Context<'_> {
     }
 
     /// The priority that a policy gives an existing Workload because of a label.
-    fn class_of(&self, workload: &WorkloadView) -> Option<Result<Priority, Said>> {
+    fn class_of(&self, workload: &WorkloadView) -> Option<Result<Priority, EventText>> {
         let rules = self.rules_for(workload)?;
         let known = workload.priority_class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
         let known = known.map(|class| (class.name.as_str(), workload.own_priority));
@@ -137,33 +137,33 @@ impl Context<'_> {
 
     /// An event about the policy of a job, or about the classes that the job names, if the event was not sent yet. `object` is the object for which a decision
     /// is made.
-    pub(crate) fn untold(
+    pub(crate) fn unsent_event(
         &self,
         object: &ObjectKey,
         workload: &WorkloadView,
         classes: NamedClasses<'_>,
-    ) -> Option<Said> {
+    ) -> Option<EventText> {
         let of_policy = || {
             let all = [self.passed_over(workload), self.watched(workload)];
-            all.into_iter().flatten().find(|said| self.is_untold(object, said))
+            all.into_iter().flatten().find(|event| self.is_unsent(object, event))
         };
-        let told = if self.view.claims().is_empty() { None } else { of_policy() };
-        told.or_else(|| self.untold_class(object, workload, classes))
+        let by_policy = if self.view.claims().is_empty() { None } else { of_policy() };
+        by_policy.or_else(|| self.unsent_class_event(object, workload, classes))
     }
 
     /// Whether an event was not yet sent about an object, or was followed by another event of the same reason.
-    pub(crate) fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
+    pub(crate) fn is_unsent(&self, object: &ObjectKey, (reason, text): &EventText) -> bool {
         self.reports.last_event(object, reason) != Some(text.as_str())
     }
 
     /// An event about a class that a job names and that does not exist: the Workload of the job keeps its present priority. No event is sent about a class that
     /// was deleted in the meantime.
-    fn untold_class(
+    fn unsent_class_event(
         &self,
         object: &ObjectKey,
         workload: &WorkloadView,
         (of_workloads, of_pods): NamedClasses<'_>,
-    ) -> Option<Said> {
+    ) -> Option<EventText> {
         if self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some()) {
             return None;
         }
@@ -174,18 +174,18 @@ impl Context<'_> {
         }
         let class = self.view.priority(of_workloads, of_pods).err()?;
         let known = workload.priority_class.as_ref().is_some_and(|known| known.name == class);
-        Some(no_class(&class, "the job")).filter(|said| !known && self.is_untold(object, said))
+        Some(no_class(&class, "the job")).filter(|event| !known && self.is_unsent(object, event))
     }
 
     /// The reason why the label that a policy reads gives a Workload no priority. A prebuilt Workload has a priority of its own, and gets no reason.
-    fn passed_over(&self, workload: &WorkloadView) -> Option<Said> {
+    fn passed_over(&self, workload: &WorkloadView) -> Option<EventText> {
         let prebuilt = self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some());
         self.class_of(workload).filter(|_| !prebuilt)?.err()
     }
 
     /// A warning about a JobSet whose selectors are overridden while a runner of AxLearn's bastion supervises the JobSet. The runner reads the tier from the
     /// selectors, and makes the JobSet anew when the tier differs from the expected tier. The runner does not change a JobSet of tier `disabled`.
-    fn watched(&self, workload: &WorkloadView) -> Option<Said> {
+    fn watched(&self, workload: &WorkloadView) -> Option<EventText> {
         let is_job_set = workload.owner.as_ref().is_some_and(|owner| owner.kind == Kind::JOB_SET.name());
         if !is_job_set || !self.overrides_selectors(workload) {
             return None;
@@ -203,7 +203,7 @@ impl Context<'_> {
 }
 
 /// The event about a class that does not exist; `whoever` is the text about the field that names the class.
-pub(crate) fn no_class(class: &str, whoever: &str) -> Said {
+pub(crate) fn no_class(class: &str, whoever: &str) -> EventText {
     (NO_CLASS, format!("priority class {class:?} does not exist; create it or change {whoever}"))
 }
 

@@ -3,7 +3,7 @@
 use berth_cache::WorkloadView;
 use berth_cache::policy_rules::{Limits, fields};
 use berth_engine::model as engine;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 
 use super::gpus;
 use crate::context::Context;
@@ -13,11 +13,11 @@ use crate::context::Context;
 fn broken_by(
     limits: &Limits,
     workload: &WorkloadView,
-    cards: &Cards,
+    accelerators: &Accelerators,
     pods: impl Fn(&engine::PodSetSpec) -> i64,
 ) -> Option<(&'static str, String)> {
     let sets = &workload.shape.pod_sets;
-    let asked = gpus::gpus(sets, cards, &pods);
+    let asked = gpus::gpus(sets, accelerators, &pods);
     if let Some(most) = limits.max_gpus.filter(|most| asked > *most) {
         let least = if sets.iter().any(|set| pods(set) < set.count) { " at least" } else { "" };
         return Some((fields::MAX_GPUS, format!("is {most}, and the workload asks for {asked}{least}")));
@@ -43,7 +43,7 @@ impl Context<'_> {
         pods: impl Fn(&engine::PodSetSpec) -> i64,
     ) -> Option<String> {
         let rules = self.rules_for(workload)?;
-        let (field, text) = broken_by(&rules.limits, workload, &self.settings.cards, pods)?;
+        let (field, text) = broken_by(&rules.limits, workload, &self.settings.accelerators, pods)?;
         Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
     }
 }

@@ -16,7 +16,7 @@ use crate::workload::status::set_in;
 use crate::write::ObjectKey;
 
 /// The greatest number of fields without effect that the message of a status names.
-const TOLD: usize = 3;
+const MOST_REPORTED: usize = 3;
 
 /// The status write of a policy; `None` if the status has not changed.
 pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
@@ -31,7 +31,7 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
         .collect();
     let mut conditions = old.conditions.clone();
     let generation = policy.object.metadata.generation.unwrap_or_default();
-    let (active, reason, message) = standing(ctx, policy, &key.name, &governed);
+    let (active, reason, message) = active_condition(ctx, policy, &key.name, &governed);
     set_in(&mut conditions, types::ACTIVE, (active, reason, &message), generation, now);
     let new = QueuePolicyStatus {
         conditions,
@@ -55,7 +55,7 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
 }
 
 /// The condition `Active` of a policy, which is true if all fields of the policy have effect on the queues that it claims: status, reason and message.
-fn standing(
+fn active_condition(
     ctx: &Context<'_>,
     policy: &Policy,
     name: &str,
@@ -70,9 +70,9 @@ fn standing(
     });
     let lost: Vec<String> = lost.collect();
     if !lost.is_empty() {
-        let mut message = lost.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
-        if lost.len() > TOLD {
-            message.push_str(&format!("; and {} more", lost.len().saturating_sub(TOLD)));
+        let mut message = lost.iter().take(MOST_REPORTED).cloned().collect::<Vec<_>>().join("; ");
+        if lost.len() > MOST_REPORTED {
+            message.push_str(&format!("; and {} more", lost.len().saturating_sub(MOST_REPORTED)));
         }
         return (false, own_reasons::CONFLICT, message);
     }

@@ -8,7 +8,7 @@ use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
 use berth_api::labels;
 use berth_cache::admission_checks::Check;
-use berth_cache::provisioning_book::{AskedCapacity, TemplateView};
+use berth_cache::provisioning_index::{AskedCapacity, TemplateView};
 use berth_cache::{Name, WorkloadView};
 use berth_jobs::{
     Identity, LimitSummary, ObjectApply, ObjectPatch, PlacementError, Provisioning, RequestedPods, controller,
@@ -67,8 +67,8 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
 
 impl CheckCase<'_> {
     fn step(&self, check: &Check) -> Option<Decision> {
-        let book = self.ctx.view.provisioning();
-        let request = book.requests.get(&self.name).map(Box::as_ref);
+        let index = self.ctx.view.provisioning();
+        let request = index.requests.get(&self.name).map(Box::as_ref);
         let request = request.filter(|request| is_of(&request.metadata, &self.workload.uid));
         if self.state.state == check_states::READY {
             // The autoscaler may take provided capacity back.
@@ -77,16 +77,16 @@ impl CheckCase<'_> {
         if self.state.state != check_states::PENDING || self.workload.is(types::ADMITTED) {
             return None;
         }
-        let config = match book.config(check) {
-            Ok(config) if book.served == Some(true) => config,
-            _ => return self.told(check_states::PENDING, "the check is not active"),
+        let config = match index.config(check) {
+            Ok(config) if index.served == Some(true) => config,
+            _ => return self.with_state(check_states::PENDING, "the check is not active"),
         };
         let asked = self.workload.asked.as_deref()?;
         let pods = match self.pods(asked, config) {
             Ok(pods) => pods,
             // A missing flavor leads to another try. With any other problem, the Workload could never start with its admission.
-            Err((true, problem)) => return self.told(check_states::RETRY, &problem),
-            Err((false, problem)) => return self.told(check_states::REJECTED, &problem),
+            Err((true, problem)) => return self.with_state(check_states::RETRY, &problem),
+            Err((false, problem)) => return self.with_state(check_states::REJECTED, &problem),
         };
         if pods.is_empty() {
             return Some(self.answer(check_states::READY, "the provisioning request is not needed", |_| {}));
@@ -113,9 +113,9 @@ impl CheckCase<'_> {
                 let updates = berth_jobs::provisioned_updates(request, sets, Some(config));
                 Some(self.answer(check_states::READY, words, |state| state.pod_set_updates = updates))
             }
-            Provisioning::Accepted(Some(words)) => self.told(check_states::PENDING, words),
+            Provisioning::Accepted(Some(words)) => self.with_state(check_states::PENDING, words),
             // The message of the check from before the ProvisioningRequest does not apply any more.
-            Provisioning::Accepted(None) | Provisioning::Unanswered => self.told(check_states::PENDING, ""),
+            Provisioning::Accepted(None) | Provisioning::Unanswered => self.with_state(check_states::PENDING, ""),
             _ => self.lost(request, check),
         }
     }
@@ -124,7 +124,7 @@ impl CheckCase<'_> {
     fn lost(&self, request: &ProvisioningRequest, check: &Check) -> Option<Decision> {
         let admitted = self.workload.is(types::ADMITTED);
         match berth_jobs::provisioning_state(request) {
-            Provisioning::CapacityRevoked(words) => self.told(check_states::REJECTED, words),
+            Provisioning::CapacityRevoked(words) => self.with_state(check_states::REJECTED, words),
             Provisioning::BookingExpired(words) if !admitted => Some(self.again("booking expired", words, check)),
             Provisioning::Failed(words) if !admitted => Some(self.again("failure", words, check)),
             _ => None,
@@ -138,9 +138,9 @@ impl CheckCase<'_> {
         // If the tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up, because the next tier may be
         // free now.
         let rules = self.ctx.tier_rules(self.workload);
-        let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
+        let falls_back = rules.is_some_and(|rules| rules.signals.provisioning_failed)
             && !tier_assignments(self.ctx, self.workload).is_empty();
-        let delay = if climbs { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
+        let delay = if falls_back { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
         let Some(delay) = delay else {
             return self.answer(check_states::REJECTED, words, |_| {});
         };
@@ -153,12 +153,12 @@ impl CheckCase<'_> {
         asked: &AskedCapacity,
         config: &api::ProvisioningRequestConfigSpec,
     ) -> Result<Vec<RequestedPods>, (bool, String)> {
-        let told = |error: PlacementError| (error.passes(), error.to_string());
+        let to_problem = |error: PlacementError| (error.passes(), error.to_string());
         let sets: Vec<api::PodSet> =
             serde_json::from_str(&asked.pod_sets).map_err(|error| (false, error.to_string()))?;
-        let places = placements(self.ctx, self.workload).map_err(told)?;
+        let places = placements(self.ctx, self.workload).map_err(to_problem)?;
         let limits = LimitSummary::of(self.ctx.view.limits_of(&self.workload.namespace));
-        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(told)
+        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(to_problem)
     }
 
     /// The time of the reservation for which objects are made.
@@ -169,8 +169,8 @@ impl CheckCase<'_> {
 
     /// Whether an object was made for the present reservation. Objects that Kueue made do not record their reservation, and count as current.
     fn is_current(&self, metadata: &ObjectMeta) -> bool {
-        let said = metadata.annotations.as_ref().and_then(|all| all.get(labels::RESERVED_AT));
-        said.is_none_or(|said| *said == self.reserved_at())
+        let reserved_at_noted = metadata.annotations.as_ref().and_then(|all| all.get(labels::RESERVED_AT));
+        reserved_at_noted.is_none_or(|reserved_at_noted| *reserved_at_noted == self.reserved_at())
     }
 
     /// The next step for the PodTemplate of a pod set; `None` if the PodTemplate is ready.
@@ -192,9 +192,9 @@ impl CheckCase<'_> {
     /// nevertheless.
     fn in_the_way(&self, next: &Decision) -> Option<Decision> {
         let Decision::Write(draft) = next else { return None };
-        let refusal = self.ctx.flights.refusal(&self.workload.object_key());
+        let refusal = self.ctx.in_flight.refusal(&self.workload.object_key());
         let (object, words) = refusal.filter(|(object, _)| *object == draft.key)?;
-        self.told(check_states::PENDING, &format!("{object} {words}"))
+        self.with_state(check_states::PENDING, &format!("{object} {words}"))
     }
 
     fn ask(&self, spec: &api::autoscaling::ProvisioningRequestSpec) -> Decision {
@@ -231,7 +231,7 @@ impl CheckCase<'_> {
     }
 
     /// Sets state and message of the check, unless the check has them already.
-    fn told(&self, state: &str, words: &str) -> Option<Decision> {
+    fn with_state(&self, state: &str, words: &str) -> Option<Decision> {
         let known = self.state.state == state && self.state.message == cut(words, MESSAGE_LIMIT);
         let later = |entry: &mut api::AdmissionCheckState| {
             if entry.state == check_states::RETRY {
@@ -287,8 +287,8 @@ fn withdraw(name: &Name, metadata: &ObjectMeta) -> Decision {
 
 /// Decides about a ProvisioningRequest: the request becomes the owner of its PodTemplates, and is deleted when its Workload no longer needs it.
 pub(crate) fn request(ctx: &Context<'_>, name: &Name) -> Decision {
-    let book = ctx.view.provisioning();
-    let Some(request) = book.requests.get(name).filter(|request| request.metadata.deletion_timestamp.is_none()) else {
+    let index = ctx.view.provisioning();
+    let Some(request) = index.requests.get(name).filter(|request| request.metadata.deletion_timestamp.is_none()) else {
         return Decision::Done;
     };
     let owner = controller(&request.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default();
@@ -299,7 +299,7 @@ pub(crate) fn request(ctx: &Context<'_>, name: &Name) -> Decision {
     }
     for set in &request.spec.pod_sets {
         let place = (name.0.clone(), set.pod_template_ref.name.clone());
-        if let Some(template) = book.templates.get(&place).filter(|template| template.owner() == owner) {
+        if let Some(template) = index.templates.get(&place).filter(|template| template.owner() == owner) {
             return take_over(request, &place, template);
         }
     }
@@ -331,11 +331,11 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
 
 /// Decides about the condition `Active` of an admission check.
 pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Decision {
-    let book = ctx.view.provisioning();
+    let index = ctx.view.provisioning();
     let found = ctx.view.checks().get(&object.name).filter(|check| check.asks_autoscaler());
-    let seen = book.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest));
+    let seen = index.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest));
     let (Some(check), Some(served)) = (found, seen) else { return Decision::Done };
-    let problem = book.config(check).err();
+    let problem = index.config(check).err();
     let (active, reason, message) = match (served, &problem) {
         (true, None) => (true, reasons::ACTIVE, "The admission check is active"),
         (true, Some(problem)) => (false, reasons::BAD_PARAMETERS_REF, problem.as_str()),

@@ -79,8 +79,8 @@ fn object_that_is_in_use_keeps_its_finalizer() {
     for (row, state, kind, name, expected) in rows {
         assert_eq!(next(&state, kind, name).what, expected, "{row}");
     }
-    let told = next(&State::new().with(deleting(guarded(flavor("f")))), Kind::ResourceFlavor, "f");
-    assert_eq!(told.events, ["Normal DeletionWaits: The deletion waits for ClusterQueue cq"]);
+    let reported = next(&State::new().with(deleting(guarded(flavor("f")))), Kind::ResourceFlavor, "f");
+    assert_eq!(reported.events, ["Normal DeletionWaits: The deletion waits for ClusterQueue cq"]);
 }
 
 #[test]
@@ -91,14 +91,14 @@ fn status_of_a_queue_counts_quota_and_workloads() {
         status(&state.context(), &key, now()).map(|draft| written(&draft))
     };
     let found = status_of(Kind::ClusterQueue, cluster_key(Kind::ClusterQueue, "cq")).expect("a status");
-    let told = &found.body["status"];
+    let reported = &found.body["status"];
     assert_eq!(
-        (&told["reservingWorkloads"], &told["admittedWorkloads"], &told["pendingWorkloads"]),
+        (&reported["reservingWorkloads"], &reported["admittedWorkloads"], &reported["pendingWorkloads"]),
         (&json!(1), &json!(1), &json!(0))
     );
     let used = json!([{"name": "f", "resources": [{"name": "cpu", "total": "2", "borrowed": "0"}]}]);
-    assert_eq!((&told["flavorsReservation"], &told["flavorsUsage"]), (&used, &used));
-    assert_eq!(told["berthUsed"], json!("cpu 2/10"));
+    assert_eq!((&reported["flavorsReservation"], &reported["flavorsUsage"]), (&used, &used));
+    assert_eq!(reported["berthUsed"], json!("cpu 2/10"));
     assert_eq!(found.condition("Active").map(|(is, reason, _)| (is, reason)), Some((true, "Ready")));
     let local = status_of(Kind::LocalQueue, named(Kind::LocalQueue, "lq")).expect("a status");
     assert_eq!(
@@ -128,13 +128,14 @@ fn status_of_a_queue_is_written_where_it_differs() {
 
 #[test]
 fn faults_of_flavors_and_cohorts_are_reported() {
-    let told = |state: State, kind: Kind, name: &str| step(&faults(&state.context(), &cluster_key(kind, name))).events;
+    let reported_by =
+        |state: State, kind: Kind, name: &str| step(&faults(&state.context(), &cluster_key(kind, name))).events;
     let unreadable = changed(flavor("g"), json!({"metadata": {"labels": {"berth.dev/capacity-tier": "gold"}}}));
-    assert_eq!(told(State::new(), Kind::ResourceFlavor, "f"), [""; 0]);
-    let events = told(State::new().with(unreadable), Kind::ResourceFlavor, "g");
+    assert_eq!(reported_by(State::new(), Kind::ResourceFlavor, "f"), [""; 0]);
+    let events = reported_by(State::new().with(unreadable), Kind::ResourceFlavor, "g");
     assert!(events.len() == 1 && events[0].starts_with("Warning Misconfigured: "), "{events:?}");
     let cohort = json!({"kind": "Cohort", "metadata": {"name": "c", "uid": "c-uid"}, "spec": {"parentName": "c"}});
-    assert!(told(State::new().with(cohort), Kind::Cohort, "c").len() <= 1);
+    assert!(reported_by(State::new().with(cohort), Kind::Cohort, "c").len() <= 1);
 }
 
 #[test]

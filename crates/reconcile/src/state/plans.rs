@@ -69,13 +69,13 @@ fn refused_evictions(workloads: &WorkloadRecords) -> impl Iterator<Item = &Evict
 
 /// The engine's verdict on a preemptor. If no victim of the preemptor could be evicted, the verdict's message says that the evictions failed; the evictions
 /// are tried again.
-pub fn told_of_failures(workloads: &WorkloadRecords, mut verdict: Verdict) -> Verdict {
+pub fn with_failures(workloads: &WorkloadRecords, mut verdict: Verdict) -> Verdict {
     let failed = refused_evictions(workloads).filter(|eviction| eviction.preemptor == *verdict.uid).count();
     let all = Issued { preempted: failed, failed: 0 };
     if failed > 0
         && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
     {
-        verdict.message = Issued { preempted: 0, failed }.told(unfit.to_owned()).into();
+        verdict.message = Issued { preempted: 0, failed }.message(unfit.to_owned()).into();
     }
     verdict
 }

@@ -143,7 +143,7 @@ impl WorkQueue {
         match object.kind {
             Kind::Workload => {
                 self.touch_job_pods(view, &object.namespace);
-                if let Some(job) = view.workloads().get(&name).and_then(WorkloadView::whole) {
+                if let Some(job) = view.workloads().get(&name).and_then(WorkloadView::owner_key) {
                     self.touch(job);
                 }
             }
@@ -170,32 +170,32 @@ impl WorkQueue {
         self.touch_owned_by(view, &uid);
         // The JobSet or TrainingJob that owns a Job may wait until the Job is gone.
         let owner = job.and_then(|job| job.owner.as_ref());
-        let Some((kind, owner)) = owner.and_then(|owner| Some((Kind::of_whole(&owner.kind)?, owner))) else { return };
-        let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
+        let Some((kind, owner)) = owner.and_then(|owner| Some((Kind::of_owner(&owner.kind)?, owner))) else { return };
+        let owner_key = key(kind, &(object.namespace.clone(), owner.name.to_string()));
         // The Workload of a TrainingJob is marked, because the capacity of a TrainingJob is that of its Jobs. The Workloads of a removed JobSet or
         // TrainingJob are marked, because they wait until its Jobs are gone.
-        if kind == Kind::TrainingJob || view.uid_of(&whole).is_none_or(|uid| *uid != *owner.uid) {
+        if kind == Kind::TrainingJob || view.uid_of(&owner_key).is_none_or(|uid| *uid != *owner.uid) {
             self.touch_owned_by(view, &owner.uid);
         }
-        self.touch(whole);
+        self.touch(owner_key);
     }
 }
 
 /// Keys of the objects that a change of a ProvisioningRequest or PodTemplate concerns.
 fn concerned_by(view: &View, object: &ObjectKey) -> Vec<ObjectKey> {
     let name = (object.namespace.clone(), object.name.clone());
-    let book = view.provisioning();
+    let index = view.provisioning();
     let in_place = |kind: Kind, name: &str| key(kind, &(object.namespace.clone(), name.to_owned()));
     if object.kind == Kind::ProvisioningRequest {
-        let owner = book.requests.get(&name).and_then(|request| controller(&request.metadata));
+        let owner = index.requests.get(&name).and_then(|request| controller(&request.metadata));
         return owner.map(|owner| in_place(Kind::Workload, &owner.name)).into_iter().collect();
     }
-    let Some(template) = book.templates.get(&name) else { return Vec::new() };
+    let Some(template) = index.templates.get(&name) else { return Vec::new() };
     let request = controller(&template.metadata).filter(|owner| owner.kind == Kind::ProvisioningRequest.name());
     let request = request.map(|owner| in_place(Kind::ProvisioningRequest, &owner.name));
     let workload = template.workload().map(|name| in_place(Kind::Workload, name));
     // A PodTemplate may not belong to a ProvisioningRequest yet, but a request may wait to take the template over.
     let uid = workload.as_ref().and_then(|workload| view.uid_of(workload)).unwrap_or_default();
-    let requests = book.of_workload(&uid).map(|name| key(Kind::ProvisioningRequest, name));
+    let requests = index.of_workload(&uid).map(|name| key(Kind::ProvisioningRequest, name));
     request.into_iter().chain(workload).chain(requests).collect()
 }

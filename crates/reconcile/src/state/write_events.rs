@@ -9,11 +9,11 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS, key};
 impl Reports {
     /// Sends an event about a refused write, at the object that the write is for.
     pub fn refused(&mut self, view: &View, object: &ObjectKey, creation: bool, text: &str) {
-        self.tell_of_write(view, object, creation, "refused a change by Berth", text);
+        self.report_write(view, object, creation, "refused a change by Berth", text);
     }
 
     /// Sends an event about the API server's answer to a write; `what` says in words how the API server answered.
-    pub fn tell_of_write(&mut self, view: &View, object: &ObjectKey, creation: bool, what: &str, text: &str) {
+    pub fn report_write(&mut self, view: &View, object: &ObjectKey, creation: bool, what: &str, text: &str) {
         let mut object = object.clone();
         if object.kind == Kind::PodGroup {
             // An event about a pod group is sent at the first pod of the group.
@@ -33,20 +33,20 @@ impl Reports {
     }
 
     /// Sends an event about the API server's answer to a write of a Workload, at the Workload's job, because users look at their job first.
-    pub fn tell_job_of(&mut self, view: &View, object: &ObjectKey, what: &str, text: &str) {
+    pub fn report_to_job_of(&mut self, view: &View, object: &ObjectKey, what: &str, text: &str) {
         let name = (object.namespace.clone(), object.name.clone());
         let workload = view.workloads().get(&name).filter(|_| object.kind == Kind::Workload);
-        if let Some(job) = workload.and_then(WorkloadView::whole) {
-            self.tell_of_write(view, &job, false, what, &format!("Workload {}/{}: {text}", name.0, name.1));
+        if let Some(job) = workload.and_then(WorkloadView::owner_key) {
+            self.report_write(view, &job, false, what, &format!("Workload {}/{}: {text}", name.0, name.1));
         }
     }
 
     /// Whether an event differs from the last event with the same object and reason. A differing event is noted as the last event that was sent.
     pub fn is_news(&mut self, object: &ObjectKey, notice: &Notice) -> bool {
-        let told = self.told.entry(object.clone()).or_default();
-        let is_news = told.get(&notice.reason) != Some(&notice.message);
+        let sent = self.sent_events.entry(object.clone()).or_default();
+        let is_news = sent.get(&notice.reason) != Some(&notice.message);
         if is_news {
-            told.insert(notice.reason.clone(), notice.message.clone());
+            sent.insert(notice.reason.clone(), notice.message.clone());
         }
         is_news
     }

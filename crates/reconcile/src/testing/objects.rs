@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_jobs::training::{Cards, training_workload};
+use berth_jobs::training::{Accelerators, training_workload};
 use berth_jobs::{JobType, Priority, SharedJob};
 use serde_json::{Map, Value, json};
 
@@ -137,7 +137,8 @@ fn of_job(job: &Value) -> berth_api::Workload {
 }
 
 fn of_training_job(job: &Value) -> berth_api::Workload {
-    let made = training_workload(&super::read(job.clone()), &Cards::default(), Priority::default(), &BTreeSet::new());
+    let made =
+        training_workload(&super::read(job.clone()), &Accelerators::default(), Priority::default(), &BTreeSet::new());
     made.unwrap_or_else(|faults| panic!("{faults:?}: {job}"))
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn step(decision: &Decision) -> Step {
         Decision::Wait(until) => plain(format!("wait {}", seconds(millis_between(now(), *until)))),
         Decision::WaitForCreations => plain("wait for creations".to_owned()),
         Decision::WaitFor(object) => plain(format!("wait for {object}")),
-        Decision::Tell(notice) => Step { events: vec![event(notice)], ..plain("tell".to_owned()) },
+        Decision::Event(notice) => Step { events: vec![event(notice)], ..plain("tell".to_owned()) },
         Decision::Write(draft) => written(draft),
     }
 }

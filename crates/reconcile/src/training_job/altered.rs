@@ -14,7 +14,7 @@ use super::{TrainingCase, status};
 use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
 use crate::training_job::elastic::run_under;
-use crate::training_job::restarts::{begun_at, runs_on, told_from};
+use crate::training_job::restarts::{begun_at, reported_start, runs_on};
 use crate::workload::object_write;
 use crate::workload::status::find;
 use crate::write::{EventType, ObjectKey, Purpose};
@@ -97,11 +97,11 @@ impl<'a> TrainingCase<'a> {
     /// Whether a Job was changed on creation: since the Job's creation the run was never up. A foreign Job under a child's name counts, too. A run that lacks
     /// another Job meanwhile counts as up until that Job was gone.
     fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
-        let begun = told_from(workload);
-        let Some(told) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
-        let (at, is_up) = (told.last_transition_time.0, told.status == "True");
+        let begun = reported_start(workload);
+        let Some(running) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
+        let (at, is_up) = (running.last_transition_time.0, running.status == "True");
         let of_this_run = runs_on(workload) || begun.is_some_and(|begun| at >= begun);
-        let was_up = of_this_run && (is_up || told.reason == status::JOB_GONE);
+        let was_up = of_this_run && (is_up || running.reason == status::JOB_GONE);
         if !was_up {
             return true;
         }

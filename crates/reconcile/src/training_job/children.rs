@@ -80,7 +80,7 @@ impl Children {
     /// The criteria by which the pods of a Workload's job are found.
     pub(crate) fn pods_of(&self, workload: &WorkloadView) -> PodsOf {
         let uid = workload.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
-        let kind = workload.whole().map_or(Kind::JOB, |whole| whole.kind);
+        let kind = workload.owner_key().map_or(Kind::JOB, |owner_key| owner_key.kind);
         let jobs = match workload.training_job() {
             Some(name) => self.jobs_of(&name.1, &uid, workload),
             // The JobSet controller creates and deletes a JobSet's Jobs, so the uids of these Jobs do not restrict the search.

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::context::Context;
 use crate::training_job::growth::GrowthCandidate;
-use crate::training_job::restarts::{begun_at, runs_on, told_from};
+use crate::training_job::restarts::{begun_at, reported_start, runs_on};
 pub(crate) use crate::training_job::run::{Added, Run, run_under};
 pub(crate) use crate::training_job::slices::{admitted_before, granted, granted_to, grew, runs_since, stands};
 use crate::workload::status::since;
@@ -41,7 +41,7 @@ pub fn slices_after(view: &View, older: &Name) -> Vec<Name> {
 }
 
 /// The uid of a TrainingJob, and the number of workers after its last scale-up if the added workers have not all been ready since.
-pub fn grown_in_vain(ctx: &Context<'_>, name: &Name) -> Option<(String, Option<i32>)> {
+pub fn failed_scale_up(ctx: &Context<'_>, name: &Name) -> Option<(String, Option<i32>)> {
     let view = ctx.view.training().get(name)?;
     let added = ctx.view.slice_of(&view.uid).and_then(|workload| ctx.added_to(workload));
     Some((view.uid.clone(), added.map(|added| added.workers)))
@@ -178,7 +178,7 @@ impl<'a> Context<'a> {
     /// Whether the status of a Workload's TrainingJob shows that the present run has been up.
     pub(crate) fn was_up(&self, workload: &WorkloadView) -> bool {
         let job = workload.training_job().and_then(|name| self.view.training().get(&name));
-        job.zip(told_from(workload)).is_some_and(|(job, begun)| job.was_up_since(begun))
+        job.zip(reported_start(workload)).is_some_and(|(job, begun)| job.was_up_since(begun))
     }
 
     /// Whether a run may grow into quota that has been idle since a time, with regard to the run's unsaved work. A restart loses work that is not saved, so a

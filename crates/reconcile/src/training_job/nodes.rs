@@ -40,11 +40,11 @@ impl TrainingCase<'_> {
     fn answer(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {
         let crew = crew(workload, states)?;
         let counted = self.view.counted.filter(|counted| counted.crew == crew);
-        counted.map(|counted| counted.nodes).or_else(|| self.told_before(crew, states))
+        counted.map(|counted| counted.nodes).or_else(|| self.reported_before(crew, states))
     }
 
     /// The number of nodes that the status shows for the same pods, written by another process.
-    fn told_before(&self, crew: Crew, states: &BTreeMap<String, RoleState>) -> Option<i32> {
+    fn reported_before(&self, crew: Crew, states: &BTreeMap<String, RoleState>) -> Option<i32> {
         let status = &self.view.status;
         let nodes = status.allocated_resources.as_ref()?.nodes?;
         let wanted = status.workers.as_ref()?.rsplit_once('/')?.1.parse::<i32>().ok()?;

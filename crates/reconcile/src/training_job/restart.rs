@@ -12,14 +12,14 @@ use super::TrainingCase;
 use crate::decision::Decision;
 use crate::training_job::elastic::{granted, granted_to};
 use crate::training_job::growth::resumes_from;
-use crate::training_job::restarts::{noted, told_from, told_workers};
+use crate::training_job::restarts::{annotated_workers, noted, reported_start};
 
 impl TrainingCase<'_> {
     /// The next step of a TrainingJob's restart that was noted, `None` if the usual start continues from here, or has continued.
     pub(super) fn restarting(&self, workload: &WorkloadView) -> Option<Decision> {
         let scale = noted(workload)?;
         let words = format!("Restarts with {} workers", scale.workers);
-        if let Some(decision) = self.delete_where(&words, |job| !self.was_told(job, scale)) {
+        if let Some(decision) = self.delete_where(&words, |job| !self.has_worker_count(job, scale)) {
             return Some(decision);
         }
         let roles = self.roles();
@@ -42,7 +42,7 @@ impl TrainingCase<'_> {
         let scale = noted(workload)?;
         let roles = self.roles();
         let mut there = roles.iter().filter_map(|role| self.child(role)).filter(|job| !job.deleting);
-        let made = there.any(|job| self.was_told(job, scale));
+        let made = there.any(|job| self.has_worker_count(job, scale));
         let known = self.ctx.notes_of(workload).scale().has_shrunk_to(scale.workers);
         let waits = !made && !known && self.gone_since(workload).is_none();
         waits.then(|| self.pods_left())
@@ -57,14 +57,14 @@ impl TrainingCase<'_> {
         format!("waits until the pods of {several} {} are gone ({find})", jobs.join(", "))
     }
 
-    fn was_told(&self, job: &JobState, scale: &Scale) -> bool {
-        told_workers(job, self.child(WORKER)) == Some(scale.workers)
+    fn has_worker_count(&self, job: &JobState, scale: &Scale) -> bool {
+        annotated_workers(job, self.child(WORKER)) == Some(scale.workers)
     }
 
     /// Whether a restart was noted and Jobs of the previous run still exist: the readiness of their pods says nothing about the next run.
     pub(super) fn is_yet_to_restart(&self, workload: &WorkloadView) -> bool {
         let old = |scale: &Scale| {
-            self.roles().iter().filter_map(|role| self.child(role)).any(|job| !self.was_told(job, scale))
+            self.roles().iter().filter_map(|role| self.child(role)).any(|job| !self.has_worker_count(job, scale))
         };
         noted(workload).is_some_and(old)
     }
@@ -72,7 +72,7 @@ impl TrainingCase<'_> {
     /// Time from which pods of a run may be created: after a restart not before the old pods were observed to be gone. If this process did not observe the end
     /// of the old pods, the creation times of the Jobs decide.
     pub(super) fn pods_come_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
-        let begun = told_from(workload)?;
+        let begun = reported_start(workload)?;
         if noted(workload).is_none() {
             return Some(begun);
         }
@@ -86,8 +86,8 @@ impl TrainingCase<'_> {
     pub(super) fn meant_for(&self, workload: &WorkloadView, role: &str, job: &JobState) -> i32 {
         let given = granted_to(workload, role);
         let restarts = self.view.facts.elastic.is_some_and(|elastic| elastic.rescale == Rescale::ByRestart);
-        let told = told_workers(job, Some(job)).filter(|told| restarts && role == WORKER && *told > 0);
-        told.map_or(given, |told| told.min(given))
+        let workers = annotated_workers(job, Some(job)).filter(|workers| restarts && role == WORKER && *workers > 0);
+        workers.map_or(given, |workers| workers.min(given))
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn noted(workload: &WorkloadView) -> Option<&Scale> {
 
 /// Whether the Job of the workers must be deleted for a restart that was noted.
 pub(crate) fn goes_for_restart(workload: &WorkloadView, workers: &JobState) -> bool {
-    noted(workload).is_some_and(|scale| told_workers(workers, Some(workers)) != Some(scale.workers))
+    noted(workload).is_some_and(|scale| annotated_workers(workers, Some(workers)) != Some(scale.workers))
 }
 
 /// Time at which a Workload's run began: at its admission, or later at a restart with another number of workers.
@@ -52,7 +52,7 @@ pub(crate) fn jobs_since(workload: &WorkloadView) -> Option<Timestamp> {
 }
 
 /// Time at which a Workload's run began, in full seconds like the times of conditions: an earlier condition belongs to an earlier run.
-pub(crate) fn told_from(workload: &WorkloadView) -> Option<Timestamp> {
+pub(crate) fn reported_start(workload: &WorkloadView) -> Option<Timestamp> {
     let at = begun_at(workload)?;
     Some(if at.subsec_nanosecond() == 0 { at } else { after_seconds(seconds(at), 1) })
 }
@@ -64,9 +64,9 @@ pub(crate) fn runs_on(workload: &WorkloadView) -> bool {
 
 /// Number of workers with which the pods of a Job were started. A Job that an older version of Berth has created does not have the number; then the number of
 /// pods of the workers' Job, `workers`, is used.
-pub(crate) fn told_workers(job: &JobState, workers: Option<&JobState>) -> Option<i32> {
-    let told = job.annotation(labels::TOLD_WORKERS).and_then(|told| told.parse().ok());
-    told.or_else(|| workers.and_then(|job| job.role.as_deref()).map(|role| role.wanted))
+pub(crate) fn annotated_workers(job: &JobState, workers: Option<&JobState>) -> Option<i32> {
+    let count = job.annotation(labels::TOLD_WORKERS).and_then(|count| count.parse().ok());
+    count.or_else(|| workers.and_then(|job| job.role.as_deref()).map(|role| role.wanted))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use berth_jobs::JobState;
 use berth_jobs::training::{Elastic, Rescale, RoleState, Scale, WORKER};
 use jiff::Timestamp;
 
-use crate::training_job::restarts::{goes_for_restart, scaled, told_workers};
+use crate::training_job::restarts::{annotated_workers, goes_for_restart, scaled};
 use crate::training_job::slices::{granted, stands};
 
 /// A run whose number of workers may change.
@@ -116,10 +116,10 @@ fn run_by_restart<'a>(
     let have = granted(workload);
     let roles = workload.shape.digests.iter();
     let children = roles.filter_map(|set| view.child_of(name, &training.uid, &set.name)).filter(|job| !job.deleting);
-    let told = children.filter_map(|child| told_workers(child, job)).min();
+    let annotated = children.filter_map(|child| annotated_workers(child, job)).min();
     let workers = match last.as_ref().filter(|last| last.workers < have) {
         Some(last) => last.workers,
-        None => told.or_else(|| last.is_some().then_some(have))?,
+        None => annotated.or_else(|| last.is_some().then_some(have))?,
     };
     Some(Run { rules, bounds: (rules.min, rules.max), job, workers, last })
 }

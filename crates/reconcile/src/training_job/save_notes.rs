@@ -41,32 +41,32 @@ impl SaveNotes {
     pub fn note(&mut self, noted: Noted) {
         match noted {
             Noted::Evicted(before) => self.before = Some(Box::new(before)),
-            Noted::Notified(told) => drop(self.notified.get_or_insert(told)),
+            Noted::Notified(recipients) => drop(self.notified.get_or_insert(recipients)),
             Noted::Asked(asked) => self.asked = Some(Box::new(asked)),
         }
     }
 
     /// Notes that the pods know that they are to stop, or cannot be notified.
     pub(crate) fn note_notified(&mut self) {
-        if let Some(told) = &mut self.notified {
-            told.pods = true;
+        if let Some(recipients) = &mut self.notified {
+            recipients.pods = true;
         }
     }
 
     /// Notes that the pods know that they are to save before workers are removed, or cannot be asked.
     pub(crate) fn note_asked(&mut self) {
         if let Some(asked) = &mut self.asked {
-            asked.told.pods = true;
+            asked.notified.pods = true;
         }
     }
 
     /// Notes that the status of the job shows the request to save.
     pub fn note_shown(&mut self) {
-        if let Some(told) = &mut self.notified {
-            told.user = true;
+        if let Some(recipients) = &mut self.notified {
+            recipients.user = true;
         }
         if let Some(asked) = &mut self.asked {
-            asked.told.user = true;
+            asked.notified.user = true;
         }
     }
 

@@ -86,7 +86,7 @@ impl TrainingCase<'_> {
         let last = self.ctx.saved_of(self.name, self.view);
         let listed = new.checkpoints.first().cloned();
         new.latest = match last {
-            Some(last) => listed.filter(|info| info.path == last.uri).or_else(|| Some(told(&last))),
+            Some(last) => listed.filter(|info| info.path == last.uri).or_else(|| Some(info_of(&last))),
             None => None,
         };
         (new != CheckpointStatus::default()).then_some(new)
@@ -94,7 +94,7 @@ impl TrainingCase<'_> {
 }
 
 /// A checkpoint that only its job has reported.
-fn told(saved: &Saved) -> CheckpointInfo {
+fn info_of(saved: &Saved) -> CheckpointInfo {
     CheckpointInfo {
         id: None,
         time: Time(seconds(saved.at)),

@@ -193,16 +193,16 @@ impl TrainingCase<'_> {
         if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
             return None;
         }
-        if self.ctx.flights.creations_full() {
+        if self.ctx.in_flight.creations_full() {
             return Some(Decision::WaitForCreations);
         }
         let settings = &self.ctx.settings;
-        let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
-        let whole = training_workload(&whole, &settings.cards, Priority::default(), copied).ok()?;
-        let whole = self.ctx.with_priority(whole, self.classes()).ok()?;
+        let (object, copied) = (self.view.decode(), &settings.label_keys_to_copy);
+        let object = training_workload(&object, &settings.accelerators, Priority::default(), copied).ok()?;
+        let object = self.ctx.with_priority(object, self.classes()).ok()?;
         let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
         let past = Past { queued: workload.queued_first(), admitted: runs_since(workload)? };
-        let new = slice_workload(whole, (&workload.name, &workload.uid), &first, past, workers)?;
+        let new = slice_workload(object, (&workload.name, &workload.uid), &first, past, workers)?;
         let asker = key(Kind::TrainingJob, self.name);
         Some(create(self.ctx, &asker, &new, |message| {
             self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
@@ -221,24 +221,24 @@ impl TrainingCase<'_> {
     ) -> Decision {
         if run.by_restart() && workers == run.workers {
             // If the number of running workers stays the same, no pod is stopped, and the run continues unchanged.
-            let told = self.notice(EventType::Normal, reason, words);
-            let lower = || Decision::write(self.lower(workload, workers, "").telling(told));
+            let reported = self.notice(EventType::Normal, reason, words);
+            let lower = || Decision::write(self.lower(workload, workers, "").with_event(reported));
             return self.surplus_left(workload, workers, pods_with(run, states)).unwrap_or_else(lower);
         }
         let asked = self.ctx.asked_to_save(workload, self.now);
-        let (grace, told) = match asked {
-            Some((grace, told)) => (Some(grace), told),
+        let (grace, reported) = match asked {
+            Some((grace, reported)) => (Some(grace), reported),
             None => (self.ctx.time_to_save(workload, self.now, (reason, words.as_str())), false),
         };
         if let Some(grace) = grace.as_ref().filter(|grace| self.all_ready(states) && grace.lasts(self.now)) {
-            if told {
+            if reported {
                 return Decision::Wait(grace.until);
             }
             let notice = self.notice(EventType::Normal, CHECKPOINT_REQUESTED, grace.request());
             let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
-            return grace.tell(self.ctx, workload, how, notice);
+            return grace.notify(self.ctx, workload, how, notice);
         }
-        let words = match grace.filter(|grace| told || grace.saved) {
+        let words = match grace.filter(|grace| reported || grace.saved) {
             Some(grace) => format!("{words}; {}", self.what_was_saved(&grace)),
             None => words,
         };
@@ -258,12 +258,12 @@ impl TrainingCase<'_> {
             scale.evictions = times_evicted(workload);
             let words = format!("{words}; all its pods start again with that number");
             let draft = object_write(workload, Purpose::ScaleTraining, |patch| patch.with(|patch| scale.note(patch)));
-            return Decision::write(draft.telling(self.notice(EventType::Normal, reason, words)));
+            return Decision::write(draft.with_event(self.notice(EventType::Normal, reason, words)));
         }
         let Some(job) = run.job else { return Decision::Done };
         let patch = scale.patch(&job.uid, job.version);
         let draft = Draft::merge(Purpose::ScaleTraining, self.child_key(WORKER), patch, job.version);
-        Decision::write(draft.managed_by(MANAGER).telling(self.notice(EventType::Normal, reason, words)))
+        Decision::write(draft.managed_by(MANAGER).with_event(self.notice(EventType::Normal, reason, words)))
     }
 
     /// Queries whether more pods are left than the `most` that stay with this number of workers, `None` if no more pods are known to be left. The answer about
@@ -354,9 +354,9 @@ fn pods_with(run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> i32 {
 /// Deletes a slice that is not to replace another slice any more.
 pub(super) fn discard(slice: &WorkloadView) -> Decision {
     let message = "The workload slice is out of sync with its parent job".to_owned();
-    let told: Notice = notice(slice, EventType::Normal, event_reasons::DELETED, message, REPORTER);
+    let reported: Notice = notice(slice, EventType::Normal, event_reasons::DELETED, message, REPORTER);
     let draft = Draft::delete(Purpose::DeleteWorkload, slice.object_key(), &slice.uid);
-    Decision::write(draft.telling(told))
+    Decision::write(draft.with_event(reported))
 }
 
 #[cfg(test)]

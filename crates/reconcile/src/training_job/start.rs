@@ -19,7 +19,7 @@ use crate::job::overgrown::overgrown;
 use crate::job::placement::placements;
 use crate::job::starts;
 use crate::training_job::elastic::{granted, run_under};
-use crate::training_job::restarts::{runs_on, scaled, told_from};
+use crate::training_job::restarts::{reported_start, runs_on, scaled};
 use crate::workload::pods_ready;
 use crate::workload::status::{find, seconds};
 use crate::workload::{cannot_start, evict, evict_for_seconds, status_write};
@@ -75,9 +75,9 @@ impl TrainingCase<'_> {
         if self.is_up(workload, &states) {
             // At that time the status shows the user that the save is late.
             let due = self.ctx.save_due(self.name, self.view).filter(|due| *due > self.now);
-            let told = || due.map_or(Decision::Done, Decision::Wait);
+            let reported_by = || due.map_or(Decision::Done, Decision::Wait);
             return Decision::first_or_earliest(scaling, || {
-                Decision::first_or_earliest(self.without_nodes(workload), told)
+                Decision::first_or_earliest(self.without_nodes(workload), reported_by)
             });
         }
         match scaling {
@@ -98,13 +98,13 @@ impl TrainingCase<'_> {
         if let Some(decision) = self.look_first(workload) {
             return decision;
         }
-        let cards = &self.ctx.settings.cards;
+        let accelerators = &self.ctx.settings.accelerators;
         let save_to = self.ctx.place_of(self.name, self.view).map(|place| place.uri());
         let saved = self.ctx.saved_of(self.name, self.view);
-        let told = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
+        let reported = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
         let made = placements(self.ctx, workload)
             .map_err(RunError::from)
-            .and_then(|placements| children(&self.view.whole(), cards, &placements, told));
+            .and_then(|placements| children(&self.view.decode(), accelerators, &placements, reported));
         let all = match made {
             Ok(all) => all,
             Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
@@ -134,18 +134,18 @@ impl TrainingCase<'_> {
             if let Some(again) = again.filter(|again| again.due > self.now) {
                 return Decision::Wait(again.due);
             }
-            if let Some(until) = self.ctx.flights.backing_off(&object, self.now) {
+            if let Some(until) = self.ctx.in_flight.backing_off(&object, self.now) {
                 // A decision that is due before the end of the back-off is made first.
                 return Decision::Wait(until);
             }
-            let told = again.map(|again| {
+            let reported = again.map(|again| {
                 self.notice(
                     EventType::Warning,
                     own_reasons::REPEATED_START,
                     format!("Job {}: {}", object.name, again.words(self.now)),
                 )
             });
-            return self.create(workload, object, child, (saved.as_ref(), told));
+            return self.create(workload, object, child, (saved.as_ref(), reported));
         }
         Decision::Done
     }
@@ -160,7 +160,7 @@ impl TrainingCase<'_> {
 
     /// Answer of the API server to the last refused creation of an object that the job needs, as reason and message.
     fn refusal(&self) -> Option<(String, String)> {
-        let (object, text) = self.ctx.flights.refusal(&key(Kind::TrainingJob, self.name))?;
+        let (object, text) = self.ctx.in_flight.refusal(&key(Kind::TrainingJob, self.name))?;
         let what = format!("{} {}", object.kind.name(), object.name);
         Some((own_reasons::FAILED_CREATE.to_owned(), format!("the API server refused {what}: {text}")))
     }
@@ -193,8 +193,8 @@ impl TrainingCase<'_> {
 
     /// Handles an object of an administrator that is missing, or differs from the object for which quota was reserved.
     fn cannot_start(&self, workload: &WorkloadView, error: &PlacementError) -> Decision {
-        let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
-        Decision::write(cannot_start(workload, self.now, error, tell))
+        let to_notice = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+        Decision::write(cannot_start(workload, self.now, error, to_notice))
     }
 
     /// Releases quota that was reserved for other pods than would be created now: the job is queued again with its present spec.
@@ -216,7 +216,7 @@ impl TrainingCase<'_> {
         workload: &WorkloadView,
         object: ObjectKey,
         child: Child,
-        (saved, told): (Option<&Saved>, Option<Notice>),
+        (saved, again): (Option<&Saved>, Option<Notice>),
     ) -> Decision {
         let (write, purpose) = match child.kind {
             // No other object uses these names, and the host file differs from start to start.
@@ -237,7 +237,7 @@ impl TrainingCase<'_> {
             }
             _ => Vec::new(),
         };
-        notices.extend(told);
+        notices.extend(again);
         Decision::write(Draft { purpose, key: object, action: write.into(), based_on: 0, notices })
     }
 
@@ -280,11 +280,11 @@ impl TrainingCase<'_> {
     /// Time since when a run that was up lacks a Job, or pods that were created again after a Job was gone. The status of the TrainingJob records the time, so
     /// that every leader knows the time.
     pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
-        let begun = told_from(workload)?;
-        let told = find(&self.view.status.conditions, training_types::RUNNING)?;
-        let at = told.last_transition_time.0;
+        let begun = reported_start(workload)?;
+        let condition = find(&self.view.status.conditions, training_types::RUNNING)?;
+        let at = condition.last_transition_time.0;
         let of_this_run = runs_on(workload) || at >= begun;
-        match (told.status.as_str(), told.reason.as_str()) {
+        match (condition.status.as_str(), condition.reason.as_str()) {
             ("True", _) => Some(self.now).filter(|_| of_this_run),
             (_, status::JOB_GONE) => Some(at).filter(|_| of_this_run),
             _ => None,

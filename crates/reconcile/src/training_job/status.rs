@@ -23,7 +23,7 @@ pub(crate) use super::conditions::{
 };
 use crate::context::Context;
 use crate::decision::Draft;
-use crate::training_job::restarts::{runs_on, scaled, told_from};
+use crate::training_job::restarts::{reported_start, runs_on, scaled};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 
@@ -41,33 +41,33 @@ pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> O
 }
 
 /// A status write if the phase, a request to save, or the answer to a request has changed: the status is written at once, before the answer stops the job.
-pub(super) fn told_at_once(case: &TrainingCase<'_>) -> Option<Draft> {
+pub(super) fn urgent_status(case: &TrainingCase<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| new.phase != old.phase || request_to_save(new) != request_to_save(old))
 }
 
 /// A status write if the status lacks the result of a request to save: no other object records the result after the quota is released.
-pub(super) fn answer_told(case: &TrainingCase<'_>) -> Option<Draft> {
+pub(super) fn status_with_answer(case: &TrainingCase<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| request_to_save(new) != request_to_save(old))
 }
 
 /// A status write if the status does not say that the gang's time has ended: the job may be admitted to its next tier immediately.
-pub(super) fn timeout_told(case: &TrainingCase<'_>) -> Option<Draft> {
+pub(super) fn status_with_timeout(case: &TrainingCase<'_>) -> Option<Draft> {
     let late = |status: &TrainingJobStatus| is_true(&status.conditions, SCHEDULING_TIMEOUT);
     draft(case, |new| late(new) && !late(&case.view.status))
 }
 
 /// The condition about a request to save: its status, and the reason of the request or of its result.
 fn request_to_save(status: &TrainingJobStatus) -> Option<(&str, &str)> {
-    let told = find(&status.conditions, CHECKPOINT_REQUESTED)?;
-    Some((told.status.as_str(), told.reason.as_str()))
+    let condition = find(&status.conditions, CHECKPOINT_REQUESTED)?;
+    Some((condition.status.as_str(), condition.reason.as_str()))
 }
 
 fn draft(case: &TrainingCase<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
     let view = case.view;
     let workload = case.ctx.view.slice_of(&view.uid);
-    let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
+    let new = StatusWriter { case, workload, states: case.states() }.status().filter(wanted)?;
     let old = serde_json::to_value(&view.status).ok()?;
     let mut patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
     if let Some(workload) = workload {
@@ -77,19 +77,19 @@ fn draft(case: &TrainingCase<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -
     }
     let late = find_true(&new.conditions, SCHEDULING_TIMEOUT)
         .filter(|_| !is_true(&view.status.conditions, SCHEDULING_TIMEOUT));
-    let late = late.map(|told| case.notice(EventType::Warning, SCHEDULING_TIMEOUT, told.message.clone()));
+    let late = late.map(|reported| case.notice(EventType::Warning, SCHEDULING_TIMEOUT, reported.message.clone()));
     let patch = ObjectPatch::of_version(&view.uid, view.resource_version.clone()).status(patch);
     let draft = Draft::merge(Purpose::TrainingStatus, key(Kind::TrainingJob, case.name), patch, view.version());
     Some(Draft { notices: late.into_iter().collect(), ..draft.managed_by("berth-training") })
 }
 
-struct Telling<'a> {
+struct StatusWriter<'a> {
     case: &'a TrainingCase<'a>,
     workload: Option<&'a WorkloadView>,
     states: BTreeMap<String, RoleState>,
 }
 
-impl Telling<'_> {
+impl StatusWriter<'_> {
     fn status(&self) -> Option<TrainingJobStatus> {
         let view = self.case.view;
         if self.workload.is_none() && view.is_over() {
@@ -158,7 +158,7 @@ impl Telling<'_> {
         self.set(status, training_types::QUEUED, self.queued(&phase));
         self.set(status, types::ADMITTED, self.admission());
         let running = self.running();
-        let begun = self.admitted().filter(|workload| !runs_on(workload)).and_then(told_from);
+        let begun = self.admitted().filter(|workload| !runs_on(workload)).and_then(reported_start);
         // The clock of the replica that admitted the job may be ahead: no condition of a run gets a time before the admission.
         let at = begun.map_or(self.case.now, |begun| begun.max(self.case.now));
         if running.0 && since(&status.conditions, training_types::RUNNING, "True") < begun {
@@ -216,10 +216,11 @@ impl Telling<'_> {
         let at = evicted.last_transition_time.0;
         let out_of_time = || {
             let limit = self.case.view.facts.scheduling_timeout_seconds?;
-            let due = self.case.ctx.view.timeline().after_seconds(told_from(self.workload?)?, limit);
+            let due = self.case.ctx.view.timeline().after_seconds(reported_start(self.workload?)?, limit);
             // A gang that ran until its eviction had all its pods, and then lost some of them.
             let running = find(&self.case.view.status.conditions, training_types::RUNNING);
-            let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
+            let ran =
+                running.is_some_and(|reported| reported.status == "True" || reported.last_transition_time.0 >= at);
             Some(at >= due && !ran)
         };
         let late = match evicted.reason.as_str() {
@@ -239,11 +240,11 @@ impl Telling<'_> {
         let ended = self.workload.is_some_and(|workload| workload.is_finished());
         let ctx = self.case.ctx;
         let notified = self.workload.and_then(|workload| ctx.notes_of(workload).save().notified());
-        let told = asked || notified.is_some();
-        let to_stop = self.workload.filter(|_| told).and_then(|workload| ctx.grace_of(workload));
+        let reported = asked || notified.is_some();
+        let to_stop = self.workload.filter(|_| reported).and_then(|workload| ctx.grace_of(workload));
         let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| ctx.last_request(workload));
-        let known = to_shrink.as_ref().map(|(_, request)| request.told).or(notified);
-        let shown = asked || ended || known.is_none_or(|told| told.user);
+        let known = to_shrink.as_ref().map(|(_, request)| request.notified).or(notified);
+        let shown = asked || ended || known.is_none_or(|reported| reported.user);
         if let (Some((_, request)), Some(before)) = (&to_shrink, before)
             && request.over
             && shown
@@ -270,9 +271,10 @@ impl Telling<'_> {
 
     fn queued(&self, phase: &str) -> Words {
         let waits = phase == phases::QUEUED;
-        let told = self.workload.and_then(|workload| find(&workload.status.conditions, types::QUOTA_RESERVED));
+        let found_condition =
+            self.workload.and_then(|workload| find(&workload.status.conditions, types::QUOTA_RESERVED));
         let stops = self.workload.is_some_and(|workload| workload.phase.is_evicting());
-        match told.filter(|condition| waits && condition.status == "False") {
+        match found_condition.filter(|condition| waits && condition.status == "False") {
             Some(condition) => (true, condition.reason.clone(), condition.message.clone()),
             // The quota of the job is in use until its pods have gone.
             None if waits && stops => {
@@ -407,8 +409,8 @@ impl Telling<'_> {
             }
         }
         let sum = |resource: &str| sums.get(resource).copied().unwrap_or(Amount::ZERO);
-        let cards = &self.case.ctx.settings.cards;
-        let gpus = sums.iter().filter(|(resource, _)| cards.counts(resource));
+        let accelerators = &self.case.ctx.settings.accelerators;
+        let gpus = sums.iter().filter(|(resource, _)| accelerators.counts(resource));
         AllocatedResources {
             gpus: gpus.fold(Amount::ZERO, |sum, (_, amount)| sum.add(*amount)).get(),
             cpu: quantity("cpu", sum("cpu")),
@@ -422,9 +424,9 @@ impl Telling<'_> {
         let before = &self.case.view.status.conditions;
         let is_news = |condition: &&Condition| {
             let old = find(before, &condition.type_).map(|old| old.status.as_str());
-            let tells = [types::ADMITTED, CHECKPOINT_REQUESTED].contains(&condition.type_.as_str());
+            let is_reported = [types::ADMITTED, CHECKPOINT_REQUESTED].contains(&condition.type_.as_str());
             let answered = old.is_none() && condition.type_ == CHECKPOINT_REQUESTED;
-            let lost = tells && condition.status == "False" && (old == Some("True") || answered);
+            let lost = is_reported && condition.status == "False" && (old == Some("True") || answered);
             lost || (condition.status == "True" && old != Some("True"))
         };
         let time = Time(seconds(self.case.now));
@@ -446,8 +448,8 @@ impl Telling<'_> {
 
 /// Whether the status says that the job is suspended at its user's request.
 pub(super) fn asked(view: &TrainingView) -> bool {
-    let told = find(&view.status.conditions, training_types::SUSPENDED);
-    told.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
+    let found_condition = find(&view.status.conditions, training_types::SUSPENDED);
+    found_condition.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
 }
 
 /// Whether a Workload is inactive because its TrainingJob is, or was, suspended. An earlier version of Berth set no mark, and has the suspension in the status

@@ -32,10 +32,10 @@ impl TrainingCase<'_> {
             return decision;
         }
         // The quota is released even if the API server refuses the status of the TrainingJob.
-        let silent = self.ctx.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
-        let told = || status::answer_told(self).or_else(|| status::timeout_told(self));
-        if let Some(told) = told().filter(|_| !silent) {
-            return Decision::write(told);
+        let silent = self.ctx.in_flight.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
+        let last_status = || status::status_with_answer(self).or_else(|| status::status_with_timeout(self));
+        if let Some(last_status) = last_status().filter(|_| !silent) {
+            return Decision::write(last_status);
         }
         if self.wait_ends(workload).is_some_and(|due| due <= self.now) {
             // After its return to the queue, the job could be admitted again before its longest wait is checked.
@@ -85,7 +85,8 @@ impl TrainingCase<'_> {
         let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.as_str());
         let message = message.unwrap_or_default();
         let knew = self.ctx.notes_of(workload).save().notified();
-        let why = self.ctx.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
+        let why =
+            self.ctx.grace_of(workload).filter(|grace| knew.is_some_and(|last_status| last_status.pods || grace.saved));
         let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
         self.clear_away(workload, &why)
     }
@@ -98,9 +99,9 @@ impl TrainingCase<'_> {
     /// The next step while the job may save its work; a job that lacks pods cannot save.
     fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
         let grace = self.ctx.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
-        let whole = self.all_ready(&self.states());
+        let all_ready_now = self.all_ready(&self.states());
         let notice = self.notice(EventType::Normal, status::CHECKPOINT_REQUESTED, grace.request());
-        whole.then(|| grace.wait(self.ctx, workload, notice))
+        all_ready_now.then(|| grace.wait(self.ctx, workload, notice))
     }
 
     /// Text about the result of a request to save.
@@ -151,7 +152,7 @@ impl TrainingCase<'_> {
         let known: BTreeSet<ObjectKey> = known.collect();
         let others: BTreeSet<ObjectKey> = children.filter(|child| !known.contains(*child)).cloned().collect();
         for object in known.iter().chain(&others) {
-            if self.ctx.flights.busy(object) {
+            if self.ctx.in_flight.busy(object) {
                 // A creation of the TrainingJob's Job may be under way.
                 return Some(Decision::Done);
             }
@@ -170,7 +171,7 @@ impl TrainingCase<'_> {
             let notice = self.notice(EventType::Normal, reasons::STOPPED, format!("{role}: {why}"));
             let owned_first = kept || order == Order::PodsFirst;
             let delete = if owned_first { Draft::delete_owned_first } else { Draft::delete };
-            return Some(Decision::write(delete(Purpose::StopTraining, object.clone(), &job.uid).telling(notice)));
+            return Some(Decision::write(delete(Purpose::StopTraining, object.clone(), &job.uid).with_event(notice)));
         }
         None
     }
@@ -178,7 +179,7 @@ impl TrainingCase<'_> {
     /// Time until which a creation with a lost answer may still create a Job of the TrainingJob.
     pub(super) fn creation_until(&self) -> Option<Timestamp> {
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
-        known.filter_map(|object| self.ctx.flights.unresolved().creation_until(&object, self.now)).max()
+        known.filter_map(|object| self.ctx.in_flight.unresolved().creation_until(&object, self.now)).max()
     }
 
     /// Queries whether pods of the job are left, `None` if no pods are known to be left.

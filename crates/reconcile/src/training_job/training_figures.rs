@@ -210,8 +210,9 @@ pub fn status_measures(name: &Name, old: &TrainingView, new: &TrainingView) -> V
     if new.facts.store.is_none() && latest(&new.status) > latest(&old.status) {
         save(if asked(&old.status) || asked(&new.status) { "preemption" } else { "interval" }, "saved");
     }
-    let told = find(&new.status.conditions, training_types::CHECKPOINT_REQUESTED).map(|told| told.reason.as_str());
-    if asked(&old.status) && told == Some(own_reasons::NO_CHECKPOINT_IN_TIME) {
+    let condition =
+        find(&new.status.conditions, training_types::CHECKPOINT_REQUESTED).map(|condition| condition.reason.as_str());
+    if asked(&old.status) && condition == Some(own_reasons::NO_CHECKPOINT_IN_TIME) {
         save("preemption", "missed");
     }
     if became(training_types::CHECKPOINT_OVERDUE) {

@@ -5,7 +5,7 @@ use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::notes::{JobRecords, Notes};
-use crate::state::flight::Flight;
+use crate::state::in_flight::InFlightWrite;
 use crate::training_job::children::Children;
 use crate::training_job::growth::{self, Growth};
 use crate::training_job::saves;
@@ -77,29 +77,29 @@ pub fn note_outcome(
     notes: &mut Notes,
     view: &View,
     object: &ObjectKey,
-    flight: &Flight,
+    write: &InFlightWrite,
     outcome: &WriteOutcome,
     now: Timestamp,
 ) -> Option<ObjectKey> {
-    let told = matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone | WriteOutcome::Refused(_));
-    if let Some(uid) = view.uid_of(object).filter(|_| told && flight.purpose.asks_to_save()) {
-        saves::note_notified(notes.workloads_mut(), &uid, flight.purpose);
+    let is_answered = matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone | WriteOutcome::Refused(_));
+    if let Some(uid) = view.uid_of(object).filter(|_| is_answered && write.purpose.asks_to_save()) {
+        saves::note_notified(notes.workloads_mut(), &uid, write.purpose);
     }
     if !matches!(outcome, WriteOutcome::Applied { .. }) {
         return None;
     }
     let of = |key: &ObjectKey| (key.namespace.clone(), key.name.clone());
-    match flight.purpose {
+    match write.purpose {
         Purpose::Evict => saves::note_evicted(notes, view, &of(object)),
-        Purpose::StartTraining => saves::note_start(notes.jobs_mut(), view, &of(&flight.origin)),
+        Purpose::StartTraining => saves::note_start(notes.jobs_mut(), view, &of(&write.origin)),
         Purpose::ScaleTraining => {
-            growth::note_scaled(notes.jobs_mut(), view, &of(&flight.origin), now);
-            saves::end_request(notes.workloads_mut(), view, &of(&flight.origin), now);
+            growth::note_scaled(notes.jobs_mut(), view, &of(&write.origin), now);
+            saves::end_request(notes.workloads_mut(), view, &of(&write.origin), now);
         }
         // Workers that were never started are removed by this write alone.
-        Purpose::LowerCount => saves::end_request(notes.workloads_mut(), view, &of(&flight.origin), now),
+        Purpose::LowerCount => saves::end_request(notes.workloads_mut(), view, &of(&write.origin), now),
         Purpose::DeleteCheckpoints => {
-            let known = saves::note_deleted(notes.jobs_mut(), view, &of(object), flight.place.as_deref());
+            let known = saves::note_deleted(notes.jobs_mut(), view, &of(object), write.place.as_deref());
             return known.then(|| key(Kind::TrainingJob, &of(object)));
         }
         _ => {}

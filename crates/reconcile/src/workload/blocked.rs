@@ -9,7 +9,7 @@ use crate::decision::Decision;
 use crate::job;
 use crate::pod;
 use crate::workload::gates::{self, GATED};
-use crate::workload::orphan::{Standing, parts_of, standing};
+use crate::workload::orphan::{OwnerState, owner_state, parts_of};
 use crate::workload::status::find;
 use crate::workload::stops::{WayBack, way_back};
 use crate::workload::writes::{REPORTER, notice};
@@ -41,11 +41,11 @@ pub(crate) fn blocked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'s
     if ctx.is_ending(&workload.namespace) {
         return Some((reasons::PENDING_EVALUATION, "its namespace is being deleted".to_owned()));
     }
-    match standing(ctx, workload) {
-        Standing::Absent if workload.group.is_some() => {
+    match owner_state(ctx, workload) {
+        OwnerState::Absent if workload.group.is_some() => {
             return Some((reasons::PENDING_EVALUATION, "waits for the pods of its group: none is there".to_owned()));
         }
-        Standing::There if !is_suspended(ctx, workload) => {}
+        OwnerState::There if !is_suspended(ctx, workload) => {}
         _ => return Some((reasons::PENDING_EVALUATION, String::new())),
     }
     if let Some(part) = last_run(ctx, workload) {
@@ -89,15 +89,15 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
 
 /// The reason, in words for the user, why the owner of a Workload requests no quota through the Workload; `None` if the owner does request quota, or is absent.
 pub(crate) fn unasked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
-    let whole = workload.whole()?;
-    if whole.kind.is_job() {
-        return job::unasked(ctx, &whole, ctx.view.job_of(workload)?, workload);
+    let owner_key = workload.owner_key()?;
+    if owner_key.kind.is_job() {
+        return job::unasked(ctx, &owner_key, ctx.view.job_of(workload)?, workload);
     }
-    if standing(ctx, workload) != Standing::There {
+    if owner_state(ctx, workload) != OwnerState::There {
         return None;
     }
-    if whole.kind == Kind::Pod {
-        let name = (whole.namespace, whole.name);
+    if owner_key.kind == Kind::Pod {
+        let name = (owner_key.namespace, owner_key.name);
         return pod::unasked(ctx, &name, ctx.view.pods().get(&name)?);
     }
     (!ctx.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
@@ -110,9 +110,9 @@ pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decisio
     }
     let why = unasked(ctx, workload)?;
     let message = format!("{why}: what runs keeps its quota and runs on, and once it is evicted it does not come back");
-    let said = (NOT_MANAGED, message);
-    let is_new = ctx.is_untold(&workload.object_key(), &said);
-    is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
+    let event = (NOT_MANAGED, message);
+    let is_new = ctx.is_unsent(&workload.object_key(), &event);
+    is_new.then(|| Decision::event(notice(workload, EventType::Warning, NOT_MANAGED, event.1, REPORTER)))
 }
 
 /// The count to which a pending workload belongs that may not be tried; `None` if the workload may be tried.
@@ -150,9 +150,9 @@ pub(crate) fn unreadable_usage(ctx: &Context<'_>, workload: &WorkloadView) -> Op
         "status.admission says {:?} of {resource}, which nobody can hold; what its pods ask for is counted instead",
         text.0
     );
-    let said = (UNREADABLE_USAGE, message);
-    let is_new = ctx.is_untold(&workload.object_key(), &said);
-    is_new.then(|| Decision::tell(notice(workload, EventType::Warning, UNREADABLE_USAGE, said.1, REPORTER)))
+    let event = (UNREADABLE_USAGE, message);
+    let is_new = ctx.is_unsent(&workload.object_key(), &event);
+    is_new.then(|| Decision::event(notice(workload, EventType::Warning, UNREADABLE_USAGE, event.1, REPORTER)))
 }
 
 /// Message about a field of the job itself that affects admission and that Berth does not support.

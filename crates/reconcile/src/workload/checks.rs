@@ -71,8 +71,8 @@ fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
         edit.set(types::DEACTIVATION_TARGET, true, reasons::ADMISSION_CHECK, &message);
     });
-    let told = format!("Deactivated due to {message}");
-    draft.notices.push(notice(workload, EventType::Warning, event_reasons::ADMISSION_CHECK_REJECTED, told, REPORTER));
+    let text = format!("Deactivated due to {message}");
+    draft.notices.push(notice(workload, EventType::Warning, event_reasons::ADMISSION_CHECK_REJECTED, text, REPORTER));
     Some(Decision::write(draft))
 }
 
@@ -117,13 +117,17 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
 }
 
 /// Sends the messages of pending admission checks to a job that waits with reserved quota; `notice` makes the event.
-pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
+pub(crate) fn check_event(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
     let waits = workload.phase == WorkloadPhase::Reserved;
     let speak =
         |check: &&api::AdmissionCheckState| waits && check.state == check_states::PENDING && !check.message.is_empty();
-    let said = workload.status.admission_checks.iter().filter(speak);
-    let said: Vec<String> = said.map(|check| format!("{}: {}", check.name, check.message)).collect();
-    if said.is_empty() { Decision::Done } else { Decision::tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
+    let checks = workload.status.admission_checks.iter().filter(speak);
+    let checks: Vec<String> = checks.map(|check| format!("{}: {}", check.name, check.message)).collect();
+    if checks.is_empty() {
+        Decision::Done
+    } else {
+        Decision::event(notice(EventType::Normal, UPDATED, checks.join("; ")))
+    }
 }
 
 /// Admission checks in a state with their messages, in Kueue's words; `None` if no check is in that state.

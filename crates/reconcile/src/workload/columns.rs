@@ -7,7 +7,7 @@ use berth_api as api;
 use berth_api::labels::SIZE;
 use berth_cache::WorkloadView;
 use berth_engine::model as engine;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use berth_quantity::Amount;
 use serde_json::{Map, Value};
 
@@ -21,8 +21,8 @@ const MOST_RESOURCES: usize = 6;
 struct Sums<'a>(BTreeMap<(bool, &'a str), Amount>);
 
 impl<'a> Sums<'a> {
-    fn add(&mut self, cards: &Cards, resource: &'a str, amount: Amount) {
-        let sum = self.0.entry((!cards.counts(resource), resource)).or_default();
+    fn add(&mut self, accelerators: &Accelerators, resource: &'a str, amount: Amount) {
+        let sum = self.0.entry((!accelerators.counts(resource), resource)).or_default();
         *sum = sum.add(amount);
     }
 }
@@ -39,11 +39,11 @@ fn listed(mut words: Vec<String>) -> String {
 
 /// The size of a Workload as text: its number of pods and the sum of their requests. Each entry of `sets` is a number of pods and the requests of one of these
 /// pods.
-fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String, Amount>)>) -> String {
+fn size<'a>(accelerators: &Accelerators, sets: impl Iterator<Item = (i64, &'a BTreeMap<String, Amount>)>) -> String {
     let (mut pods, mut sums) = (0_i64, Sums::default());
     for (count, requests) in sets {
         pods = pods.saturating_add(count);
-        requests.iter().for_each(|(resource, amount)| sums.add(cards, resource, amount.mul(count)));
+        requests.iter().for_each(|(resource, amount)| sums.add(accelerators, resource, amount.mul(count)));
     }
     let asked = sums.0.iter().filter(|(_, amount)| **amount != Amount::ZERO);
     let asked: Vec<String> = asked
@@ -55,15 +55,19 @@ fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String,
 
 /// The quota that a ClusterQueue has given and its nominal quota, by resource over all flavors, as `cpu 7/10`; `None` for a queue without quota. The text is
 /// derived only from the ClusterQueue's spec and the usage in its status.
-pub(crate) fn used(cards: &Cards, spec: &api::ClusterQueueSpec, cells: &[engine::CellUsage]) -> Option<String> {
+pub(crate) fn used(
+    accelerators: &Accelerators,
+    spec: &api::ClusterQueueSpec,
+    cells: &[engine::CellUsage],
+) -> Option<String> {
     let (mut quotas, mut given) = (Sums::default(), Sums::default());
     for quota in spec.resource_groups.iter().flat_map(|group| &group.flavors).flat_map(|flavor| &flavor.resources) {
         let nominal = berth_quantity::quota(&quota.name, &quota.nominal_quota.0).unwrap_or_default();
-        quotas.add(cards, &quota.name, nominal);
+        quotas.add(accelerators, &quota.name, nominal);
     }
     for cell in cells {
         // Usage of a resource without quota in the queue is summed, too, but shown nowhere.
-        given.add(cards, &cell.resource, cell.total);
+        given.add(accelerators, &cell.resource, cell.total);
     }
     let words = quotas.0.iter().map(|((order, resource), nominal)| {
         let held = given.0.get(&(*order, *resource)).copied().unwrap_or_default();
@@ -87,7 +91,7 @@ impl Context<'_> {
     /// The size of a Workload with these pod sets, as an annotation.
     pub(crate) fn size_of_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> Annotations {
         let needs = self.needs_of(namespace, sets);
-        annotation(size(&self.settings.cards, needs.iter().map(|set| (i64::from(set.count), &set.requests))))
+        annotation(size(&self.settings.accelerators, needs.iter().map(|set| (i64::from(set.count), &set.requests))))
     }
 
     /// The size of a Workload with a number of pods for each pod set, as an annotation.
@@ -97,7 +101,7 @@ impl Context<'_> {
         pods: impl Fn(&engine::PodSetSpec) -> i64,
     ) -> Annotations {
         let sets = workload.shape.pod_sets.iter();
-        annotation(size(&self.settings.cards, sets.map(|set| (pods(set), &set.requests))))
+        annotation(size(&self.settings.accelerators, sets.map(|set| (pods(set), &set.requests))))
     }
 
     /// Pod sets as JSON for a patch, and the annotation of the size that changes with the pod sets.
@@ -123,14 +127,14 @@ mod tests {
 
     #[test]
     fn workload_size_column_counts_pods_and_names_accelerators_first() {
-        let cards = Cards::default();
+        let accelerators = Accelerators::default();
         let worker = requests(&[("cpu", 1500), ("memory", 4 << 30), ("nvidia.com/gpu", 8), ("idle", 0)]);
         let master = requests(&[("cpu", 1000)]);
-        let text = size(&cards, [(1, &master), (2, &worker)].into_iter());
+        let text = size(&accelerators, [(1, &master), (2, &worker)].into_iter());
         assert_eq!(text, "3 pods, nvidia.com/gpu 16, cpu 4, memory 8Gi");
-        assert_eq!(size(&cards, std::iter::once((1, &requests(&[])))), "1 pod");
+        assert_eq!(size(&accelerators, std::iter::once((1, &requests(&[])))), "1 pod");
         assert_eq!(
-            size(&cards, std::iter::once((2, &requests(&[("cpu", i64::MAX)])))).split(", ").count(),
+            size(&accelerators, std::iter::once((2, &requests(&[("cpu", i64::MAX)])))).split(", ").count(),
             2,
             "no overflow"
         );
@@ -140,7 +144,7 @@ mod tests {
     fn workload_size_column_is_cut_when_resources_are_many() {
         let names: Vec<String> = (0..9).map(|number| format!("r{number}")).collect();
         let asked = requests(&names.iter().map(|name| (name.as_str(), 1)).collect::<Vec<_>>());
-        let text = size(&Cards::default(), std::iter::once((1, &asked)));
+        let text = size(&Accelerators::default(), std::iter::once((1, &asked)));
         assert_eq!(text, "1 pod, r0 1, r1 1, r2 1, r3 1, r4 1, r5 1, 3 more");
     }
 
@@ -161,8 +165,8 @@ mod tests {
         };
         let cells =
             [cell("a", "cpu", 4000), cell("b", "cpu", 7500), cell("m", "memory", 1 << 30), cell("gone", "disk", 3)];
-        let text = used(&Cards::default(), &spec, &cells);
+        let text = used(&Accelerators::default(), &spec, &cells);
         assert_eq!(text.as_deref(), Some("nvidia.com/gpu 0/8, cpu 11500m/10, memory 1Gi/unlimited"));
-        assert_eq!(used(&Cards::default(), &api::ClusterQueueSpec::default(), &cells), None);
+        assert_eq!(used(&Accelerators::default(), &api::ClusterQueueSpec::default(), &cells), None);
     }
 }

@@ -32,17 +32,17 @@ impl<'a> PendingReport<'a> {
 }
 
 /// The write that explains why a workload waits.
-pub fn explain(workload: &WorkloadView, told: &PendingReport<'_>, now: Timestamp) -> Draft {
-    let purpose = if told.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
+pub fn explain(workload: &WorkloadView, report: &PendingReport<'_>, now: Timestamp) -> Draft {
+    let purpose = if report.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
     let mut draft = status_write(workload, purpose, now, |edit| {
-        edit.pending(told.reason, told.message);
-        if told.is_gated {
-            edit.set(types::BLOCKED_ON_PREEMPTION_GATES, true, reasons::PREEMPTION_GATED, told.message);
+        edit.pending(report.reason, report.message);
+        if report.is_gated {
+            edit.set(types::BLOCKED_ON_PREEMPTION_GATES, true, reasons::PREEMPTION_GATED, report.message);
         }
         edit.status.resource_requests = requests_of(workload);
     });
     draft.notices.extend(gates::lifted(workload));
-    draft.notices.push(notice(workload, EventType::Warning, told.reason, told.message.to_owned(), SCHEDULER));
+    draft.notices.push(notice(workload, EventType::Warning, report.reason, report.message.to_owned(), SCHEDULER));
     draft
 }
 

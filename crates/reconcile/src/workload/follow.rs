@@ -20,7 +20,7 @@ use crate::write::{EventType, Notice, Purpose};
 pub(crate) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
 /// Values that a Workload gets from its job, pod or StatefulSet.
-pub(crate) struct Wishes<'a> {
+pub(crate) struct DesiredFields<'a> {
     /// Pod sets with the annotation of their size, if the pod sets are to change.
     pub(crate) pod_sets: Option<(Value, Annotations)>,
     /// Name of the owner's LocalQueue; `None` leaves the Workload's present queue.
@@ -41,17 +41,17 @@ pub(crate) struct Wishes<'a> {
 
 /// The one write that updates a Workload to its owner: pod sets, queue, longest execution time, tiers and preemption scope while the Workload has no quota, and
 /// priority and gates at any time.
-pub(crate) fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
-    follow_and_tell(workload, wishes, |_| None)
+pub(crate) fn follow(workload: &WorkloadView, desired: DesiredFields<'_>) -> Option<Decision> {
+    follow_with_event(workload, desired, |_| None)
 }
 
-/// Updates a Workload to its owner; `tell` makes the events about another priority class and about fewer gates.
-pub(crate) fn follow_and_tell(
+/// Updates a Workload to its owner; `to_notice` makes the events about another priority class and about fewer gates.
+pub(crate) fn follow_with_event(
     workload: &WorkloadView,
-    wishes: Wishes<'_>,
-    tell: impl Fn(String) -> Option<Notice>,
+    desired: DesiredFields<'_>,
+    to_notice: impl Fn(String) -> Option<Notice>,
 ) -> Option<Decision> {
-    let Wishes { pod_sets, queue, priority, gated_by, tiers, limit, preempts, prebuilt } = wishes;
+    let DesiredFields { pod_sets, queue, priority, gated_by, tiers, limit, preempts, prebuilt } = desired;
     let waits = !workload.reserved();
     let mut spec = class_change(workload, priority);
     let other_class = spec.contains_key("priorityClassRef");
@@ -63,12 +63,12 @@ pub(crate) fn follow_and_tell(
     spec.extend(limit.map(|limit| ("maximumExecutionTimeSeconds".to_owned(), limit)));
     let says = |named: Option<&str>| named.is_some() || !prebuilt;
     let mut annotations = size.unwrap_or_default();
-    let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
+    let known = workload.tiers.as_ref().map(|request| request.text.as_str());
     if waits && tiers != known && says(tiers) {
         annotations.insert(CAPACITY_TIERS.to_owned(), json!(tiers));
     }
-    let preempts = preempts.filter(|said| waits && workload.preempts != deltas::preempts(said.as_str()));
-    annotations.extend(preempts.map(|said| (PREEMPTION_POLICY.to_owned(), said)));
+    let preempts = preempts.filter(|policy| waits && workload.preempts != deltas::preempts(policy.as_str()));
+    annotations.extend(preempts.map(|policy| (PREEMPTION_POLICY.to_owned(), policy)));
     let fewer = gates::fewer(workload, gated_by).filter(|_| says(gated_by));
     let fewer_gates = fewer.is_some();
     annotations.extend(fewer.map(|left| (ADMISSION_GATED_BY.to_owned(), left)));
@@ -81,11 +81,11 @@ pub(crate) fn follow_and_tell(
     });
     if other_class {
         let text = format!("Updated workload priority class: {}/{}", workload.namespace, workload.name);
-        draft.notices.extend(tell(text));
+        draft.notices.extend(to_notice(text));
     }
     if fewer_gates {
         let left = gated_by.unwrap_or_default();
-        draft.notices.extend(tell(format!("Updated workload AdmissionGatedBy to {left:?}")));
+        draft.notices.extend(to_notice(format!("Updated workload AdmissionGatedBy to {left:?}")));
     }
     Some(Decision::write(draft))
 }
@@ -115,29 +115,29 @@ pub(crate) fn adopt(
     }))
 }
 
-/// Finishes a Workload together with its owner; `tell` makes the event about the end.
+/// Finishes a Workload together with its owner; `to_notice` makes the event about the end.
 pub(crate) fn finish(
     workload: &WorkloadView,
     now: Timestamp,
     (success, message): (bool, &str),
-    tell: impl FnOnce(EventType, &str, String) -> Option<Notice>,
+    to_notice: impl FnOnce(EventType, &str, String) -> Option<Notice>,
 ) -> Decision {
     let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
     let mut draft = status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reason, message));
     let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
-    draft.notices.extend(tell(EventType::Normal, event_reasons::FINISHED_WORKLOAD, text));
+    draft.notices.extend(to_notice(EventType::Normal, event_reasons::FINISHED_WORKLOAD, text));
     Decision::write(draft)
 }
 
-/// Finishes a prebuilt Workload that requests other pods than its owner; `tell` makes the event about the end.
+/// Finishes a prebuilt Workload that requests other pods than its owner; `to_notice` makes the event about the end.
 pub(crate) fn out_of_sync(
     workload: &WorkloadView,
     now: Timestamp,
-    tell: impl FnOnce(EventType, &str, String) -> Notice,
+    to_notice: impl FnOnce(EventType, &str, String) -> Notice,
 ) -> Decision {
     let draft =
         status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reasons::OUT_OF_SYNC, OUT_OF_SYNC));
-    Decision::write(draft.telling(tell(EventType::Warning, reasons::OUT_OF_SYNC, OUT_OF_SYNC.to_owned())))
+    Decision::write(draft.with_event(to_notice(EventType::Warning, reasons::OUT_OF_SYNC, OUT_OF_SYNC.to_owned())))
 }
 
 #[cfg(test)]

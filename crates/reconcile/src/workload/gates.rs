@@ -36,10 +36,10 @@ pub(crate) fn closed(workload: &WorkloadView) -> Notice {
 
 /// The event about a workload whose status still says that the workload is gated, but whose gates are gone.
 pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
-    let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
+    let condition = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
     // A workload that may not preempt because of a closed preemption gate has the same reason.
-    let lifted = told.status == "False"
-        && told.reason == GATED
+    let lifted = condition.status == "False"
+        && condition.reason == GATED
         && workload.gated_by().is_empty()
         && !workload.is(types::BLOCKED_ON_PREEMPTION_GATES);
     let text = "Admission gate cleared, workload is now admissible".to_owned();

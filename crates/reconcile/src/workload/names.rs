@@ -9,25 +9,25 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::decision::{Decision, Draft};
-use crate::workload::orphan::{Standing, standing};
+use crate::workload::orphan::{OwnerState, owner_state};
 use crate::write::{Body, EventType, Kind, Notice, ObjectKey, Purpose, Write, key};
 
-/// Creates the Workload of a job that has no Workload; `tell` makes the event about the creation. `asker` is the object that control decides about. A Workload
-/// that would leave no room for its status is not created, and no Workload replaces another Workload of the name: the user gets an event.
+/// Creates the Workload of a job that has no Workload; `to_notice` makes the event about the creation. `asker` is the object that control decides about. A
+/// Workload that would leave no room for its status is not created, and no Workload replaces another Workload of the name: the user gets an event.
 pub(crate) fn create(
     ctx: &Context<'_>,
     asker: &ObjectKey,
     workload: &api::Workload,
-    tell: impl FnOnce(String) -> Notice,
+    to_notice: impl FnOnce(String) -> Notice,
 ) -> Decision {
     let warning =
         |reason: &str, notice: Notice| Notice { event_type: EventType::Warning, reason: reason.to_owned(), ..notice };
     if let Some(problem) = too_large(workload) {
-        return Decision::tell(warning(event_reasons::ERR_WORKLOAD_COMPOSE, tell(problem)));
+        return Decision::event(warning(event_reasons::ERR_WORKLOAD_COMPOSE, to_notice(problem)));
     }
     let name = (workload.namespace().to_owned(), workload.name().to_owned());
     if let Some(other) = ctx.view.workloads().get(&name) {
-        return has_its_name(ctx, asker, other, |reason, text| warning(reason, tell(text)));
+        return has_its_name(ctx, asker, other, |reason, text| warning(reason, to_notice(text)));
     }
     let Ok(mut body) = serde_json::to_value(workload) else { return Decision::Done };
     let size = ctx.size_of_pod_sets(&name.0, &workload.spec.pod_sets);
@@ -40,7 +40,7 @@ pub(crate) fn create(
     let message = format!("Created Workload: {}/{}", name.0, name.1);
     let draft =
         Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Write::Create(Body::of_new(body)));
-    Decision::write(draft.telling(tell(message)))
+    Decision::write(draft.with_event(to_notice(message)))
 }
 
 /// Handles a Workload of another object that has the name that the job's Workload needs.
@@ -83,7 +83,7 @@ fn in_the_way(
 ) -> Decision {
     let object = other.object_key();
     // A Workload that is deleted with its owner will be gone soon.
-    if other.deleting || standing(ctx, other) != Standing::There {
+    if other.deleting || owner_state(ctx, other) != OwnerState::There {
         return Decision::WaitFor(object);
     }
     let whose = match &other.owner {
@@ -91,11 +91,11 @@ fn in_the_way(
         None if other.job_uid.is_some() => "was left behind by another job".to_owned(),
         None => "belongs to no job".to_owned(),
     };
-    let said = (
+    let event = (
         event_reasons::WORKLOAD_NAME_CONFLICT,
         format!("Workload {}/{} {whose} and {what}", other.namespace, other.name),
     );
-    if ctx.is_untold(asker, &said) { Decision::tell(warning(said.1)) } else { Decision::WaitFor(object) }
+    if ctx.is_unsent(asker, &event) { Decision::event(warning(event.1)) } else { Decision::WaitFor(object) }
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn verdict_maps_to_older_kueue_reason_if_kueue_reports_one() {
-        for (reason, leading, told) in [
+        for (reason, leading, reported) in [
             (PendingReason::WaitingForQuota, true, Some("Pending")),
             (PendingReason::Misconfigured, true, Some("Pending")),
             (PendingReason::WaitingForPodsReady, true, Some("Waiting")),
@@ -106,7 +106,7 @@ mod tests {
             (PendingReason::ExceedsMaxQuota, false, None),
         ] {
             let verdict = Verdict { uid: "u".into(), reason, message: "m".into(), leading };
-            assert_eq!(of_verdict(&verdict), told, "{reason:?} {leading}");
+            assert_eq!(of_verdict(&verdict), reported, "{reason:?} {leading}");
         }
     }
 }

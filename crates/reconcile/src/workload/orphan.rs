@@ -10,7 +10,7 @@ use crate::decision::{Decision, Draft};
 use crate::job::left::{self, PODS_COME_MS};
 use crate::pod_group::without_pods;
 use crate::workload::follow::adopt;
-pub(crate) use crate::workload::owner::{Standing, lost_by, parts_of, standing};
+pub(crate) use crate::workload::owner::{OwnerState, lost_by, owner_state, parts_of};
 use crate::workload::status::since;
 use crate::workload::stops::{let_go, release};
 use crate::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
@@ -29,12 +29,12 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         return (workload.reserved() || workload.deleting).then_some(Decision::Done);
     }
     let Some(owner) = &workload.owner else { return without_owner(ctx, workload, now) };
-    let Some(kind) = Kind::of_whole(&owner.kind) else { return of_stranger(ctx, workload, owner) };
-    let standing = standing(ctx, workload);
-    if standing == Standing::There || (standing == Standing::Leaving && !workload.deleting) {
+    let Some(kind) = Kind::of_owner(&owner.kind) else { return of_stranger(ctx, workload, owner) };
+    let owner_state = owner_state(ctx, workload);
+    if owner_state == OwnerState::There || (owner_state == OwnerState::Leaving && !workload.deleting) {
         return None;
     }
-    if standing == Standing::Absent && !ctx.manages_owner(workload) && !workload.reserved() && !workload.deleting {
+    if owner_state == OwnerState::Absent && !ctx.manages_owner(workload) && !workload.reserved() && !workload.deleting {
         // The status of the workload says why the workload waits.
         return None;
     }
@@ -147,15 +147,15 @@ fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Opt
         )
     };
     let message = format!("its owner, {} {:?}, is of a kind that Berth does not know: {holds}", owner.kind, owner.name);
-    let said = (STRANGER, message);
-    let is_new = ctx.is_untold(&workload.object_key(), &said);
-    is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
+    let event = (STRANGER, message);
+    let is_new = ctx.is_unsent(&workload.object_key(), &event);
+    is_new.then(|| Decision::event(notice(workload, event_type, STRANGER, event.1, REPORTER)))
 }
 
 impl Context<'_> {
     /// Whether the kind of a workload's owner is managed, or is not known to Berth.
     pub(crate) fn manages_owner(&self, workload: &WorkloadView) -> bool {
-        workload.whole().is_none_or(|whole| self.sees(whole.kind))
+        workload.owner_key().is_none_or(|owner_key| self.sees(owner_key.kind))
     }
 
     /// Whether objects of a kind are managed.

@@ -42,7 +42,7 @@ pub(crate) fn parts_of<'a>(
 
 /// State of a workload's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum OwnerState {
     /// The owner exists, or is of a kind that Berth does not know: the owner's controller may start the job.
     There,
     /// The owner of the workload is being deleted.
@@ -52,9 +52,9 @@ pub(crate) enum Standing {
 }
 
 /// The state of the owner of a workload.
-pub(crate) fn standing(ctx: &Context<'_>, workload: &WorkloadView) -> Standing {
-    let Some(owner) = &workload.owner else { return Standing::There };
-    let Some(kind) = Kind::of_whole(&owner.kind) else { return Standing::There };
+pub(crate) fn owner_state(ctx: &Context<'_>, workload: &WorkloadView) -> OwnerState {
+    let Some(owner) = &workload.owner else { return OwnerState::There };
+    let Some(kind) = Kind::of_owner(&owner.kind) else { return OwnerState::There };
     let name = (workload.namespace.clone(), owner.name.clone());
     let view = &ctx.view;
     let leaving = match kind {
@@ -66,10 +66,10 @@ pub(crate) fn standing(ctx: &Context<'_>, workload: &WorkloadView) -> Standing {
         _ => view.job_of(workload).map(|job| job.deleting),
     };
     match leaving {
-        Some(false) => Standing::There,
-        Some(true) => Standing::Leaving,
-        None if ctx.unlisted_owner(workload).is_some() => Standing::There,
-        None => Standing::Absent,
+        Some(false) => OwnerState::There,
+        Some(true) => OwnerState::Leaving,
+        None if ctx.unlisted_owner(workload).is_some() => OwnerState::There,
+        None => OwnerState::Absent,
     }
 }
 

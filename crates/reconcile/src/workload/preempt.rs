@@ -62,7 +62,7 @@ fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
 }
 
 /// Event for a TrainingJob about the queue that takes its quota, the queue whose quota the TrainingJob held, and the reason.
-fn told_to_training_job(
+fn event_for_training_job(
     ctx: &Context<'_>,
     workload: &WorkloadView,
     preemptor: Option<&WorkloadView>,
@@ -116,7 +116,7 @@ pub fn preempt(ctx: &Context<'_>, workload: &WorkloadView, eviction: &engine::Ev
         format!("{message}{priorities}"),
         SCHEDULER,
     ));
-    draft.notices.extend(told_to_training_job(ctx, workload, preemptor, eviction.reason));
+    draft.notices.extend(event_for_training_job(ctx, workload, preemptor, eviction.reason));
     if let Some(preemptor) = preemptor {
         let message = format!(
             "Preempted {} (UID: {}) in ClusterQueue {}{priorities}",

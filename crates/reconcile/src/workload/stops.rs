@@ -133,8 +133,8 @@ fn stop_is_over(ctx: &Context<'_>, workload: &WorkloadView, since: Timestamp, wh
 
 /// Whether a workload belongs to a single pod that has been started, and that therefore cannot wait again.
 fn has_ended_pod(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
-    let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
-    ctx.view.pods().get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
+    let Some(owner_key) = workload.owner_key().filter(|owner_key| owner_key.kind == Kind::Pod) else { return false };
+    ctx.view.pods().get(&(owner_key.namespace, owner_key.name)).is_none_or(|pod| !pod.gated || pod.deleting())
 }
 
 #[cfg(test)]

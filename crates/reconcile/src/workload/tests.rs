@@ -106,7 +106,7 @@ fn planned_admission_of_a_job_that_goes_is_not_written() {
     let mut state = planned(with(pending()));
     state.put(deleting(job("a")));
     assert_eq!(decided(&state).what, "done");
-    state.flights.unresolved_mut().doubt(crate::testing::named(Kind::Workload, "w"), 7);
+    state.in_flight.unresolved_mut().note_unresolved(crate::testing::named(Kind::Workload, "w"), 7);
     assert_eq!(decided(&state).what, "ReserveQuota: apply status Workload ns/w");
 }
 
@@ -136,7 +136,7 @@ fn run_ends_at_its_longest_time_including_earlier_runs() {
 }
 
 #[test]
-fn pending_workload_says_why_it_is_not_tried_until_it_has_said_so() {
+fn pending_workload_reports_once_why_it_is_not_tried() {
     let gated = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "example.com/gate"}}});
     let workload = || changed(pending(), gated.clone());
     let found = decided(&with(workload()));

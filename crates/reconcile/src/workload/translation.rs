@@ -21,7 +21,7 @@ use jiff::Timestamp;
 
 impl Context<'_> {
     /// The status write with the reason why a workload waits after a scheduling cycle. `reason` may be absent, though the engine always gives a reason.
-    pub fn telling(
+    pub fn explain(
         &self,
         uid: &str,
         reason: Option<engine::PendingReason>,
@@ -38,7 +38,7 @@ impl Context<'_> {
     }
 
     /// A Workload in the engine's type, `None` if the Workload is unknown.
-    pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
+    pub fn workload_spec(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
         let name = (namespace.to_owned(), name.to_owned());
         self.view.workloads().get(&name).map(|workload| self.engine_workload(workload))
     }
@@ -71,7 +71,7 @@ impl Context<'_> {
         let runs = self.is_on_trial(workload) && self.runs_without_quota(workload);
         let mut pod_sets = workload.shape.pod_sets.clone();
         let overrides = self.overrides_selectors(workload);
-        let no_affinity = workload.whole().is_some_and(|whole| !whole.kind.takes_affinity());
+        let no_affinity = workload.owner_key().is_some_and(|owner_key| !owner_key.kind.takes_affinity());
         for set in &mut pod_sets {
             set.no_affinity = no_affinity;
             if overrides {
@@ -83,7 +83,7 @@ impl Context<'_> {
             self.cap_gpus(workload, &mut pod_sets);
         }
         let tiers = match &workload.tiers {
-            Some(wish) => wish.tiers.clone().ok(),
+            Some(request) => request.tiers.clone().ok(),
             None => self.tiers_by_label(workload, &pod_sets),
         };
         let tiers = self.line_of(workload, tiers, &pod_sets);
@@ -100,7 +100,7 @@ impl Context<'_> {
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
             // A scale-up takes only idle quota, and so do pods that were let in: pods that were let in may be gone before their victims are.
-            preempts: match replaces.is_some() || runs || self.flights.was_refused_quota(&workload.object_key()) {
+            preempts: match replaces.is_some() || runs || self.in_flight.was_refused_quota(&workload.object_key()) {
                 true => engine::Preempts::Nobody,
                 false => workload.preempts,
             },
@@ -131,7 +131,7 @@ impl Context<'_> {
             .as_ref()
             .and_then(|state| state.requeue_at.as_ref())
             .map(|time| millis(time.0));
-        let failed = self.flights.backing_off(&workload.object_key(), workload.created).map(millis);
+        let failed = self.in_flight.backing_off(&workload.object_key(), workload.created).map(millis);
         requeue.max(failed)
     }
 }
@@ -156,7 +156,7 @@ impl Context<'_> {
         let workload = self.view.workloads().get(name)?;
         let holds = || workload.reserved() || self.quota.world().holds_quota(&workload.uid);
         let is_planned = self.notes_of(workload).plan().admission().is_some();
-        if is_planned || (self.flights.busy(&key(Kind::Workload, name)) && holds()) {
+        if is_planned || (self.in_flight.busy(&key(Kind::Workload, name)) && holds()) {
             return None;
         }
         let waits = workload.active && !workload.deleting;
@@ -177,8 +177,15 @@ fn revision(workload: &WorkloadView) -> u64 {
     (workload.generation, workload.reshaped).hash(&mut hasher);
     for kind in [types::EVICTED, types::REQUEUED] {
         let condition = find(&workload.status.conditions, kind);
-        let said = condition.map(|said| (&said.status, &said.reason, &said.message, said.last_transition_time.0));
-        said.hash(&mut hasher);
+        let found_condition = condition.map(|found_condition| {
+            (
+                &found_condition.status,
+                &found_condition.reason,
+                &found_condition.message,
+                found_condition.last_transition_time.0,
+            )
+        });
+        found_condition.hash(&mut hasher);
     }
     hasher.finish()
 }

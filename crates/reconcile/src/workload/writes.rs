@@ -133,12 +133,12 @@ pub(super) fn evict_and(
 }
 
 /// Handles a workload whose job cannot be started with the admission. After a temporary problem the workload is evicted, and tried again after a minute. Any
-/// other problem with the start finishes the workload. `tell` makes the event for its job (`docs/departures/0044-placement-that-passes.md`).
+/// other problem with the start finishes the workload. `to_notice` makes the event for its job (`docs/departures/0044-placement-that-passes.md`).
 pub fn cannot_start(
     workload: &WorkloadView,
     now: Timestamp,
     error: &PlacementError,
-    tell: impl FnOnce(&str, String) -> Notice,
+    to_notice: impl FnOnce(&str, String) -> Notice,
 ) -> Draft {
     let message = error.to_string();
     if !error.passes() {
@@ -151,7 +151,7 @@ pub fn cannot_start(
         let state = edit.status.requeue_state.get_or_insert_with(Default::default);
         state.requeue_at = Some(Time(seconds(at)));
     });
-    draft.telling(tell(own_reasons::PLACEMENT_FAILED, message))
+    draft.with_event(to_notice(own_reasons::PLACEMENT_FAILED, message))
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ mod tests {
             })
         }
 
-        async fn told(&self, key: u8, verdict: Verdict, takes: u64) -> Verdict {
+        async fn answer(&self, key: u8, verdict: Verdict, takes: u64) -> Verdict {
             self.ask(key, verdict, takes).await.expect("an end")
         }
 
@@ -217,13 +217,13 @@ mod tests {
         for one in all {
             assert_eq!(one.await.expect("an end"), Verdict::Allowed);
         }
-        assert_eq!(beside.told(1, Verdict::Unknown, 0).await, Verdict::Allowed);
+        assert_eq!(beside.answer(1, Verdict::Unknown, 0).await, Verdict::Allowed);
         assert_eq!(beside.count(), 1);
         tokio::time::sleep(LIMITS.good).await;
-        assert_eq!(beside.told(1, Verdict::Unknown, 0).await, Verdict::Unknown, "a token that was withdrawn");
-        assert_eq!(beside.told(1, Verdict::Allowed, 0).await, Verdict::Unknown);
+        assert_eq!(beside.answer(1, Verdict::Unknown, 0).await, Verdict::Unknown, "a token that was withdrawn");
+        assert_eq!(beside.answer(1, Verdict::Allowed, 0).await, Verdict::Unknown);
         tokio::time::sleep(LIMITS.bad + Duration::from_millis(20)).await;
-        assert_eq!(beside.told(1, Verdict::Allowed, 0).await, Verdict::Allowed);
+        assert_eq!(beside.answer(1, Verdict::Allowed, 0).await, Verdict::Allowed);
         assert_eq!(beside.count(), 3);
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let beside = Beside::new(LIMITS);
         let all: Vec<_> = (0..4).map(|key| beside.ask(key, Verdict::Unknown, 20)).collect();
         tokio::task::yield_now().await;
-        assert_eq!(beside.told(4, Verdict::Allowed, 0).await, Verdict::Busy, "four are waited for");
+        assert_eq!(beside.answer(4, Verdict::Allowed, 0).await, Verdict::Busy, "four are waited for");
         for one in all {
             assert_eq!(one.await.expect("an end"), Verdict::Unknown);
         }
@@ -243,29 +243,33 @@ mod tests {
     #[tokio::test]
     async fn flood_of_unknown_tokens_does_not_block_known_users() {
         let beside = Beside::new(Limits { rate: Some(3.0), ..LIMITS });
-        assert_eq!(beside.told(0, Verdict::Allowed, 0).await, Verdict::Allowed);
+        assert_eq!(beside.answer(0, Verdict::Allowed, 0).await, Verdict::Allowed);
         let mut busy = 0;
         for key in 1..200 {
-            busy += usize::from(beside.told(key, Verdict::Unknown, 0).await == Verdict::Busy);
+            busy += usize::from(beside.answer(key, Verdict::Unknown, 0).await == Verdict::Busy);
         }
         assert!(beside.count() <= 4 && busy >= 195, "asked {}, busy {busy}", beside.count());
         assert!(beside.memory.entries.lock().expect("no panic").len() <= LIMITS.entries);
         tokio::time::sleep(LIMITS.good).await;
         for key in 1..200 {
-            beside.told(key, Verdict::Unknown, 0).await;
+            beside.answer(key, Verdict::Unknown, 0).await;
         }
-        assert_eq!(beside.told(0, Verdict::Allowed, 0).await, Verdict::Allowed, "it is asked about beside the others");
+        assert_eq!(
+            beside.answer(0, Verdict::Allowed, 0).await,
+            Verdict::Allowed,
+            "it is asked about beside the others"
+        );
     }
 
     #[tokio::test]
     async fn unanswered_access_question_is_repeated_and_never_allows() {
         let beside = Beside::new(LIMITS);
-        assert!(matches!(beside.told(1, Verdict::Allowed, 500).await, Verdict::Unanswered(_)));
-        assert_eq!(beside.told(1, Verdict::Allowed, 0).await, Verdict::Allowed);
+        assert!(matches!(beside.answer(1, Verdict::Allowed, 500).await, Verdict::Unanswered(_)));
+        assert_eq!(beside.answer(1, Verdict::Allowed, 0).await, Verdict::Allowed);
         tokio::time::sleep(LIMITS.good).await;
         let no = || Verdict::Unanswered("down".into());
-        assert_eq!(beside.told(1, no(), 0).await, no(), "nobody is let in for having been let in");
-        assert_eq!(beside.told(1, Verdict::Forbidden("no".into()), 0).await, Verdict::Forbidden("no".into()));
+        assert_eq!(beside.answer(1, no(), 0).await, no(), "nobody is let in for having been let in");
+        assert_eq!(beside.answer(1, Verdict::Forbidden("no".into()), 0).await, Verdict::Forbidden("no".into()));
         assert_eq!(beside.count(), 4);
     }
 
@@ -275,14 +279,14 @@ mod tests {
         let lives = Limits { good: Duration::from_secs(600), bad: Duration::from_secs(60), ..LIMITS };
         let beside = Beside::new(lives);
         for key in 0..3 {
-            beside.told(key, Verdict::Allowed, 0).await;
+            beside.answer(key, Verdict::Allowed, 0).await;
         }
         for key in 10..20 {
-            assert_eq!(beside.told(key, Verdict::Unknown, 0).await, Verdict::Unknown);
+            assert_eq!(beside.answer(key, Verdict::Unknown, 0).await, Verdict::Unknown);
         }
         let count = beside.count();
         for key in 0..3 {
-            assert_eq!(beside.told(key, Verdict::Unknown, 0).await, Verdict::Allowed);
+            assert_eq!(beside.answer(key, Verdict::Unknown, 0).await, Verdict::Allowed);
         }
         assert_eq!(beside.count(), count, "those are kept");
     }

@@ -57,9 +57,9 @@ async fn bearer_token_gets_verdict_of_token_review_and_access_review() {
     assert_eq!(get("nobody").await, Verdict::Unknown);
     assert!(matches!(get("broken").await, Verdict::Unanswered(_)));
     let spec = asked.lock().unwrap()[1].1.clone();
-    let whole = json!({"user": "reader", "uid": "u", "groups": ["g"], "extra": {"e": ["1"]},
+    let expected = json!({"user": "reader", "uid": "u", "groups": ["g"], "extra": {"e": ["1"]},
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
-    assert_eq!(spec, whole);
+    assert_eq!(spec, expected);
     let count = asked.lock().unwrap().len();
     for token in ["reader", "stranger", "nobody"] {
         get(token).await;
@@ -82,7 +82,7 @@ async fn cached_access_verdict_counts_for_one_user_and_one_action() {
     access.may(User { groups: vec!["h".to_owned()], ..user("reader") }, CREATE_JOBS).await;
     assert_eq!(asked.lock().unwrap().len(), 4);
     let spec = asked.lock().unwrap()[0].1.clone();
-    let whole = json!({"user": "reader", "uid": "u", "groups": ["g"], "extra": {"e": ["1"]},
+    let expected = json!({"user": "reader", "uid": "u", "groups": ["g"], "extra": {"e": ["1"]},
         "resourceAttributes": {"verb": "create", "group": "batch", "resource": "jobs", "namespace": "team-a"}});
-    assert_eq!(spec, whole);
+    assert_eq!(spec, expected);
 }

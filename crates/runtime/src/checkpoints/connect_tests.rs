@@ -129,17 +129,20 @@ fn store_without_secret_uses_pod_identity_and_ignores_other_environment() {
     let spec = |value: Value| serde_json::from_value::<CheckpointStoreSpec>(value).unwrap();
     let of_s3 = spec(json!({"s3": {"bucket": "b", "endpoint": "https://s3.example.com"}}));
     let found = s3(&of_s3, None, &own).unwrap();
-    let told = |key: &str| found.get_config_value(&key.parse().unwrap());
-    assert_eq!(told("aws_role_arn").as_deref(), Some("arn:aws:iam::1:role/berth"));
-    assert_eq!(told("aws_web_identity_token_file").as_deref(), Some("/var/run/token"));
-    assert_eq!(told("aws_endpoint").as_deref(), Some("https://s3.example.com"));
-    assert_eq!((told("aws_bucket").as_deref(), told("aws_access_key_id")), (Some("b"), None));
+    let reported_by = |key: &str| found.get_config_value(&key.parse().unwrap());
+    assert_eq!(reported_by("aws_role_arn").as_deref(), Some("arn:aws:iam::1:role/berth"));
+    assert_eq!(reported_by("aws_web_identity_token_file").as_deref(), Some("/var/run/token"));
+    assert_eq!(reported_by("aws_endpoint").as_deref(), Some("https://s3.example.com"));
+    assert_eq!((reported_by("aws_bucket").as_deref(), reported_by("aws_access_key_id")), (Some("b"), None));
     let keys = credentials(&[("accessKeyId", b"id"), ("secretAccessKey", b"key")]);
     let with_keys = s3(&of_s3, Some(&keys), &own).unwrap();
     assert_eq!(with_keys.get_config_value(&"aws_role_arn".parse().unwrap()), None);
     let of_azure = spec(json!({"azure": {"account": "a", "container": "c"}}));
     let found = azure(&of_azure, None, &own).unwrap();
-    let told = |key: &str| found.get_config_value(&key.parse().unwrap());
-    assert_eq!(told("azure_federated_token_file").as_deref(), Some("/var/run/token"));
-    assert_eq!((told("azure_client_id").as_deref(), told("account_name").as_deref()), (Some("client"), Some("a")));
+    let reported_by = |key: &str| found.get_config_value(&key.parse().unwrap());
+    assert_eq!(reported_by("azure_federated_token_file").as_deref(), Some("/var/run/token"));
+    assert_eq!(
+        (reported_by("azure_client_id").as_deref(), reported_by("account_name").as_deref()),
+        (Some("client"), Some("a"))
+    );
 }

@@ -91,12 +91,12 @@ async fn abandoned_deletion_stops_without_deleting_files() {
     let (files, gpt) = files(&folder, Duration::from_secs(5));
     let (release, hung) = mpsc::channel::<()>();
     let (begun, begins) = oneshot::channel();
-    let (told, tells) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let mut deleting = Box::pin(files.with(&gpt, move |job, call| {
         let _ = begun.send(());
         let _ = hung.recv();
         let cleared = clear(&job, 0, call);
-        let _ = told.send(cleared.is_err());
+        let _ = sender.send(cleared.is_err());
         cleared
     }));
     tokio::select! {
@@ -105,7 +105,7 @@ async fn abandoned_deletion_stops_without_deleting_files() {
     }
     drop(deleting);
     drop(release);
-    assert!(tells.await.unwrap());
+    assert!(receiver.await.unwrap());
     assert_eq!(files.list(&gpt, 10).await.unwrap().files, 3, "nothing was deleted after the deadline");
 }
 

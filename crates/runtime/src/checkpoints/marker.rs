@@ -35,7 +35,7 @@ struct Written {
 }
 
 /// A nonnegative integer in any JSON notation.
-fn whole(name: &str, value: &Value) -> Result<i64, String> {
+fn integer(name: &str, value: &Value) -> Result<i64, String> {
     let fault = || format!("{name} is {value}; a whole number, 0 or more, is allowed");
     let number = match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -50,16 +50,16 @@ fn float(number: f64) -> Option<i64> {
     // Up to this limit, a float represents every integer exactly.
     const MOST: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole and within bounds")]
-    let whole = number as i64;
-    (number.fract() == 0.0 && number.abs() <= MOST).then_some(whole)
+    let integer = number as i64;
+    (number.fract() == 0.0 && number.abs() <= MOST).then_some(integer)
 }
 
 impl Marker {
     /// Reads a marker file, with the metadata entries that are short enough to be shown.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let step = whole("step", &written.step)?;
-        let epoch = (!written.epoch.is_null()).then(|| whole("epoch", &written.epoch)).transpose()?;
+        let step = integer("step", &written.step)?;
+        let epoch = (!written.epoch.is_null()).then(|| integer("epoch", &written.epoch)).transpose()?;
         let text = |value: Value| match value {
             Value::String(text) => text,
             other => other.to_string(),

@@ -17,20 +17,20 @@ pub(super) type JobKey = (String, String, String);
 
 /// The part of a marker that the cache keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct MarkerContent {
     pub(super) step: i64,
     pub(super) epoch: Option<i64>,
     /// Metadata of the checkpoint; `None` if the metadata is not cached, because no status shows the checkpoint.
     pub(super) metadata: Option<BTreeMap<String, String>>,
 }
 
-impl From<Marker> for Said {
+impl From<Marker> for MarkerContent {
     fn from(marker: Marker) -> Self {
         Self { step: marker.step, epoch: marker.epoch, metadata: Some(marker.metadata) }
     }
 }
 
-impl Said {
+impl MarkerContent {
     /// A copy without the metadata, which may be large.
     pub(super) fn brief(&self) -> Self {
         let nothing = self.metadata.as_ref().filter(|metadata| metadata.is_empty());
@@ -42,12 +42,12 @@ impl Said {
 struct Known {
     version: Version,
     /// Content of the marker; `None` for a marker that cannot be read.
-    said: Option<Said>,
+    content: Option<MarkerContent>,
 }
 
 impl Known {
     fn cost(&self, id: &str) -> usize {
-        let metadata = self.said.as_ref().and_then(|said| said.metadata.as_ref());
+        let metadata = self.content.as_ref().and_then(|content| content.metadata.as_ref());
         let texts = metadata.into_iter().flatten().map(|(key, value)| TEXTS + key.len() + value.len());
         ENTRY + id.len() + texts.sum::<usize>()
     }
@@ -93,14 +93,14 @@ impl Memory {
     }
 
     /// The cached content of a marker; `None` if the cache does not have this version.
-    pub(super) fn known(&self, key: &JobKey, id: &str, version: Version) -> Option<Option<Said>> {
+    pub(super) fn known(&self, key: &JobKey, id: &str, version: Version) -> Option<Option<MarkerContent>> {
         let known = self.jobs.get(key)?.markers.get(id)?;
-        (known.version == version).then(|| known.said.clone())
+        (known.version == version).then(|| known.content.clone())
     }
 
     /// Adds the content of a marker to the cache.
-    pub(super) fn put(&mut self, key: &JobKey, id: &str, version: Version, said: Option<Said>) {
-        let (known, looks) = (Known { version, said }, self.looks);
+    pub(super) fn put(&mut self, key: &JobKey, id: &str, version: Version, content: Option<MarkerContent>) {
+        let (known, looks) = (Known { version, content }, self.looks);
         let job = self.jobs.entry(key.clone()).or_insert_with(|| Job { looked: looks, ..Job::default() });
         let new = known.cost(id);
         let old = job.markers.insert(id.to_owned(), known).map_or(0, |old| old.cost(id));
@@ -114,7 +114,7 @@ impl Memory {
         self.change(key, |job| {
             for (id, known) in &mut job.markers {
                 if !shown.contains(id.as_str()) {
-                    known.said = known.said.as_ref().map(Said::brief);
+                    known.content = known.content.as_ref().map(MarkerContent::brief);
                 }
             }
         });
@@ -151,9 +151,9 @@ mod tests {
         Version { modified: Timestamp::UNIX_EPOCH, bytes }
     }
 
-    fn said(step: i64, text: usize) -> Said {
+    fn content_of(step: i64, text: usize) -> MarkerContent {
         let metadata = BTreeMap::from([("note".to_owned(), "x".repeat(text))]);
-        Said { step, epoch: None, metadata: Some(metadata) }
+        MarkerContent { step, epoch: None, metadata: Some(metadata) }
     }
 
     fn job(name: &str) -> JobKey {
@@ -170,17 +170,17 @@ mod tests {
         let mut memory = Memory::with_most(4_000);
         for name in ["a", "b", "c"] {
             memory.begin(&job(name), &BTreeMap::new());
-            memory.put(&job(name), "step-1", version(1), Some(said(1, 1_000)));
+            memory.put(&job(name), "step-1", version(1), Some(content_of(1, 1_000)));
             assert_eq!(memory.bytes, counted(&memory));
         }
         memory.begin(&job("a"), &BTreeMap::from([("step-1".to_owned(), version(1))]));
-        memory.put(&job("c"), "step-2", version(1), Some(said(2, 1_000)));
+        memory.put(&job("c"), "step-2", version(1), Some(content_of(2, 1_000)));
         assert!(memory.known(&job("b"), "step-1", version(1)).is_none(), "longest ago");
         for (name, step) in [("a", "step-1"), ("c", "step-1"), ("c", "step-2")] {
             assert!(memory.known(&job(name), step, version(1)).is_some(), "{name} {step}");
         }
         assert_eq!((memory.bytes, memory.bytes <= 4_000), (counted(&memory), true));
-        memory.put(&job("d"), "step-1", version(1), Some(said(1, 5_000)));
+        memory.put(&job("d"), "step-1", version(1), Some(content_of(1, 5_000)));
         assert_eq!((memory.bytes, memory.jobs.len()), (0, 0), "even one alone is not too large");
     }
 
@@ -188,17 +188,17 @@ mod tests {
     fn checkpoint_memory_forgets_gone_or_changed_entries_and_unshown_metadata() {
         let mut memory = Memory::default();
         for (id, bytes) in [("gone", 1), ("changed", 2), ("same", 3), ("shown", 4)] {
-            memory.put(&job("a"), id, version(bytes), Some(said(7, 1_000)));
+            memory.put(&job("a"), id, version(bytes), Some(content_of(7, 1_000)));
         }
-        memory.put(&job("a"), "same", version(3), Some(said(7, 1_000)));
+        memory.put(&job("a"), "same", version(3), Some(content_of(7, 1_000)));
         assert_eq!(memory.bytes, counted(&memory), "replaced, not added");
         let listed = [("changed", 9), ("same", 3), ("shown", 4)];
         memory.begin(&job("a"), &listed.map(|(id, bytes)| (id.to_owned(), version(bytes))).into());
         assert_eq!(memory.known(&job("a"), "gone", version(1)), None);
         assert_eq!(memory.known(&job("a"), "changed", version(9)), None);
         memory.show_only(&job("a"), &BTreeSet::from(["shown"]));
-        assert_eq!(memory.known(&job("a"), "shown", version(4)), Some(Some(said(7, 1_000))));
-        let brief = Said { metadata: None, ..said(7, 0) };
+        assert_eq!(memory.known(&job("a"), "shown", version(4)), Some(Some(content_of(7, 1_000))));
+        let brief = MarkerContent { metadata: None, ..content_of(7, 0) };
         assert_eq!(memory.known(&job("a"), "same", version(3)), Some(Some(brief)));
         assert_eq!(memory.bytes, counted(&memory));
         memory.begin(&job("a"), &BTreeMap::new());

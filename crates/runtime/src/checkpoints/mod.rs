@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use files::Files;
 use listing::{Listing, Version};
 use marker::{MARKER, MOST_MARKER_BYTES, Marker};
-use memory::{JobKey, Memory, Said};
+use memory::{JobKey, MarkerContent, Memory};
 use turn::Turn;
 
 /// Largest number of a job's files that are listed.
@@ -134,35 +134,38 @@ impl Stores {
         let mut read = stream::iter(reading).buffer_unordered(AT_ONCE);
         let mut found = BTreeMap::new();
         // A status shows only the latest checkpoints, so only their metadata is cached.
-        let mut shown = BTreeMap::<Rank<'_>, Said>::new();
-        while let Some((id, at, said)) = read.try_next().await? {
-            let Some(said) = said else { continue };
+        let mut shown = BTreeMap::<Rank<'_>, MarkerContent>::new();
+        while let Some((id, at, content)) = read.try_next().await? {
+            let Some(content) = content else { continue };
             let checkpoint = Checkpoint {
                 id: id.to_owned(),
                 at,
-                step: said.step,
-                epoch: said.epoch,
+                step: content.step,
+                epoch: content.epoch,
                 bytes: listing.size(id),
                 metadata: BTreeMap::new(),
             };
             found.insert(id, checkpoint);
-            shown.insert(rank(at, said.step, id), said);
+            shown.insert(rank(at, content.step, id), content);
             if shown.len() > MAX_SHOWN_CHECKPOINTS {
                 shown.pop_first();
             }
         }
         let ids: BTreeSet<&str> = shown.keys().map(|(_, _, id)| *id).collect();
         self.memory.lock().await.show_only(&job, &ids);
-        for ((_, _, id), said) in shown {
+        for ((_, _, id), content) in shown {
             let Some((checkpoint, version)) = found.get_mut(id).zip(listing.markers.get(id)) else { continue };
-            let metadata = match said.metadata {
+            let metadata = match content.metadata {
                 Some(metadata) => metadata,
                 // The checkpoint was not shown until a newer checkpoint was deleted, so its metadata is read now.
-                None => said_of(place, backend, id, *version).await?.and_then(|said| said.metadata).unwrap_or_default(),
+                None => marker_of(place, backend, id, *version)
+                    .await?
+                    .and_then(|content| content.metadata)
+                    .unwrap_or_default(),
             };
             checkpoint.metadata.clone_from(&metadata);
-            let said = Said { step: said.step, epoch: said.epoch, metadata: Some(metadata) };
-            self.memory.lock().await.put(&job, id, *version, Some(said));
+            let content = MarkerContent { step: content.step, epoch: content.epoch, metadata: Some(metadata) };
+            self.memory.lock().await.put(&job, id, *version, Some(content));
         }
         Ok(found.into_values().collect())
     }
@@ -175,25 +178,25 @@ impl Stores {
         job: &JobKey,
         id: &'a str,
         version: Version,
-    ) -> Result<(&'a str, Timestamp, Option<Said>), String> {
+    ) -> Result<(&'a str, Timestamp, Option<MarkerContent>), String> {
         let known = self.memory.lock().await.known(job, id, version);
-        if let Some(said) = known {
-            return Ok((id, version.modified, said));
+        if let Some(content) = known {
+            return Ok((id, version.modified, content));
         }
-        let said = said_of(place, backend, id, version).await?;
+        let content = marker_of(place, backend, id, version).await?;
         // The marker is cached at once, so that the next listing does not read it again, even if this listing is cancelled.
-        self.memory.lock().await.put(job, id, version, said.as_ref().map(Said::brief));
-        Ok((id, version.modified, said))
+        self.memory.lock().await.put(job, id, version, content.as_ref().map(MarkerContent::brief));
+        Ok((id, version.modified, content))
     }
 }
 
 /// Reads the marker of a checkpoint.
-async fn said_of(
+async fn marker_of(
     place: &CheckpointPlace,
     backend: &Backend,
     id: &str,
     version: Version,
-) -> Result<Option<Said>, String> {
+) -> Result<Option<MarkerContent>, String> {
     let (namespace, job, bytes) = (&place.namespace, &place.job, version.bytes);
     if bytes > MOST_MARKER_BYTES {
         tracing::warn!(namespace, job, id, bytes, "a checkpoint's marker is too large");
@@ -202,7 +205,7 @@ async fn said_of(
     let text = backend.read(place, &format!("{id}/{MARKER}")).await?;
     let read = Marker::read(&text);
     let read = read.inspect_err(|error| tracing::warn!(namespace, job, id, error, "a checkpoint's marker"));
-    Ok(read.ok().map(Said::from))
+    Ok(read.ok().map(MarkerContent::from))
 }
 
 /// The folder of a job in a bucket.
@@ -263,13 +266,13 @@ async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> R
     };
     let folder = folder(place)?;
     for id in ids {
-        let whole = folder.clone().join(id.as_str());
-        match store.delete(&whole.clone().join(MARKER)).await {
+        let path = folder.clone().join(id.as_str());
+        match store.delete(&path.clone().join(MARKER)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
         // A checkpoint without its marker is never found again, so a task of its own deletes the other files, even if the caller gives up.
-        let rest = tokio::spawn(tokio::time::timeout(REST_DEADLINE, clear(Arc::clone(store), whole)));
+        let rest = tokio::spawn(tokio::time::timeout(REST_DEADLINE, clear(Arc::clone(store), path)));
         rest.await.map_err(|error| error.to_string())?.map_err(|_| format!("{id}: not deleted in time"))??;
     }
     Ok(())

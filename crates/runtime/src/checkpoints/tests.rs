@@ -185,9 +185,9 @@ async fn job_checkpoints_are_bounded_and_only_shown_ones_keep_metadata() {
         save(step).await;
     }
     let shown = |found: &[Checkpoint]| -> Vec<String> {
-        let whole = found.iter().filter(|found| found.metadata == metadata);
-        assert_eq!(whole.clone().count(), found.iter().filter(|found| !found.metadata.is_empty()).count());
-        whole.map(|found| found.id.clone()).collect()
+        let with_metadata = found.iter().filter(|found| found.metadata == metadata);
+        assert_eq!(with_metadata.clone().count(), found.iter().filter(|found| !found.metadata.is_empty()).count());
+        with_metadata.map(|found| found.id.clone()).collect()
     };
     let first = newest(&stores, &place).await;
     let ids = |found: &[Checkpoint]| found.iter().take(10).map(|found| found.id.clone()).collect::<Vec<_>>();

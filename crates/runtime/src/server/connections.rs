@@ -99,14 +99,14 @@ async fn connection(
     asked: Arc<AtomicBool>,
 ) {
     let _ = stream.set_nodelay(true);
-    let whole = async {
+    let connection = async {
         let Some(tls) = tls else { return answer(limits, stream, peer, router, asked).await };
         if let Ok(Ok(stream)) = tokio::time::timeout(limits.head, tls.accept(stream)).await {
             answer(limits, stream, peer, router, asked).await;
         }
     };
     // An error of a connection concerns its client only.
-    let _ = tokio::time::timeout(limits.life, whole).await;
+    let _ = tokio::time::timeout(limits.life, connection).await;
 }
 
 async fn answer(

@@ -17,7 +17,7 @@ pub async fn list_all(client: &Client, wanted: &Wanted) -> kube::Result<Vec<Obse
     let mut all = Vec::new();
     for kind in kinds(wanted).into_iter().filter(|kind| kind.is_wanted(&wanted.job_kinds)) {
         let served = kind.is_served(client).await;
-        all.extend(kind.tells.map(|tells| tells(served)));
+        all.extend(kind.reports_served.map(|reports_served| reports_served(served)));
         if !served {
             continue;
         }

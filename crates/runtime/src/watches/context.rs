@@ -2,8 +2,8 @@
 
 use super::Kind;
 use crate::first_list::FirstList;
+use crate::liveness::Liveness;
 use crate::metrics::Metrics;
-use crate::pulse::Pulse;
 use crate::raw::Raw;
 use berth_control::event::Observation;
 use berth_control::write as control;
@@ -25,7 +25,7 @@ pub struct Seen {
 }
 
 /// Observer hook for the observations of the watches, which must not block.
-pub type Tap = Arc<dyn Fn(&Observation) + Send + Sync>;
+pub type ObservationHook = Arc<dyn Fn(&Observation) + Send + Sync>;
 
 /// State that every watch needs.
 #[derive(Clone)]
@@ -39,9 +39,9 @@ pub struct Context {
     /// Registry of metrics.
     pub metrics: Arc<Metrics>,
     /// State of the loop, which shows the kinds that cannot be listed.
-    pub pulse: Arc<Pulse>,
+    pub liveness: Arc<Liveness>,
     /// Observer hook, which gets an observation before the loop does.
-    pub tap: Option<Tap>,
+    pub hook: Option<ObservationHook>,
     /// The kinds to watch, from the configuration.
     pub wanted: Wanted,
     /// Semaphore for the memory of objects on their way to the loop, in kibibytes of their text, for all watches.
@@ -75,26 +75,26 @@ impl Context {
     }
 
     /// Passes an observation to the observer hook, and then to the loop. Returns false if the loop is gone.
-    pub(super) async fn tell(&self, observation: Observation, listed: Option<(usize, u64)>) -> bool {
-        self.tell_of(observation, listed, None).await
+    pub(super) async fn send(&self, observation: Observation, listed: Option<(usize, u64)>) -> bool {
+        self.send_with_room(observation, listed, None).await
     }
 
     /// Passes an observation on with the memory permit of its object, which the loop frees.
-    pub(super) async fn tell_of(
+    pub(super) async fn send_with_room(
         &self,
         observation: Observation,
         listed: Option<(usize, u64)>,
         room: Option<OwnedSemaphorePermit>,
     ) -> bool {
-        if let Some(tap) = &self.tap {
-            tap(&observation);
+        if let Some(hook) = &self.hook {
+            hook(&observation);
         }
         self.seen.send(Seen { observation, listed, room }).await.is_ok()
     }
 
     /// Notes that all objects of a kind were passed on. Returns false if the loop is gone.
     pub(super) async fn listed(&self, kind: &Kind, first: &mut FirstList) -> bool {
-        self.pulse.note_works(kind.name());
-        !first.is_complete() || self.tell(kind.unlisted(None), None).await
+        self.liveness.note_works(kind.name());
+        !first.is_complete() || self.send(kind.unlisted(None), None).await
     }
 }

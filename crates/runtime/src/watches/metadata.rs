@@ -37,7 +37,7 @@ impl Kind {
             resource: ApiResource::erase::<Pod>(&()),
             decode: Arc::new(|change| decode(change, JobPod::read, Observation::JobPod, |_| None)),
             needs: None,
-            tells: None,
+            reports_served: None,
             integration: None,
             selector: Some(POD_SET.to_owned()),
             // Without the list of started pods, control does not see pods that no Job counts; other kinds still show which jobs wait, run and end.

@@ -16,7 +16,7 @@ use crate::watches::metadata;
 /// Smallest number of pods that a page is requested with.
 const LEAST_PAGE: usize = 50;
 /// Number of pods in a page of complete objects.
-const WHOLE_PAGE: usize = 250;
+const PAGE_LIMIT: usize = 250;
 /// Field selector of pods that have not ended.
 pub(super) const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
@@ -114,7 +114,7 @@ pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf)
     let (mut nodes, mut from) = (BTreeSet::new(), None::<String>);
     loop {
         let how = ("application/json", NOT_ENDED);
-        let asked = page::<Placed>(client, (namespace, pods), how, (WHOLE_PAGE, from.as_deref())).await;
+        let asked = page::<Placed>(client, (namespace, pods), how, (PAGE_LIMIT, from.as_deref())).await;
         let page = asked.map_err(unread)?;
         from = page.next();
         let own = page.items.into_iter().filter(|pod| pods.has(&pod.metadata));

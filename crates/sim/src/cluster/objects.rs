@@ -20,7 +20,7 @@ impl Cluster {
     }
 
     /// The answer to a query for a complete job or pod, with all fields that its user has written.
-    pub(super) fn whole(&self, key: &ObjectKey) -> Result<QueryAnswer, QueryFailure> {
+    pub(super) fn read_object(&self, key: &ObjectKey) -> Result<QueryAnswer, QueryFailure> {
         self.objects().get(key).map(|job| QueryAnswer::Object(job.to_string().into())).ok_or(QueryFailure::Gone)
     }
 

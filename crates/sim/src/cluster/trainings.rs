@@ -17,7 +17,7 @@ impl Cluster {
     }
 
     /// A condition of a TrainingJob; null if the condition is absent.
-    pub fn told(&self, name: &str, kind: &str) -> Value {
+    pub fn training_condition(&self, name: &str, kind: &str) -> Value {
         let list = self.training(name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
         list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
     }
@@ -41,7 +41,7 @@ impl Cluster {
     }
 
     /// The Workload that stands for a TrainingJob.
-    pub fn standing(&self, name: &str) -> &Value {
+    pub fn workload_object(&self, name: &str) -> &Value {
         let slices = self.slices(name);
         let [(slice, ..)] = slices.as_slice() else { panic!("one slice, not {slices:?}") };
         &self.objects()[&Self::key(Kind::Workload, "team", slice)]
@@ -49,7 +49,7 @@ impl Cluster {
 
     /// Number of evictions of a TrainingJob for a reason.
     pub fn evictions_of(&self, name: &str, reason: &str) -> i64 {
-        let all = self.standing(name)["status"]["schedulingStats"]["evictions"].as_array();
+        let all = self.workload_object(name)["status"]["schedulingStats"]["evictions"].as_array();
         let found = all.into_iter().flatten().find(|entry| entry["reason"] == json!(reason));
         found.map_or(0, |entry| entry["count"].as_i64().unwrap())
     }

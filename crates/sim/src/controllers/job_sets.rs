@@ -82,11 +82,11 @@ impl JobSetController<'_> {
             return true;
         }
         let owned: Vec<&ObjectKey> = current.iter().chain(&older).collect();
-        let (made, is_barred) = self.make_jobs(key, &set, &owned);
+        let (made, name_is_taken) = self.make_jobs(key, &set, &owned);
         if made {
             return true;
         }
-        self.count_jobs(key, &set, &current, is_barred) || (!is_barred && self.run_jobs(&set, &current))
+        self.count_jobs(key, &set, &current, name_is_taken) || (!name_is_taken && self.run_jobs(&set, &current))
     }
 
     /// Whether a Job is being deleted already, and is kept by a user's finalizer.
@@ -96,7 +96,7 @@ impl JobSetController<'_> {
 
     /// Writes the status of the JobSet, if the status has changed. After an error in this reconciliation, only the end and the restarts of the JobSet are
     /// written.
-    fn count_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey], is_barred: bool) -> bool {
+    fn count_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey], name_is_taken: bool) -> bool {
         let mut rows = Vec::new();
         for entry in entries(set) {
             let own = jobs.iter().map(|job| &self.0.objects()[job]);
@@ -128,7 +128,7 @@ impl JobSetController<'_> {
             status["conditions"] = condition("Failed", true);
         } else if of_end(true) > 0 && of_end(true) >= entries(set).iter().map(replicas).sum::<u64>() {
             status["conditions"] = condition("Completed", true);
-        } else if is_barred {
+        } else if name_is_taken {
             return false;
         }
         let mut new = set.clone();
@@ -146,7 +146,7 @@ impl JobSetController<'_> {
             // The JobSet controller handles a failure before it creates a Job.
             return (false, false);
         }
-        let (mut made, mut is_barred) = (false, false);
+        let (mut made, mut name_is_taken) = (false, false);
         for entry in entries(set) {
             for index in 0..replicas(entry) {
                 let name = format!("{}-{}-{index}", key.name, entry["name"].as_str().unwrap());
@@ -155,14 +155,14 @@ impl JobSetController<'_> {
                     continue;
                 }
                 if self.0.objects().contains_key(&job) {
-                    is_barred = true;
+                    name_is_taken = true;
                 } else {
                     self.make_job(&job, set, entry);
                     made = true;
                 }
             }
         }
-        (made, is_barred)
+        (made, name_is_taken)
     }
 
     /// Stops or starts the Jobs of a JobSet.

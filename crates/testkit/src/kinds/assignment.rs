@@ -81,13 +81,13 @@ impl Older {
         }
         let key = self.workload.as_deref().ok_or("input.replacedWorkloadSlice: workload or totalRequests is needed")?;
         let (namespace, name) = key.split_once('/').unwrap_or_default();
-        let told = scene.offline.control().told(namespace, name);
-        let told = told.ok_or_else(|| format!("input.replacedWorkloadSlice: no workload {key}"))?;
-        if let WorkloadState::Reserved(held) = told.state {
+        let spec = scene.offline.control().workload_spec(namespace, name);
+        let spec = spec.ok_or_else(|| format!("input.replacedWorkloadSlice: no workload {key}"))?;
+        if let WorkloadState::Reserved(held) = spec.state {
             return Ok(Some(held.pod_sets));
         }
         // An old slice without quota counts with its requests.
-        let asked = told.pod_sets.into_iter().map(|set| PodSetAssignment {
+        let asked = spec.pod_sets.into_iter().map(|set| PodSetAssignment {
             flavors: flavors.get(&set.name).cloned().unwrap_or_default(),
             usage: set.requests.into_iter().map(|(resource, one)| (resource, one.mul(set.count))).collect(),
             count: set.count,
@@ -190,13 +190,13 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         (possibility, answer.borrowing)
     };
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
-    let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
+    let spec = scene.offline.control().workload_spec(namespace, name).ok_or("input.workload: no such workload")?;
     let gates = Gates::of(&case.feature_gates)?;
     // The nominated flavors of a head bind its assignment only if a gate allows a second assignment within the cycle.
     let repeats = RECOMPUTES.iter().any(|gate| gates.on(gate));
     let mapping = input.nomination_mapping.as_ref().filter(|mapping| repeats && !mapping.is_empty());
     let pins = mapping
-        .map(|mapping| told.pod_sets.iter().map(|set| mapping.get(&set.name).cloned().unwrap_or_default()).collect());
+        .map(|mapping| spec.pod_sets.iter().map(|set| mapping.get(&set.name).cloned().unwrap_or_default()).collect());
     let asked = AssignInput {
         oracle: if input.preemption_oracle.is_some() { Some(&mut oracle) } else { None },
         pins,

@@ -148,11 +148,11 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     diff.eq_if("moved", moved.as_ref(), || after.saturating_sub(before));
     if let Some(word) = input.reason.as_ref().or(input.requeue_reason.as_ref()) {
         let uid = crowd.come("back", "back")?;
-        let told = match input.condition_reason.as_deref().unwrap_or_default() {
+        let condition = match input.condition_reason.as_deref().unwrap_or_default() {
             "" => PendingReason::PendingEvaluation,
             name => queue::pending_reason(name)?,
         };
-        crowd.come_back(&uid, queue::outcome(word)?, told)?;
+        crowd.come_back(&uid, queue::outcome(word)?, condition)?;
         if input.removed_from_inadmissible {
             crowd.leave("back");
         }

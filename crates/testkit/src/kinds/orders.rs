@@ -5,7 +5,7 @@ use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{self, Scene, key_of, text};
 use berth_engine::steps::{
-    Granular, Mode, Nominee, Standing, compare_standing, flavor_preferred, policy_allows, reduce_counts,
+    FairShareValues, Granular, Mode, Nominee, compare_fair_share, flavor_preferred, policy_allows, reduce_counts,
 };
 use berth_engine::{FlavorResource, PreemptionPolicy, Share, WorkloadSpec};
 use serde::Deserialize;
@@ -150,25 +150,25 @@ pub fn policy(case: &Case) -> Result<Diff, String> {
     let expect: PolicyExpect = case.expect()?;
     let policy: PreemptionPolicy = input.policy.parse().map_err(|error| format!("input.policy: {error}"))?;
     let mut scene = Scene::new(case)?;
-    let preemptor = told(&mut scene, &input.preemptor)?;
-    let candidate = told(&mut scene, &input.candidate)?;
-    let key = |told: &WorkloadSpec| (told.priority, told.queued_at);
+    let preemptor = spec_of(&mut scene, &input.preemptor)?;
+    let candidate = spec_of(&mut scene, &input.candidate)?;
+    let key = |spec: &WorkloadSpec| (spec.priority, spec.queued_at);
     let mut diff = Diff::default();
     diff.eq("satisfied", &expect.satisfied, &policy_allows(policy, key(&preemptor), key(&candidate)));
     Ok(diff)
 }
 
 /// The engine's spec of a Workload, as control makes it.
-fn told(scene: &mut Scene, key: &str) -> Result<WorkloadSpec, String> {
+fn spec_of(scene: &mut Scene, key: &str) -> Result<WorkloadSpec, String> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
-    scene.offline.control().told(namespace, name).ok_or_else(|| format!("objects: no workload {key}"))
+    scene.offline.control().workload_spec(namespace, name).ok_or_else(|| format!("objects: no workload {key}"))
 }
 
 /// A Workload as a head of a cycle, without results of the cycle.
 fn nominee(scene: &mut Scene, key: &str) -> Result<Nominee, String> {
-    let told = told(scene, key)?;
-    let uid = scene.shown_uid(&told.uid);
-    Ok(Nominee { tie: uid.as_str().into(), priority: told.priority, queued_at: told.queued_at, ..Nominee::default() })
+    let spec = spec_of(scene, key)?;
+    let uid = scene.shown_uid(&spec.uid);
+    Ok(Nominee { tie: uid.as_str().into(), priority: spec.priority, queued_at: spec.queued_at, ..Nominee::default() })
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -227,20 +227,23 @@ pub fn entries(case: &Case) -> Result<Diff, String> {
         diff.eq("order", &want, &got);
     }
     if let Some(want) = less {
-        let mut side = |entry: Option<Entry>| -> Result<(Nominee, Standing), String> {
+        let mut side = |entry: Option<Entry>| -> Result<(Nominee, FairShareValues), String> {
             let entry = entry.ok_or("input: a and b are needed")?;
             let nominee = nominee(&mut scene, &entry.workload)?;
-            Ok((Nominee { preemptor: entry.preemptor, borrowing: entry.borrowing, ..nominee }, standing(&entry)?))
+            Ok((
+                Nominee { preemptor: entry.preemptor, borrowing: entry.borrowing, ..nominee },
+                fair_share_values(&entry)?,
+            ))
         };
         let (a, b) = (side(input.a)?, side(input.b)?);
-        let got = compare_standing((&a.0, a.1), (&b.0, b.1), &gates) == Ordering::Less;
+        let got = compare_fair_share((&a.0, a.1), (&b.0, b.1), &gates) == Ordering::Less;
         diff.eq("less", &want, &got);
     }
     Ok(diff)
 }
 
-fn standing(entry: &Entry) -> Result<Standing, String> {
-    let Some(given) = &entry.share else { return Ok(Standing::default()) };
+fn fair_share_values(entry: &Entry) -> Result<FairShareValues, String> {
+    let Some(given) = &entry.share else { return Ok(FairShareValues::default()) };
     let cell = |text: &String| {
         // The first slash separates flavor and resource: only the name of a resource may contain a slash.
         let (flavor, resource) = text.split_once('/').ok_or_else(|| format!("borrowedFlavorResources: {text:?}"))?;
@@ -249,7 +252,7 @@ fn standing(entry: &Entry) -> Result<Standing, String> {
     let borrowed: Vec<FlavorResource> =
         given.borrowed_flavor_resources.iter().map(cell).collect::<Result<_, String>>()?;
     let share = Share { ratio: given.unweighted_ratio, weight: given.fair_weight, borrowing: given.borrowing };
-    Ok(Standing::new(share, &borrowed, &cells(&entry.requested)?))
+    Ok(FairShareValues::new(share, &borrowed, &cells(&entry.requested)?))
 }
 
 #[derive(Debug, Deserialize)]
@@ -285,7 +288,7 @@ pub fn preference(case: &Case) -> Result<Diff, String> {
     case.objects = vec![json!({"kind": "ClusterQueue", "metadata": {"name": "cq"},
         "spec": {"flavorFungibility": input.flavor_fungibility}})];
     let mut scene = Scene::new(&case)?;
-    let queue = scene.offline.control().told_cluster_queue("cq").ok_or("no ClusterQueue")?;
+    let queue = scene.offline.control().cluster_queue_spec("cq").ok_or("no ClusterQueue")?;
     let had = |had: &Had| {
         let mode = match had.mode.as_str() {
             "NoFit" => Granular::NoFit,
@@ -326,8 +329,8 @@ pub fn partial(case: &Case) -> Result<Diff, String> {
     let PartialExpect { found, total_count } = case.expect()?;
     let mut scene = Scene::new(case)?;
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
-    let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
-    let sets: Vec<(i64, Option<i64>)> = told.pod_sets.iter().map(|set| (set.count, set.min_count)).collect();
+    let spec = scene.offline.control().workload_spec(namespace, name).ok_or("input.workload: no such workload")?;
+    let sets: Vec<(i64, Option<i64>)> = spec.pod_sets.iter().map(|set| (set.count, set.min_count)).collect();
     let got = reduce_counts(&sets, |counts| counts.iter().sum::<i64>() <= input.count_limit);
     let mut diff = Diff::default();
     diff.eq_if("found", found.as_ref(), || got.is_some());

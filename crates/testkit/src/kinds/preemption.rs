@@ -63,12 +63,16 @@ pub fn targets(case: &Case) -> Result<Diff, String> {
     let mut scene = Scene::new(case)?;
     let uid = scene.uid(&input.incoming);
     let (namespace, name) = input.incoming.split_once('/').unwrap_or_default();
-    let told = scene.offline.control().told(namespace, name).ok_or("input.incoming: no such workload")?;
+    let workload_spec =
+        scene.offline.control().workload_spec(namespace, name).ok_or("input.incoming: no such workload")?;
     let mut needs: Vec<FlavorResource> = Vec::new();
     let mut usage: BTreeMap<FlavorResource, berth_engine::Amount> = BTreeMap::new();
     for set in &input.assignment.pod_sets {
-        let spec =
-            told.pod_sets.iter().find(|spec| spec.name == set.name).ok_or("input.assignment: no such pod set")?;
+        let spec = workload_spec
+            .pod_sets
+            .iter()
+            .find(|spec| spec.name == set.name)
+            .ok_or("input.assignment: no such pod set")?;
         for (resource, flavor) in &set.flavors {
             let cell = FlavorResource { flavor: flavor.name.clone(), resource: resource.clone() };
             if flavor.mode == "Preempt" && !needs.contains(&cell) {

@@ -169,8 +169,8 @@ pub fn timestamp(case: &Case) -> Result<Diff, String> {
         case.config.pods_ready_requeuing_timestamp = Some(order.to_owned());
         let mut scene = Scene::new(&case)?;
         let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
-        let told = scene.offline.control().told(namespace, name);
-        let queued = told.and_then(|told| Timestamp::from_millisecond(told.queued_at.0).ok());
+        let spec = scene.offline.control().workload_spec(namespace, name);
+        let queued = spec.and_then(|spec| Timestamp::from_millisecond(spec.queued_at.0).ok());
         if let Some(want) = want {
             let want: Timestamp = want.parse().map_err(|error| format!("expect.timestamp: {error}"))?;
             diff.eq(&format!("timestamp/{order}"), &Some(want), &queued);

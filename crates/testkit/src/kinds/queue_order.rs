@@ -301,12 +301,12 @@ fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
     let now = Millis(scene.offline.now().as_millisecond());
     let uid = scene.uid(key);
     let control = scene.offline.control();
-    let told = control.told(namespace, name)?;
-    let is_out = matches!(told.state, WorkloadState::Pending { blocked: Some(Blocked::OutOfQueue), .. });
+    let spec = control.workload_spec(namespace, name)?;
+    let is_out = matches!(spec.state, WorkloadState::Pending { blocked: Some(Blocked::OutOfQueue), .. });
     if is_out || control.world().explain(&uid, now).is_none() {
         return Some("workload is inadmissible and can't be added to a LocalQueue");
     }
-    let Some(queue) = control.world().cluster_queue_of(namespace, &told.local_queue).map(str::to_owned) else {
+    let Some(queue) = control.world().cluster_queue_of(namespace, &spec.local_queue).map(str::to_owned) else {
         return Some("localQueue doesn't exist or inactive");
     };
     control.world().readiness(&queue).is_none().then_some("clusterQueue doesn't exist")
@@ -339,10 +339,10 @@ fn assigned(scene: &mut Scene) -> BTreeMap<String, String> {
     let mut in_local = BTreeMap::new();
     for key in keys {
         let (namespace, name) = key.split_once('/').unwrap_or_default();
-        let told = scene.offline.control().told(namespace, name);
+        let spec = scene.offline.control().workload_spec(namespace, name);
         let refused = refusal(scene, &key);
-        if let (Some(told), None | Some("clusterQueue doesn't exist")) = (told, refused) {
-            let local = format!("{namespace}/{}", told.local_queue);
+        if let (Some(spec), None | Some("clusterQueue doesn't exist")) = (spec, refused) {
+            let local = format!("{namespace}/{}", spec.local_queue);
             in_local.insert(key, local);
         }
     }
@@ -434,8 +434,8 @@ fn compare(
         let key = workload.as_deref().ok_or("input: workload is needed")?;
         let (namespace, name) = key.split_once('/').unwrap_or_default();
         let now = Millis(scene.offline.now().as_millisecond());
-        let told = scene.offline.control().told(namespace, name).ok_or("input: no such workload")?;
-        let expired = match told.state {
+        let spec = scene.offline.control().workload_spec(namespace, name).ok_or("input: no such workload")?;
+        let expired = match spec.state {
             WorkloadState::Pending { not_before, blocked } => {
                 blocked.is_none() && not_before.is_none_or(|at| at <= now)
             }

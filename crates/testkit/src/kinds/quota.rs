@@ -133,7 +133,7 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
     if let Some(want) = expect.cluster_queues {
         diff.eq("clusterQueues", &want.keys().cloned().collect::<Vec<_>>(), &active);
         for (name, want) in want {
-            let Some(told) = control.told_cluster_queue(&name) else { continue };
+            let Some(spec) = control.cluster_queue_spec(&name) else { continue };
             let held = held.iter().filter(|(_, admission)| admission.cluster_queue.as_deref() == Some(&name));
             let held: Vec<String> = held.map(|(key, _)| key.clone()).collect();
             let place = format!("clusterQueues/{name}");
@@ -146,9 +146,9 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
                 let is_active = control.world().readiness(&name).is_some_and(|readiness| readiness.active);
                 if is_active { "active".to_owned() } else { "pending".to_owned() }
             });
-            diff.eq_if(&format!("{place}/cohort"), want.cohort.as_ref(), || told.cohort.clone().unwrap_or_default());
+            diff.eq_if(&format!("{place}/cohort"), want.cohort.as_ref(), || spec.cohort.clone().unwrap_or_default());
             let rows = control.world().snapshot(&name, true);
-            node(&mut diff, &place, &want, (told.weight, &told.groups), &rows)?;
+            node(&mut diff, &place, &want, (spec.weight, &spec.groups), &rows)?;
         }
     }
     if let Some(want) = expect.cohorts {
@@ -162,9 +162,9 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
             if want.status.is_some() {
                 diff.note(format!("cohorts/{name}: a cohort has no status"));
             }
-            let told = control.told_cohort(&name);
+            let spec = control.cohort_spec(&name);
             let rows = control.world().snapshot(&name, false);
-            node(&mut diff, &format!("cohorts/{name}"), &want, (told.weight, &told.groups), &rows)?;
+            node(&mut diff, &format!("cohorts/{name}"), &want, (spec.weight, &spec.groups), &rows)?;
         }
     }
     Ok(diff)
@@ -364,13 +364,13 @@ pub fn readiness(case: &Case) -> Result<Diff, String> {
     let mut scene = Scene::new(&case)?;
     let found = scene.offline.control().world().readiness(&input.cluster_queue);
     // A ClusterQueue that does not exist has no readiness, so its fields are compared as empty.
-    let said = |part: fn(&Readiness) -> String| found.as_ref().map(part).unwrap_or_default();
+    let value_of = |part: fn(&Readiness) -> String| found.as_ref().map(part).unwrap_or_default();
     let mut diff = Diff::default();
     diff.eq_if("status", status.as_ref(), || {
-        said(|found| if found.active { "True".to_owned() } else { "False".to_owned() })
+        value_of(|found| if found.active { "True".to_owned() } else { "False".to_owned() })
     });
-    diff.eq_if("reason", reason.as_ref(), || said(|found| found.reason.to_owned()));
-    diff.eq_if("message", message.as_ref(), || said(|found| found.message.clone()));
+    diff.eq_if("reason", reason.as_ref(), || value_of(|found| found.reason.to_owned()));
+    diff.eq_if("message", message.as_ref(), || value_of(|found| found.message.clone()));
     diff.eq_if("active", active.as_ref(), || found.as_ref().is_some_and(|found| found.active));
     diff.eq_if("terminating", terminating.as_ref(), || {
         found.as_ref().is_some_and(|found| found.reason == "Terminating")

@@ -171,7 +171,7 @@ fn totals(
         (None, None) => return Err("input: no workload".to_owned()),
     };
     let (namespace, name) = key.split_once('/').unwrap_or_default();
-    let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
+    let spec = scene.offline.control().workload_spec(namespace, name).ok_or("input.workload: no such workload")?;
     if let Some(want) = total_requests {
         // Some cases mark the field `flavors` as internal to Kueue; then flavors are not compared.
         let ignored = case.expect.pointer("/internal/ignoredFields").and_then(Value::as_array).cloned();
@@ -187,7 +187,7 @@ fn totals(
                 Ok((name, set.count, amounts(&set.requests)?, flavors))
             })
             .collect::<Result<_, String>>()?;
-        let got: Vec<Total> = match &told.state {
+        let got: Vec<Total> = match &spec.state {
             WorkloadState::Reserved(held) => held
                 .pod_sets
                 .iter()
@@ -196,7 +196,7 @@ fn totals(
                     (set.name.clone(), set.count, set.usage.clone(), given)
                 })
                 .collect(),
-            WorkloadState::Pending { .. } => told
+            WorkloadState::Pending { .. } => spec
                 .pod_sets
                 .iter()
                 .map(|set| {
@@ -207,7 +207,7 @@ fn totals(
         };
         diff.eq("totalRequests", &wanted, &got);
     }
-    diff.eq_if("clusterQueue", cluster_queue.as_ref(), || match told.state {
+    diff.eq_if("clusterQueue", cluster_queue.as_ref(), || match spec.state {
         WorkloadState::Reserved(held) => held.cluster_queue,
         WorkloadState::Pending { .. } => String::new(),
     });
@@ -244,8 +244,8 @@ pub fn counts(case: &Case) -> Result<Diff, String> {
         }
     };
     let (namespace, name) = key.split_once('/').unwrap_or_default();
-    let told = scene.offline.control().told(namespace, name).ok_or("the workload is not known")?;
-    let found: BTreeMap<String, i64> = told.pod_sets.into_iter().map(|set| (set.name, set.count)).collect();
+    let spec = scene.offline.control().workload_spec(namespace, name).ok_or("the workload is not known")?;
+    let found: BTreeMap<String, i64> = spec.pod_sets.into_iter().map(|set| (set.name, set.count)).collect();
     let mut diff = Diff::default();
     diff.maps("counts", &expect.counts.unwrap_or_default(), &found);
     Ok(diff)

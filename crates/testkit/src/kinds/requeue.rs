@@ -10,7 +10,7 @@ use berth_engine::steps::Outcome;
 use serde::Deserialize;
 
 /// Results of heads for which control writes a pending reason into the status; other results write nothing.
-const TOLD: [&str; 4] = ["", "notNominated", "skipped", "preemptionGated"];
+const STATUSES: [&str; 4] = ["", "notNominated", "skipped", "preemptionGated"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -54,7 +54,9 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         None => {
             let issued =
                 Issued { preempted: input.preempted.unwrap_or_default(), failed: input.errors.unwrap_or_default() };
-            diff.eq_if("message", expect.message.as_ref(), || issued.told(input.message.clone().unwrap_or_default()));
+            diff.eq_if("message", expect.message.as_ref(), || {
+                issued.message(input.message.clone().unwrap_or_default())
+            });
             diff.eq_if("requeueReason", expect.requeue_reason.as_ref(), || issued.outcome().as_str().to_owned());
             diff.eq_if("scanProgressCleared", expect.scan_progress_cleared.as_ref(), || issued.scans_anew());
         }
@@ -76,12 +78,12 @@ fn back(case: &Case, key: &str, given: &OutcomeInput, expect: &Expect, diff: &mu
     if !(world.steps().pop_workload(&uid) && world.steps().put_back_as(&uid, outcome, &[])) {
         return Err("input: the workload is in no queue".to_owned());
     }
-    if TOLD.contains(&given.status.as_str()) {
+    if STATUSES.contains(&given.status.as_str()) {
         let named = Some(given.quota_reserved_reason.as_str()).filter(|name| !name.is_empty());
         match named.map(queue::pending_reason).transpose() {
             Ok(reason) => {
                 let is_gated = given.status == "preemptionGated";
-                scene.offline.tell(&uid, reason, &given.inadmissible_message, is_gated);
+                scene.offline.report_pending(&uid, reason, &given.inadmissible_message, is_gated);
             }
             Err(error) => diff.note(error),
         }

@@ -101,7 +101,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     if let Some(want) = weight {
         let key = input.local_queue.as_deref().ok_or("input: localQueue is needed")?;
         let (namespace, name) = key.split_once('/').unwrap_or_default();
-        let nano = scene.offline.control().told_local_queue(namespace, name).weight;
+        let nano = scene.offline.control().local_queue_spec(namespace, name).weight;
         #[allow(clippy::cast_precision_loss, reason = "weights of cases are small")]
         let got = nano as f64 / 1e9;
         diff.eq("weight", &want, &got);

@@ -91,10 +91,10 @@ fn asked(
 }
 
 /// Usage that is charged for totals by flavor and resource, and amounts of the totals that have no flavor.
-type Booked = (BTreeMap<FlavorResource, Amount>, BTreeMap<String, Amount>);
+type HeldUsage = (BTreeMap<FlavorResource, Amount>, BTreeMap<String, Amount>);
 
 /// Usage that control charges for a Workload with these totals.
-fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<Booked, String> {
+fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<HeldUsage, String> {
     let quantities = |set: &PodSetAssignment| -> BTreeMap<String, String> {
         let text =
             |(resource, amount): (&String, &Amount)| (resource.clone(), berth_quantity::format(resource, *amount));
@@ -114,10 +114,10 @@ fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<Booked, String> {
                 "lastTransitionTime": "1970-01-01T00:00:00Z"}]}})];
     let mut scene = Scene::new(&case)?;
     let rows = scene.offline.control().world().snapshot("cq", true);
-    let booked = rows.into_iter().map(|(flavor, resource, used, _)| (FlavorResource { flavor, resource }, used));
-    let told = scene.offline.control().told("", "holder").ok_or("the workload is not known")?;
+    let held_usage = rows.into_iter().map(|(flavor, resource, used, _)| (FlavorResource { flavor, resource }, used));
+    let spec = scene.offline.control().workload_spec("", "holder").ok_or("the workload is not known")?;
     let mut unassigned: BTreeMap<String, Amount> = BTreeMap::new();
-    if let WorkloadState::Reserved(held) = told.state {
+    if let WorkloadState::Reserved(held) = spec.state {
         for set in held.pod_sets {
             for (resource, used) in set.usage.iter().filter(|(resource, _)| !set.flavors.contains_key(*resource)) {
                 let sum = unassigned.entry(resource.clone()).or_default();
@@ -125,5 +125,5 @@ fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<Booked, String> {
             }
         }
     }
-    Ok((booked.collect(), unassigned))
+    Ok((held_usage.collect(), unassigned))
 }

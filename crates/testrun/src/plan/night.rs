@@ -316,7 +316,7 @@ pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
     println!("== part {}: {}", part.name, part.what);
     let passed = if part.name == packages::PART { packages::check(run)? } else { run.tests(part)? };
     let Some(passed) = passed else { return Ok(false) };
-    if run.runner.told_to_end() {
+    if run.runner.is_stopping() {
         println!("== part {} was stopped: nothing is recorded", part.name);
         return Ok(false);
     }

@@ -92,8 +92,8 @@ pub(crate) fn advisories() -> Result<bool> {
 }
 
 /// The summary's line about unread advisories, with the last line of cargo-deny's error output.
-fn unread(said: &str) -> String {
-    let why = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("cargo-deny gives no reason");
+fn unread(message: &str) -> String {
+    let why = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("cargo-deny gives no reason");
     format!("{UNREAD}: {why}")
 }
 
@@ -104,8 +104,9 @@ mod tests {
 
     #[test]
     fn advisory_database_out_of_reach_is_counted_as_skipped() {
-        let said = "[ERROR] failed to fetch database\n\nCaused by:\n    fatal: unable to access it: no such host\n\n";
-        let counts = Counts::read(&unread(said));
+        let message =
+            "[ERROR] failed to fetch database\n\nCaused by:\n    fatal: unable to access it: no such host\n\n";
+        let counts = Counts::read(&unread(message));
         assert_eq!(
             counts.skipped,
             ["advisories: their database cannot be fetched: fatal: unable to access it: no such host"]

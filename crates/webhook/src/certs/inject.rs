@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The part of a webhook configuration or of a CRD that Berth reads. The schemas of a CRD, half a megabyte, are skipped.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Said {
+pub struct BundleHolder {
     #[serde(default)]
     metadata: Version,
     #[serde(default)]
@@ -30,7 +30,7 @@ struct Conversion {
     conversion: Value,
 }
 
-impl Said {
+impl BundleHolder {
     /// The object as JSON, which the functions of this module read.
     #[must_use]
     pub fn into_value(self) -> Value {
@@ -161,8 +161,9 @@ mod tests {
         let namespaces = BTreeMap::from([("jobs", in_namespace("a")), ("pods", in_namespace("b"))]);
         let wanted = Wanted { bundle: None, opted_in: Some(&namespaces), service: ("ns", "berth") };
         let patch = configuration_patch(&configuration, &wanted).unwrap();
-        let told = patch["webhooks"].as_array().unwrap().iter().map(|webhook| webhook["namespaceSelector"].clone());
-        assert_eq!(told.collect::<Vec<_>>(), ["a", "b", "none", "none"].map(in_namespace));
+        let selectors =
+            patch["webhooks"].as_array().unwrap().iter().map(|webhook| webhook["namespaceSelector"].clone());
+        assert_eq!(selectors.collect::<Vec<_>>(), ["a", "b", "none", "none"].map(in_namespace));
     }
 
     #[test]

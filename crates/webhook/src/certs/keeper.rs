@@ -1,12 +1,12 @@
 //! The keeper of certificates and webhook configurations: it writes them as the modules `rotate` and `inject` decide, and loads the certificate that
 //! the server shows.
 
-use super::inject::{Said, Wanted, bundles, configuration_patch, conversion_patch};
+use super::inject::{BundleHolder, Wanted, bundles, configuration_patch, conversion_patch};
 use super::issue::{self, Pair, is_signed_by_one_of, validity};
 use super::rotate::{self, Policy, Step};
 use super::served::Served;
 use super::store::Stored;
-use crate::{Meter, Surroundings};
+use crate::{ClusterFacts, Meter};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -61,7 +61,7 @@ pub struct Keeper {
     /// The certificate that is served.
     pub served: Arc<Served>,
     /// Facts about the cluster.
-    pub surroundings: Arc<dyn Surroundings>,
+    pub cluster_facts: Arc<dyn ClusterFacts>,
     /// Receiver of the metrics.
     pub meter: Arc<dyn Meter>,
     /// Notified after the facts about the cluster have changed.
@@ -87,11 +87,11 @@ enum Error {
 
 /// Result of writing the configurations.
 #[derive(Default)]
-struct Told {
+struct Written {
     /// The CA bundles that the webhook configurations and CRDs have now.
     bundles: Vec<String>,
     /// True if no write of a webhook configuration or CRD had a conflict, so that all have the wanted content.
-    whole: bool,
+    complete: bool,
 }
 
 impl Keeper {
@@ -113,10 +113,10 @@ impl Keeper {
         let mut namespaces = true;
         loop {
             let pause = match self.look(namespaces).await {
-                Ok((pause, whole)) => {
+                Ok((pause, complete)) => {
                     failing = false;
-                    namespaces &= !whole;
-                    if whole { pause } else { pause.min(HURRY) }
+                    namespaces &= !complete;
+                    if complete { pause } else { pause.min(HURRY) }
                 }
                 Err(error) => {
                     if !failing {
@@ -159,12 +159,13 @@ impl Keeper {
                     let now = Timestamp::now();
                     let served = stored.leaf.as_ref().is_some_and(|leaf| self.load(leaf).is_ok());
                     let bundle = stored.bundle();
-                    let told = if served { self.tell(Some(&bundle), namespaces).await? } else { Told::default() };
-                    let all_told = told.bundles.iter().all(|known| *known == bundle);
-                    let step = rotate::next(&stored, all_told, policy, now);
+                    let written =
+                        if served { self.write_bundle(Some(&bundle), namespaces).await? } else { Written::default() };
+                    let all_match = written.bundles.iter().all(|known| *known == bundle);
+                    let step = rotate::next(&stored, all_match, policy, now);
                     let Some(new) = rotate::after(&stored, step, policy, now)? else {
-                        self.judge(&told.bundles);
-                        return Ok((pause(step, now, self.served.trouble().is_some()), told.whole));
+                        self.judge(&written.bundles);
+                        return Ok((pause(step, now, self.served.trouble().is_some()), written.complete));
                     };
                     tracing::info!(?step, "certificates of the webhooks");
                     self.store(secret, found, &new).await?;
@@ -177,9 +178,9 @@ impl Keeper {
                     std::fs::read_to_string(&path).map_err(|error| Error::File(path.display().to_string(), error))
                 };
                 self.load(&Pair { certificate: read("tls.crt")?, key: read("tls.key")? })?;
-                let told = self.tell(None, namespaces).await?;
-                self.judge(&told.bundles);
-                Ok((PERIOD, told.whole))
+                let written = self.write_bundle(None, namespaces).await?;
+                self.judge(&written.bundles);
+                Ok((PERIOD, written.complete))
             }
         }
     }
@@ -195,10 +196,10 @@ impl Keeper {
     }
 
     /// Sets whether reviews can arrive: each configuration that leads to Berth must trust the served certificate.
-    fn judge(&self, told: &[String]) {
+    fn judge(&self, written: &[String]) {
         let trouble = match self.served.pair() {
             None => Some("the webhooks have no certificate yet".to_owned()),
-            Some(pair) => told
+            Some(pair) => written
                 .iter()
                 .any(|bundle| !is_signed_by_one_of(&pair.certificate, bundle))
                 .then(|| "the API server does not trust the webhooks' certificate yet".to_owned()),
@@ -232,18 +233,18 @@ impl Keeper {
     }
 
     /// Writes the wanted content into every configuration that exists.
-    async fn tell(&self, bundle: Option<&str>, namespaces: bool) -> Result<Told, Error> {
-        let opted_in = if namespaces { self.surroundings.opted_in() } else { None };
+    async fn write_bundle(&self, bundle: Option<&str>, namespaces: bool) -> Result<Written, Error> {
+        let opted_in = if namespaces { self.cluster_facts.opted_in() } else { None };
         let wanted = Wanted { bundle, opted_in: opted_in.as_ref(), service: (&self.namespace, &self.service) };
-        let mut told = Told { bundles: Vec::new(), whole: true };
+        let mut written = Written { bundles: Vec::new(), complete: true };
         for (resource, name) in configurations().into_iter().zip(self.configurations) {
-            self.amend(&resource, name, &wanted, configuration_patch, &mut told).await?;
+            self.amend(&resource, name, &wanted, configuration_patch, &mut written).await?;
         }
         let definitions = definitions();
         for name in self.converted.iter().filter(|_| bundle.is_some()) {
-            self.amend(&definitions, name, &wanted, conversion_patch, &mut told).await?;
+            self.amend(&definitions, name, &wanted, conversion_patch, &mut written).await?;
         }
-        Ok(told)
+        Ok(written)
     }
 
     async fn amend(
@@ -252,34 +253,34 @@ impl Keeper {
         name: &str,
         wanted: &Wanted<'_>,
         patch: fn(&Value, &Wanted<'_>) -> Option<Value>,
-        told: &mut Told,
+        written: &mut Written,
     ) -> Result<(), Error> {
         let path = Request::new(DynamicObject::url_path(resource, None));
         let failed = |what: &str, error| Error::Api(format!("{what} {} {name}", resource.kind), error);
         let read = path
             .get(name, &GetParams::default())
             .map_err(|error| failed("reading", kube::Error::BuildRequest(error)))?;
-        let said = match self.client.request::<Said>(read).await {
+        let read_object = match self.client.request::<BundleHolder>(read).await {
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-            said => said.map_err(|error| failed("reading", error))?.into_value(),
+            read_object => read_object.map_err(|error| failed("reading", error))?.into_value(),
         };
-        let Some(body) = patch(&said, wanted) else {
-            told.bundles.extend(bundles(&said, wanted));
+        let Some(body) = patch(&read_object, wanted) else {
+            written.bundles.extend(bundles(&read_object, wanted));
             return Ok(());
         };
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let write = path
             .patch(name, &params, &Patch::Merge(&body))
             .map_err(|e| failed("patching", kube::Error::BuildRequest(e)))?;
-        match self.client.request::<Said>(write).await {
+        match self.client.request::<BundleHolder>(write).await {
             Ok(object) => {
                 tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
-                told.bundles.extend(bundles(&object.into_value(), wanted));
+                written.bundles.extend(bundles(&object.into_value(), wanted));
             }
             // Another writer, perhaps another replica, wrote the configuration first, and may have written less than is wanted.
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                told.bundles.extend(bundles(&said, wanted));
-                told.whole = false;
+                written.bundles.extend(bundles(&read_object, wanted));
+                written.complete = false;
             }
             Err(error) => return Err(failed("patching", error)),
         }

@@ -47,7 +47,7 @@ pub enum Step {
     /// No step of the rotation is due before this time.
     Rest(Timestamp),
     /// The rotation waits until the API server knows the bundle.
-    Tell,
+    Publish,
     /// No authority can sign: a new authority is created, and signs at once.
     Begin,
     /// The present authority signs a new server certificate.
@@ -62,14 +62,18 @@ pub enum Step {
     Forget,
 }
 
-/// Decides the next step of the rotation. The parameter `told` is true if the API server knows the complete bundle of authorities.
+/// Decides the next step of the rotation. The parameter `is_published` is true if the API server knows the complete bundle of authorities.
 #[must_use]
-pub fn next(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
+pub fn next(stored: &Stored, is_published: bool, policy: &Policy, now: Timestamp) -> Step {
     let sound = |pair: &Option<Pair>| pair.as_ref().and_then(authority_validity).filter(|valid| valid.holds(now));
     let Some(ca) = sound(&stored.ca) else { return Step::Begin };
     let Some(leaf) = leaf_of(stored, policy).filter(|valid| valid.holds(now)) else { return Step::Leaf };
     if stored.next.is_some() {
-        return if sound(&stored.next).is_none() { Step::Next } else { towards_switch(stored, told, policy, now) };
+        return if sound(&stored.next).is_none() {
+            Step::Next
+        } else {
+            towards_switch(stored, is_published, policy, now)
+        };
     }
     if stored.asked || ca.due() <= now {
         return Step::Next;
@@ -79,14 +83,14 @@ pub fn next(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Ste
     }
     let again = leaf.due().min(ca.due());
     match &stored.previous {
-        None if told => Step::Rest(again),
-        None => Step::Tell,
+        None if is_published => Step::Rest(again),
+        None => Step::Publish,
         Some(_) => {
             let end = end_of_previous(stored, policy, now);
-            match (end <= now, told) {
+            match (end <= now, is_published) {
                 (true, _) => Step::Forget,
                 (false, true) => Step::Rest(end.min(again)),
-                (false, false) => Step::Tell,
+                (false, false) => Step::Publish,
             }
         }
     }
@@ -101,9 +105,9 @@ fn end_of_previous(stored: &Stored, policy: &Policy, now: Timestamp) -> Timestam
     stored.switched_at.and_then(|at| at.checked_add(policy.linger).ok()).unwrap_or(now)
 }
 
-fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
-    match (stored.published_at, told) {
-        (_, false) => Step::Tell,
+fn towards_switch(stored: &Stored, is_published: bool, policy: &Policy, now: Timestamp) -> Step {
+    match (stored.published_at, is_published) {
+        (_, false) => Step::Publish,
         (None, true) => Step::Published,
         (Some(at), true) => match at.checked_add(policy.margin) {
             Ok(end) if end > now => Step::Rest(end),
@@ -125,7 +129,7 @@ fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) 
 pub fn after(stored: &Stored, step: Step, policy: &Policy, now: Timestamp) -> Result<Option<Stored>, issue::Error> {
     let mut new = stored.clone();
     match step {
-        Step::Rest(_) | Step::Tell => return Ok(None),
+        Step::Rest(_) | Step::Publish => return Ok(None),
         Step::Begin => {
             let ca = issue::authority(now, policy.ca_life)?;
             new.leaf = Some(issue::leaf(&ca, &policy.names, now, policy.leaf_life)?);

@@ -2,7 +2,7 @@ use super::*;
 use crate::{ObjectMeta, OwnerReference};
 use berth_jobs::Facts;
 use berth_jobs::pods::OwningSet;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ mod pods;
 
 struct World(Facts);
 
-impl Surroundings for World {
+impl ClusterFacts for World {
     /// Job is the only kind that can be unmanaged in these tests.
     fn has_kind(&self, kind: JobType) -> bool {
         !self.0.unmanaged_kind || kind != JobType::JOB
@@ -46,8 +46,8 @@ impl Surroundings for World {
         None
     }
 
-    fn cards(&self) -> Cards {
-        Cards { resource: "amd.com/gpu".into(), type_label: "amd.com/gpu.product-name".into() }
+    fn accelerators(&self) -> Accelerators {
+        Accelerators { resource: "amd.com/gpu".into(), type_label: "amd.com/gpu.product-name".into() }
     }
 }
 
@@ -56,13 +56,13 @@ fn ask_in(path: &str, request: Value, facts: Facts) -> Value {
 }
 
 fn ask_with(path: &str, request: Value, facts: Facts, gates: Gates) -> Value {
-    let mut whole = json!({"uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns",
+    let mut full_request = json!({"uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns",
         "kind": {"group": "g", "version": "v", "kind": "K"}});
     for (key, value) in request.as_object().unwrap() {
-        whole[key] = value.clone();
+        full_request[key] = value.clone();
     }
-    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole});
-    let around = Around { surroundings: &World(facts), gates, leave: Some(Leave::Given) };
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": full_request});
+    let around = Around { cluster_facts: &World(facts), gates, leave: Some(Leave::Given) };
     let (answer, _) = route(path).unwrap().answer(review.to_string().as_bytes(), &around).unwrap();
     serde_json::from_slice::<Value>(&answer).unwrap()["response"].clone()
 }
@@ -156,8 +156,8 @@ fn running_job_set_keeps_its_queue_in_label_or_annotation() {
         let taken = |was: bool, is: bool, facts: Facts| update(set(metadata.clone(), was), set(json!({}), is), facts);
         let refused = taken(false, false, here);
         assert_eq!(denied_fields(&refused), [field], "{metadata}");
-        let said = refused["status"]["message"].as_str().unwrap_or_default();
-        assert!(said.contains("is immutable while the job is not suspended"), "{said}");
+        let message = refused["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("is immutable while the job is not suspended"), "{message}");
         assert_eq!(denied_fields(&taken(true, false, here)), [field], "it is started in the same write");
         assert_eq!(taken(true, true, here)["allowed"], json!(true));
         let with_queue = Facts { default_queue: true, ..here };
@@ -260,8 +260,8 @@ fn concurrent_admission_policy_is_immutable_and_validated_behind_its_gate() {
         for new in [mode("RetainFirstAdmission"), Value::Null] {
             let refused = update(queue(moves(), "None"), queue(new.clone(), "None"));
             assert_eq!(denied_fields(&refused), [field], "{new}");
-            let said = refused["status"]["message"].as_str().unwrap_or_default();
-            assert!(said.contains("is immutable"), "{said}");
+            let message = refused["status"]["message"].as_str().unwrap_or_default();
+            assert!(message.contains("is immutable"), "{message}");
         }
         assert_eq!(update(queue(moves(), "None"), queue(moves(), "Hold"))["allowed"], json!(true));
         let expected: &[&str] = if concurrent_admission { &["spec.queueingStrategy"] } else { &[] };
@@ -331,7 +331,7 @@ fn route_paths_and_names_are_unique() {
 
 #[test]
 fn conversion_route_converts_queues_and_fails_other_kinds() {
-    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
+    let around = Around { cluster_facts: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
     let ask = |kind: &str| {
         let queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": "q"},
             "spec": {"cohort": "c"}});
@@ -349,7 +349,7 @@ fn conversion_route_converts_queues_and_fails_other_kinds() {
 
 #[test]
 fn route_handles_mutilated_bodies_without_panic() {
-    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
+    let around = Around { cluster_facts: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
     let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": "UPDATE", "object": job("q", false), "oldObject": job("q", true)}})
     .to_string();
@@ -430,8 +430,8 @@ fn admitted_training_job_keeps_its_queue() {
     };
     let refused = change("b", false, "True");
     assert_eq!(denied_fields(&refused), ["spec.schedulingConfig.queue"]);
-    let said = refused["status"]["message"].as_str().unwrap_or_default();
-    assert!(said.contains("\"b\"") && said.contains("must stay \"a\" while the job is admitted"), "{said}");
+    let message = refused["status"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("\"b\"") && message.contains("must stay \"a\" while the job is admitted"), "{message}");
     for accepted in [change("a", false, "True"), change("b", true, "True"), change("b", false, "False")] {
         assert_eq!(accepted["allowed"], json!(true), "{accepted}");
     }

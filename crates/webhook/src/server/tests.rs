@@ -4,7 +4,7 @@ use crate::certs::issue::{authority, leaf};
 use crate::certs::served::Served;
 use crate::review::UserInfo;
 use berth_jobs::pods::OwningSet;
-use berth_jobs::training::Cards;
+use berth_jobs::training::Accelerators;
 use berth_jobs::{Facts, JobType};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 
 struct Nothing;
 
-impl Surroundings for Nothing {
+impl ClusterFacts for Nothing {
     fn has_kind(&self, _: JobType) -> bool {
         true
     }
@@ -41,8 +41,8 @@ impl Surroundings for Nothing {
         None
     }
 
-    fn cards(&self) -> Cards {
-        Cards::default()
+    fn accelerators(&self) -> Accelerators {
+        Accelerators::default()
     }
 }
 

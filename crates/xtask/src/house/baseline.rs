@@ -105,14 +105,14 @@ mod tests {
         [Held { name: "sentences", findings: "sentences", counts }]
     }
 
-    fn said(baseline: &str, now: &[(&str, usize)]) -> Vec<String> {
+    fn messages(baseline: &str, now: &[(&str, usize)]) -> Vec<String> {
         check(baseline, &held(&counts(now))).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn counts_at_the_baseline_pass() {
         let none: [&str; 0] = [];
-        assert_eq!(said("# head\nsentences a 2\n", &[("a", 2), ("b", 0)]), none);
+        assert_eq!(messages("# head\nsentences a 2\n", &[("a", 2), ("b", 0)]), none);
     }
 
     #[test]
@@ -122,19 +122,19 @@ mod tests {
             format!("{BASELINE}:1: a: 3 sentences, 2 allowed; {}", list("a")),
             format!("{BASELINE}: b: 1 sentences, 0 allowed; {}", list("b")),
         ];
-        assert_eq!(said("sentences a 2", &[("a", 3), ("b", 1)]), expected);
+        assert_eq!(messages("sentences a 2", &[("a", 3), ("b", 1)]), expected);
     }
 
     #[test]
     fn count_below_the_baseline_asks_for_a_lower_one() {
         let expected =
             format!("{BASELINE}:1: a: sentences came down from 2 to 1; lower the baseline with `xtask house --lower`");
-        assert_eq!(said("sentences a 2", &[("a", 1)]), [expected]);
+        assert_eq!(messages("sentences a 2", &[("a", 1)]), [expected]);
     }
 
     #[test]
     fn baseline_line_without_meaning_is_found() {
-        let messages = said("sentences a\nsentences gone 1\nwords a 1\nsentences a x\n", &[("a", 0)]);
+        let messages = messages("sentences a\nsentences gone 1\nwords a 1\nsentences a x\n", &[("a", 0)]);
         let lines: Vec<&str> = messages.iter().map(|message| message.split(':').nth(1).unwrap()).collect();
         assert_eq!(lines, ["1", "4", "2", "3"], "{messages:?}");
     }

@@ -119,7 +119,7 @@ impl Reader {
             self.end();
         } else if heading.len() < text.len() && heading.starts_with(' ') {
             self.end();
-            self.whole(Place::Heading, line, heading);
+            self.add_line(Place::Heading, line, heading);
         } else if let Some(entry) = entry(text) {
             self.end();
             self.add(line, entry);
@@ -139,7 +139,7 @@ impl Reader {
         open.text.push_str(text);
     }
 
-    fn whole(&mut self, place: Place, line: usize, text: &str) {
+    fn add_line(&mut self, place: Place, line: usize, text: &str) {
         let text = text.trim().to_owned();
         if !text.is_empty() {
             self.found.push(Paragraph { place, text, lines: vec![(0, line)] });
@@ -152,7 +152,7 @@ impl Reader {
             *self.table.get_or_insert_with(|| cells.first().is_some_and(|cell| cell.trim() == BAD_EXAMPLES));
         for cell in cells.into_iter().skip(usize::from(bad_first)) {
             if !cell.trim().trim_matches([':', '-']).is_empty() {
-                self.whole(Place::Cell, line, &cell);
+                self.add_line(Place::Cell, line, &cell);
             }
         }
     }

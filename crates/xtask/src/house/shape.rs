@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    fn said(files: &[(&str, &str)]) -> Vec<String> {
+    fn messages(files: &[(&str, &str)]) -> Vec<String> {
         check(&Sources::read(&Tree::of(files)).unwrap()).iter().map(ToString::to_string).collect()
     }
 
@@ -64,15 +64,15 @@ mod tests {
         for (name, files, found) in [("a", 5, false), ("a", 6, true), ("e2e", 6, true)] {
             let all = circle(name, files);
             let all: Vec<(&str, &str)> = all.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-            let told = said(&all);
-            assert_eq!(!told.is_empty(), found, "{name} {files}: {told:?}");
-            assert!(told.iter().all(|one| one.contains(&format!("circle of {files} files"))), "{told:?}");
+            let findings = messages(&all);
+            assert_eq!(!findings.is_empty(), found, "{name} {files}: {findings:?}");
+            assert!(findings.iter().all(|one| one.contains(&format!("circle of {files} files"))), "{findings:?}");
         }
     }
 
     #[test]
     fn open_field_of_control_and_function_that_takes_it_are_found() {
-        let of = |text: &str| said(&[("crates/control/Cargo.toml", ""), ("crates/control/src/lib.rs", text)]);
+        let of = |text: &str| messages(&[("crates/control/Cargo.toml", ""), ("crates/control/src/lib.rs", text)]);
         assert_eq!(of("pub struct Control { a: u8 }\nimpl Control { fn f(&self) {} }\n"), [""; 0]);
         assert_eq!(of("pub struct Control { pub a: u8 }\n").len(), 1);
         assert_eq!(of("pub struct Control;\nfn f(control: &Control) {}\n").len(), 1);

@@ -14,14 +14,14 @@ const FILES: [(&str, &str); 6] = [
     ("README.md", "# R\n\nWho asks?\n"),
 ];
 
-fn said(options: &Options) -> Result<String> {
+fn messages(options: &Options) -> Result<String> {
     let tree = Tree::of(&FILES);
     text(&Sources::read(&tree)?, options)
 }
 
 #[test]
 fn house_table_has_a_line_per_package_and_for_pages() {
-    let text = said(&Options::default()).unwrap();
+    let text = messages(&Options::default()).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(
         text.starts_with("house: Control has 1 fields, 1 of them private, and impl blocks in 1 files; 1 other"),
@@ -57,14 +57,14 @@ fn house_lists_name_the_places_of_findings() {
         (Options { words: name("a"), ..Options::default() }, "a: told 1: told 1\n"),
         (Options { words: name("control"), ..Options::default() }, ""),
     ] {
-        assert_eq!(said(&options).unwrap(), expected, "{options:?}");
+        assert_eq!(messages(&options).unwrap(), expected, "{options:?}");
     }
 }
 
 #[test]
 fn package_that_does_not_exist_is_refused() {
     let options = Options { sentences: Some("b".to_owned()), ..Options::default() };
-    assert_eq!(said(&options).unwrap_err().to_string(), "\"b\": allowed are a, control, pages and all");
+    assert_eq!(messages(&options).unwrap_err().to_string(), "\"b\": allowed are a, control, pages and all");
 }
 
 #[test]

@@ -95,8 +95,8 @@ fn image_of_the_same_program_has_the_same_bytes() {
     let made = ["first", "second"].map(|time| {
         let (binary, out) = (folder.join(time), folder.join("out").join(time));
         fs::write(&binary, &program).unwrap();
-        let said = write(&Source { binary, name: NAME.to_owned(), dynamic: false }, &out).unwrap();
-        assert!(said.contains("linux/amd64"), "{said}");
+        let message = write(&Source { binary, name: NAME.to_owned(), dynamic: false }, &out).unwrap();
+        assert!(message.contains("linux/amd64"), "{message}");
         fs::read(&out).unwrap()
     });
     assert!(made[0] == made[1]);

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(name: &str, dependencies: &Value) -> Vec<String> {
+    fn messages(name: &str, dependencies: &Value) -> Vec<String> {
         let metadata = json!({"packages": [{"name": name, "dependencies": dependencies}]});
         check(&of_metadata(&metadata).unwrap()).iter().map(ToString::to_string).collect()
     }
@@ -206,7 +206,7 @@ mod tests {
             ("berth-e2e", "berth-api"),
             ("berth-util", "serde"),
         ] {
-            assert_eq!(said(from, &on(to)).len(), 1, "{from} -> {to}");
+            assert_eq!(messages(from, &on(to)).len(), 1, "{from} -> {to}");
         }
         for (from, to) in [
             ("berth-engine", "berth-quantity"),
@@ -214,13 +214,13 @@ mod tests {
             ("berth-runtime", "kube"),
             ("berth", "berth-cli"),
         ] {
-            assert!(said(from, &on(to)).is_empty(), "{from} -> {to}");
+            assert!(messages(from, &on(to)).is_empty(), "{from} -> {to}");
         }
     }
 
     #[test]
     fn dev_dependency_of_a_pure_crate_on_tokio_is_refused() {
-        assert!(said("berth-engine", &json!([{"name": "proptest", "kind": "dev"}])).is_empty());
-        assert_eq!(said("berth-engine", &json!([{"name": "tokio", "kind": "dev"}])).len(), 1);
+        assert!(messages("berth-engine", &json!([{"name": "proptest", "kind": "dev"}])).is_empty());
+        assert_eq!(messages("berth-engine", &json!([{"name": "tokio", "kind": "dev"}])).len(), 1);
     }
 }

@@ -97,18 +97,18 @@ mod tests {
     const TEST: (&str, &str) = ("e2e/tests/a.rs", "async fn a_test() {}");
 
     /// Findings about a page that has these rows in each section; the data file has tests of the first row `A`.
-    fn said(rows: &str, data: &str) -> Vec<String> {
+    fn messages(rows: &str, data: &str) -> Vec<String> {
         let heads = SECTIONS.join("\n\n");
         let of = |state: &str| rows.matches(&format!("| {state} |")).count();
         let sentence = format!("{} rows work, {} differ,\n{} are to come.", of("works"), of("differs"), of("not yet"));
-        told(&format!("# P\n\n{sentence}\n\n{heads}\n\n{HEAD}\n{rows}\n"), data)
+        findings_of_page(&format!("# P\n\n{sentence}\n\n{heads}\n\n{HEAD}\n{rows}\n"), data)
     }
 
     const HEAD: &str = "| Kueue's | state | notes |\n|---|---|---|";
     /// The last section of the page has the rows.
     const DATA: &str = "# Tests\n\n## Job kinds\n= `A`\ne2e/tests/a.rs\n  a_test\n";
 
-    fn told(page: &str, data: &str) -> Vec<String> {
+    fn findings_of_page(page: &str, data: &str) -> Vec<String> {
         check(&Tree::of(&[TEST, (PAGE, page), (SHOWN, data)])).iter().map(|finding| finding.message.clone()).collect()
     }
 
@@ -116,18 +116,18 @@ mod tests {
     fn compatibility_sentence_with_wrong_row_counts_is_found() {
         let rows = "| `A` | not yet | x |\n| `B` | not yet | x |";
         let page = |sentence: &str| format!("# P\n\n{sentence}\n\n{}\n\n{HEAD}\n{rows}\n", SECTIONS.join("\n\n"));
-        assert_eq!(told(&page("0 rows work, 0 differ, 2 are to come."), ""), [""; 0]);
+        assert_eq!(findings_of_page(&page("0 rows work, 0 differ, 2 are to come."), ""), [""; 0]);
         let right = "must say \"0 rows work, 0 differ, 2 are to come.\"";
         for wrong in ["0 rows work, 0 differ, 3 are to come.", "10 rows work, 0 differ, 2 are to come.", ""] {
-            assert_eq!(told(&page(wrong), ""), [right], "{wrong}");
+            assert_eq!(findings_of_page(&page(wrong), ""), [right], "{wrong}");
         }
     }
 
     #[test]
     fn compatibility_row_with_test_or_explanation_is_accepted() {
         let rows = "| `A` | works | |\n| `B` | differs | on purpose: `x` of `kueue.x-k8s.io/y` is shorter |\n| `C` | not yet | later |";
-        assert_eq!(said(rows, DATA), [""; 0]);
-        assert_eq!(said(&rows.replace("| works | |", "| works | `docs/a.md` says how |"), DATA), [""; 0]);
+        assert_eq!(messages(rows, DATA), [""; 0]);
+        assert_eq!(messages(&rows.replace("| works | |", "| works | `docs/a.md` says how |"), DATA), [""; 0]);
     }
 
     #[test]
@@ -142,11 +142,11 @@ mod tests {
             ("= `A`", "= `B`", "`A` works, and crates/xtask/shown/compatibility.txt names no test"),
             ("## Job kinds", "## Fields", "`A` works, and crates/xtask/shown/compatibility.txt names no test"),
         ] {
-            let told = said(row, &DATA.replace(from, to));
-            assert_eq!(told.first().map(String::as_str), Some(message), "{from} {to}");
+            let findings = messages(row, &DATA.replace(from, to));
+            assert_eq!(findings.first().map(String::as_str), Some(message), "{from} {to}");
         }
-        assert_eq!(said(row, &format!("{DATA}= `Z`\ne2e/tests/a.rs\n  a_test\n")), ["the page has no row `Z`"]);
-        assert_eq!(said(row, &format!("{DATA}{}", &DATA[22..])), ["`A` stands here twice"]);
+        assert_eq!(messages(row, &format!("{DATA}= `Z`\ne2e/tests/a.rs\n  a_test\n")), ["the page has no row `Z`"]);
+        assert_eq!(messages(row, &format!("{DATA}{}", &DATA[22..])), ["`A` stands here twice"]);
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
             ("| `A` | works |", "2 columns, 3 are wanted"),
             ("| `A` | not yet | x |\n| `A` | not yet | x |", "`A` has two rows"),
         ] {
-            assert_eq!(said(row, DATA).first().map(String::as_str), Some(message), "{row}");
+            assert_eq!(messages(row, DATA).first().map(String::as_str), Some(message), "{row}");
         }
         assert_eq!(check(&Tree::of(&[])).len(), 1);
         let page = (PAGE, "# P\n\n0 rows work, 0 differ, 0 are to come.\n");

@@ -64,9 +64,9 @@ mod tests {
             ("crates/a/tests/a.rs", "fn main() { of_tests::run(); }\n"),
             ("crates/b/src/lib.rs", "use idle::Idle;\n"),
         ];
-        let said: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
         assert_eq!(
-            said,
+            messages,
             ["crates/a/Cargo.toml:7: no source of the crate names idle", "Cargo.toml:3: no crate depends on nobodys",]
         );
     }

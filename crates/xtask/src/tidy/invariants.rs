@@ -23,7 +23,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn said(page: &str) -> Vec<String> {
+    fn messages(page: &str) -> Vec<String> {
         let tree = Tree::of(&[("e2e/tests/a.rs", "fn a_test() {}"), (PAGE, page)]);
         check(&tree).iter().map(|finding| finding.message.clone()).collect()
     }
@@ -35,16 +35,16 @@ mod tests {
 
     #[test]
     fn page_with_every_invariant_is_accepted() {
-        assert_eq!(said(&page()), [""; 0]);
+        assert_eq!(messages(&page()), [""; 0]);
         assert_eq!(ids().len(), 47);
     }
 
     #[test]
     fn invariant_without_row_or_test_is_found() {
         let row = "| L5 | p | `e2e/tests/a.rs` `a_test` | |\n";
-        assert!(said(&page().replace(row, "")).iter().any(|text| text.starts_with("has rows Q1 Q2")));
-        assert_eq!(said(&page().replace(row, "| L5 | p | | |\n")), ["shows nothing and misses nothing"]);
+        assert!(messages(&page().replace(row, "")).iter().any(|text| text.starts_with("has rows Q1 Q2")));
+        assert_eq!(messages(&page().replace(row, "| L5 | p | | |\n")), ["shows nothing and misses nothing"]);
         let unknown = page().replace(row, "| L5 | p | `e2e/tests/a.rs` `b_test` | |\n");
-        assert_eq!(said(&unknown), ["e2e/tests/a.rs has no test or scenario b_test"]);
+        assert_eq!(messages(&unknown), ["e2e/tests/a.rs has no test or scenario b_test"]);
     }
 }

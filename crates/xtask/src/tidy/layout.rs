@@ -133,52 +133,52 @@ fn titles(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn said(path: &str, text: &str) -> Vec<String> {
+    fn messages(path: &str, text: &str) -> Vec<String> {
         check(&Tree::of(&[(path, text)])).iter().map(|finding| finding.message.clone()).collect()
     }
 
     #[test]
     fn path_outside_the_known_top_level_is_refused() {
-        assert_eq!(said("scripts/build.sh", ""), ["has no place at the top level"]);
-        assert!(said("charts/berth/Chart.yaml", "").is_empty());
+        assert_eq!(messages("scripts/build.sh", ""), ["has no place at the top level"]);
+        assert!(messages("charts/berth/Chart.yaml", "").is_empty());
     }
 
     #[test]
     fn file_beyond_the_line_limit_is_found_unless_generated() {
         let long = "x\n".repeat(LINES + 1);
-        assert_eq!(said("crates/engine/src/a.rs", &long).len(), 1);
-        assert!(said("crates/engine/src/a.rs", &"x\n".repeat(LINES)).is_empty());
-        assert!(said("crds/a.yaml", &long).is_empty());
+        assert_eq!(messages("crates/engine/src/a.rs", &long).len(), 1);
+        assert!(messages("crates/engine/src/a.rs", &"x\n".repeat(LINES)).is_empty());
+        assert!(messages("crds/a.yaml", &long).is_empty());
     }
 
     #[test]
     fn path_named_util_or_helpers_is_found() {
         for path in ["crates/engine/src/util.rs", "crates/control/src/utils/a.rs", "e2e/src/helpers.rs"] {
-            assert_eq!(said(path, "").len(), 1, "{path}");
+            assert_eq!(messages(path, "").len(), 1, "{path}");
         }
-        assert!(said("crates/engine/src/utility.rs", "").is_empty());
+        assert!(messages("crates/engine/src/utility.rs", "").is_empty());
     }
 
     #[test]
     fn crate_root_without_a_doc_comment_is_found() {
         for path in ["crates/engine/src/lib.rs", "e2e/src/lib.rs", "e2e/tests/a.rs", "e2e/tests/a/mod.rs"] {
-            assert_eq!(said(path, "mod a;\n").len(), 1, "{path}");
-            assert!(said(path, "//! Text.\nmod a;\n").is_empty(), "{path}");
+            assert_eq!(messages(path, "mod a;\n").len(), 1, "{path}");
+            assert!(messages(path, "//! Text.\nmod a;\n").is_empty(), "{path}");
         }
-        assert!(said("crates/engine/src/a.rs", "use b;").is_empty());
+        assert!(messages("crates/engine/src/a.rs", "use b;").is_empty());
     }
 
     #[test]
     fn page_without_exactly_one_title_is_found() {
-        assert!(said("docs/a.md", "# A\n```\n# comment\n```\n## B\n").is_empty());
-        assert_eq!(said("docs/a.md", "# A\n# B\n").len(), 1);
-        assert_eq!(said("docs/a.md", "A\n").len(), 1);
+        assert!(messages("docs/a.md", "# A\n```\n# comment\n```\n## B\n").is_empty());
+        assert_eq!(messages("docs/a.md", "# A\n# B\n").len(), 1);
+        assert_eq!(messages("docs/a.md", "A\n").len(), 1);
     }
 
     #[test]
     fn text_behind_a_fence_is_found() {
-        assert!(said("docs/a.md", "# A\n```yaml\na: b\n```\nText\n").is_empty());
-        assert_eq!(said("docs/a.md", "# A\n```yaml\na: b\n``` Text\n").len(), 1);
-        assert_eq!(said("docs/a.md", "# A\n  ```  `Text` of an entry\n").len(), 1);
+        assert!(messages("docs/a.md", "# A\n```yaml\na: b\n```\nText\n").is_empty());
+        assert_eq!(messages("docs/a.md", "# A\n```yaml\na: b\n``` Text\n").len(), 1);
+        assert_eq!(messages("docs/a.md", "# A\n  ```  `Text` of an entry\n").len(), 1);
     }
 }

@@ -183,7 +183,7 @@ mod tests {
         (SETTINGS, "disallowed-types = []\ndisallowed-methods = []\ndisallowed-macros = []\n");
 
     /// Findings about a module of the engine with this source.
-    fn said(source: &str) -> Vec<String> {
+    fn messages(source: &str) -> Vec<String> {
         let roots: Vec<(String, &str)> = PURE.iter().map(|name| (format!("crates/{name}/src/lib.rs"), ASKS)).collect();
         let mut files: Vec<(&str, &str)> = roots.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         files.extend([ALL_LISTS, ("crates/engine/src/a.rs", source)]);
@@ -204,8 +204,8 @@ mod tests {
             ("f().await", "await"),
             ("let x: f64;", "f64"),
         ] {
-            let said = said(source);
-            assert!(said.iter().any(|text| text.contains(word)), "{source}: {said:?}");
+            let messages = messages(source);
+            assert!(messages.iter().any(|text| text.contains(word)), "{source}: {messages:?}");
         }
     }
 
@@ -214,8 +214,8 @@ mod tests {
         let none: [String; 0] = [];
         let good =
             "use std::{sync::Arc, time::Duration}; // Instant\nuse rustc_hash::FxHashMap; let operand = \"tokio\";";
-        assert_eq!(said(good), none);
-        assert_eq!(said("#[cfg(test)]\nmod tests { use std::fs; }"), none);
+        assert_eq!(messages(good), none);
+        assert_eq!(messages("#[cfg(test)]\nmod tests { use std::fs; }"), none);
     }
 
     #[test]
@@ -229,13 +229,13 @@ mod tests {
 
     #[test]
     fn clippy_settings_without_lists_or_beside_a_crate_are_found() {
-        let said = |files: &[(&str, &str)]| -> Vec<String> {
+        let messages = |files: &[(&str, &str)]| -> Vec<String> {
             settings(&Tree::of(files)).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(said(&[ALL_LISTS]).len(), 0);
-        assert_eq!(said(&[]).len(), LISTS.len());
+        assert_eq!(messages(&[ALL_LISTS]).len(), 0);
+        assert_eq!(messages(&[]).len(), LISTS.len());
         for hidden in ["crates/engine/clippy.toml", "crates/.clippy.toml"] {
-            let found = said(&[ALL_LISTS, (hidden, "")]);
+            let found = messages(&[ALL_LISTS, (hidden, "")]);
             assert!(matches!(found.as_slice(), [one] if one.contains(hidden)), "{found:?}");
         }
     }
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn pure_crate_without_the_clippy_lints_is_found() {
         let files = [("crates/jobs/src/lib.rs", "#![cfg_attr(not(test), deny(clippy::panic))]")];
-        let said: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
-        assert!(said.iter().any(|text| text.contains("jobs") && text.contains("unwrap_used")), "{said:?}");
+        let messages: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
+        assert!(messages.iter().any(|text| text.contains("jobs") && text.contains("unwrap_used")), "{messages:?}");
         // The further lints are required only in the crates that compute amounts.
         let rest = ASKS.replace(", clippy::arithmetic_side_effects", "");
         let lacks = |name: &str| {

@@ -38,7 +38,7 @@ fn functions_of<'a>(tree: &'a Tree, package: &str) -> BTreeSet<&'a str> {
 mod tests {
     use super::*;
 
-    fn said(map: &str) -> Vec<String> {
+    fn messages(map: &str) -> Vec<String> {
         let map_file = format!("{MAPS}a.txt");
         let tree = Tree::of(&[("crates/a/src/lib.rs", "    fn b_is_c() {}"), (map_file.as_str(), map)]);
         check(&tree).iter().map(ToString::to_string).collect()
@@ -46,8 +46,8 @@ mod tests {
 
     #[test]
     fn map_of_renamed_tests_names_tests_that_exist() {
-        assert_eq!(said("a old b_is_c\n"), [""; 0]);
-        assert_eq!(said("a old b_is\n"), ["crates/xtask/renamed/a.txt:1: package a has no test b_is"]);
-        assert_eq!(said("a b_is_c\n"), ["crates/xtask/renamed/a.txt:1: \"a b_is_c\" is no line `package old new`"]);
+        assert_eq!(messages("a old b_is_c\n"), [""; 0]);
+        assert_eq!(messages("a old b_is\n"), ["crates/xtask/renamed/a.txt:1: package a has no test b_is"]);
+        assert_eq!(messages("a b_is_c\n"), ["crates/xtask/renamed/a.txt:1: \"a b_is_c\" is no line `package old new`"]);
     }
 }

@@ -81,7 +81,7 @@ mod tests {
 
     const TEST: (&str, &str) = ("e2e/tests/a.rs", "async fn a_test() {}\n(\"story\", b(s))");
 
-    fn said(rows: &str) -> Vec<String> {
+    fn messages(rows: &str) -> Vec<String> {
         let page = format!("# P\n\n| row | promise | shown by | missing |\n|---|---|---|---|\n{rows}\n");
         check(&Tree::of(&[TEST, (PAGE, &page)])).iter().map(|finding| finding.message.clone()).collect()
     }
@@ -89,16 +89,16 @@ mod tests {
     #[test]
     fn requirement_row_with_existing_tests_is_accepted() {
         assert!(
-            said("| A.1 | p | `e2e/tests/a.rs` `a_test` `story` | |\n| A.2 | p | | not yet (issue 5) |").is_empty()
+            messages("| A.1 | p | `e2e/tests/a.rs` `a_test` `story` | |\n| A.2 | p | | not yet (issue 5) |").is_empty()
         );
     }
 
     #[test]
     fn case_in_a_requirement_is_matched_by_its_full_name() {
         let file = ("cases/job.yaml", "cases:\n- name: one pod, and no more\n  with: {}\n");
-        let said = |name: &str| unknown_tests(&Tree::of(&[file]), &format!("`cases/job.yaml` `{name}`"));
-        assert_eq!(said("one pod, and no more"), Vec::<String>::new());
-        assert_eq!(said("one pod"), ["cases/job.yaml has no test or scenario one pod"]);
+        let messages = |name: &str| unknown_tests(&Tree::of(&[file]), &format!("`cases/job.yaml` `{name}`"));
+        assert_eq!(messages("one pod, and no more"), Vec::<String>::new());
+        assert_eq!(messages("one pod"), ["cases/job.yaml has no test or scenario one pod"]);
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
             ("| A.1 | p | x |", "3 columns, 4 are wanted"),
             ("", "has no rows"),
         ] {
-            assert_eq!(said(row).first().map(String::as_str), Some(message), "{row}");
+            assert_eq!(messages(row).first().map(String::as_str), Some(message), "{row}");
         }
         assert_eq!(check(&Tree::of(&[])).len(), 1);
     }

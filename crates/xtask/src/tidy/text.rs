@@ -66,33 +66,33 @@ fn has_word(line: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn said(path: &str, text: &str) -> usize {
+    fn count(path: &str, text: &str) -> usize {
         check(&Tree::of(&[(path, text)])).len()
     }
 
     #[test]
     fn package_registry_host_is_found() {
         for host in joined(&REGISTRIES) {
-            assert_eq!(said("docs/a.md", &format!("see https://{host}/a")), 1, "{host}");
+            assert_eq!(count("docs/a.md", &format!("see https://{host}/a")), 1, "{host}");
         }
-        assert_eq!(said("Cargo.lock", &format!("source = \"index.{}\"", joined(&REGISTRIES)[0])), 0);
-        assert_eq!(said("docs/a.md", "a crate's page"), 0);
+        assert_eq!(count("Cargo.lock", &format!("source = \"index.{}\"", joined(&REGISTRIES)[0])), 0);
+        assert_eq!(count("docs/a.md", "a crate's page"), 0);
     }
 
     #[test]
     fn folder_of_one_machine_is_found() {
         let folders = joined(&MACHINES);
         let (home, users, root) = (&folders[0], &folders[1], &folders[2]);
-        assert_eq!(said("a.rs", &format!("let p = \"{home}me/berth\";")), 1);
-        assert_eq!(said("a.md", &format!("cd {users}me")), 1);
-        assert_eq!(said("a.md", &format!("ls {root}.cache")), 1);
-        assert_eq!(said("a.md", "`/root/left/queue` of a cohort, https://a.example/home/me, e2e/work/x"), 0);
+        assert_eq!(count("a.rs", &format!("let p = \"{home}me/berth\";")), 1);
+        assert_eq!(count("a.md", &format!("cd {users}me")), 1);
+        assert_eq!(count("a.md", &format!("ls {root}.cache")), 1);
+        assert_eq!(count("a.md", "`/root/left/queue` of a cohort, https://a.example/home/me, e2e/work/x"), 0);
     }
 
     #[test]
     fn unfinished_work_mark_in_source_is_refused() {
         let mark = joined(&LEFT_OVER)[0].clone();
-        assert_eq!(said("a.rs", &format!("// {mark}: later")), 1);
-        assert_eq!(said("a.rs", "// todo list of a user"), 0);
+        assert_eq!(count("a.rs", &format!("// {mark}: later")), 1);
+        assert_eq!(count("a.rs", "// todo list of a user"), 0);
     }
 }

@@ -71,8 +71,8 @@ fn conditions(path: &str, text: &str, found: &mut Vec<Finding>) {
 fn names(path: &str, text: &str, found: &mut Vec<Finding>) {
     let code = shipped(text);
     let code = code.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned()));
-    for (line, said) in code.chain(shipped_texts(text)) {
-        if let Some(word) = CASES.iter().find(|word| said.contains(**word)) {
+    for (line, found_text) in code.chain(shipped_texts(text)) {
+        if let Some(word) = CASES.iter().find(|word| found_text.contains(**word)) {
             found.push(Finding::new(path, line, format!("`{word}`: what decides does not know the cases")));
         }
     }
@@ -82,7 +82,7 @@ fn names(path: &str, text: &str, found: &mut Vec<Finding>) {
 mod tests {
     use super::*;
 
-    fn said(files: &[(&str, &str)]) -> Vec<String> {
+    fn messages(files: &[(&str, &str)]) -> Vec<String> {
         check(&Tree::of(files)).iter().map(ToString::to_string).collect()
     }
 
@@ -102,8 +102,11 @@ mod tests {
             ("\nread(\"tests/cases/a.txt\");", 2),
         ] {
             for path in ["crates/engine/src/a.rs", "crates/control/src/a/b.rs"] {
-                let said = said(&[(path, source)]);
-                assert!(said.len() == 1 && said[0].starts_with(&format!("{path}:{line}: ")), "{source}: {said:?}");
+                let found_text = messages(&[(path, source)]);
+                assert!(
+                    found_text.len() == 1 && found_text[0].starts_with(&format!("{path}:{line}: ")),
+                    "{source}: {found_text:?}"
+                );
             }
         }
     }
@@ -118,9 +121,9 @@ mod tests {
             "[package]\nbuild = \"b.rs\"",
             "[dev-dependencies]\nberth-testkit.workspace = true",
         ] {
-            assert_eq!(said(&[("crates/engine/Cargo.toml", manifest)]).len(), 1, "{manifest}");
+            assert_eq!(messages(&[("crates/engine/Cargo.toml", manifest)]).len(), 1, "{manifest}");
         }
-        assert_eq!(said(&[("crates/control/build.rs", "fn main() {}")]).len(), 1);
+        assert_eq!(messages(&[("crates/control/build.rs", "fn main() {}")]).len(), 1);
     }
 
     #[test]
@@ -129,8 +132,8 @@ mod tests {
         let lib = "#![cfg_attr(\n    not(test),\n    deny(clippy::panic)\n)]\n// cfg!(test) of the testkit\nfn f() { debug_assert!(true); }\n\
                    #[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[path = \"b.rs\"]\nmod more { fn f() { cfg!(test); read(\"cases/a\"); } }\n";
         let tests = "fn f() { env!(\"CARGO_MANIFEST_DIR\"); \"tests/cases\"; }";
-        assert_eq!(said(&[("crates/engine/src/lib.rs", lib), ("crates/engine/src/tests.rs", tests)]), none);
-        assert_eq!(said(&[("crates/runtime/src/a.rs", "fn f() { cfg!(test); }")]), none);
-        assert_eq!(said(&[("crates/engine/Cargo.toml", "[dependencies]\na = { default-features = false }")]), none);
+        assert_eq!(messages(&[("crates/engine/src/lib.rs", lib), ("crates/engine/src/tests.rs", tests)]), none);
+        assert_eq!(messages(&[("crates/runtime/src/a.rs", "fn f() { cfg!(test); }")]), none);
+        assert_eq!(messages(&[("crates/engine/Cargo.toml", "[dependencies]\na = { default-features = false }")]), none);
     }
 }

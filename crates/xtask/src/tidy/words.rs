@@ -130,7 +130,7 @@ fn left_over(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let of_crates = |path: &str| path.starts_with("crates/") && path.ends_with(".rs") && !LISTS.contains(&path);
     let sources: Vec<String> =
         tree.files().filter(|(path, _)| of_crates(path)).map(|(_, source)| shipped(source)).collect();
-    let said: BTreeSet<String> = ENGINE
+    let found_text: BTreeSet<String> = ENGINE
         .into_iter()
         .flat_map(|path| shipped_texts(tree.text(path).unwrap_or_default()))
         .map(|(_, text)| text)
@@ -141,7 +141,7 @@ fn left_over(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
             !source[..at].ends_with(is_name) && !source[at + path.len()..].starts_with(is_name)
         };
         let names_it = |source: &String| source.match_indices(&path).any(|(at, _)| alone(source, at));
-        said.contains(word.value) || sources.iter().any(names_it)
+        found_text.contains(word.value) || sources.iter().any(names_it)
     };
     let unused = constants.iter().filter(|word| word.list != OF_KUEUE && !is_used(word));
     unused.map(|word| Finding::new(word.place.0, word.place.1, format!("nobody writes {}", word.path()))).collect()
@@ -158,14 +158,14 @@ mod tests {
     );
     const USES: (&str, &str) = ("crates/jobs/src/a.rs", "f(types::DONE)");
 
-    fn said(files: &[(&str, &str)]) -> Vec<String> {
+    fn messages(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<(&str, &str)> = [KUEUE, USES].iter().chain(files).copied().collect();
         with(&Tree::of(&files), &[]).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn condition_word_spelled_out_in_control_is_found() {
-        let found = said(&[("crates/control/src/a/b.rs", "\nif is(\"Done\") { f(\"DueToThis\") }")]);
+        let found = messages(&[("crates/control/src/a/b.rs", "\nif is(\"Done\") { f(\"DueToThis\") }")]);
         assert_eq!(
             found,
             [
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn event_reason_missing_in_the_lists_is_found() {
-        let found = said(&[(
+        let found = messages(&[(
             "crates/control/src/a.rs",
             "f(EventType::Normal, \"New\", \"Done so\");\nN { reason: \"Newer\" }",
         )]);
@@ -200,7 +200,7 @@ mod tests {
             ("crates/control/tests/b.rs", "f(\"Done\")"),
             ("crates/webhook/src/c.rs", "f(\"Done\")"),
         ];
-        assert_eq!(said(&others), none);
+        assert_eq!(messages(&others), none);
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn engine_reason_missing_in_the_lists_is_found() {
-        let found = said(&[(ENGINE[0], "f(\"Done\", \"Other\", \"Other things\", \"other\")")]);
+        let found = messages(&[(ENGINE[0], "f(\"Done\", \"Other\", \"Other things\", \"other\")")]);
         assert_eq!(found, [format!("{}:1: \"Other\" is not among the reasons of berth-api", ENGINE[0])]);
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let own =
             "pub mod own_reasons {\n    STOCK = \"Stock\";\n    STOCK_OUT = \"StockOut\";\n    SAID = \"Said\";\n}\n";
         let control = "f(own_reasons::STOCK_OUT); // own_reasons::STOCK";
-        let found = said(&[(LISTS[1], own), ("crates/control/src/a.rs", control), (ENGINE[1], "f(\"Said\")")]);
+        let found = messages(&[(LISTS[1], own), ("crates/control/src/a.rs", control), (ENGINE[1], "f(\"Said\")")]);
         assert_eq!(found, [format!("{}:2: nobody writes own_reasons::STOCK", LISTS[1])]);
     }
 

@@ -55,7 +55,7 @@ fn workload_of(set: &Value) -> Value {
 }
 
 /// Metadata that Kueue adds to a pod of a StatefulSet after the pod's creation.
-fn told(workload: &str, replicas: i32) -> Value {
+fn kueue_metadata(workload: &str, replicas: i32) -> Value {
     let labels = json!({"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/queue-name": "queue", GROUP: workload});
     let annotations = json!({GROUP: workload, "kueue.x-k8s.io/prebuilt-workload-name": workload,
         "kueue.x-k8s.io/pod-group-total-count": replicas.to_string(),
@@ -79,7 +79,7 @@ pub(super) async fn as_kueue_leaves_them(world: &World) -> Result<()> {
     for name in ["web-0", "web-1"] {
         is_in(world, NAMESPACE, POD, name, "running", runs).await?;
         let mut metadata = kueue.marks("main", &workload);
-        manifest::merge(&mut metadata, &told(&workload, 2));
+        manifest::merge(&mut metadata, &kueue_metadata(&workload, 2));
         kueue.merge(POD, name, &json!({"metadata": metadata})).await?;
     }
     kueue.ready(&workload).await
@@ -170,7 +170,7 @@ pub(super) async fn as_kueue_writes_them(world: &World) -> Result<()> {
     ensure!(strange.is_empty(), "Workload {workload}: {}", strange.join("; "));
     for name in ["young-0", "young-1"] {
         let pod = POD.get(&world.client, NAMESPACE, name).await?.with_context(|| format!("pod {name}"))?;
-        let kueues = told(workload, 2);
+        let kueues = kueue_metadata(workload, 2);
         for field in ["labels", "annotations"] {
             for (key, value) in kueues[field].as_object().context("what Kueue writes")? {
                 let is = &pod["metadata"][field][key];

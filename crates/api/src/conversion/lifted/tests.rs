@@ -18,10 +18,10 @@ fn as_before(object: &str) {
     for to in [Version::V1beta1, Version::V1beta2] {
         let (answer, converted) = answered(object, to);
         let answer: Value = serde_json::from_str(&answer).unwrap();
-        let mut whole: Fields = serde_json::from_str(object).unwrap();
-        convert(&mut whole, to).unwrap();
+        let mut full: Fields = serde_json::from_str(object).unwrap();
+        convert(&mut full, to).unwrap();
         assert!(converted, "{object}");
-        assert_eq!(answer["response"]["convertedObjects"], json!([whole]), "{object}");
+        assert_eq!(answer["response"]["convertedObjects"], json!([full]), "{object}");
     }
 }
 
@@ -172,14 +172,14 @@ fn review_keeps_no_object_after_first_bad_one() {
 }
 
 #[test]
-fn conversion_unit_fields_are_read_whole_unless_limited() {
+fn conversion_unit_fields_are_all_read_unless_limited() {
     for unit in KINDS.into_iter().flat_map(|(_, units)| units) {
         let mut place = Place::ROOT;
         for step in unit.parent {
             let Some(Look::Into(next)) = place.look(step.trim_end_matches("[]")) else { panic!("{step}") };
             place = next.item();
         }
-        let seen = unit.fields.iter().all(|field| matches!(place.look(field), Some(Look::Whole)));
+        let seen = unit.fields.iter().all(|field| matches!(place.look(field), Some(Look::FullValue)));
         assert_eq!(seen, unit.limited.is_none(), "{:?}", unit.fields);
     }
 }

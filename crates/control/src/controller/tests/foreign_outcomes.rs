@@ -29,16 +29,16 @@ fn query_with_outcome_of_another_type_is_asked_again() {
     for outcome in foreign {
         let mut control = leader();
         let mut draft = Draft::ask(Purpose::FindPodsOnNode, node(), Query::FindPodsOnNode);
-        let id = control.flights.start(&mut draft, node());
+        let id = control.in_flight.start(&mut draft, node());
         control.outcome(id, outcome.clone(), NOW);
-        assert!(control.flights.flying(&node()).is_none(), "{outcome:?}");
-        assert!(control.flights.backing_off(&node(), NOW).is_some(), "{outcome:?}: it is asked again after a pause");
+        assert!(control.in_flight.sent(&node()).is_none(), "{outcome:?}");
+        assert!(control.in_flight.backing_off(&node(), NOW).is_some(), "{outcome:?}: it is asked again after a pause");
     }
     let mut control = leader();
     let mut draft = Draft::ask(Purpose::FindPodsOnNode, node(), Query::FindPodsOnNode);
-    let id = control.flights.start(&mut draft, node());
+    let id = control.in_flight.start(&mut draft, node());
     control.outcome(id, QueryAnswer::OnNode(Vec::new()), NOW);
-    assert!(control.flights.backing_off(&node(), NOW).is_none(), "its own answer ends it");
+    assert!(control.in_flight.backing_off(&node(), NOW).is_none(), "its own answer ends it");
 }
 
 /// A write with an outcome of another type may have been applied, because the outcome says nothing about the write.
@@ -49,8 +49,8 @@ fn reservation_with_outcome_of_a_query_counts_as_unresolved() {
         let object = key(Kind::Workload, &("team".to_owned(), "w".to_owned()));
         let patch = ObjectPatch::of_version("u", "7");
         let mut draft = Draft::merge(Purpose::ReserveQuota, object.clone(), patch, 7);
-        let id = control.flights.start(&mut draft, object.clone());
+        let id = control.in_flight.start(&mut draft, object.clone());
         control.outcome(id, outcome, NOW);
-        assert!(control.flights.unresolved().may_land(&object));
+        assert!(control.in_flight.unresolved().may_apply(&object));
     }
 }

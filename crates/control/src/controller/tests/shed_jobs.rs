@@ -23,8 +23,8 @@ fn kept(control: &mut Control, metadata: &Value, status: &Value) -> bool {
     control.observe(Observation::Job(JobType::JOB, Change::Apply(job.into())), jiff::Timestamp::UNIX_EPOCH);
     let key = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a".into() };
     let known = control.view.jobs().get(&key).unwrap();
-    assert_eq!(known.whole().is_some(), known.asked().is_some(), "what it asks for goes with it");
-    known.whole().is_some()
+    assert_eq!(known.decode().is_some(), known.asked().is_some(), "what it asks for goes with it");
+    known.decode().is_some()
 }
 
 fn owned_by(api_version: &str, kind: &str) -> Value {
@@ -60,7 +60,7 @@ fn started_job_that_leaves_its_queue_is_kept_in_full() {
         let job = started(&labels, version);
         control.observe(Observation::Job(JobType::JOB, Change::Apply(job.into())), jiff::Timestamp::UNIX_EPOCH);
         let key = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a".into() };
-        assert!(control.view.jobs().get(&key).unwrap().whole().is_some(), "{labels}");
+        assert!(control.view.jobs().get(&key).unwrap().decode().is_some(), "{labels}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Stock-outs that begin and end, and the look-up of the stock-out that keeps pods off a flavor.
 
 use crate::assign::stock::StockOuts;
-use crate::model::stock::telling;
+use crate::model::stock::deciding_requests;
 use crate::model::{Millis, Shape, StockOut};
 use crate::world::World;
 use crate::world::ids::FlavorId;
@@ -15,7 +15,7 @@ impl Shape {
             requests.map(|(resource, value)| (store.resource(*resource), crate::quota::balance::amount(*value)));
         self.constraints == pod_set.spec.constraints
             && self.node_selector == pod_set.spec.node_selector
-            && telling(asked).eq(own)
+            && deciding_requests(asked).eq(own)
     }
 }
 

@@ -99,7 +99,7 @@ impl World {
         queue: QueueId,
         (found, counts): (Option<&Assignment>, Option<&[i64]>),
     ) -> Vec<CellAccount> {
-        let mut gone = self.barred(id);
+        let mut gone = self.not_preemptible(id);
         gone.insert(id);
         let Some(subject) = Subject::of(&self.store, &self.options, (id, queue), &gone) else { return Vec::new() };
         let tree = &mut self.tree;
@@ -109,7 +109,7 @@ impl World {
         for (index, pod_set) in subject.request.pod_sets.iter().enumerate() {
             let pods = counts.and_then(|counts| counts.get(index)).copied().unwrap_or(pod_set.spec.count);
             let part = Part { index, pod_set, pods, earlier: &earlier };
-            subject.tell(tree, &contest, &part, &mut accounts);
+            subject.add_accounts(tree, &contest, &part, &mut accounts);
             let given = found.and_then(|found| found.pod_sets.iter().find(|set| set.index == index));
             for (resource, flavor, value) in given.into_iter().flat_map(PodSetResult::given) {
                 if let Some(cell) = subject.store.find_cell(flavor, resource) {
@@ -149,7 +149,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Adds the accounts of the cells of one pod set, in the order in which flavors are tried.
-    fn tell(&self, tree: &mut Tree, contest: &Contest, part: &Part<'_>, accounts: &mut Vec<CellAccount>) {
+    fn add_accounts(&self, tree: &mut Tree, contest: &Contest, part: &Part<'_>, accounts: &mut Vec<CellAccount>) {
         let asked = requests(self.store, self.request.queue, part.pod_set, part.pods);
         for group in &self.request.queue.groups {
             let line = self.request.line(self.store, part.pod_set, group);
@@ -205,7 +205,7 @@ impl<'a> Subject<'a> {
                     cluster_queue: queue.name.to_string(),
                     amount: amount(value),
                     priority: holder.priority,
-                    right: if is_older && right == Right::Feud { Right::HandingOver } else { right },
+                    right: if is_older && right == Right::RepeatedPreemption { Right::HandingOver } else { right },
                 });
             }
         }

@@ -16,8 +16,8 @@ impl World {
             Phase::Pending(place) => *place,
             Phase::Held(held) => return held.evicted.then_some(Unblock::PodsStop),
         };
-        let standing = self.standing_verdict(id).map(|(reason, _)| reason);
-        if matches!(standing, Some(PendingReason::Suspended | PendingReason::Misconfigured)) {
+        let lasting = self.lasting_verdict(id).map(|(reason, _)| reason);
+        if matches!(lasting, Some(PendingReason::Suspended | PendingReason::Misconfigured)) {
             return Some(Unblock::QueueResumes);
         }
         match place {

@@ -59,7 +59,7 @@ pub enum Right {
     Bounds,
     /// Eviction history forbids the preemption, and nothing has changed since: the pending workload was evicted for the holder, directly or through other
     /// workloads, or the holder would return to its queue before a workload of that chain of evictions.
-    Feud,
+    RepeatedPreemption,
 }
 
 impl Right {
@@ -84,7 +84,7 @@ impl Right {
             Self::Protected => "began a short while ago and is protected by its queue's policy",
             Self::TooNear => "has a priority too near for the queue's policy",
             Self::Bounds => "would leave with more than the queue's policy allows",
-            Self::Feud => "preempted this workload before, and nothing changed since",
+            Self::RepeatedPreemption => "preempted this workload before, and nothing changed since",
         }
     }
 }
@@ -231,7 +231,7 @@ pub(super) fn right(
     let rules = [
         (!queue.active, Right::Stopped),
         (store.is_handing_over(holder), Right::HandingOver),
-        (ask.gone.contains(&id), Right::Feud),
+        (ask.gone.contains(&id), Right::RepeatedPreemption),
         (held.kept, Right::Kept),
         (protected_until(store, held).is_some(), Right::Protected),
         (is_too_near(store, ask, holder.priority), Right::TooNear),

@@ -12,9 +12,9 @@ fn pair(priority: i64) -> WorkloadSpec {
 }
 
 /// A line of an account: pod set and flavor; the amounts requested, taken by earlier pod sets, and free; the change that would help.
-type Told = (String, String, [i64; 3], Unblock);
+type AccountRow = (String, String, [i64; 3], Unblock);
 
-fn told(world: &mut World) -> (Option<Mode>, Vec<Told>) {
+fn accounts(world: &mut World) -> (Option<Mode>, Vec<AccountRow>) {
     let account = world.account("pair", NOW).unwrap();
     let cell = |cell: CellAccount| {
         let amounts = [cell.asked, cell.earlier, cell.free].map(Amount::get);
@@ -34,7 +34,7 @@ fn account_judges_pod_sets_together_when_each_fits_alone() {
         line("master", "f", [3, 0, 4], Unblock::Nothing),
         line("worker", "f", [3, 3, 4], Unblock::RaiseQuota(Amount::new(2))),
     ];
-    assert_eq!(told(&mut world), (Some(Mode::NoFit), expected));
+    assert_eq!(accounts(&mut world), (Some(Mode::NoFit), expected));
 }
 
 /// The account asks to release the same amount that the message of the cycle says is lacking.
@@ -43,14 +43,14 @@ fn account_asks_to_release_what_both_pod_sets_lack() {
     let workloads = vec![pair(0), held("q", "high", 9, "f", 4)];
     let mut world = world(Options::default(), vec![queue("q", None, &[("f", 8)])], workloads);
     let plan = world.plan(NOW, ALL);
-    let said =
+    let text =
         "couldn't assign flavors to pod set worker: insufficient unused quota for cpu in flavor f, 2m more needed";
-    assert_eq!(&*plan.verdicts[0].message, said);
+    assert_eq!(&*plan.verdicts[0].message, text);
     let expected = vec![
         line("master", "f", [3, 0, 4], Unblock::Nothing),
         line("worker", "f", [3, 3, 4], Unblock::Release(Amount::new(2))),
     ];
-    assert_eq!(told(&mut world), (Some(Mode::Preempt), expected));
+    assert_eq!(accounts(&mut world), (Some(Mode::Preempt), expected));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn account_waits_for_victim_evicted_for_both_pod_sets() {
     assert_eq!(world.plan(NOW, ALL).evictions.len(), 1);
     let expected =
         vec![line("master", "f", [3, 0, 4], Unblock::Nothing), line("worker", "f", [3, 3, 4], Unblock::EvictedLeave)];
-    assert_eq!(told(&mut world), (Some(Mode::Preempt), expected));
+    assert_eq!(accounts(&mut world), (Some(Mode::Preempt), expected));
 }
 
 /// An account charges a pod set only with what earlier pod sets were given of the same flavor.
@@ -73,7 +73,7 @@ fn account_charges_earlier_pod_sets_only_in_same_flavor() {
         line("worker", "f", [3, 3, 4], Unblock::RaiseQuota(Amount::new(2))),
         line("worker", "g", [3, 0, 4], Unblock::Nothing),
     ];
-    assert_eq!(told(&mut world), (Some(Mode::Fit), expected));
+    assert_eq!(accounts(&mut world), (Some(Mode::Fit), expected));
 }
 
 /// A resource that the queue does not cover at all cannot be released.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cycle::report::Report;
-use crate::explain::why::Said;
+use crate::explain::why::Message;
 use crate::model::{ClusterQueueSpec, Limits, Millis, PendingReason, Preemption, PreemptionGuard, WorkloadSpec};
 use crate::options::FairSharing;
 use crate::options::profile::{Departure, Profile};
@@ -124,8 +124,8 @@ const SETS: [Case; 11] = [
 
 #[test]
 fn corrupted_victim_set_is_refused() {
-    for (victims, said) in SETS {
-        assert_eq!(classical().judge(victims), said, "{victims:?}");
+    for (victims, message) in SETS {
+        assert_eq!(classical().judge(victims), message, "{victims:?}");
     }
 }
 
@@ -141,7 +141,7 @@ fn victim_set_that_takes_queue_below_quota_is_refused() {
 fn ineligible_victim_is_refused_by_recheck() {
     let mut court = classical();
     court.gone = BTreeSet::from([court.id("one")]);
-    assert_eq!(court.judge(&[("one", RECLAIMED)]), Err(Breach::Barred));
+    assert_eq!(court.judge(&[("one", RECLAIMED)]), Err(Breach::NotPreemptible));
     let mut court = classical();
     let part = Target { workload: court.id("one"), reason: RECLAIMED, gives_up: Some(1) };
     assert_eq!(court.judge_targets(&[part]), Err(Breach::NoVictim), "it has no pods to spare");
@@ -304,8 +304,8 @@ fn refused_victim_sets_of_partial_admission_count_once() {
         let found = if is_found { vec!["one".to_owned()] } else { Vec::new() };
         assert_eq!((evicted, world.refused_victims()), (found, refused), "{count} pods, at least {least}");
         if count == 4 && !is_found {
-            let told = (PendingReason::WaitingForQuota, Said::Plainly(Breach::NoVictim.text()));
-            assert_eq!(report.findings.get(world.store.by_uid.get("asks").unwrap()), Some(&told));
+            let reported = (PendingReason::WaitingForQuota, Message::Plainly(Breach::NoVictim.text()));
+            assert_eq!(report.findings.get(world.store.by_uid.get("asks").unwrap()), Some(&reported));
         }
     }
 }

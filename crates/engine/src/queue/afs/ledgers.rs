@@ -14,7 +14,7 @@ use crate::world::ids::{CellId, LocalQueueId, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Held, LocalQueue, Store};
 
 /// An amount as the status shows it: in whole units from 1000 units on, and below 1000 units with at least four digits. Positive usage is never shown as 0.
-fn told(amount: f64, per_unit: i128) -> Nano {
+fn to_nano(amount: f64, per_unit: i128) -> Nano {
     if amount <= 0.0 {
         return Nano(0);
     }
@@ -89,7 +89,7 @@ impl World {
         let at = ledger.at?;
         let named = |(resource, amount): (&ResourceId, &f64)| {
             let name = self.store.resource(*resource);
-            (name.to_owned(), told(*amount, nano_per_unit(name)))
+            (name.to_owned(), to_nano(*amount, nano_per_unit(name)))
         };
         Some(LedgerFigures { consumed: ledger.consumed.iter().map(named).collect(), at })
     }
@@ -242,7 +242,7 @@ impl World {
 mod tests {
     use berth_quantity::{format_nano, nano_per_unit};
 
-    use super::told;
+    use super::to_nano;
 
     #[test]
     fn reported_usage_keeps_four_digits_and_positive_usage_stays_positive() {
@@ -259,7 +259,7 @@ mod tests {
             ("memory", 5_000_000_000.7, "5000000001"),
         ];
         for (resource, amount, text) in rows {
-            assert_eq!(format_nano(resource, told(amount, nano_per_unit(resource))), text, "{amount} of {resource}");
+            assert_eq!(format_nano(resource, to_nano(amount, nano_per_unit(resource))), text, "{amount} of {resource}");
         }
     }
 }

@@ -34,7 +34,7 @@ impl<'a> History<'a> {
 
     /// Records the usage of LocalQueues at the beginning of a cycle, which orders victims as in Kueue's snapshot.
     pub(super) fn note_usage(&mut self) {
-        for holder in &mut self.books.holders {
+        for holder in &mut self.accounting.holders {
             holder.used = self.local_queues.used(&self.places[&holder.uid].local_queue);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::Departure;
 
-use super::super::books::Node;
+use super::super::accounting::Node;
 use super::{History, Step};
 
 impl History<'_> {

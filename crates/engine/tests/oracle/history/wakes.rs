@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use berth_engine::steps::*;
 use berth_engine::*;
 
+use super::super::accounting::{Holder, Node};
 use super::super::are_equal;
 use super::super::assign::{How, Search};
-use super::super::books::{Holder, Node};
 use super::History;
 
 impl History<'_> {
@@ -18,7 +18,7 @@ impl History<'_> {
         let stirred = std::mem::take(&mut self.stirred);
         for (queue, waiting) in self.waiting.clone() {
             let root = self.root(&queue);
-            let has_choice = self.books.queues[&queue].groups.iter().any(|group| group.flavors.len() > 1);
+            let has_choice = self.accounting.queues[&queue].groups.iter().any(|group| group.flavors.len() > 1);
             if !self.options.profile.has(Departure::TriedAgainAfterAdmissions)
                 || !stirred.contains(&root)
                 || !has_choice
@@ -26,14 +26,20 @@ impl History<'_> {
                 continue;
             }
             let parked = self.parked.clone();
-            let scans_on = self.books.queues[&queue].fungibility.when_can_borrow == Fungibility::TryNextFlavor;
+            let scans_on = self.accounting.queues[&queue].fungibility.when_can_borrow == Fungibility::TryNextFlavor;
             let is_fickle = |spec: &WorkloadSpec| spec.pod_sets.len() > 1 || scans_on;
             for spec in waiting.iter().filter(|spec| is_fickle(spec) && parked.contains(&spec.uid)) {
                 let how = How::default();
-                let barred = BTreeSet::new();
-                let search =
-                    Search { options: self.options, books: &self.books, spec, queue: &queue, barred: &barred, how };
-                if self.books.is_active(&queue) && search.assign(&search.all_pods()).mode == Mode::Fit {
+                let not_preemptible = BTreeSet::new();
+                let search = Search {
+                    options: self.options,
+                    accounting: &self.accounting,
+                    spec,
+                    queue: &queue,
+                    not_preemptible: &not_preemptible,
+                    how,
+                };
+                if self.accounting.is_active(&queue) && search.assign(&search.all_pods()).mode == Mode::Fit {
                     for equal in waiting.iter().filter(|other| are_equal(other, spec)) {
                         self.parked.remove(&equal.uid);
                     }
@@ -69,16 +75,16 @@ impl History<'_> {
 
     /// Removes evicted workloads and wakes their cohort trees.
     pub(crate) fn let_leave(&mut self) -> Vec<String> {
-        let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
+        let gone: Vec<Holder> = self.accounting.holders.iter().filter(|holder| holder.evicted).cloned().collect();
         let uids: Vec<String> = gone.iter().map(|holder| holder.uid.clone()).collect();
-        self.books = self.books.without(&uids);
+        self.accounting = self.accounting.without(&uids);
         uids.iter().for_each(|uid| self.local_queues.drop_penalty(uid));
         for holder in &gone {
             let root = self.root(&holder.queue);
             self.live.insert(root.clone());
-            self.feuds.remove(&root);
+            self.eviction_history.remove(&root);
             for (queue, waiting) in &self.waiting {
-                if self.books.line(&Node::Queue(queue.clone())).last() == Some(&root) {
+                if self.accounting.line(&Node::Queue(queue.clone())).last() == Some(&root) {
                     for spec in waiting {
                         self.parked.remove(&spec.uid);
                     }

@@ -3,7 +3,7 @@
 use berth_api::berth::TrainingJob;
 use std::fmt::Display;
 
-use crate::training::role::{Cards, Role, WORKER, worker_bounds};
+use crate::training::role::{Accelerators, Role, WORKER, worker_bounds};
 use crate::training::saved::{Continuation, checkpoint_variables};
 
 /// Variable with the index of a pod; the Job controller keeps a value that the template sets.
@@ -25,18 +25,23 @@ pub(in crate::training) struct Party<'a> {
 }
 
 impl<'a> Party<'a> {
-    pub(in crate::training) fn new(job: &'a TrainingJob, service: &'a str, roles: &[Role], cards: &Cards) -> Self {
+    pub(in crate::training) fn new(
+        job: &'a TrainingJob,
+        service: &'a str,
+        roles: &[Role],
+        accelerators: &Accelerators,
+    ) -> Self {
         let worker = roles.iter().find(|role| role.name == WORKER);
         let resources = worker
             .and_then(|role| role.template.spec.as_ref()?.containers.first()?.resources.as_ref()?.limits.as_ref());
-        let gpus = resources.and_then(|limits| limits.get(&cards.resource)?.0.parse().ok()).unwrap_or(0);
+        let gpus = resources.and_then(|limits| limits.get(&accelerators.resource)?.0.parse().ok()).unwrap_or(0);
         let roles = roles.iter().map(|role| (role.name.clone(), role.count)).collect();
         Self { job, service, roles, gpus, checkpoints: Vec::new() }
     }
 
     /// Adds the variables with the checkpoint settings.
-    pub(in crate::training) fn knowing(self, told: Continuation<'_>) -> Self {
-        Self { checkpoints: checkpoint_variables(told), ..self }
+    pub(in crate::training) fn knowing(self, continuation: Continuation<'_>) -> Self {
+        Self { checkpoints: checkpoint_variables(continuation), ..self }
     }
 
     /// Host name of a pod within its namespace.

@@ -70,34 +70,34 @@ mod tests {
     use berth_api::berth::TrainingJob;
     use serde_json::json;
 
-    use crate::training::{Cards, invalid_training_job};
+    use crate::training::{Accelerators, invalid_training_job};
 
     /// Faults of a TrainingJob with this number of workers.
-    fn said(job_type: &str, workers: i32) -> Vec<String> {
+    fn messages(job_type: &str, workers: i32) -> Vec<String> {
         let spec = json!({"jobType": job_type, "resources": {"maxReplicas": workers, "replicaResources": {"cpu": "1"}},
             "schedulingConfig": {"queue": "lq"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
         let job = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
             "metadata": {"name": "a-job-with-a-name", "namespace": "team", "uid": "u"}, "spec": spec});
         let job: TrainingJob = serde_json::from_value(job).expect("a TrainingJob");
-        invalid_training_job(&job, &Cards::default()).iter().map(ToString::to_string).collect()
+        invalid_training_job(&job, &Accelerators::default()).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn too_many_workers_are_refused_with_largest_accepted_number() {
         for (job_type, what) in [("TFJob", "TF_CONFIG"), ("XGBoostJob", "WORKER_ADDRS"), ("MPIJob", "host file")] {
-            let all = said(job_type, 10_000);
+            let all = messages(job_type, 10_000);
             let [one] = all.as_slice() else { panic!("{job_type}: {all:?}") };
             assert!(one.starts_with("spec.resources.maxReplicas: ") && one.contains(what), "{one}");
             let (_, rest) = one.split_once("at most ").expect("the largest number");
             let largest: i32 = rest.split(' ').next().unwrap_or_default().parse().expect("a number");
             assert!(largest > 1_000, "{job_type}: {largest}");
             assert!(
-                said(job_type, largest).is_empty() && said(job_type, largest + 1).len() == 1,
+                messages(job_type, largest).is_empty() && messages(job_type, largest + 1).len() == 1,
                 "{job_type}: {largest}"
             );
         }
         for job_type in ["PyTorchJob", "JAXJob", "PaddleJob"] {
-            assert!(said(job_type, 10_000).is_empty(), "{job_type}");
+            assert!(messages(job_type, 10_000).is_empty(), "{job_type}");
         }
     }
 }

@@ -17,7 +17,7 @@ fn tried(times: i32) -> Value {
 /// The decision that ends the run of the Workload.
 fn ended(workload: Value) -> Step {
     let state = State::new().with(job("a")).with(workload);
-    let tell = |next| Notice {
+    let to_notice = |next| Notice {
         key: named(Kind::JOB, "a"),
         uid: "a-uid".to_owned(),
         event_type: EventType::Warning,
@@ -25,7 +25,7 @@ fn ended(workload: Value) -> Step {
         message: format!("{next:?}"),
         reporter: "reporter",
     };
-    step(&end_run(&state.context(), state.workload("w"), now(), tell))
+    step(&end_run(&state.context(), state.workload("w"), now(), to_notice))
 }
 
 #[test]

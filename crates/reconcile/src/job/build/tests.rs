@@ -58,10 +58,10 @@ fn large_job_is_read_before_its_workload_is_made() {
     };
     assert_eq!(found(&state), "ReadJob: ask Job ns/a");
     let name = workload_name("Job", "batch", "a", "a-uid");
-    state.flights.expect(named(Kind::Workload, &name), 8);
+    state.in_flight.expect(named(Kind::Workload, &name), 8);
     assert_eq!(found(&state), format!("wait for Workload ns/{name}"), "it is being made");
     let mut state = state;
-    state.flights.vanished(&named(Kind::Workload, &name));
+    state.in_flight.vanished(&named(Kind::Workload, &name));
     for job in 0..64 {
         let other = named(Kind::Workload, &format!("other-{job}"));
         let mut draft = Draft::of_any_version(
@@ -69,7 +69,7 @@ fn large_job_is_read_before_its_workload_is_made() {
             other.clone(),
             crate::write::Write::Create(crate::write::Body::of_new(json!({}))),
         );
-        state.flights.start(&mut draft, other);
+        state.in_flight.start(&mut draft, other);
     }
     assert_eq!(found(&state), "wait for creations");
 }

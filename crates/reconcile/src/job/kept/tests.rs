@@ -46,7 +46,7 @@ fn job_that_has_left_its_queue_is_followed_until_its_quota_is_back() {
 }
 
 #[test]
-fn user_is_told_why_a_job_does_not_ask_for_quota() {
+fn event_says_why_a_job_does_not_ask_for_quota() {
     let unmanaged = || Settings { job_kinds: [Kind::JOB_SET].into(), ..Settings::default() };
     let prebuilt = |name: &str| {
         changed(job("a"), json!({"metadata": {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": name}}}))

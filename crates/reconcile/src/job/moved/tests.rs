@@ -26,13 +26,13 @@ fn suspension_by_another_client_is_reported_where_the_template_shows_a_start() {
         .with(job("b"))
         .with(job_set("c", 1))
         .with(admitted(workload_of(&job("a"))));
-    let told = |kind: Kind, name: &str| {
+    let reported_by = |kind: Kind, name: &str| {
         case_of(&state, &named(kind, name), |case| {
             case.suspension_undone(state.workload("w")).map(|notice| event(&notice))
         })
     };
     let message = "Somebody else has set spec.suspend to true; it runs by Workload w: to stop it, set spec.active of that to false";
-    assert_eq!(told(Kind::JOB, "a"), Some(format!("Warning SuspensionUndone: {message}")));
-    assert_eq!(told(Kind::JOB, "b"), None, "it was never started");
-    assert_eq!(told(Kind::JOB_SET, "c"), None);
+    assert_eq!(reported_by(Kind::JOB, "a"), Some(format!("Warning SuspensionUndone: {message}")));
+    assert_eq!(reported_by(Kind::JOB, "b"), None, "it was never started");
+    assert_eq!(reported_by(Kind::JOB_SET, "c"), None);
 }

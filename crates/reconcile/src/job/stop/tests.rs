@@ -40,7 +40,7 @@ fn evicted_job_releases_its_quota_when_nothing_of_it_runs() {
     };
     let feared = || {
         let mut state = state(job("a"), evicting(-30));
-        state.flights.unresolved_mut().doubt(named(Kind::JOB, "a"), 7);
+        state.in_flight.unresolved_mut().note_unresolved(named(Kind::JOB, "a"), 7);
         state
     };
     let rows: Vec<(&str, State, &str)> = vec![

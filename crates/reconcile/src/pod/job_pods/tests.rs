@@ -7,19 +7,19 @@ use crate::testing::{State, named, now, own_name};
 use crate::write::Kind;
 
 #[test]
-fn decision_that_gives_no_quota_back_does_not_wait_for_strays() {
+fn decision_that_gives_no_quota_back_does_not_wait_for_odd_pods() {
     let state = State::new().with(job("a")).with(evicted(admitted(workload_of(&job("a"))), "Preempted"));
     let ctx = state.context();
     let draft =
         crate::workload::status_write(state.workload("w"), Purpose::ReleaseQuota, now(), |edit| edit.release(true));
-    let kept = after_strays(&ctx, Decision::write(draft), now());
+    let kept = after_uncovered_odd_pods(&ctx, Decision::write(draft), now());
     assert_eq!(step(&kept).what, "ReleaseQuota: apply status Workload ns/w", "no pod is odd");
     assert_eq!(step(&decide(&ctx, &own_name("p"), now())).what, "done", "it is not known");
 }
 
 /// A pod that its Job does not count any more runs beside the pods for which the Workload has quota.
 #[test]
-fn stray_pod_is_looked_at_and_stopped_before_quota_goes_back() {
+fn odd_pod_is_looked_at_and_stopped_before_quota_goes_back() {
     let labels = json!({"kueue.x-k8s.io/podset": "main", "batch.kubernetes.io/controller-uid": "a-uid"});
     let owner = crate::testing::objects::controlled_by(&job("a"))["ownerReferences"].clone();
     let pod = json!({"namespace": "ns", "name": "p", "uid": "p-uid", "resourceVersion": "5", "labels": labels,
@@ -31,7 +31,7 @@ fn stray_pod_is_looked_at_and_stopped_before_quota_goes_back() {
     let ctx = state.context();
     let draft =
         crate::workload::status_write(state.workload("w"), Purpose::ReleaseQuota, now(), |edit| edit.release(true));
-    let waits = after_strays(&ctx, Decision::write(draft), now());
+    let waits = after_uncovered_odd_pods(&ctx, Decision::write(draft), now());
     assert_eq!(step(&waits).what, "wait for Pod ns/p");
     assert_eq!(step(&decide(&ctx, &own_name("p"), now())).what, "ReadPod: ask Pod ns/p");
     assert_eq!(named(Kind::JobPod, "p").name, "p");

@@ -65,13 +65,13 @@ fn workload_is_on_trial_with_its_pod() {
 }
 
 #[test]
-fn admitted_pod_that_was_let_in_is_told_its_admission() {
-    let told = |pod: Value| {
+fn admitted_pod_that_was_let_in_gets_its_admission() {
+    let reported_by = |pod: Value| {
         let state = State::new().with(pod).with(admitted(pending()));
-        case_of(&state, "a", |case| case.tell_admission(state.workload("w")).map(|decision| step(&decision)))
+        case_of(&state, "a", |case| case.annotate_admission(state.workload("w")).map(|decision| step(&decision)))
     };
-    assert_eq!(told(started(pod("a"))), None);
-    let found = told(let_in(true)).expect("a write");
+    assert_eq!(reported_by(started(pod("a"))), None);
+    let found = reported_by(let_in(true)).expect("a write");
     assert_eq!(found.what, "MarkPod: merge Pod ns/a");
     assert_eq!(found.events, ["Normal Started: Admitted by clusterQueue cq"]);
 }

@@ -50,23 +50,28 @@ fn label_gives_the_priority_before_the_class_of_the_job() {
 
 #[test]
 fn label_without_effect_is_reported_once() {
-    let told = |rank: &str| {
+    let reported_by = |rank: &str| {
         let state = state(Some(rank));
-        state.context().untold(&named(Kind::JOB, "a"), state.workload("w"), (None, None))
+        state.context().unsent_event(&named(Kind::JOB, "a"), state.workload("w"), (None, None))
     };
-    assert_eq!(told("first"), None);
-    let (reason, text) = told("other").expect("an event");
+    assert_eq!(reported_by("first"), None);
+    let (reason, text) = reported_by("other").expect("an event");
     assert_eq!(reason, "PriorityLabelUnknown");
     assert!(
         text.starts_with("label team/rank: \"other\" has no class in spec.priorityFromLabel.classes of QueuePolicy p"),
         "{text}"
     );
-    let (reason, _) = told("second").expect("an event");
+    let (reason, _) = reported_by("second").expect("an event");
     assert_eq!(reason, "WorkloadPriorityClassNotFound");
     let mut state = state(Some("other"));
-    let said = state.context().untold(&named(Kind::JOB, "a"), state.workload("w"), (None, None)).expect("an event");
-    state.note_event(named(Kind::JOB, "a"), said.0, &said.1);
-    assert_eq!(state.context().untold(&named(Kind::JOB, "a"), state.workload("w"), (None, None)), None, "it is known");
+    let message =
+        state.context().unsent_event(&named(Kind::JOB, "a"), state.workload("w"), (None, None)).expect("an event");
+    state.note_event(named(Kind::JOB, "a"), message.0, &message.1);
+    assert_eq!(
+        state.context().unsent_event(&named(Kind::JOB, "a"), state.workload("w"), (None, None)),
+        None,
+        "it is known"
+    );
 }
 
 #[test]
@@ -88,7 +93,8 @@ fn label_gives_the_tiers_of_a_workload_that_names_none() {
 #[test]
 fn missing_class_of_a_job_is_reported_unless_its_workload_has_it() {
     let state = state(None);
-    let told = |class: &str| state.context().untold(&named(Kind::JOB, "a"), state.workload("w"), (Some(class), None));
-    assert_eq!(told("own"), None);
-    assert_eq!(told("none").map(|(reason, _)| reason), Some(NO_CLASS));
+    let reported_by =
+        |class: &str| state.context().unsent_event(&named(Kind::JOB, "a"), state.workload("w"), (Some(class), None));
+    assert_eq!(reported_by("own"), None);
+    assert_eq!(reported_by("none").map(|(reason, _)| reason), Some(NO_CLASS));
 }

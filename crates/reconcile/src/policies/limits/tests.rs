@@ -4,7 +4,7 @@ use crate::testing::State;
 use crate::testing::objects::{changed, policy, template, workload};
 
 #[test]
-fn workload_beyond_a_limit_of_its_policy_is_told_the_field_and_its_value() {
+fn reason_of_workload_beyond_a_limit_names_field_and_value() {
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "2"}}});
     let set = json!({"name": "main", "count": 3, "minCount": 2, "template": changed(template(), json!({"spec": {"containers": [container]}}))});
     let gpus = changed(workload("w"), json!({"spec": {"podSets": [set]}}));

@@ -6,14 +6,14 @@ use crate::testing::step::{Step, written};
 use crate::testing::{State, now};
 use crate::write::{Kind, cluster_key};
 
-fn told(state: &State, name: &str) -> Option<Step> {
+fn status_write(state: &State, name: &str) -> Option<Step> {
     status(&state.context(), &cluster_key(Kind::QueuePolicy, name), now()).map(|draft| written(&draft))
 }
 
 #[test]
 fn policy_says_where_it_holds_and_why_not() {
     let active = |state: &State, name: &str| {
-        let found = told(state, name)?;
+        let found = status_write(state, name)?;
         found.condition("Active").map(|(is, reason, message)| (is, format!("{reason}: {message}")))
     };
     let holds = State::new().with(policy("p", json!({"admission": {"maxJobs": 3}})));
@@ -29,18 +29,18 @@ fn policy_says_where_it_holds_and_why_not() {
     );
     let conflict = active(&holds.with(younger), "q").expect("a condition");
     assert!(!conflict.0 && conflict.1.starts_with("Conflict: ClusterQueue cq: "), "{conflict:?}");
-    assert_eq!(told(&State::new(), "p"), None);
+    assert_eq!(status_write(&State::new(), "p"), None);
 }
 
 #[test]
 fn policy_with_tiers_counts_admitted_workloads_by_tier() {
     let rules = || policy("p", json!({"capacityTiers": {"default": ["spot"]}}));
     let state = State::new().with(flavor_of_tier("f", "spot")).with(rules()).with(admitted(workload("w")));
-    let found = told(&state, "p").expect("a status");
+    let found = status_write(&state, "p").expect("a status");
     let tier = |name: &str, count: i64| json!({"tier": name, "admittedWorkloads": count});
     assert_eq!(found.body["status"]["tiers"], json!([tier("reserved", 0), tier("on-demand", 0), tier("spot", 1)]));
     assert_eq!(found.body["status"]["clusterQueues"], json!(["cq"]));
     let shown = changed(rules(), json!({"status": found.body["status"].clone()}));
     let again = State::new().with(flavor_of_tier("f", "spot")).with(shown).with(admitted(workload("w")));
-    assert_eq!(told(&again, "p"), None, "it says all already");
+    assert_eq!(status_write(&again, "p"), None, "it says all already");
 }

@@ -33,16 +33,16 @@ fn nodes_are_counted_once_when_all_pods_are_ready() {
 /// The answer that another process got is in the status, and holds for the same pods.
 #[test]
 fn number_in_the_status_counts_for_the_same_pods() {
-    let told = |since: i64, wanted: i32| {
+    let describe = |since: i64, wanted: i32| {
         let condition = json!({"type": "Admitted", "status": "True", "reason": "R", "message": "", "lastTransitionTime": at(since)});
         let status =
             json!({"conditions": [condition], "workers": format!("2/{wanted}"), "allocatedResources": {"nodes": 5}});
         let state = running().with(changed(training_job("a"), json!({ "status": status })));
         shown(&state)
     };
-    assert_eq!(told(-60, 2), Some(5));
-    assert_eq!(told(-61, 2), None, "it is of an earlier admission");
-    assert_eq!(told(-60, 3), None, "it is of more workers");
+    assert_eq!(describe(-60, 2), Some(5));
+    assert_eq!(describe(-61, 2), None, "it is of an earlier admission");
+    assert_eq!(describe(-60, 3), None, "it is of more workers");
     let mut gone = running();
     let answer = counted(&gone.context(), &own_name("a"), 0, now());
     gone.view.note_counted_nodes(&own_name("a"), answer);

@@ -18,9 +18,11 @@ fn noted(granted: i32, workers: i32) -> Value {
 }
 
 /// The Job of TrainingJob `a`'s workers, whose pods were started with this number of workers.
-fn told(workers_told: i32) -> Value {
-    let size = json!({"parallelism": workers_told, "completions": workers_told});
-    workers(json!({"metadata": {"annotations": {"berth.dev/told-workers": workers_told.to_string()}}, "spec": size}))
+fn with_workers(annotated_workers: i32) -> Value {
+    let size = json!({"parallelism": annotated_workers, "completions": annotated_workers});
+    workers(
+        json!({"metadata": {"annotations": {"berth.dev/told-workers": annotated_workers.to_string()}}, "spec": size}),
+    )
 }
 
 fn next(state: &State) -> Option<String> {
@@ -37,12 +39,12 @@ fn restart_deletes_old_jobs_waits_for_pods_and_frees_quota() {
     let state = |workload: Value| State::new().with(restarting()).with(workload);
     let deletes = Some("StopTraining: delete Job ns/a-worker");
     let rows = [
-        ("no restart", state(admitted(workload_of(&restarting()))).with(told(4)), None),
-        ("an old Job", state(noted(4, 3)).with(told(4)), deletes),
+        ("no restart", state(admitted(workload_of(&restarting()))).with(with_workers(4)), None),
+        ("an old Job", state(noted(4, 3)).with(with_workers(4)), deletes),
         ("the old Job is gone", state(noted(4, 3)), Some("ProbeSurplus: ask Workload ns/w")),
         ("its pods are gone", without_pods(state(noted(4, 3)), 3), Some("LowerCount: apply Workload ns/w")),
         ("its quota is free", without_pods(state(noted(3, 3)), 3), None),
-        ("the new Job is there", state(noted(3, 3)).with(told(3)), None),
+        ("the new Job is there", state(noted(3, 3)).with(with_workers(3)), None),
         ("more workers, pods are left", state(noted(4, 4)), Some("ProbeSurplus: ask Workload ns/w")),
     ];
     for (name, state, expected) in rows {
@@ -57,7 +59,7 @@ fn user_learns_which_pods_a_restart_waits_for() {
     let message = "waits until the pods of Job a-worker are gone (kubectl get pods -n ns -l berth.dev/training-job=a)";
     assert_eq!(waits(state()).as_deref(), Some(message));
     assert_eq!(waits(without_pods(state(), 4)), None);
-    assert_eq!(waits(state().with(told(4))), None, "its new Job is there");
+    assert_eq!(waits(state().with(with_workers(4))), None, "its new Job is there");
     assert_eq!(waits(State::new().with(restarting()).with(admitted(workload_of(&restarting())))), None);
 }
 
@@ -68,13 +70,17 @@ fn run_is_yet_to_restart_while_jobs_of_before_are_there() {
         let state = State::new().with(restarting()).with(noted(4, 3)).with(child);
         case_of(&state, |case| case.is_yet_to_restart(state.workload("w")))
     };
-    assert!(yet(told(4)));
-    assert!(yet(deleting(told(4))));
-    assert!(!yet(told(3)));
+    assert!(yet(with_workers(4)));
+    assert!(yet(deleting(with_workers(4))));
+    assert!(!yet(with_workers(3)));
     let meant = |given: i32, child: Value| {
         let state = State::new().with(restarting()).with(noted(given, 4)).with(child);
         let job = &state.view.jobs()[&crate::testing::named(crate::write::Kind::JOB, "a-worker")];
         case_of(&state, |case| case.meant_for(state.workload("w"), "worker", job))
     };
-    assert_eq!((meant(4, told(2)), meant(1, told(2))), (2, 1), "it keeps the number with which it started");
+    assert_eq!(
+        (meant(4, with_workers(2)), meant(1, with_workers(2))),
+        (2, 1),
+        "it keeps the number with which it started"
+    );
 }

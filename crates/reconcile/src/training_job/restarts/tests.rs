@@ -30,7 +30,7 @@ fn run_begins_anew_with_a_restart() {
     let state = State::new().with(noted_with(3, 0));
     assert_eq!(begun_at(state.workload("w")), Some(in_seconds(-20)));
     assert_eq!(
-        (told_from(state.workload("w")), jobs_since(state.workload("w"))),
+        (reported_start(state.workload("w")), jobs_since(state.workload("w"))),
         (Some(in_seconds(-20)), Some(in_seconds(-20)))
     );
     let plain = State::new().with(admitted(workload_of(&restarting())));

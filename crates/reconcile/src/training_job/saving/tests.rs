@@ -51,8 +51,8 @@ fn status_shows_checkpoints_of_the_store_newest_first() {
     assert_eq!(shown.latest.and_then(|info| info.step), Some(90));
     let silent = State::new().with(training_job("a")).with(admitted(pending()));
     assert_eq!(case_of(&silent, |case| case.checkpoint_status(None)), None);
-    let told = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": crate::testing::at(-5)}}});
-    let reports = State::new().with(changed(training_job("a"), told)).with(admitted(pending()));
+    let reported = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": crate::testing::at(-5)}}});
+    let reports = State::new().with(changed(training_job("a"), reported)).with(admitted(pending()));
     let shown = case_of(&reports, |case| case.checkpoint_status(None)).and_then(|status| status.latest);
     assert_eq!(shown.map(|info| info.time.0), Some(crate::testing::in_seconds(-5)), "the job reports it itself");
 }

@@ -102,16 +102,16 @@ fn quota_of_workers_goes_back_after_their_pods() {
 }
 
 #[test]
-fn elasticity_is_told_in_words() {
-    let told = |training: Value| {
+fn condition_describes_elasticity() {
+    let describe = |training: Value| {
         let state = State::new().with(training);
         case_of(&state, |case| case.elasticity(None))
             .map(|(holds, reason, message)| (holds, format!("{reason}: {message}")))
     };
-    assert_eq!(told(training_job("a")), None);
+    assert_eq!(describe(training_job("a")), None);
     let message = "ScalePolicy: 1 to 4 workers; adds 1 at once, 300s after its start or a change, and takes 1 at once, 60s after a change";
-    assert_eq!(told(elastic()), Some((true, message.to_owned())));
-    let restarts = told(changed(elastic(), json!({"spec": {"jobType": "TFJob"}}))).expect("words");
+    assert_eq!(describe(elastic()), Some((true, message.to_owned())));
+    let restarts = describe(changed(elastic(), json!({"spec": {"jobType": "TFJob"}}))).expect("words");
     assert!(restarts.1.starts_with("ShrinksOnly: 1 to 4 workers; all pods of a TFJob start again"), "{}", restarts.1);
 }
 

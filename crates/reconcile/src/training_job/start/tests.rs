@@ -42,7 +42,7 @@ fn start_makes_the_jobs_of_an_admitted_training_job() {
     let taken = prepared(admitted_state()).with(job("a-worker"));
     assert_eq!(started(&taken).what, "wait 10s", "another object's Job has its name");
     let mut refused = prepared(admitted_state());
-    refused.flights.failed(&named(Kind::JOB, "a-worker"), crate::testing::now(), 5_000);
+    refused.in_flight.failed(&named(Kind::JOB, "a-worker"), crate::testing::now(), 5_000);
     assert_eq!(started(&refused).what, "wait 5s");
 }
 
@@ -107,20 +107,20 @@ fn obstacle_of_a_start_is_named() {
     let message = "Job ns/a-worker exists and belongs to somebody else; delete or rename it".to_owned();
     assert_eq!(obstacle(&taken), Some(("NameTaken".to_owned(), message)));
     let mut refused = admitted_state();
-    refused.flights.refused(&named(Kind::TrainingJob, "a"), &named(Kind::JOB, "a-worker"), "too many");
+    refused.in_flight.refused(&named(Kind::TrainingJob, "a"), &named(Kind::JOB, "a-worker"), "too many");
     let message = "the API server refused Job a-worker: too many".to_owned();
     assert_eq!(obstacle(&refused), Some(("FailedCreate".to_owned(), message)));
 }
 
 #[test]
 fn run_lacks_a_job_since_its_status_says_so() {
-    let told = |status: &str, reason: &str, since: i64| {
+    let reported_by = |status: &str, reason: &str, since: i64| {
         let condition = json!({"type": "Running", "status": status, "reason": reason, "message": "", "lastTransitionTime": at(since)});
         let state = running().with(changed(training_job("a"), json!({"status": {"conditions": [condition]}})));
         case_of(&state, |case| case.gone_since(state.workload("w")))
     };
-    assert_eq!(told("True", "PodsReady", -9), Some(in_seconds(0)));
-    assert_eq!(told("False", "JobGone", -9), Some(in_seconds(-9)));
-    assert_eq!(told("False", "JobGone", -90), None, "it was an earlier run");
-    assert_eq!(told("False", "PodsNotReady", -9), None);
+    assert_eq!(reported_by("True", "PodsReady", -9), Some(in_seconds(0)));
+    assert_eq!(reported_by("False", "JobGone", -9), Some(in_seconds(-9)));
+    assert_eq!(reported_by("False", "JobGone", -90), None, "it was an earlier run");
+    assert_eq!(reported_by("False", "PodsNotReady", -9), None);
 }

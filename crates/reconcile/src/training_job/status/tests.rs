@@ -6,7 +6,7 @@ use crate::testing::step::{Step, written};
 use crate::testing::{State, named, now};
 use crate::training_job::tests::{case_of, pending, running, workers};
 
-fn told(state: &State) -> Option<Step> {
+fn status_write(state: &State) -> Option<Step> {
     status(&state.context(), &named(Kind::TrainingJob, "a"), now()).map(|draft| written(&draft))
 }
 
@@ -35,23 +35,23 @@ fn phase_follows_the_workload_and_the_pods() {
         ("has succeeded", with(training_job("a"), Some(finished(admitted(pending())))), "Succeeded"),
     ];
     for (name, state, expected) in rows {
-        let phase = told(&state).map(|step| step.body["status"]["phase"].clone());
+        let phase = status_write(&state).map(|step| step.body["status"]["phase"].clone());
         assert_eq!(phase, Some(json!(expected)), "{name}");
     }
-    assert_eq!(told(&with(deleting(training_job("a")), Some(pending()))), None);
+    assert_eq!(status_write(&with(deleting(training_job("a")), Some(pending()))), None);
 }
 
 #[test]
 fn status_is_written_only_where_it_differs() {
-    let first = told(&running()).expect("a status");
+    let first = status_write(&running()).expect("a status");
     assert_eq!(first.what, "TrainingStatus: merge status TrainingJob ns/a");
     assert_eq!(first.body["metadata"], json!({"uid": "a-uid", "resourceVersion": "7"}));
     let shown = changed(training_job("a"), json!({"status": first.body["status"].clone()}));
     let state = running().with(shown);
-    assert_eq!(told(&state), None);
-    assert!(case_of(&state, |case| told_at_once(&case)).is_none());
+    assert_eq!(status_write(&state), None);
+    assert!(case_of(&state, |case| urgent_status(&case)).is_none());
     let worse = state.with(workers(json!({"status": {"ready": 1}})));
-    let next = told(&worse).expect("a status");
+    let next = status_write(&worse).expect("a status");
     assert_eq!(next.body["status"].get("phase"), None, "it is up: a pod that fails later is left to the backoff limit");
 }
 
@@ -59,7 +59,7 @@ fn status_is_written_only_where_it_differs() {
 #[test]
 fn other_phase_is_written_at_once() {
     let at_once = |state: State| {
-        case_of(&state, |case| told_at_once(&case)).map(|draft| written(&draft).body["status"]["phase"].clone())
+        case_of(&state, |case| urgent_status(&case)).map(|draft| written(&draft).body["status"]["phase"].clone())
     };
     assert_eq!(at_once(with(training_job("a"), Some(pending()))), Some(json!("Queued")));
     let known = changed(training_job("a"), json!({"status": {"phase": "Queued"}}));
@@ -70,7 +70,7 @@ fn other_phase_is_written_at_once() {
 #[test]
 fn conditions_say_why_the_job_waits_or_stalls() {
     let reason = |state: &State, kind: &str| {
-        let step = told(state)?;
+        let step = status_write(state)?;
         step.condition(kind).map(|(is, reason, _)| (is, reason.to_owned()))
     };
     let waits = crate::testing::objects::with_condition(

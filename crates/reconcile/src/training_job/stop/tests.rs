@@ -23,7 +23,7 @@ fn jobs_of_a_training_job_are_deleted_and_no_others() {
         "a role of an older spec"
     );
     let mut busy = running();
-    busy.flights.expect(named(Kind::JOB, "a-worker"), 9);
+    busy.in_flight.expect(named(Kind::JOB, "a-worker"), 9);
     assert_eq!(deleted(&busy).as_deref(), Some("done"), "a write of it is under way");
 }
 
@@ -45,7 +45,10 @@ fn pods_are_probed_until_they_were_seen_gone() {
         |state: &State| case_of(state, |case| case.probe(state.workload("w")).map(|decision| step(&decision).what));
     let mut state = State::new().with(training_job("a")).with(evicted(admitted(pending()), "Preempted"));
     assert_eq!(probed(&state).as_deref(), Some("ProbePods: ask Workload ns/w"));
-    state.flights.unresolved_mut().doubt_creation(named(Kind::JOB, "a-worker"), crate::testing::in_seconds(-5));
+    state
+        .in_flight
+        .unresolved_mut()
+        .note_unresolved_creation(named(Kind::JOB, "a-worker"), crate::testing::in_seconds(-5));
     assert_eq!(probed(&state).as_deref(), Some("wait 15s"), "a creation may still be applied");
     let mut gone = State::new().with(training_job("a")).with(admitted(pending()));
     gone.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
@@ -53,16 +56,16 @@ fn pods_are_probed_until_they_were_seen_gone() {
 }
 
 #[test]
-fn result_of_a_request_to_save_is_said_in_words() {
-    let said = |saved: bool, annotations: serde_json::Value| {
+fn message_has_result_of_a_request_to_save() {
+    let value_of = |saved: bool, annotations: serde_json::Value| {
         let job = changed(training_job("a"), json!({"metadata": {"annotations": annotations}}));
         let (reason, message, until) = (String::new(), String::new(), crate::testing::now());
         let grace = Grace { reason, message, until, saved };
         case_of(&State::new().with(job), |case| case.what_was_saved(&grace))
     };
-    assert_eq!(said(false, json!({})), "saved no checkpoint after it was asked to");
-    assert_eq!(said(true, json!({})), "saved a checkpoint");
+    assert_eq!(value_of(false, json!({})), "saved no checkpoint after it was asked to");
+    assert_eq!(value_of(true, json!({})), "saved a checkpoint");
     let step =
         json!({"berth.dev/last-checkpoint-time": crate::testing::at(-1), "berth.dev/last-checkpoint-step": "40"});
-    assert_eq!(said(true, step), "saved its checkpoint of step 40");
+    assert_eq!(value_of(true, step), "saved its checkpoint of step 40");
 }

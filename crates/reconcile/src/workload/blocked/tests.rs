@@ -109,14 +109,14 @@ fn quota_of_a_job_that_asks_for_none_is_reported_once() {
 
 #[test]
 fn usage_that_nobody_can_hold_is_reported_with_its_text() {
-    let told = |usage: &str| {
+    let reported_by = |usage: &str| {
         let mut workload = admitted(workload("w"));
         workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"] = json!(usage);
         let state = State::new().with(workload);
         unreadable_usage(&state.context(), state.workload("w")).map(|decision| step(&decision).events.concat())
     };
-    assert_eq!(told("2"), None);
-    let event = told("-2").expect("an event");
+    assert_eq!(reported_by("2"), None);
+    let event = reported_by("-2").expect("an event");
     assert!(event.starts_with("Warning UnreadableUsage: status.admission says \"-2\" of cpu"), "{event}");
 }
 

@@ -96,16 +96,16 @@ fn answer_before_quota_counts_and_resets_the_checks() {
 
 #[test]
 fn job_gets_messages_of_pending_checks_while_it_holds_quota() {
-    let told = |workload: Value| {
+    let reported_by = |workload: Value| {
         let state = State::new().with(queue(&["c"])).with(job("a")).with(workload);
         let workload = state.workload("w");
         let decision =
-            tell(workload, |kind, reason, text| crate::workload::notice(workload, kind, reason, text, REPORTER));
+            check_event(workload, |kind, reason, text| crate::workload::notice(workload, kind, reason, text, REPORTER));
         step(&decision).events
     };
     let pending_check = [("c", "Pending")];
     let event = "Normal AdmissionCheckUpdated: c: Pending, in words";
-    assert_eq!(told(checked(reserved(pending()), &pending_check)).len(), 1, "{event}");
-    assert_eq!(told(checked(admitted(pending()), &pending_check)), [""; 0]);
-    assert_eq!(told(checked(reserved(pending()), &[("c", "Ready")])), [""; 0]);
+    assert_eq!(reported_by(checked(reserved(pending()), &pending_check)).len(), 1, "{event}");
+    assert_eq!(reported_by(checked(admitted(pending()), &pending_check)), [""; 0]);
+    assert_eq!(reported_by(checked(reserved(pending()), &[("c", "Ready")])), [""; 0]);
 }

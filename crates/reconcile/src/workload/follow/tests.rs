@@ -6,8 +6,8 @@ use crate::testing::step::{Step, step};
 use crate::testing::{State, named, now};
 use crate::write::Kind;
 
-fn wishes<'a>() -> Wishes<'a> {
-    Wishes {
+fn desired<'a>() -> DesiredFields<'a> {
+    DesiredFields {
         pod_sets: None,
         queue: None,
         priority: None,
@@ -20,9 +20,9 @@ fn wishes<'a>() -> Wishes<'a> {
 }
 
 /// The body of the write that updates a Workload to the values of its owner.
-fn followed(workload: Value, wishes: Wishes<'_>) -> Option<Value> {
+fn followed(workload: Value, desired: DesiredFields<'_>) -> Option<Value> {
     let state = State::new().with(workload);
-    follow(state.workload("w"), wishes).map(|decision| step(&decision).body)
+    follow(state.workload("w"), desired).map(|decision| step(&decision).body)
 }
 
 #[test]
@@ -30,26 +30,26 @@ fn workload_takes_over_what_its_owner_wants_while_it_has_no_quota() {
     let metadata = |body: Value| changed(body, json!({"metadata": {"uid": "w-uid", "resourceVersion": "7"}}));
     let pending = || workload("w");
     let rows = [
-        ("nothing", wishes(), None),
-        ("the same queue", Wishes { queue: Some("lq"), ..wishes() }, None),
-        ("another queue", Wishes { queue: Some("x"), ..wishes() }, Some(json!({"spec": {"queueName": "x"}}))),
+        ("nothing", desired(), None),
+        ("the same queue", DesiredFields { queue: Some("lq"), ..desired() }, None),
+        ("another queue", DesiredFields { queue: Some("x"), ..desired() }, Some(json!({"spec": {"queueName": "x"}}))),
         (
             "a limit of time",
-            Wishes { limit: Some(json!(60)), ..wishes() },
+            DesiredFields { limit: Some(json!(60)), ..desired() },
             Some(json!({"spec": {"maximumExecutionTimeSeconds": 60}})),
         ),
-        ("the same limit", Wishes { limit: Some(Value::Null), ..wishes() }, None),
+        ("the same limit", DesiredFields { limit: Some(Value::Null), ..desired() }, None),
         (
             "tiers",
-            Wishes { tiers: Some("spot"), ..wishes() },
+            DesiredFields { tiers: Some("spot"), ..desired() },
             Some(json!({"metadata": {"annotations": {"berth.dev/capacity-tiers": "spot"}}})),
         ),
     ];
-    for (name, wishes, expected) in rows {
-        assert_eq!(followed(pending(), wishes), expected.map(metadata), "{name}");
+    for (name, desired, expected) in rows {
+        assert_eq!(followed(pending(), desired), expected.map(metadata), "{name}");
     }
     let with_quota = || admitted(workload("w"));
-    assert_eq!(followed(with_quota(), Wishes { queue: Some("x"), tiers: Some("spot"), ..wishes() }), None);
+    assert_eq!(followed(with_quota(), DesiredFields { queue: Some("x"), tiers: Some("spot"), ..desired() }), None);
 }
 
 /// A job removes names from its Workload's gates one by one; a prebuilt Workload keeps its own gates if the job names no gates.
@@ -58,7 +58,7 @@ fn gates_of_a_workload_only_become_fewer() {
     let gates = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "a,b"}}});
     let gated = || changed(workload("w"), gates.clone());
     let left = |named: Option<&'static str>, prebuilt: bool| {
-        let body = followed(gated(), Wishes { gated_by: named, prebuilt, ..wishes() })?;
+        let body = followed(gated(), DesiredFields { gated_by: named, prebuilt, ..desired() })?;
         Some(body["metadata"]["annotations"]["kueue.x-k8s.io/admission-gated-by"].clone())
     };
     assert_eq!(left(Some("a,b"), false), None);

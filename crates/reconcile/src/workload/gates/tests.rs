@@ -15,13 +15,13 @@ fn gates_of_admission_are_named_until_they_are_gone() {
     let state = State::new().with(gated("a,b"));
     assert_eq!(message(state.workload("w")).as_deref(), Some("Admission is gated by: a,b"));
     assert_eq!(event(&closed(state.workload("w"))), "Normal AdmissionGated: Workload admission is gated by: a,b");
-    let told = condition("QuotaReserved", false, "AdmissionGated");
+    let found_condition = condition("QuotaReserved", false, "AdmissionGated");
     let blocked = condition("BlockedOnPreemptionGates", true, "PreemptionGated");
     for (name, workload, expected) in [
-        ("still gated", with_condition(gated("a"), told.clone()), false),
-        ("gates are gone", with_condition(workload("w"), told.clone()), true),
+        ("still gated", with_condition(gated("a"), found_condition.clone()), false),
+        ("gates are gone", with_condition(workload("w"), found_condition.clone()), true),
         ("it was never said", workload("w"), false),
-        ("it may not preempt", with_condition(with_condition(workload("w"), told), blocked), false),
+        ("it may not preempt", with_condition(with_condition(workload("w"), found_condition), blocked), false),
     ] {
         let state = State::new().with(workload);
         assert_eq!(lifted(state.workload("w")).is_some(), expected, "{name}");

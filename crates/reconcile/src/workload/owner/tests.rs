@@ -14,22 +14,22 @@ fn owner_stands_while_the_view_has_it_by_its_uid() {
     let pod = json!({"kind": "Pod", "metadata": {"namespace": "ns", "name": "p", "uid": "p-uid", "labels": {
         "kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true"}}, "spec": {"containers": []}});
     let training = || training_job("t");
-    let rows: Vec<(&str, State, Standing)> = vec![
-        ("no owner", State::new().with(workload("w")), Standing::There),
-        ("a job", State::new().with(job("a")).with(workload_of(&job("a"))), Standing::There),
-        ("a job that goes", State::new().with(deleting(job("a"))).with(workload_of(&job("a"))), Standing::Leaving),
-        ("another job of that name", State::new().with(other).with(workload_of(&job("a"))), Standing::Absent),
-        ("a pod", State::new().with(pod).with(of_pod()), Standing::There),
-        ("a pod that is gone", State::new().with(of_pod()), Standing::Absent),
+    let rows: Vec<(&str, State, OwnerState)> = vec![
+        ("no owner", State::new().with(workload("w")), OwnerState::There),
+        ("a job", State::new().with(job("a")).with(workload_of(&job("a"))), OwnerState::There),
+        ("a job that goes", State::new().with(deleting(job("a"))).with(workload_of(&job("a"))), OwnerState::Leaving),
+        ("another job of that name", State::new().with(other).with(workload_of(&job("a"))), OwnerState::Absent),
+        ("a pod", State::new().with(pod).with(of_pod()), OwnerState::There),
+        ("a pod that is gone", State::new().with(of_pod()), OwnerState::Absent),
         (
             "a TrainingJob that goes",
             State::new().with(deleting(training())).with(workload_of(&training())),
-            Standing::Leaving,
+            OwnerState::Leaving,
         ),
-        ("a TrainingJob that is gone", State::new().with(workload_of(&training())), Standing::Absent),
+        ("a TrainingJob that is gone", State::new().with(workload_of(&training())), OwnerState::Absent),
     ];
     for (name, state, expected) in rows {
-        assert_eq!(standing(&state.context(), state.workload("w")), expected, "{name}");
+        assert_eq!(owner_state(&state.context(), state.workload("w")), expected, "{name}");
     }
 }
 

@@ -71,8 +71,8 @@ fn training_job_learns_which_queue_takes_its_quota() {
     let training = training_job("a");
     let preemptor = changed(workload("other"), json!({"metadata": {"uid": "other-uid"}}));
     let found = preempted(admitted(workload_of(&training)), vec![training, preemptor]);
-    let told = "Normal Preempted: a Workload of ClusterQueue cq takes the quota that this job holds of ClusterQueue cq: InCohortReclamation";
-    assert!(found.events.iter().any(|event| event == told), "{:?}", found.events);
+    let reported = "Normal Preempted: a Workload of ClusterQueue cq takes the quota that this job holds of ClusterQueue cq: InCohortReclamation";
+    assert!(found.events.iter().any(|event| event == reported), "{:?}", found.events);
 }
 
 #[test]

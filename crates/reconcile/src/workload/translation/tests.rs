@@ -59,7 +59,7 @@ fn engine_gets_rules_of_the_queues_policy() {
 fn workload_with_refused_reservation_preempts_nobody() {
     let mut state = State::new().with(job("a")).with(pending());
     assert_eq!(state.context().engine_workload(state.workload("w")).preempts, Preempts::AsQueue);
-    state.flights.refused_reservation(&named(Kind::Workload, "w"), now());
+    state.in_flight.refused_reservation(&named(Kind::Workload, "w"), now());
     assert_eq!(state.context().engine_workload(state.workload("w")).preempts, Preempts::Nobody);
 }
 
@@ -91,7 +91,7 @@ fn workload_is_passed_on_unless_a_write_of_its_quota_is_under_way() {
     }
     let busy = |workload: Value| {
         let mut state = State::new().with(job("a")).with(workload);
-        state.flights.expect(named(Kind::Workload, "w"), 9);
+        state.in_flight.expect(named(Kind::Workload, "w"), 9);
         mirrored(&state)
     };
     assert_eq!(busy(admitted(pending())), None);
@@ -100,15 +100,15 @@ fn workload_is_passed_on_unless_a_write_of_its_quota_is_under_way() {
 
 #[test]
 fn reason_of_a_cycle_is_written_in_older_words_where_these_are_wanted() {
-    let told = |observes: bool| {
+    let describe = |observes: bool| {
         let settings = berth_cache::settings::Settings { observe_unadmitted: observes, ..Default::default() };
         let state = State::with_settings(settings).with(workload("w"));
         let draft =
-            state.context().telling("w-uid", Some(engine::PendingReason::WaitingForQuota), "no room", false, now());
+            state.context().explain("w-uid", Some(engine::PendingReason::WaitingForQuota), "no room", false, now());
         let step = written(&draft.expect("a write"));
         step.condition("QuotaReserved").map(|(_, reason, message)| format!("{reason}: {message}"))
     };
-    assert_eq!(told(true).as_deref(), Some("WaitingForQuota: no room"));
-    assert_eq!(told(false).as_deref(), Some("Pending: no room"));
+    assert_eq!(describe(true).as_deref(), Some("WaitingForQuota: no room"));
+    assert_eq!(describe(false).as_deref(), Some("Pending: no room"));
     assert_eq!(millis(now()), Millis(1_800_000_000_000));
 }

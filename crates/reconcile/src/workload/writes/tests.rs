@@ -57,13 +57,14 @@ fn eviction_has_the_event_of_its_reason_and_counts() {
 #[test]
 fn workload_that_cannot_start_waits_or_ends_by_the_fault() {
     let state = view(admitted(workload("w")));
-    let tell = |reason: &str, text: String| notice(state.workload("w"), EventType::Warning, reason, text, REPORTER);
+    let to_notice =
+        |reason: &str, text: String| notice(state.workload("w"), EventType::Warning, reason, text, REPORTER);
     let ends = PlacementError::PodSets { given: 2, wanted: 1 };
-    let found = written(&cannot_start(state.workload("w"), now(), &ends, tell));
+    let found = written(&cannot_start(state.workload("w"), now(), &ends, to_notice));
     assert_eq!(found.what, "FinishWorkload: apply status Workload ns/w");
     assert_eq!(found.condition("Finished").map(|(is, reason, _)| (is, reason)), Some((true, "FailedToStart")));
     let passes = PlacementError::FlavorNotFound("f".to_owned());
-    let found = written(&cannot_start(state.workload("w"), now(), &passes, tell));
+    let found = written(&cannot_start(state.workload("w"), now(), &passes, to_notice));
     assert_eq!(found.condition("Evicted").map(|(is, reason, _)| (is, reason)), Some((true, "PlacementFailed")));
     assert_eq!(found.body["status"]["requeueState"], json!({"requeueAt": at(60)}));
     assert_eq!(found.events.len(), 2, "one at the Workload, and one at its job");

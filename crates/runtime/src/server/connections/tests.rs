@@ -45,8 +45,8 @@ fn hello() -> Router {
 #[tokio::test]
 async fn connection_ends_after_one_answered_request() {
     let address = start(LIMITS, hello()).await;
-    let told = rest(&mut open(address, ASK).await).await;
-    assert!(told.starts_with("HTTP/1.1 200 OK\r\n") && told.ends_with("\r\n\r\nhello\n"), "{told}");
+    let reported = rest(&mut open(address, ASK).await).await;
+    assert!(reported.starts_with("HTTP/1.1 200 OK\r\n") && reported.ends_with("\r\n\r\nhello\n"), "{reported}");
 }
 
 #[tokio::test]
@@ -54,8 +54,8 @@ async fn connection_without_complete_head_is_closed_after_its_deadline() {
     let limits = Limits { connections: 8, head: Duration::from_millis(200), life: NEVER };
     let address = start(limits, hello()).await;
     for begin in ["", "GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n"] {
-        let told = rest(&mut open(address, begin).await).await;
-        assert!(!told.contains("200 OK"), "{begin:?}: {told}");
+        let reported = rest(&mut open(address, begin).await).await;
+        assert!(!reported.contains("200 OK"), "{begin:?}: {reported}");
     }
     // The client keeps sending bytes, but never the end of the head.
     let mut drip = open(address, "GET / HTTP/1.1\r\nA: ").await;
@@ -85,8 +85,8 @@ async fn connection_with_slow_body_or_reader_ends_after_its_lifetime() {
     let address = start(limits, router).await;
 
     let begin = "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx";
-    let told = rest(&mut open(address, begin).await).await;
-    assert!(!told.contains("200 OK"), "{told}");
+    let reported = rest(&mut open(address, begin).await).await;
+    assert!(!reported.contains("200 OK"), "{reported}");
 
     // One reference belongs to the test, and one to the route.
     let idle = Arc::strong_count(&held);

@@ -65,7 +65,7 @@ fn server(store: &Arc<Mutex<Store>>) -> Client {
 
 struct Around;
 
-impl Surroundings for Around {
+impl ClusterFacts for Around {
     fn has_kind(&self, _: berth_jobs::JobType) -> bool {
         true
     }
@@ -86,8 +86,8 @@ impl Surroundings for Around {
         Some(BTreeMap::from([("jobs", namespaces())]))
     }
 
-    fn cards(&self) -> berth_jobs::training::Cards {
-        berth_jobs::training::Cards::default()
+    fn accelerators(&self) -> berth_jobs::training::Accelerators {
+        berth_jobs::training::Accelerators::default()
     }
 }
 
@@ -123,19 +123,19 @@ async fn certificate_keeper_repeats_a_conflicting_patch_with_namespaces_and_bund
             policy: Policy::new(vec!["berth.ns.svc".to_owned()], SignedDuration::from_secs(60)),
         },
         served: Arc::default(),
-        surroundings: Arc::clone(&around) as Arc<dyn Surroundings>,
+        cluster_facts: Arc::clone(&around) as Arc<dyn ClusterFacts>,
         meter: around,
         changed: Arc::default(),
         converted: Vec::new(),
     };
     let served = Arc::clone(&keeper.served);
     let keeping = tokio::spawn(keeper.run());
-    let told = |store: &Store| {
+    let reported_by = |store: &Store| {
         let webhook = &store.objects[path]["webhooks"][0];
         webhook["namespaceSelector"] == namespaces() && !webhook["clientConfig"]["caBundle"].is_null()
     };
     let waited = tokio::time::timeout(HURRY * 20, async {
-        while !told(&store.lock().unwrap()) || served.trouble().is_some() {
+        while !reported_by(&store.lock().unwrap()) || served.trouble().is_some() {
             tokio::time::sleep(SETTLE).await;
         }
     });

@@ -10,8 +10,8 @@ fn policy() -> Policy {
 }
 
 /// The next step, and the certificates that are stored after it.
-fn go(stored: &Stored, told: bool, now: Timestamp) -> (Step, Stored) {
-    let step = next(stored, told, &policy(), now);
+fn go(stored: &Stored, is_published: bool, now: Timestamp) -> (Step, Stored) {
+    let step = next(stored, is_published, &policy(), now);
     let new = after(stored, step, &policy(), now).unwrap();
     (step, new.unwrap_or_else(|| stored.clone()))
 }
@@ -19,7 +19,7 @@ fn go(stored: &Stored, told: bool, now: Timestamp) -> (Step, Stored) {
 fn settled() -> Stored {
     let (step, stored) = go(&Stored::default(), false, start());
     assert_eq!(step, Step::Begin);
-    assert_eq!(next(&stored, false, &policy(), start()), Step::Tell);
+    assert_eq!(next(&stored, false, &policy(), start()), Step::Publish);
     stored
 }
 
@@ -47,14 +47,14 @@ fn new_authority_is_published_before_signing_and_old_kept_after() {
     let now = later(1);
     let (step, with_next) = go(&asked, true, now);
     assert_eq!((step, &with_next.ca, &with_next.leaf), (Step::Next, &old.ca, &old.leaf));
-    assert_eq!(next(&with_next, false, &policy(), now), Step::Tell);
+    assert_eq!(next(&with_next, false, &policy(), now), Step::Publish);
     let (step, published) = go(&with_next, true, now);
     assert_eq!(step, Step::Published);
     let soon = now + SignedDuration::from_secs(59);
     assert_eq!(next(&published, true, &policy(), soon), Step::Rest(now + SignedDuration::from_secs(60)));
     let then = now + SignedDuration::from_secs(60);
     // If another writer removes the next authority from the configuration, the switch waits.
-    assert_eq!(next(&published, false, &policy(), then), Step::Tell);
+    assert_eq!(next(&published, false, &policy(), then), Step::Publish);
     let (step, switched) = go(&published, true, then);
     assert_eq!(step, Step::Switch);
     assert_eq!(switched.bundle(), published.bundle());
@@ -159,8 +159,8 @@ proptest! {
                     *looked = now;
                 }
             }
-            let told = believed == stored.bundle();
-            stored = go(&stored, told, now).1;
+            let is_published = believed == stored.bundle();
+            stored = go(&stored, is_published, now).1;
             for one in &loaded {
                 prop_assert!(one.is_trusted_by(&believed));
             }

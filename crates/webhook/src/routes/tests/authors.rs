@@ -16,13 +16,13 @@ fn training(change: Value) -> Value {
 }
 
 fn review(request: Value) -> Vec<u8> {
-    let mut whole = json!({"uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns",
+    let mut full_request = json!({"uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns",
         "kind": {"group": "berth.dev", "version": "v1alpha1", "kind": "TrainingJob"},
         "userInfo": {"username": "alice", "uid": "1", "groups": ["g"], "extra": {"e": ["x"]}}});
     for (key, value) in request.as_object().unwrap() {
-        whole[key] = value.clone();
+        full_request[key] = value.clone();
     }
-    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole});
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": full_request});
     review.to_string().into_bytes()
 }
 
@@ -32,7 +32,7 @@ fn update(old: Value, new: Value) -> Value {
 
 fn answered(request: Value, leave: Option<Leave>) -> Value {
     let facts = Facts { managed_namespace: true, ..Facts::default() };
-    let around = Around { surroundings: &World(facts), gates: Gates::default(), leave };
+    let around = Around { cluster_facts: &World(facts), gates: Gates::default(), leave };
     let (answer, _) = route(PATH).unwrap().answer(&review(request), &around).unwrap();
     serde_json::from_slice::<Value>(&answer).unwrap()["response"].clone()
 }

@@ -30,9 +30,9 @@ fn suspension_of_a_running_job_is_reverted_with_a_warning() {
     new["spec"]["suspend"] = json!(true);
     let response = change(JOB, &old, &new);
     assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": false}]));
-    let told = warning(&response);
+    let reported = warning(&response);
     for words in ["spec.suspend stays false", "job-n-1a2b3", "{\"spec\":{\"active\":false}}", "-n ns "] {
-        assert!(told.contains(words), "{told}");
+        assert!(reported.contains(words), "{reported}");
     }
     // A write that moves a running job to another queue may suspend the job.
     new["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("r");

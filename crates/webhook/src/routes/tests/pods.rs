@@ -188,8 +188,8 @@ fn pod_with_forged_job_controller_is_refused() {
         let forged = pod(true, api_version, kind, true);
         let refused = asked(&forged, "alice", here);
         assert_eq!(denied_fields(&refused), ["metadata.ownerReferences"], "{kind}");
-        let told = refused["status"]["message"].as_str().unwrap_or_default();
-        assert!(told.contains("made by the Job controller alone") && told.contains(kind), "{told}");
+        let message = refused["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("made by the Job controller alone") && message.contains(kind), "{message}");
         for user in ["system:kube-controller-manager", "system:serviceaccount:kube-system:job-controller"] {
             assert_eq!(asked(&forged, user, here), json!({"uid": "u", "allowed": true}), "{user}");
         }

@@ -34,8 +34,8 @@ pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
         let of_kind = |cell: &str| cell.split(' ').any(|word| word.trim_matches(',') == kind);
         // A row may omit the prefix `spec.` of a field.
         let short = field.strip_prefix("spec.").unwrap_or(&field);
-        let said = |cell: &str| of_kind(cell) && (has(cell, &field) || has(cell, short));
-        if !rows.iter().any(|(section, cell)| *section == "## Fields" && said(cell)) {
+        let is_given = |cell: &str| of_kind(cell) && (has(cell, &field) || has(cell, short));
+        if !rows.iter().any(|(section, cell)| *section == "## Fields" && is_given(cell)) {
             missing.push(format!("field {field} of {kind} has no row"));
         }
     }

@@ -77,8 +77,8 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     // A job above the limits of the LimitRange is not admitted, and its message names the limits.
     s.create(s.job("large").cpu("4")).await?;
     let large = s.pending("large").await?;
-    let said = condition_object(&large, "QuotaReserved").cloned().unwrap_or_default();
-    ensure!(text(&said, "/message").contains("must not exceed its limits"), "{said}");
+    let condition = condition_object(&large, "QuotaReserved").cloned().unwrap_or_default();
+    ensure!(text(&condition, "/message").contains("must not exceed its limits"), "{condition}");
     s.remove("silent").await?;
     s.finished("next").await?;
     // Berth charges a sidecar and the overhead of the RuntimeClass, as the API server counts them.

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::decision::Draft;
-use crate::state::strays::Strays;
+use crate::state::unresolved::UnresolvedWrites;
 use crate::write::{Action, CheckpointPlace, Kind, Notice, ObjectKey, Purpose, QueryKind, TaskId, Write};
 
 /// A task that was handed to the runtime.
 #[derive(Clone, Debug)]
-pub struct Flight {
+pub struct InFlightWrite {
     /// Key of the object whose decision led to the task.
     pub origin: ObjectKey,
     /// The purpose of the task.
@@ -52,14 +52,14 @@ struct Backoff {
 
 /// Writes under way, versions that must still be observed, and back-offs.
 #[derive(Debug, Default)]
-pub struct Flights {
-    flying: FxHashMap<ObjectKey, Flight>,
+pub struct InFlightWrites {
+    sent: FxHashMap<ObjectKey, InFlightWrite>,
     keys: FxHashMap<TaskId, ObjectKey>,
     /// For each object, the version that the watch must show before the object is decided about again.
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
     /// Unresolved writes: their outcome is unknown, and they may still be applied.
-    strays: Strays,
+    unresolved: UnresolvedWrites,
     /// The last refusal to create an object, by the TrainingJob or Workload for which the object was to be created.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Workloads whose reservation the API server refused, with the time until which each of them preempts no other Workload.
@@ -99,36 +99,36 @@ const REFUSED_MS: i64 = 3_600_000;
 /// Time in milliseconds after the end of a back-off for which the back-off counts for the length of the next one.
 const FORGOTTEN_MS: i64 = 600_000;
 
-impl Flights {
+impl InFlightWrites {
     /// Unresolved writes: their outcome is unknown, and they may still be applied.
-    pub fn unresolved(&self) -> &Strays {
-        &self.strays
+    pub fn unresolved(&self) -> &UnresolvedWrites {
+        &self.unresolved
     }
 
     /// Unresolved writes, to be changed. The other fields do not follow a change of the unresolved writes.
-    pub(crate) fn unresolved_mut(&mut self) -> &mut Strays {
-        &mut self.strays
+    pub(crate) fn unresolved_mut(&mut self) -> &mut UnresolvedWrites {
+        &mut self.unresolved
     }
 
     /// Notes that an object exists that was to be created: one of its unresolved creations may have made the object.
     pub fn note_exists(&mut self, key: &ObjectKey) {
-        self.strays.landed(key);
+        self.unresolved.note_applied(key);
     }
 
     /// Whether the object must be left alone now, because a write is under way or the result of a write was not observed yet.
     pub fn busy(&self, key: &ObjectKey) -> bool {
-        self.flying.contains_key(key) || self.awaited.contains_key(key)
+        self.sent.contains_key(key) || self.awaited.contains_key(key)
     }
 
     /// Whether a write of Berth is about to change the state of the object. A request to the pods of the object to save a checkpoint does not count as a
     /// change.
     pub(crate) fn changing(&self, key: &ObjectKey) -> bool {
-        self.busy(key) && !self.flying.get(key).is_some_and(|flight| flight.purpose.asks_to_save())
+        self.busy(key) && !self.sent.get(key).is_some_and(|write| write.purpose.asks_to_save())
     }
 
     /// The task under way for an object.
-    pub fn flying(&self, key: &ObjectKey) -> Option<&Flight> {
-        self.flying.get(key)
+    pub fn sent(&self, key: &ObjectKey) -> Option<&InFlightWrite> {
+        self.sent.get(key)
     }
 
     /// End of the object's back-off, if the end is yet to come.
@@ -164,9 +164,9 @@ impl Flights {
         }
         let id = TaskId(self.last);
         self.keys.insert(id, draft.key.clone());
-        self.flying.insert(
+        self.sent.insert(
             draft.key.clone(),
-            Flight {
+            InFlightWrite {
                 origin,
                 purpose: draft.purpose,
                 based_on: draft.based_on,
@@ -189,20 +189,20 @@ impl Flights {
     /// that a user wrote.
     pub fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
         let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
-        let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
-        flight.bytes = bytes;
+        let Some(write) = self.sent.get_mut(key).filter(|write| repeats(write.purpose)) else { return };
+        write.bytes = bytes;
         self.creation_bytes = self.creation_bytes.saturating_add(bytes);
     }
 
     /// Removes a task that has ended, and returns its object and its record.
-    pub fn land(&mut self, id: TaskId) -> Option<(ObjectKey, Flight)> {
+    pub fn take(&mut self, id: TaskId) -> Option<(ObjectKey, InFlightWrite)> {
         let key = self.keys.remove(&id)?;
-        let flight = self.flying.remove(&key)?;
-        if flight.purpose.creates() {
+        let write = self.sent.remove(&key)?;
+        if write.purpose.creates() {
             self.creations = self.creations.saturating_sub(1);
         }
-        self.creation_bytes = self.creation_bytes.saturating_sub(flight.bytes);
-        Some((key, flight))
+        self.creation_bytes = self.creation_bytes.saturating_sub(write.bytes);
+        Some((key, write))
     }
 
     /// Whether Workloads are being created for the first time, or were created for the first time and not observed yet.
@@ -260,7 +260,7 @@ impl Flights {
     /// Notes that the object was observed at a version; `true` if no version of the object is awaited any more.
     pub fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
         self.first_creations.remove(key);
-        self.strays.seen(key, version);
+        self.unresolved.seen(key, version);
         match self.awaited.get(key) {
             Some(awaited) if awaited.version > version => false,
             Some(_) => {
@@ -278,9 +278,9 @@ impl Flights {
         self.refused_reservations.remove(key);
         self.awaited.remove(key);
         self.backoffs.remove(key);
-        self.strays.vanished(key);
-        if let Some(flight) = self.flying.get_mut(key) {
-            flight.vanished = true;
+        self.unresolved.vanished(key);
+        if let Some(write) = self.sent.get_mut(key) {
+            write.vanished = true;
         }
     }
 
@@ -361,7 +361,7 @@ impl Flights {
     /// under way or was answered.
     pub fn appeared(&mut self, key: &ObjectKey) {
         if !self.busy(key) {
-            self.strays.landed(key);
+            self.unresolved.note_applied(key);
         }
     }
 }

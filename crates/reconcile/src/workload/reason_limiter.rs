@@ -25,7 +25,7 @@ const WRITE: i64 = 1_000;
 /// State of the rate limit for writes of pending reasons. The reasons that are still to be written are in the records of their workloads, and the records are
 /// queued by their reasons.
 #[derive(Debug, Default)]
-pub struct Ration {
+pub struct ReasonLimiter {
     /// Tokens for writes of pending reasons; a thousand tokens allow one write.
     tokens: i64,
     filled_at: Option<Timestamp>,
@@ -73,14 +73,14 @@ fn is_of_class(verdict: &Verdict) -> bool {
     !verdict.leading && !is_of_queue
 }
 
-impl Ration {
+impl ReasonLimiter {
     /// A rate limit without verdicts; `says_older` selects Kueue's older reasons.
     pub fn new(says_older: bool) -> Self {
         Self { says_older, ..Self::default() }
     }
 
     /// The reason under which a verdict is written, `None` if the verdict is not written.
-    pub fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
+    pub fn reason_to_report(&self, verdict: &Verdict) -> Option<&'static str> {
         if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
     }
 
@@ -97,7 +97,7 @@ impl Ration {
         if known.next() == Some(&verdict) {
             return;
         }
-        let Some(reason) = self.told_as(&verdict) else { return };
+        let Some(reason) = self.reason_to_report(&verdict) else { return };
         let place = match worth(&verdict, reason, workload, known.written(), now) {
             Worth::At(due) if !unpaced => Some(ReasonPlace::Later(due)),
             Worth::Now | Worth::At(_) => Some(ReasonPlace::Queue(!verdict.leading)),
@@ -185,18 +185,18 @@ mod tests {
 
     /// Number of reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
     fn written(admissions: usize) -> i64 {
-        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
+        let (mut reason_limiter, mut all) = (ReasonLimiter::default(), WorkloadRecords::default());
         let mut count = 0;
         for step in 0..1_000 {
             let now = Timestamp::from_millisecond(1_700_000_000_000 + i64::try_from(step).unwrap() * 10).unwrap();
             if step % admissions == 0 {
-                ration.admitted(&mut all, "other", now);
+                reason_limiter.admitted(&mut all, "other", now);
             }
             for index in 0..3 {
                 let uid = format!("{step}-{index}");
                 put_back(&mut all, verdict(&uid, PendingReason::ExceedsMaxQuota, "never", false));
             }
-            while ration.next(&mut all, now, false).is_some() {
+            while reason_limiter.next(&mut all, now, false).is_some() {
                 count += 1;
             }
         }
@@ -215,11 +215,11 @@ mod tests {
     }
 
     /// A workload whose status has said since second 0, with the given message, that the workload waits for quota.
-    fn told(message: &str) -> WorkloadView {
-        told_as("WaitingForQuota", message)
+    fn with_message(message: &str) -> WorkloadView {
+        reason_to_report("WaitingForQuota", message)
     }
 
-    fn told_as(reason: &str, message: &str) -> WorkloadView {
+    fn reason_to_report(reason: &str, message: &str) -> WorkloadView {
         let condition = json!({"type": "QuotaReserved", "status": "False", "reason": reason,
             "message": message, "lastTransitionTime": at(0).to_string()});
         let object = json!({"metadata": {"namespace": "team", "name": "job-a", "uid": "u"},
@@ -234,74 +234,80 @@ mod tests {
 
     #[test]
     fn pending_reason_that_changed_is_written_at_once() {
-        let workload = told("1 more needed");
-        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
-        ration.take(
+        let workload = with_message("1 more needed");
+        let (mut reason_limiter, mut all) = (ReasonLimiter::default(), WorkloadRecords::default());
+        reason_limiter.take(
             &mut all,
             verdict("u", PendingReason::ExceedsMaxQuota, "1 more needed", false),
             &workload,
             at(1),
             false,
         );
-        let next = ration.next(&mut all, at(1), false);
+        let next = reason_limiter.next(&mut all, at(1), false);
         assert_eq!(next.map(|verdict| verdict.reason), Some(PendingReason::ExceedsMaxQuota));
         // A message that the status has already is not written again, however old the message is.
-        ration.take(
+        reason_limiter.take(
             &mut all,
             verdict("u", PendingReason::WaitingForQuota, "1 more needed", true),
             &workload,
             at(600),
             false,
         );
-        assert_eq!((ration.next(&mut all, at(600), false), wake_at(&all, at(600))), (None, None));
+        assert_eq!((reason_limiter.next(&mut all, at(600), false), wake_at(&all, at(600))), (None, None));
     }
 
     #[test]
     fn changed_pending_message_waits_until_old_one_is_minute_old() {
-        let workload = told("1 more needed");
-        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
+        let workload = with_message("1 more needed");
+        let (mut reason_limiter, mut all) = (ReasonLimiter::default(), WorkloadRecords::default());
         let waits = |message: &str| verdict("u", PendingReason::WaitingForQuota, message, true);
-        ration.take(&mut all, waits("2 more needed"), &workload, at(10), false);
-        ration.take(&mut all, waits("3 more needed"), &workload, at(20), false);
-        assert_eq!((ration.next(&mut all, at(59), false), wake_at(&all, at(59))), (None, Some(at(60))));
-        assert_eq!(ration.next(&mut all, at(60), false), Some(waits("3 more needed")), "the last of them");
-        assert_eq!(ration.next(&mut all, at(60), false), None, "and no other");
+        reason_limiter.take(&mut all, waits("2 more needed"), &workload, at(10), false);
+        reason_limiter.take(&mut all, waits("3 more needed"), &workload, at(20), false);
+        assert_eq!((reason_limiter.next(&mut all, at(59), false), wake_at(&all, at(59))), (None, Some(at(60))));
+        assert_eq!(reason_limiter.next(&mut all, at(60), false), Some(waits("3 more needed")), "the last of them");
+        assert_eq!(reason_limiter.next(&mut all, at(60), false), None, "and no other");
 
         // The minute of the next message begins when the last message was written.
-        let workload = told("3 more needed");
-        ration.take(&mut all, waits("4 more needed"), &workload, at(61), false);
-        assert_eq!((ration.next(&mut all, at(119), false), wake_at(&all, at(119))), (None, Some(at(120))));
+        let workload = with_message("3 more needed");
+        reason_limiter.take(&mut all, waits("4 more needed"), &workload, at(61), false);
+        assert_eq!((reason_limiter.next(&mut all, at(119), false), wake_at(&all, at(119))), (None, Some(at(120))));
         // Meanwhile the new message equals the message in the status again.
-        ration.take(&mut all, waits("3 more needed"), &workload, at(119), false);
-        assert_eq!((ration.next(&mut all, at(120), false), wake_at(&all, at(120))), (None, None));
+        reason_limiter.take(&mut all, waits("3 more needed"), &workload, at(119), false);
+        assert_eq!((reason_limiter.next(&mut all, at(120), false), wake_at(&all, at(120))), (None, None));
         // With `unpaced`, no message waits until the old message is old enough.
-        ration.take(&mut all, waits("5 more needed"), &workload, at(119), true);
-        assert_eq!(ration.next(&mut all, at(119), true), Some(waits("5 more needed")));
+        reason_limiter.take(&mut all, waits("5 more needed"), &workload, at(119), true);
+        assert_eq!(reason_limiter.next(&mut all, at(119), true), Some(waits("5 more needed")));
     }
 
     #[test]
     fn equal_workload_gets_numbers_of_its_class_only_once() {
-        let workload = told("1 more needed");
-        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
+        let workload = with_message("1 more needed");
+        let (mut reason_limiter, mut all) = (ReasonLimiter::default(), WorkloadRecords::default());
         let equal = |reason, message: &str| verdict("u", reason, message, false);
-        ration.take(&mut all, equal(PendingReason::WaitingForQuota, "2 more needed"), &workload, at(600), false);
-        assert_eq!((ration.next(&mut all, at(600), false), wake_at(&all, at(600))), (None, None));
+        reason_limiter.take(
+            &mut all,
+            equal(PendingReason::WaitingForQuota, "2 more needed"),
+            &workload,
+            at(600),
+            false,
+        );
+        assert_eq!((reason_limiter.next(&mut all, at(600), false), wake_at(&all, at(600))), (None, None));
         let other = equal(PendingReason::ExceedsMaxQuota, "2 more needed");
-        ration.take(&mut all, other.clone(), &workload, at(601), false);
-        assert_eq!(ration.next(&mut all, at(601), false), Some(other), "another reason is told");
+        reason_limiter.take(&mut all, other.clone(), &workload, at(601), false);
+        assert_eq!(reason_limiter.next(&mut all, at(601), false), Some(other), "another reason is told");
         // A message about a queue is not a number that changes with each try.
-        let workload = told_as("Misconfigured", "LocalQueue a doesn't exist");
+        let workload = reason_to_report("Misconfigured", "LocalQueue a doesn't exist");
         let queue = equal(PendingReason::Misconfigured, "ClusterQueue q doesn't exist");
-        ration.take(&mut all, queue.clone(), &workload, at(700), false);
-        assert_eq!(ration.next(&mut all, at(700), false), Some(queue));
+        reason_limiter.take(&mut all, queue.clone(), &workload, at(700), false);
+        assert_eq!(reason_limiter.next(&mut all, at(700), false), Some(queue));
     }
 
     #[test]
     fn queue_heads_get_pending_reasons_before_other_equals() {
-        let workload = told("1 more needed");
-        let (mut ration, mut all) = (Ration::default(), WorkloadRecords::default());
+        let workload = with_message("1 more needed");
+        let (mut reason_limiter, mut all) = (ReasonLimiter::default(), WorkloadRecords::default());
         for (uid, leading) in [("a", false), ("b", false), ("c", true), ("d", false), ("e", true)] {
-            ration.take(
+            reason_limiter.take(
                 &mut all,
                 verdict(uid, PendingReason::ExceedsMaxQuota, "never", leading),
                 &workload,
@@ -310,8 +316,14 @@ mod tests {
             );
         }
         // A verdict about the workload itself makes a follower a head.
-        ration.take(&mut all, verdict("d", PendingReason::NoMatchingFlavor, "none", true), &workload, at(1), false);
-        let written = std::iter::from_fn(|| ration.next(&mut all, at(1), false));
+        reason_limiter.take(
+            &mut all,
+            verdict("d", PendingReason::NoMatchingFlavor, "none", true),
+            &workload,
+            at(1),
+            false,
+        );
+        let written = std::iter::from_fn(|| reason_limiter.next(&mut all, at(1), false));
         let order: Vec<String> = written.map(|verdict| verdict.uid.to_string()).collect();
         assert_eq!(order, ["c", "d", "e", "a", "b"]);
     }

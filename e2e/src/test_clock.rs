@@ -26,20 +26,20 @@ const SLOWEST: f64 = 8.0;
 
 /// The clock of the time limits, and the mean of the measurements.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct TestClock {
     /// Moment of the last reading.
     at: Instant,
     /// Reading of the clock at the moment of the last reading.
-    told: Duration,
+    reading: Duration,
     /// Recent mean of the wall time of the arithmetic, relative to the expected time.
     wall: f64,
     /// Recent mean of the CPU time of the arithmetic, relative to the expected time.
     core: f64,
 }
 
-impl Pace {
-    fn new(at: Instant) -> Pace {
-        Pace { at, told: Duration::ZERO, wall: 1.0, core: 1.0 }
+impl TestClock {
+    fn new(at: Instant) -> TestClock {
+        TestClock { at, reading: Duration::ZERO, wall: 1.0, core: 1.0 }
     }
 
     /// Factor by which the clock runs slower than real time.
@@ -48,12 +48,12 @@ impl Pace {
     }
 
     fn now(&self, at: Instant) -> Duration {
-        self.told + at.saturating_duration_since(self.at).div_f64(self.slowness())
+        self.reading + at.saturating_duration_since(self.at).div_f64(self.slowness())
     }
 
     /// Adds a measurement to the means.
     fn seen(&mut self, at: Instant, wall: f64, core: f64) {
-        self.told = self.now(at);
+        self.reading = self.now(at);
         self.at = at;
         self.wall += (wall - self.wall) * SHARE;
         self.core += (core - self.core) * SHARE;
@@ -77,7 +77,7 @@ fn of_a_core() -> Option<f64> {
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
-static PACE: LazyLock<Mutex<Pace>> = LazyLock::new(|| {
+static TEST_CLOCK: LazyLock<Mutex<TestClock>> = LazyLock::new(|| {
     // The measuring thread ends with the process. If the kernel does not report the CPU time of a thread, the clock runs at normal speed.
     thread::spawn(|| {
         while let Some((wall, core)) = look() {
@@ -85,11 +85,11 @@ static PACE: LazyLock<Mutex<Pace>> = LazyLock::new(|| {
             thread::sleep(PAUSE);
         }
     });
-    Mutex::new(Pace::new(Instant::now()))
+    Mutex::new(TestClock::new(Instant::now()))
 });
 
-fn lock() -> MutexGuard<'static, Pace> {
-    PACE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, TestClock> {
+    TEST_CLOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The clock of the time limits: it never runs faster than real time, and runs slower while the machine is slower than usual.
@@ -106,9 +106,9 @@ pub fn of_cores() -> f64 {
 
 /// A sentence for the reader of a log: how many times longer the arithmetic takes than on a machine at rest.
 #[must_use]
-pub fn told() -> String {
-    let pace = *lock();
-    format!("the machine takes {:.1} times as long as alone, {:.1} times as much of a core", pace.wall, pace.core)
+pub fn summary() -> String {
+    let clock = *lock();
+    format!("the machine takes {:.1} times as long as alone, {:.1} times as much of a core", clock.wall, clock.core)
 }
 
 #[cfg(test)]
@@ -119,18 +119,18 @@ mod tests {
     fn test_clock_slows_on_a_slow_machine_and_never_hurries() {
         let begun = Instant::now();
         let second = |n: u64| begun + Duration::from_secs(n);
-        let mut pace = Pace::new(begun);
-        pace.seen(second(10), 0.1, 0.1);
-        assert_eq!(pace.now(second(20)), Duration::from_secs(20), "a fast machine gains nothing");
+        let mut clock = TestClock::new(begun);
+        clock.seen(second(10), 0.1, 0.1);
+        assert_eq!(clock.now(second(20)), Duration::from_secs(20), "a fast machine gains nothing");
         for _ in 0..100 {
-            pace.seen(second(20), 2.0 * USUAL, 1.0);
+            clock.seen(second(20), 2.0 * USUAL, 1.0);
         }
-        assert_eq!(pace.now(second(20)), Duration::from_secs(20), "what has passed has passed");
-        assert!(pace.now(second(40)).abs_diff(Duration::from_secs(30)) < Duration::from_millis(10));
+        assert_eq!(clock.now(second(20)), Duration::from_secs(20), "what has passed has passed");
+        assert!(clock.now(second(40)).abs_diff(Duration::from_secs(30)) < Duration::from_millis(10));
         for _ in 0..100 {
-            pace.seen(second(40), 1e9, 1.0);
+            clock.seen(second(40), 1e9, 1.0);
         }
-        let later = pace.now(second(120)) - pace.now(second(40));
+        let later = clock.now(second(120)) - clock.now(second(40));
         assert!(later.abs_diff(Duration::from_secs(10)) < Duration::from_millis(10), "every wait ends: {later:?}");
     }
 

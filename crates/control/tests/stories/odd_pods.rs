@@ -10,7 +10,7 @@ use crate::stories::{one_queue, pod_queue};
 
 const HASH: &str = "role-hash";
 
-fn told(cluster: &Cluster, reason: &str, part: &str) -> bool {
+fn has_event(cluster: &Cluster, reason: &str, part: &str) -> bool {
     cluster.notices.iter().any(|notice| notice.reason == reason && notice.message.contains(part))
 }
 
@@ -21,7 +21,7 @@ fn group_pod_larger_than_its_claimed_role_does_not_start() {
     cluster.put(Kind::Pod, member("b", "4", 2, &[(HASH, "same")]));
     cluster.pass(10);
     assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
-    assert!(told(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
+    assert!(has_event(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
 }
 
 /// Kueue's hash of a pod does not distinguish an init container from a sidecar.
@@ -40,7 +40,7 @@ fn group_pod_with_sidecar_beyond_its_role_does_not_start() {
     let sets = cluster.objects()[&Cluster::key(Kind::Workload, "team", "g")]["spec"]["podSets"].clone();
     assert_eq!(sets.as_array().unwrap().len(), 1, "they have one role: {sets}");
     assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
-    assert!(told(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
+    assert!(has_event(&cluster, "OutOfSync", "asks for more cpu"), "{:?}", cluster.notices);
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn group_pod_of_unadmitted_role_waits_with_event_naming_fix() {
     cluster.put(Kind::Pod, member("c", "1", 3, &fast("same")));
     cluster.settle();
     assert!(!gated(&cluster, "a") && gated(&cluster, "b") && !gated(&cluster, "c"), "{:?}", cluster.writes);
-    let told: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "RoleNotFound").collect();
-    assert_eq!(told.len(), 1, "{:?}", cluster.notices);
-    assert_eq!(told[0].key.name, "b");
+    let events: Vec<_> = cluster.notices.iter().filter(|notice| notice.reason == "RoleNotFound").collect();
+    assert_eq!(events.len(), 1, "{:?}", cluster.notices);
+    assert_eq!(events[0].key.name, "b");
     for part in ["role \"other\"", "Workload \"g\" (same)", "annotation kueue.x-k8s.io/role-hash"] {
-        assert!(told[0].message.contains(part), "{part}: {}", told[0].message);
+        assert!(events[0].message.contains(part), "{part}: {}", events[0].message);
     }
     cluster.put(Kind::Pod, member("d", "1", 3, &fast("same")));
     cluster.settle();
@@ -84,12 +84,12 @@ fn unsuspended_job_naming_another_jobs_workload_is_suspended_again() {
 #[test]
 fn ended_pod_without_queue_does_not_finish_its_pod_group() {
     let mut cluster = pod_queue("4");
-    let mut stray = member("stray", "1", 1, &[]);
-    stray["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/queue-name");
-    merge(&mut stray, &json!({"metadata": {"finalizers": []}, "spec": {"schedulingGates": []}}));
+    let mut odd_pod = member("stray", "1", 1, &[]);
+    odd_pod["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/queue-name");
+    merge(&mut odd_pod, &json!({"metadata": {"finalizers": []}, "spec": {"schedulingGates": []}}));
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.settle();
-    cluster.put(Kind::Pod, stray);
+    cluster.put(Kind::Pod, odd_pod);
     cluster.settle();
     cluster.end_pod("stray", "Succeeded");
     cluster.settle();

@@ -11,7 +11,7 @@ const HOUR_MS: i64 = 3_600_000;
 impl Workload {
     pub(crate) fn key(&self) -> Key {
         Key {
-            standing: Reverse(self.standing()),
+            order_value: Reverse(self.order_value()),
             at_front: Reverse(self.at_front),
             queued_at: self.queued_at,
             tie: self.tie.clone(),
@@ -20,7 +20,7 @@ impl Workload {
 
     /// The number by which the queue is ordered: the priority; if points for waiting count, the priority that the workload would have had at the epoch, times
     /// the milliseconds of an hour. All pending workloads of a queue gain the same points in the same time, so their order does not change while they wait.
-    fn standing(&self) -> i64 {
+    fn order_value(&self) -> i64 {
         let priority = self.priority;
         match i64::from(self.points_per_hour) {
             0 => priority,

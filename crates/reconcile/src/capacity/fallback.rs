@@ -16,10 +16,10 @@ use berth_engine::model::Tier;
 use berth_jobs::JobState;
 use jiff::{SignedDuration, Timestamp};
 
-use super::climbers::{Better, Climber, PromotionCandidate, PromotionLook};
 use super::lack::{Lack, WantedPods};
 use super::losses::{NodeNews, Reclaims};
-use super::stock::StockBook;
+use super::promotions::{Better, Promotion, PromotionCandidate, PromotionLook};
+use super::stock::StockIndex;
 use super::tier_assignment::TierAssignment;
 use crate::measure::TierMove;
 use crate::notes::workload::WorkloadMark;
@@ -36,22 +36,22 @@ const ARRIVAL_MS: i64 = 60_000;
 
 /// The state of the capacity fallback that is not in objects.
 #[derive(Debug, Default)]
-pub struct Ladder {
+pub struct CapacityFallback {
     /// The stock-outs by flavor and shape of pods.
-    stock: StockBook,
+    stock: StockIndex,
     /// The Workloads that are moving back to a better tier.
-    climbers: Vec<Climber>,
+    promotions: Vec<Promotion>,
     /// Nodes that are being taken away, and the Workloads of their pods.
     reclaims: Reclaims,
     /// The time of the next search for Workloads that move back.
-    next_climb: Option<Timestamp>,
+    next_promotion: Option<Timestamp>,
     /// Log entries still to be written about Workloads that have moved into tiers, or out of them.
     moves: Vec<TierMove>,
 }
 
-impl Ladder {
+impl CapacityFallback {
     /// The stock-outs.
-    pub(crate) fn stock(&self) -> &StockBook {
+    pub(crate) fn stock(&self) -> &StockIndex {
         &self.stock
     }
 
@@ -101,12 +101,12 @@ impl Ladder {
         for uid in workloads.uids(WorkloadMark::BetterTier) {
             workloads.change(&uid, |notes| notes.capacity_mut().note_better_tier(None));
         }
-        self.climbers.clear();
+        self.promotions.clear();
     }
 
     /// The time of the next search for Workloads that move back.
     pub fn wake_at(&self) -> Option<Timestamp> {
-        self.next_climb
+        self.next_promotion
     }
 
     /// Records the state of a job's pods. True if all pods have just become ready, and there are stock-outs that the ready pods may end.
@@ -149,20 +149,20 @@ impl Ladder {
 
     /// Whether a search for Workloads that could move back to a better tier is due. If a search is due, chosen Workloads that have arrived, or that will not
     /// arrive, are forgotten.
-    pub fn begin_climb(&mut self, workloads: &WorkloadRecords, view: &View, now: Timestamp) -> bool {
-        if self.next_climb.is_some_and(|at| at > now) {
+    pub fn begin_promotions(&mut self, workloads: &WorkloadRecords, view: &View, now: Timestamp) -> bool {
+        if self.next_promotion.is_some_and(|at| at > now) {
             return false;
         }
-        self.next_climb = None;
-        self.climbers.retain(|climber| is_on_the_way(workloads, view, climber, now));
+        self.next_promotion = None;
+        self.promotions.retain(|promotion| is_on_the_way(workloads, view, promotion, now));
         true
     }
 
     /// Whether a Workload of a queue may be chosen. In each cohort tree, one Workload moves at a time, and the next Workload after the first has arrived,
     /// because free capacity was counted for one Workload only.
     pub fn may_choose(&mut self, world: &World, queue: &str, now: Timestamp) -> bool {
-        self.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
-        !self.climbers.iter().any(|other| world.are_in_one_tree(&other.queue, queue))
+        self.next_promotion = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
+        !self.promotions.iter().any(|other| world.are_in_one_tree(&other.queue, queue))
     }
 
     /// Chooses a Workload of a queue that moves to a better tier now, if there is one. `better_tier` returns the better tier of the Workload with a uid, with
@@ -187,7 +187,7 @@ impl Ladder {
             better.now |= saved && has_passed(timeline, better.since, rules.steady_ms, now);
             workloads.change(&uid, |notes| notes.capacity_mut().note_better_tier(Some(better)));
             if better.now {
-                self.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });
+                self.promotions.push(Promotion { queue: queue.to_owned(), uid, chosen: now });
                 return Some(name);
             }
         }
@@ -196,20 +196,20 @@ impl Ladder {
 }
 
 /// Whether a chosen Workload may still get the capacity that was free for it.
-fn is_on_the_way(workloads: &WorkloadRecords, view: &View, climber: &Climber, now: Timestamp) -> bool {
-    let Some(workload) = view.workloads().by_uid(&climber.uid) else { return false };
+fn is_on_the_way(workloads: &WorkloadRecords, view: &View, promotion: &Promotion, now: Timestamp) -> bool {
+    let Some(workload) = view.workloads().by_uid(&promotion.uid) else { return false };
     let passed = |from: Timestamp, ms: i64| has_passed(view.timeline(), from, ms, now);
-    if passed(climber.chosen, STOP_MS) {
+    if passed(promotion.chosen, STOP_MS) {
         return false;
     }
     if workload.phase.keeps_quota() {
-        let chosen = workloads.of(&climber.uid).capacity().better_tier().is_some_and(|better| better.now);
-        return chosen && !passed(climber.chosen, ARRIVAL_MS);
+        let chosen = workloads.of(&promotion.uid).capacity().better_tier().is_some_and(|better| better.now);
+        return chosen && !passed(promotion.chosen, ARRIVAL_MS);
     }
     let conditions = &workload.status.conditions;
-    let climbs = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
+    let is_promoted = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
     let left = since(conditions, types::QUOTA_RESERVED, "False");
-    climbs && left.is_none_or(|left| !passed(left, ARRIVAL_MS))
+    is_promoted && left.is_none_or(|left| !passed(left, ARRIVAL_MS))
 }
 
 fn has_passed(timeline: &Timeline, from: Timestamp, ms: i64, now: Timestamp) -> bool {
@@ -231,38 +231,38 @@ pub struct StockOuts {
 mod tests {
     use super::*;
     use berth_cache::moments::after_seconds;
-    use berth_cache::tier_rules::ClimbRules;
+    use berth_cache::tier_rules::PromotionRules;
 
-    const RULES: ClimbRules =
-        ClimbRules { when: When::AfterCheckpoint, min_stay_ms: 0, steady_ms: 10_000, max_times: 1 };
+    const RULES: PromotionRules =
+        PromotionRules { when: When::AfterCheckpoint, min_stay_ms: 0, steady_ms: 10_000, max_times: 1 };
 
     fn at(second: i64) -> Timestamp {
         after_seconds(Timestamp::UNIX_EPOCH, second)
     }
 
     /// Searches among one Workload, whose last checkpoint was at the second `saved`; true if the Workload is chosen for the better tier.
-    fn chosen(all: &mut (Ladder, WorkloadRecords), better: Option<Tier>, saved: i64, now: i64) -> bool {
+    fn chosen(all: &mut (CapacityFallback, WorkloadRecords), better: Option<Tier>, saved: i64, now: i64) -> bool {
         let candidate =
             PromotionCandidate { name: ("team".into(), "a".into()), uid: "a".into(), saved: Some(at(saved)) };
         let better = |_: &str| better.map(|tier| (tier, vec!["f".to_owned()]));
-        let (ladder, workloads) = all;
+        let (fallback, workloads) = all;
         let look = PromotionLook { queue: "q", rules: RULES, timeline: &Timeline::default(), now: at(now) };
-        ladder.choose(workloads, &look, vec![candidate], better).is_some()
+        fallback.choose(workloads, &look, vec![candidate], better).is_some()
     }
 
     #[test]
     fn workload_is_chosen_after_save_once_better_tier_is_steadily_free() {
-        let mut all = (Ladder::default(), WorkloadRecords::default());
+        let mut all = (CapacityFallback::default(), WorkloadRecords::default());
         let tier = Some(Tier::Reserved);
         assert!(!chosen(&mut all, tier, 0, 0), "free just now");
         assert!(!chosen(&mut all, tier, 0, 9));
         assert!(chosen(&mut all, tier, 1, 10));
-        assert_eq!(all.0.climbers.len(), 1);
+        assert_eq!(all.0.promotions.len(), 1);
     }
 
     #[test]
     fn better_tier_that_is_taken_meanwhile_counts_anew() {
-        let mut all = (Ladder::default(), WorkloadRecords::default());
+        let mut all = (CapacityFallback::default(), WorkloadRecords::default());
         assert!(!chosen(&mut all, Some(Tier::Reserved), 0, 0));
         assert!(!chosen(&mut all, None, 5, 5) && all.1.count(WorkloadMark::BetterTier) == 0);
         assert!(!chosen(&mut all, Some(Tier::Reserved), 6, 6));

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, job};
 use crate::stories::policies::{evictions, with_tiers};
-use crate::stories::tiers::{flavor_of, ladder};
+use crate::stories::tiers::{flavor_of, tiered_cluster};
 use crate::stories::training::{suspend, training};
 
 /// A cluster in which the job `second` runs on demand, because the job `first` holds the whole reserved tier.
 fn second_on_demand(tiers: Value) -> Cluster {
-    let mut cluster = ladder("1");
+    let mut cluster = tiered_cluster("1");
     cluster.put(Kind::QueuePolicy, with_tiers(tiers));
     for name in ["first", "second"] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
@@ -22,7 +22,7 @@ fn second_on_demand(tiers: Value) -> Cluster {
 }
 
 /// Checks that the job is still in its tier after `not_yet` seconds, and in the better tier after `then` more seconds.
-fn climbs_between(cluster: &mut Cluster, (not_yet, then): (i64, i64), why: &str) {
+fn promoted_between(cluster: &mut Cluster, (not_yet, then): (i64, i64), why: &str) {
     cluster.pass(not_yet);
     assert_eq!(flavor_of(cluster, "second"), json!("on-demand"), "{why}");
     cluster.pass(then);
@@ -36,7 +36,7 @@ fn job_moves_back_only_after_its_minimum_stay() {
     cluster.pass(60);
     cluster.complete("first");
     // Control looks for jobs to move back every five seconds.
-    climbs_between(&mut cluster, (539, 13), "a minute and 539 seconds are one short of ten minutes");
+    promoted_between(&mut cluster, (539, 13), "a minute and 539 seconds are one short of ten minutes");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn job_moves_back_only_after_hysteresis_of_free_better_tier() {
     let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
     cluster.pass(700);
     cluster.complete("first");
-    climbs_between(&mut cluster, (59, 13), "it has been free for 59 seconds");
+    promoted_between(&mut cluster, (59, 13), "it has been free for 59 seconds");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn hysteresis_starts_anew_when_better_tier_is_taken_meanwhile() {
     cluster.pass(10);
     assert_eq!(flavor_of(&cluster, "brief"), json!("reserved"));
     cluster.complete("brief");
-    climbs_between(
+    promoted_between(
         &mut cluster,
         (59, 13),
         "it flickered: 109 seconds after it was free first, and 59 after the last time",
@@ -88,10 +88,10 @@ fn reelected_leader_rechecks_better_tier_before_moving_job_back() {
 
 #[test]
 fn job_moves_back_only_after_flavor_stock_out_is_forgotten() {
-    let mut cluster = ladder("1");
-    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
+    let mut cluster = tiered_cluster("1");
+    let promotion = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
     let backoff = json!({"initial": "1m", "max": "1m", "decay": "10m"});
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": promotion, "backoff": backoff})));
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, job("second", "lq", "1", true));
     cluster.pass(75);
@@ -104,16 +104,16 @@ fn job_moves_back_only_after_flavor_stock_out_is_forgotten() {
     // A new leader remembers the stock-out from the status of the policy.
     cluster.restart();
     let left = forgotten.as_second() - cluster.now().as_second();
-    climbs_between(&mut cluster, (left - 1, 13), "its back-off ended ten minutes ago");
+    promoted_between(&mut cluster, (left - 1, 13), "its back-off ended ten minutes ago");
 }
 
 #[test]
 fn job_moving_back_avoids_remembered_stock_out_if_alternatives_exist() {
     for crowded in [false, true] {
-        let mut cluster = ladder("1");
-        let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
+        let mut cluster = tiered_cluster("1");
+        let promotion = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
         let backoff = json!({"initial": "1m", "max": "1m", "decay": "10h"});
-        let tiers = json!({"default": ["reserved", "on-demand", "spot"], "climbBack": climb, "backoff": backoff});
+        let tiers = json!({"default": ["reserved", "on-demand", "spot"], "climbBack": promotion, "backoff": backoff});
         cluster.put(Kind::QueuePolicy, with_tiers(tiers));
         cluster.without_nodes = vec!["reserved"];
         cluster.put(Kind::JOB, job("early", "lq", "1", true));
@@ -152,10 +152,10 @@ fn job_moving_back_avoids_remembered_stock_out_if_alternatives_exist() {
 
 #[test]
 fn stock_out_is_forgotten_sooner_after_flavor_provides_nodes() {
-    let mut cluster = ladder("2");
-    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
+    let mut cluster = tiered_cluster("2");
+    let promotion = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
     let backoff = json!({"initial": "2h", "max": "2h", "decay": "10m"});
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb, "backoff": backoff})));
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": promotion, "backoff": backoff})));
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, job("second", "lq", "1", true));
     cluster.pass(30);
@@ -166,7 +166,7 @@ fn stock_out_is_forgotten_sooner_after_flavor_provides_nodes() {
     cluster.without_nodes.clear();
     cluster.pass(5);
     cluster.complete("later");
-    climbs_between(&mut cluster, (590, 23), "the flavor was there ten minutes ago");
+    promoted_between(&mut cluster, (590, 23), "the flavor was there ten minutes ago");
 }
 
 /// The name of a way to stop the job `a`, with the functions that stop and resume the job.
@@ -183,7 +183,7 @@ fn suspended_or_drained_job_starts_again_in_best_free_tier() {
         ("drained", |cluster| stop(cluster, "HoldAndDrain"), |cluster| stop(cluster, "None")),
     ];
     for (how, pause, resume) in pauses {
-        let mut cluster = ladder("2");
+        let mut cluster = tiered_cluster("2");
         // The policy has no `climbBack`, so that no running job moves to a better tier.
         cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
         cluster.put(Kind::JOB, job("first", "lq", "2", true));
@@ -206,9 +206,9 @@ fn suspended_or_drained_job_starts_again_in_best_free_tier() {
 
 #[test]
 fn jobs_move_back_only_as_better_tier_has_room() {
-    let mut cluster = ladder("4");
-    let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 9});
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb})));
+    let mut cluster = tiered_cluster("4");
+    let promotion = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 9});
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": promotion})));
     for name in ["first", "filler"] {
         cluster.put(Kind::JOB, job(name, "lq", "2", true));
     }
@@ -222,16 +222,16 @@ fn jobs_move_back_only_as_better_tier_has_room() {
     }
     cluster.complete("first");
     cluster.pass(40);
-    let climbs =
+    let promotions =
         |cluster: &Cluster| cluster.evictions_of("a", "ClimbedBack") + cluster.evictions_of("b", "ClimbedBack");
-    assert_eq!(climbs(&cluster), 1, "there is room for one of them");
+    assert_eq!(promotions(&cluster), 1, "there is room for one of them");
     cluster.pods_left.clear();
     cluster.pass(60);
     let mut tiers = [cluster.tier_of("a"), cluster.tier_of("b")];
     tiers.sort_unstable();
-    assert_eq!((tiers, climbs(&cluster)), (["on-demand", "reserved"], 1));
+    assert_eq!((tiers, promotions(&cluster)), (["on-demand", "reserved"], 1));
     cluster.complete("filler");
     cluster.pass(120);
     assert_eq!([cluster.tier_of("a"), cluster.tier_of("b")], ["reserved", "reserved"]);
-    assert_eq!(climbs(&cluster), 2);
+    assert_eq!(promotions(&cluster), 2);
 }

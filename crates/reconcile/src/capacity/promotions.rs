@@ -1,7 +1,7 @@
 //! Workloads that are moving back, and better tiers that were seen free.
 
 use berth_cache::names::Name;
-use berth_cache::tier_rules::ClimbRules;
+use berth_cache::tier_rules::PromotionRules;
 use berth_cache::timeline::Timeline;
 use berth_engine::model::Tier;
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ pub struct Better {
 
 /// A running Workload that was chosen to move to a better tier.
 #[derive(Clone, Debug)]
-pub(crate) struct Climber {
+pub(crate) struct Promotion {
     pub(super) queue: String,
     pub(super) uid: String,
     pub(super) chosen: Timestamp,
@@ -31,7 +31,7 @@ pub struct PromotionLook<'a> {
     /// The name of the ClusterQueue.
     pub queue: &'a str,
     /// The rules of the queue's policies for moving back.
-    pub rules: ClimbRules,
+    pub rules: PromotionRules,
     /// The readings of both clocks, by which the time is measured for which a tier has been free.
     pub timeline: &'a Timeline,
     /// The time of the search.

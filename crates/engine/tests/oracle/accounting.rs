@@ -33,7 +33,7 @@ pub(crate) struct Holder {
     pub(crate) at: Millis,
     pub(crate) evicted: bool,
     /// True if the preemptor must not preempt the holder.
-    pub(crate) barred: bool,
+    pub(crate) not_preemptible: bool,
     /// Usage of the holder's LocalQueue when the cycle began; `None` if usage of LocalQueues orders nothing.
     pub(crate) used: Option<f64>,
 }
@@ -178,18 +178,18 @@ impl Forest {
 
 /// Objects of a world, and the holders of quota.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Books {
+pub(crate) struct Accounting {
     pub(crate) queues: Rc<BTreeMap<String, ClusterQueueSpec>>,
     pub(crate) cohorts: Rc<BTreeMap<String, CohortSpec>>,
     forest: Rc<Forest>,
     pub(crate) holders: Vec<Holder>,
     /// Usage that is kept for earlier heads of the cycle: queue and amounts.
-    booked: Vec<(String, Amounts)>,
+    charged: Vec<(String, Amounts)>,
     /// Usage by node, and by flavor and resource: the full usage, and the part that the parent sees. The table of usage is computed on first use.
     used: OnceCell<Vec<Vec<(i128, i128)>>>,
 }
 
-impl Books {
+impl Accounting {
     pub(crate) fn new(
         queues: BTreeMap<String, ClusterQueueSpec>,
         cohorts: BTreeMap<String, CohortSpec>,
@@ -202,20 +202,20 @@ impl Books {
             cohorts: Rc::new(cohorts),
             forest,
             holders,
-            booked: Vec::new(),
+            charged: Vec::new(),
             used: OnceCell::new(),
         }
     }
 
     /// Keeps amounts of quota for a head of a queue.
-    pub(crate) fn book(&mut self, queue: &str, usage: Amounts) {
-        self.booked.push((queue.to_owned(), usage));
+    pub(crate) fn charge(&mut self, queue: &str, usage: Amounts) {
+        self.charged.push((queue.to_owned(), usage));
         self.used.take();
     }
 
     /// Releases all amounts that were kept for heads.
-    pub(crate) fn clear_booked(&mut self) {
-        self.booked.clear();
+    pub(crate) fn clear_charged(&mut self) {
+        self.charged.clear();
         self.used.take();
     }
 
@@ -229,21 +229,21 @@ impl Books {
         let holders = self.holders.iter().filter(stays).cloned().collect();
         let (queues, cohorts) = (Rc::clone(&self.queues), Rc::clone(&self.cohorts));
         let forest = Rc::clone(&self.forest);
-        Self { queues, cohorts, forest, holders, booked: self.booked.clone(), used: OnceCell::new() }
+        Self { queues, cohorts, forest, holders, charged: self.charged.clone(), used: OnceCell::new() }
     }
 
     /// A copy of the objects with another preemption policy of one queue, and with workloads that must not be preempted.
-    pub(crate) fn seen_by(&self, queue: &str, preemption: Preemption, barred: &BTreeSet<String>) -> Self {
-        let mut books = self.clone();
-        if books.queues[queue].preemption != preemption
-            && let Some(spec) = Rc::make_mut(&mut books.queues).get_mut(queue)
+    pub(crate) fn seen_by(&self, queue: &str, preemption: Preemption, not_preemptible: &BTreeSet<String>) -> Self {
+        let mut accounting = self.clone();
+        if accounting.queues[queue].preemption != preemption
+            && let Some(spec) = Rc::make_mut(&mut accounting.queues).get_mut(queue)
         {
             spec.preemption = preemption;
         }
-        for holder in &mut books.holders {
-            holder.barred = barred.contains(&holder.uid);
+        for holder in &mut accounting.holders {
+            holder.not_preemptible = not_preemptible.contains(&holder.uid);
         }
-        books
+        accounting
     }
 
     fn place(&self, node: &Node) -> usize {
@@ -285,7 +285,7 @@ impl Books {
             let forest = &self.forest;
             let mut used = vec![vec![(0, 0); forest.frs.len()]; forest.nodes.len()];
             let held = self.holders.iter().map(|holder| (&holder.queue, &*holder.usage));
-            for (queue, usage) in held.chain(self.booked.iter().map(|(queue, usage)| (queue, usage))) {
+            for (queue, usage) in held.chain(self.charged.iter().map(|(queue, usage)| (queue, usage))) {
                 let node = forest.places[&Node::Queue(queue.clone())];
                 for (fr, amount) in usage {
                     let of = &mut used[node][forest.frs[fr]];

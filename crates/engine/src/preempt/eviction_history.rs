@@ -1,8 +1,8 @@
 //! Eviction history: pairs of victim and preemptor since the last change from outside of the engine. A preemption that would close a circle of pairs of victim
 //! and preemptor is not allowed, so evictions come to an end: the pairs form a finite graph without circles.
 
-mod barred;
 mod fronts;
+mod not_preemptible;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ type Evicted = BTreeMap<WorkloadId, BTreeSet<WorkloadId>>;
 
 /// Pairs of victim and preemptor, by root of the cohort tree.
 #[derive(Debug, Default)]
-pub(crate) struct Feuds(BTreeMap<NodeId, Evicted>);
+pub(crate) struct EvictionHistory(BTreeMap<NodeId, Evicted>);
 
-impl Feuds {
+impl EvictionHistory {
     pub(crate) fn note(&mut self, root: NodeId, preemptor: WorkloadId, victim: WorkloadId) {
         self.0.entry(root).or_default().entry(victim).or_default().insert(preemptor);
     }

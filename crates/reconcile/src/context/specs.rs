@@ -10,13 +10,13 @@ use crate::context::Context;
 
 impl Context<'_> {
     /// A ClusterQueue in the form in which the engine gets it; `None` if no such ClusterQueue exists.
-    pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
+    pub fn cluster_queue_spec(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
         let object = self.view.cluster_queues().get(name)?;
         Some(self.queue_spec(object))
     }
 
     /// A LocalQueue in the form in which the engine gets it; without a LocalQueue object, the form has only the name.
-    pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
+    pub fn local_queue_spec(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
         let key = (namespace.to_owned(), name.to_owned());
         let named = || {
             let mut object = berth_api::LocalQueue::default();
@@ -29,7 +29,7 @@ impl Context<'_> {
     }
 
     /// A Cohort in the form in which the engine gets it; without a Cohort object, the form has only the name.
-    pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
+    pub fn cohort_spec(&self, name: &str) -> engine::CohortSpec {
         let named = || {
             let mut object = berth_api::Cohort::default();
             object.metadata.name = Some(name.to_owned());

@@ -13,7 +13,7 @@ impl History<'_> {
     fn comes_back_before(&self, one: &str, other: &str) -> bool {
         let (one, other) = (self.places[one], self.places[other]);
         let queue = self.queue_of(one);
-        let is_strict = self.books.queues[&queue].strategy == Strategy::StrictFifo;
+        let is_strict = self.accounting.queues[&queue].strategy == Strategy::StrictFifo;
         let are_in_line = if self.local_queues.orders(&queue) {
             one.local_queue == other.local_queue
         } else {
@@ -24,13 +24,16 @@ impl History<'_> {
 
     /// Workloads that a workload must not preempt, because evictions would go round in a circle: each eviction holds back the next preemptor, by evicting it or
     /// by letting its victim return before it. Workloads that were admitted in this cycle must not be preempted, either.
-    pub(super) fn barred(&self, spec: &WorkloadSpec) -> BTreeSet<String> {
-        let Some(feuds) = self.feuds.get(&self.root(&self.queue_of(spec))) else { return self.fresh.clone() };
-        let victims: BTreeSet<&String> = feuds.iter().map(|(_, victim)| victim).collect();
+    pub(super) fn not_preemptible(&self, spec: &WorkloadSpec) -> BTreeSet<String> {
+        let Some(eviction_history) = self.eviction_history.get(&self.root(&self.queue_of(spec))) else {
+            return self.fresh.clone();
+        };
+        let victims: BTreeSet<&String> = eviction_history.iter().map(|(_, victim)| victim).collect();
         let mut against = BTreeSet::from([spec.uid.clone()]);
         loop {
             let by = |one: &String| {
-                let evicts = feuds.iter().filter(|(_, victim)| victim == one).map(|(preemptor, _)| preemptor.clone());
+                let evicts =
+                    eviction_history.iter().filter(|(_, victim)| victim == one).map(|(preemptor, _)| preemptor.clone());
                 let before =
                     victims.iter().filter(|victim| self.comes_back_before(victim, one)).map(|uid| (*uid).clone());
                 evicts.chain(before).collect::<Vec<_>>()
@@ -44,7 +47,8 @@ impl History<'_> {
         }
         against.remove(&spec.uid);
         let holds_back = |uid: &String| against.iter().any(|one| self.comes_back_before(uid, one));
-        let more: Vec<String> = self.books.holders.iter().map(|holder| holder.uid.clone()).filter(holds_back).collect();
+        let more: Vec<String> =
+            self.accounting.holders.iter().map(|holder| holder.uid.clone()).filter(holds_back).collect();
         against.extend(more);
         against.extend(self.fresh.iter().cloned());
         against

@@ -13,7 +13,7 @@ const IO_BURST: u32 = 100;
 
 /// Moderator that computes the rest before each turn. Times are distances from any fixed origin.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct Throttle {
     /// Shortest time between two turns, at any load.
     gap: Duration,
     /// Time per turn under lasting load.
@@ -26,7 +26,7 @@ pub struct Pace {
     due: Duration,
 }
 
-impl Pace {
+impl Throttle {
     /// A moderator with at least `gap` between turns, and with `interval` after `burst` turns without a rest.
     #[must_use]
     pub fn new(gap: Duration, interval: Duration, burst: u32) -> Self {
@@ -46,11 +46,11 @@ impl Pace {
 /// Makes the runtime's thread rest before it waits for input.
 pub fn moderate(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {
     let origin = Instant::now();
-    let pace = Mutex::new(Pace::new(Duration::ZERO, IO_INTERVAL, IO_BURST));
+    let throttle = Mutex::new(Throttle::new(Duration::ZERO, IO_INTERVAL, IO_BURST));
     builder.on_thread_park(move || {
         // Only this thread takes the lock, and a panic with the lock would have ended the thread.
-        let Ok(mut pace) = pace.lock() else { return };
-        let rest = pace.rest(origin.elapsed());
+        let Ok(mut throttle) = throttle.lock() else { return };
+        let rest = throttle.rest(origin.elapsed());
         std::thread::sleep(rest);
     })
 }
@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn turns_of_a_burst_are_spaced_by_gap_then_interval() {
-        let mut pace = Pace::new(ms(10), ms(100), 3);
+        let mut throttle = Throttle::new(ms(10), ms(100), 3);
         let mut now = ms(5000);
         let mut turns = Vec::new();
         for _ in 0..7 {
-            now += pace.rest(now);
+            now += throttle.rest(now);
             turns.push(now - ms(5000));
         }
         assert_eq!(turns, [0, 10, 20, 30, 100, 200, 300].map(ms));
@@ -77,17 +77,17 @@ mod tests {
 
     #[test]
     fn turns_that_come_rarely_are_never_delayed() {
-        let mut pace = Pace::new(ms(10), ms(100), 3);
+        let mut throttle = Throttle::new(ms(10), ms(100), 3);
         for turn in 0..100 {
-            assert_eq!(pace.rest(ms(turn * 100)), Duration::ZERO);
+            assert_eq!(throttle.rest(ms(turn * 100)), Duration::ZERO);
         }
     }
 
     #[test]
     fn turns_after_a_rest_get_one_burst_and_no_more() {
-        let mut pace = Pace::new(Duration::ZERO, ms(10), 2);
-        let waits = |pace: &mut Pace, at: u64| (0..5).map(|_| pace.rest(ms(at))).collect::<Vec<_>>();
-        assert_eq!(waits(&mut pace, 0), [0, 0, 0, 10, 20].map(ms));
-        assert_eq!(waits(&mut pace, 100_000), [0, 0, 0, 10, 20].map(ms));
+        let mut throttle = Throttle::new(Duration::ZERO, ms(10), 2);
+        let waits = |throttle: &mut Throttle, at: u64| (0..5).map(|_| throttle.rest(ms(at))).collect::<Vec<_>>();
+        assert_eq!(waits(&mut throttle, 0), [0, 0, 0, 10, 20].map(ms));
+        assert_eq!(waits(&mut throttle, 100_000), [0, 0, 0, 10, 20].map(ms));
     }
 }

@@ -19,7 +19,7 @@ const CREATION_SECONDS: i64 = 20;
 
 /// Writes whose outcome is unknown and that may still be applied.
 #[derive(Debug, Default)]
-pub struct Strays {
+pub struct UnresolvedWrites {
     /// For each object, the version that the object must still have for the unresolved patch to succeed.
     patches: BTreeMap<ObjectKey, u64>,
     creations: BTreeMap<ObjectKey, Creations>,
@@ -32,14 +32,14 @@ struct Creations {
     until: Timestamp,
 }
 
-impl Strays {
+impl UnresolvedWrites {
     /// Notes that a patch which was derived from `version` may still be applied.
-    pub fn doubt(&mut self, key: ObjectKey, version: u64) {
+    pub fn note_unresolved(&mut self, key: ObjectKey, version: u64) {
         self.patches.insert(key, version);
     }
 
     /// Whether a patch of the object may still be applied.
-    pub fn may_land(&self, key: &ObjectKey) -> bool {
+    pub fn may_apply(&self, key: &ObjectKey) -> bool {
         self.patches.contains_key(key)
     }
 
@@ -56,14 +56,14 @@ impl Strays {
     }
 
     /// Notes that a creation of the object may still be applied.
-    pub(crate) fn doubt_creation(&mut self, key: ObjectKey, now: Timestamp) {
+    pub(crate) fn note_unresolved_creation(&mut self, key: ObjectKey, now: Timestamp) {
         let until = after_seconds(now, CREATION_SECONDS);
         let open = self.creations.get(&key).map_or(0, |creations| creations.open);
         self.creations.insert(key, Creations { open: open.saturating_add(1), until });
     }
 
     /// Notes that the object exists: one of its unresolved creations was applied, and only one, because an object is created once.
-    pub fn landed(&mut self, key: &ObjectKey) {
+    pub fn note_applied(&mut self, key: &ObjectKey) {
         let Some(creations) = self.creations.get_mut(key) else { return };
         creations.open = creations.open.saturating_sub(1);
         if creations.open == 0 {
@@ -94,31 +94,31 @@ mod tests {
     }
 
     #[test]
-    fn stray_patch_is_over_once_object_has_newer_version() {
-        let mut strays = Strays::default();
-        strays.doubt(object(), 7);
+    fn unresolved_patch_is_over_once_object_has_newer_version() {
+        let mut unresolved = UnresolvedWrites::default();
+        unresolved.note_unresolved(object(), 7);
         for version in [6, 7] {
-            strays.seen(&object(), version);
-            assert!(strays.may_land(&object()), "{version}");
+            unresolved.seen(&object(), version);
+            assert!(unresolved.may_apply(&object()), "{version}");
         }
-        strays.seen(&object(), 8);
-        assert!(!strays.may_land(&object()));
+        unresolved.seen(&object(), 8);
+        assert!(!unresolved.may_apply(&object()));
     }
 
     #[test]
-    fn stray_creations_end_one_by_one_or_after_time_limit() {
+    fn unresolved_creations_end_one_by_one_or_after_time_limit() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        let mut strays = Strays::default();
-        strays.doubt_creation(object(), now);
-        strays.doubt_creation(object(), now);
-        strays.landed(&object());
-        assert!(strays.creation_until(&object(), now).is_some(), "the other one is on its way");
-        strays.landed(&object());
-        assert_eq!(strays.creation_until(&object(), now), None);
-        strays.doubt_creation(object(), now);
-        let end = strays.creation_until(&object(), now).unwrap();
-        assert_eq!(strays.creation_until(&object(), end), None);
-        strays.forget_old(end);
-        assert!(strays.creations.is_empty());
+        let mut unresolved = UnresolvedWrites::default();
+        unresolved.note_unresolved_creation(object(), now);
+        unresolved.note_unresolved_creation(object(), now);
+        unresolved.note_applied(&object());
+        assert!(unresolved.creation_until(&object(), now).is_some(), "the other one is on its way");
+        unresolved.note_applied(&object());
+        assert_eq!(unresolved.creation_until(&object(), now), None);
+        unresolved.note_unresolved_creation(object(), now);
+        let end = unresolved.creation_until(&object(), now).unwrap();
+        assert_eq!(unresolved.creation_until(&object(), end), None);
+        unresolved.forget_old(end);
+        assert!(unresolved.creations.is_empty());
     }
 }

@@ -59,7 +59,7 @@ impl TemplateView {
 
 /// All ProvisioningRequests, with their templates and configurations.
 #[derive(Debug, Default)]
-pub struct ProvisioningBook {
+pub struct ProvisioningIndex {
     /// True if the cluster serves ProvisioningRequests; `None` if that is not known yet.
     pub served: Option<bool>,
     /// The ProvisioningRequestConfigs, by name.
@@ -72,7 +72,7 @@ pub struct ProvisioningBook {
     owned: BTreeMap<String, BTreeSet<Name>>,
 }
 
-impl ProvisioningBook {
+impl ProvisioningIndex {
     /// The ProvisioningRequests that were made for a Workload.
     pub fn of_workload(&self, uid: &str) -> impl Iterator<Item = &Name> {
         self.owned.get(uid).into_iter().flatten()

@@ -12,26 +12,28 @@ impl World {
     #[must_use]
     pub fn evicted_for(&self) -> Vec<(String, String)> {
         let uid = |id: &WorkloadId| self.store.workload(*id).map_or(String::new(), |workload| workload.uid.to_string());
-        let victims = self.store.feuds.0.values().flatten();
+        let victims = self.store.eviction_history.0.values().flatten();
         let pairs =
             victims.flat_map(|(victim, preemptors)| preemptors.iter().map(move |preemptor| (victim, preemptor)));
         pairs.map(|(victim, preemptor)| (uid(victim), uid(preemptor))).collect()
     }
 
     /// Workloads that a workload must not preempt, including the old slice that it replaces.
-    pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
-        let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(asking) };
-        let mut barred = root.map_or_else(BTreeSet::new, |root| self.against(root, asking));
+    pub(crate) fn not_preemptible(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
+        let root = if self.store.eviction_history.0.is_empty() { None } else { self.tree_of(asking) };
+        let mut not_preemptible = root.map_or_else(BTreeSet::new, |root| self.against(root, asking));
         let class = self.store.workload(asking).map(|workload| workload.class);
         let older = class.and_then(|class| self.store.classes[class].replaces.as_deref());
-        barred.extend(older.and_then(|older| self.store.by_uid.get(&older.uid)));
-        barred
+        not_preemptible.extend(older.and_then(|older| self.store.by_uid.get(&older.uid)));
+        not_preemptible
     }
 
     /// Whether a workload was evicted for another workload, directly or through other workloads.
     pub(crate) fn gave_way_to(&self, victim: WorkloadId, preemptor: WorkloadId) -> bool {
-        let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(victim) };
-        root.is_some_and(|root| self.store.feuds.behind(root, victim, |_, _| Vec::new()).contains(&preemptor))
+        let root = if self.store.eviction_history.0.is_empty() { None } else { self.tree_of(victim) };
+        root.is_some_and(|root| {
+            self.store.eviction_history.behind(root, victim, |_, _| Vec::new()).contains(&preemptor)
+        })
     }
 
     fn tree_of(&self, workload: WorkloadId) -> Option<NodeId> {
@@ -44,16 +46,16 @@ impl World {
     }
 
     /// Forgets the eviction history of a workload's cohort tree after the workload came, went or changed.
-    pub(crate) fn end_feuds_of(&mut self, workload: WorkloadId) {
-        if !self.store.feuds.0.is_empty()
+    pub(crate) fn clear_eviction_history_of(&mut self, workload: WorkloadId) {
+        if !self.store.eviction_history.0.is_empty()
             && let Some(root) = self.tree_of(workload)
         {
-            self.store.feuds.0.remove(&root);
+            self.store.eviction_history.0.remove(&root);
         }
     }
 
     /// Forgets the whole eviction history after queues or cohorts changed.
-    pub(crate) fn end_feuds(&mut self) {
-        self.store.feuds.0.clear();
+    pub(crate) fn clear_eviction_history(&mut self) {
+        self.store.eviction_history.0.clear();
     }
 }

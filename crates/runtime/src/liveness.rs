@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// State of the control loop that other threads read without a query.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Liveness {
     origin: Instant,
     beat: AtomicU64,
     synced: AtomicBool,
@@ -18,7 +18,7 @@ pub struct Pulse {
     unlisted: Mutex<BTreeMap<String, String>>,
 }
 
-impl Default for Pulse {
+impl Default for Liveness {
     fn default() -> Self {
         Self {
             origin: Instant::now(),
@@ -31,7 +31,7 @@ impl Default for Pulse {
     }
 }
 
-impl Pulse {
+impl Liveness {
     /// Notes a heartbeat of the loop.
     pub(crate) fn beat(&self) {
         let millis = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -81,9 +81,9 @@ impl Pulse {
     #[must_use]
     pub fn unlisted(&self) -> Option<String> {
         let all = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
-        let told: Vec<String> =
+        let listed: Vec<String> =
             all.iter().map(|(resource, why)| format!("{resource} cannot be listed: {why}")).collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        (!listed.is_empty()).then(|| listed.join("; "))
     }
 
     /// A heartbeat whose last beat was `age` ago.

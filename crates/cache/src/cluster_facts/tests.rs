@@ -9,8 +9,8 @@ fn not_system() -> Selector {
     Selector(vec![Requirement { key: NAME.to_owned(), op: SelectorOp::NotIn, values: vec!["kube-system".to_owned()] }])
 }
 
-fn fresh(without_queue_name: bool) -> Surroundings {
-    Surroundings::new(&Settings {
+fn fresh(without_queue_name: bool) -> ClusterFacts {
+    ClusterFacts::new(&Settings {
         managed_namespaces: not_system(),
         manage_jobs_without_queue_name: without_queue_name,
         ..Settings::default()
@@ -21,8 +21,8 @@ fn queue(namespace: &str, name: &str) -> Box<berth_api::LocalQueue> {
     from_value(json!({"metadata": {"namespace": namespace, "name": name}})).expect("queue")
 }
 
-fn names(surroundings: &Surroundings) -> Value {
-    surroundings.selector()["matchExpressions"][0]["values"].clone()
+fn names(cluster_facts: &ClusterFacts) -> Value {
+    cluster_facts.selector()["matchExpressions"][0]["values"].clone()
 }
 
 #[test]
@@ -69,12 +69,12 @@ fn webhook_selector_of_unmanaged_kinds_matches_no_namespace() {
             let job_kinds = BTreeSet::from([Kind::JOB, *kind]);
             let settings = Settings { managed_namespaces: not_system(), job_kinds, ..Settings::default() };
             let settings = Settings { manage_jobs_without_queue_name: without_queue_name, ..settings };
-            let mut all = Surroundings::new(&settings);
+            let mut all = ClusterFacts::new(&settings);
             all.observe(&Observation::Namespace(Change::Only(vec![])));
             all.observe(&Observation::LocalQueue(Change::Reset(vec![queue("team", "default")])));
-            let told = all.opted_in().expect("all is listed");
-            assert!(told.keys().eq(plurals.keys()), "{told:?}");
-            for (resource, selector) in told {
+            let reported = all.opted_in().expect("all is listed");
+            assert!(reported.keys().eq(plurals.keys()), "{reported:?}");
+            for (resource, selector) in reported {
                 let managed = resource == "jobs" || resource == *plural;
                 let wanted = if managed { all.selector() } else { in_namespaces(&["none.berth.dev"]) };
                 assert_eq!(selector, wanted, "{resource}, where {plural} are managed");
@@ -88,12 +88,12 @@ fn training_job_governs_only_jobs_of_its_roles() {
     let mut all = fresh(true);
     let mut training = json!({"metadata": {"name": "gpt", "namespace": "n", "uid": "u"}, "spec": {
         "jobType": "MPIJob", "template": {"spec": {"containers": []}}}, "status": {"phase": "Running"}});
-    let observe = |all: &mut Surroundings, training: &Value| {
+    let observe = |all: &mut ClusterFacts, training: &Value| {
         let job = from_value(training.clone()).expect("training job");
         all.observe(&Observation::TrainingJob(Change::Apply(job)));
     };
     observe(&mut all, &training);
-    let governs = |all: &Surroundings, name: &str, owner: &str, uid: &str| {
+    let governs = |all: &ClusterFacts, name: &str, owner: &str, uid: &str| {
         all.governs("n", &called(name), &controller("berth.dev/v1alpha1", "TrainingJob", owner, uid))
     };
     assert!(governs(&all, "gpt-worker", "gpt", "u") && governs(&all, "gpt-launcher", "gpt", "u"));
@@ -128,12 +128,12 @@ fn job_set_governs_only_jobs_of_its_replicated_jobs() {
     };
     let of = |kind: &str, uid: &str| controller("jobset.x-k8s.io/v1alpha2", kind, "set", uid);
     let kinds = BTreeSet::from([Kind::JOB, Kind::Job(JobType::JOB_SET)]);
-    let mut all = Surroundings::new(&Settings { job_kinds: kinds, ..Settings::default() });
+    let mut all = ClusterFacts::new(&Settings { job_kinds: kinds, ..Settings::default() });
     assert!(!all.governs("n", &called("set-a-b-0"), &of("JobSet", "u")), "no watch has shown it");
     let seen = Observation::Job(JobType::JOB_SET, Change::Apply(set("u", 2)));
-    assert!(Surroundings::concerns(&seen) && !all.observe(&seen));
+    assert!(ClusterFacts::concerns(&seen) && !all.observe(&seen));
     let job = Observation::Job(JobType::JOB, Change::Only(vec![]));
-    assert!(!Surroundings::concerns(&job), "Jobs come by the thousand, and nothing is asked of them");
+    assert!(!ClusterFacts::concerns(&job), "Jobs come by the thousand, and nothing is asked of them");
     for (name, wanted) in [
         ("set-a-b-0", true),
         ("set-a-b-1", true),
@@ -159,9 +159,9 @@ fn job_set_governs_only_jobs_of_its_replicated_jobs() {
             && !all.governs("n", &called("set-a-b-1"), &of("JobSet", "v"))
     );
     all.observe(&Observation::Job(JobType::JOB_SET, Change::Only(vec![])));
-    assert!(all.wholes.is_empty());
+    assert!(all.parents.is_empty());
     // The JobSet controller starts and stops the Jobs of JobSets that are not managed.
-    let without = Surroundings::new(&Settings { job_kinds: BTreeSet::from([Kind::JOB]), ..Settings::default() });
+    let without = ClusterFacts::new(&Settings { job_kinds: BTreeSet::from([Kind::JOB]), ..Settings::default() });
     assert!(without.governs("n", &called("set-a-b-0"), &of("JobSet", "u")));
     assert!(!without.governs("n", &called("mine"), &of("JobSet", "u")));
     assert!(without.governs("n", &labelled("a-b"), &of("JobSet", "u")));
@@ -207,7 +207,7 @@ fn stateful_set_facts_follow_its_latest_labels_and_replicas() {
     assert_eq!(all.stateful_set("n", "web"), None);
     for (queue, replicas) in [("q", 2), ("r", 0)] {
         let change = Observation::StatefulSet(Change::Apply(set(queue, replicas)));
-        assert!(Surroundings::concerns(&change) && !all.observe(&change));
+        assert!(ClusterFacts::concerns(&change) && !all.observe(&change));
         let known = all.stateful_set("n", "web").expect("it was seen");
         assert_eq!((known.uid.as_str(), known.queue_name.as_deref()), ("u", Some(queue)));
         assert_eq!((known.priority_class.as_deref(), known.replicas), (Some("high"), replicas));
@@ -223,7 +223,7 @@ fn stateful_set_facts_follow_its_latest_labels_and_replicas() {
 #[test]
 fn namespace_labels_and_default_priority_class_are_followed() {
     let select = Selector(vec![Requirement { key: "team".into(), op: SelectorOp::Exists, values: vec![] }]);
-    let mut all = Surroundings::new(&Settings { managed_namespaces: select, ..Settings::default() });
+    let mut all = ClusterFacts::new(&Settings { managed_namespaces: select, ..Settings::default() });
     let namespace = |labels: Value| from_value(json!({"metadata": {"name": "n", "labels": labels}})).expect("it");
     assert!(!all.facts("n").managed_namespace);
     all.observe(&Observation::Namespace(Change::Apply(namespace(json!({"team": "x"})))));

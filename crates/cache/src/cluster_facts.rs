@@ -7,7 +7,7 @@ use berth_api::LocalQueue;
 use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
 use berth_jobs::pods::OwningSet;
-use berth_jobs::training::{Cards, ROLES, is_training_job, role_names, role_of_child};
+use berth_jobs::training::{Accelerators, ROLES, is_training_job, role_names, role_of_child};
 use berth_jobs::{DEFAULT_NAME, JobObject, JobType, KINDS, SharedJob, named_part};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Namespace;
@@ -28,7 +28,7 @@ const NOWHERE: &str = "none.berth.dev";
 
 /// The namespaces, the namespaces with a default LocalQueue, and the owners of pods and Jobs in all namespaces.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Surroundings {
+pub struct ClusterFacts {
     managed: Selector,
     without_queue_name: bool,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
@@ -39,10 +39,10 @@ pub struct Surroundings {
     /// The managed job kinds.
     kinds: BTreeSet<Kind>,
     /// Resources by which TrainingJobs request accelerators.
-    cards: Cards,
+    accelerators: Accelerators,
     training: BTreeMap<Name, Training>,
     /// The jobs that consist of Jobs, by kind and name.
-    wholes: BTreeMap<(JobType, Name), Whole>,
+    parents: BTreeMap<(JobType, Name), Parent>,
     /// StatefulSets that name a queue.
     sets: BTreeMap<Name, OwningSet>,
     /// Two bools: true if the namespaces, and true if the LocalQueues, have been listed.
@@ -60,14 +60,14 @@ struct Training {
 
 /// The state of a job that consists of Jobs by which a review finds out whether a Job is a part of the job.
 #[derive(Clone, Debug, PartialEq)]
-struct Whole {
+struct Parent {
     uid: String,
     has_queue: bool,
     /// The names of the job's parts, and the number of Jobs of each part.
     parts: Vec<(String, i32)>,
 }
 
-impl Whole {
+impl Parent {
     fn of(job: &dyn JobObject) -> Self {
         let uid = job.metadata().uid.clone().unwrap_or_default();
         Self { uid, has_queue: job.queue_name().is_some(), parts: job.part_names() }
@@ -93,7 +93,7 @@ impl Training {
     }
 }
 
-impl Surroundings {
+impl ClusterFacts {
     /// The facts before any observation.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
@@ -102,15 +102,15 @@ impl Surroundings {
             without_queue_name: settings.manage_jobs_without_queue_name,
             pods: [Kind::Pod, Kind::Deployment, Kind::StatefulSet].map(|kind| settings.job_kinds.contains(&kind)),
             kinds: settings.job_kinds.clone(),
-            cards: settings.cards.clone(),
+            accelerators: settings.accelerators.clone(),
             ..Self::default()
         }
     }
 
     /// Resources by which TrainingJobs request accelerators.
     #[must_use]
-    pub const fn cards(&self) -> &Cards {
-        &self.cards
+    pub const fn accelerators(&self) -> &Accelerators {
+        &self.accelerators
     }
 
     /// Whether an observation can change the facts; most observations cannot, and need no lock.
@@ -127,7 +127,7 @@ impl Surroundings {
         }
     }
 
-    /// Takes an observation; true if the result of [`Surroundings::opted_in`] may have changed.
+    /// Takes an observation; true if the result of [`ClusterFacts::opted_in`] may have changed.
     pub fn observe(&mut self, observation: &Observation) -> bool {
         match observation {
             Observation::Namespace(change) => {
@@ -149,7 +149,7 @@ impl Surroundings {
                 false
             }
             Observation::Job(kind, change) if kind.info().made_of_jobs => {
-                self.whole(*kind, change);
+                self.parent(*kind, change);
                 false
             }
             Observation::WorkloadPriorityClass(change) => {
@@ -206,18 +206,18 @@ impl Surroundings {
         }
     }
 
-    fn whole(&mut self, kind: JobType, change: &Change<SharedJob>) {
+    fn parent(&mut self, kind: JobType, change: &Change<SharedJob>) {
         let key = |job: &SharedJob| (kind, name_of(job.metadata()));
         match change {
-            Change::Apply(job) => drop(self.wholes.insert(key(job), Whole::of(&**job))),
-            Change::Delete(job) => drop(self.wholes.remove(&key(job))),
+            Change::Apply(job) => drop(self.parents.insert(key(job), Parent::of(&**job))),
+            Change::Delete(job) => drop(self.parents.remove(&key(job))),
             Change::Reset(jobs) => {
-                self.wholes.retain(|(of, _), _| *of != kind);
-                self.wholes.extend(jobs.iter().map(|job| (key(job), Whole::of(&**job))));
+                self.parents.retain(|(of, _), _| *of != kind);
+                self.parents.extend(jobs.iter().map(|job| (key(job), Parent::of(&**job))));
             }
             Change::Only(names) => {
                 let left: BTreeSet<&Name> = names.iter().collect();
-                self.wholes.retain(|(of, name), _| *of != kind || left.contains(name));
+                self.parents.retain(|(of, name), _| *of != kind || left.contains(name));
             }
         }
     }
@@ -257,17 +257,18 @@ impl Surroundings {
                 // JobSets are not managed, and the JobSet controller starts and stops their Jobs: the name or the label of a Job decides.
                 return rest.is_some() || named_part(job).is_some();
             }
-            let is_free = |whole: &Whole| !whole.has_queue && !self.without_queue_name;
-            let seen = self.wholes.get(&(kind, name())).filter(|whole| whole.uid == owner.uid);
-            return seen
-                .is_some_and(|whole| rest.is_some_and(|rest| whole.has(rest)) || is_free(whole) && whole.starts(job));
+            let is_free = |parent: &Parent| !parent.has_queue && !self.without_queue_name;
+            let seen = self.parents.get(&(kind, name())).filter(|parent| parent.uid == owner.uid);
+            return seen.is_some_and(|parent| {
+                rest.is_some_and(|rest| parent.has(rest)) || is_free(parent) && parent.starts(job)
+            });
         }
         let role = rest.filter(|rest| ROLES.contains(rest) && is_training_job(owner));
         // A TrainingJob that no watch has shown yet may have been admitted in the meantime. A Job of a TrainingJob that does not exist is deleted by the
         // garbage collector.
-        let whole = || self.training.get(&name()).filter(|whole| whole.uid == owner.uid);
+        let parent = || self.training.get(&name()).filter(|parent| parent.uid == owner.uid);
         role.is_some_and(|role| {
-            whole().is_none_or(|whole| !whole.over && whole.roles.iter().any(|known| known == role))
+            parent().is_none_or(|parent| !parent.over && parent.roles.iter().any(|known| known == role))
         })
     }
 

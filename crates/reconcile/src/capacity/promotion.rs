@@ -4,12 +4,12 @@ use berth_api::conditions::types;
 use berth_cache::deltas;
 use berth_cache::moments::seconds_between;
 use berth_cache::tier_reasons::CLIMBED_BACK;
-use berth_cache::tier_rules::{ClimbRules, When};
+use berth_cache::tier_rules::{PromotionRules, When};
 use berth_cache::{View, WorkloadView};
 use berth_engine::model::{PodSetSpec, Tier};
 use jiff::Timestamp;
 
-use super::climbers::PromotionCandidate;
+use super::promotions::PromotionCandidate;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::training_job::elastic::runs_since;
@@ -18,19 +18,19 @@ use crate::workload::evictions::evicted_for;
 use crate::workload::status::find_true;
 
 /// The ClusterQueues whose jobs move back to better tiers, with the rules for moving back.
-pub fn climbing(view: &View) -> Vec<(String, ClimbRules)> {
+pub fn promoting(view: &View) -> Vec<(String, PromotionRules)> {
     let rules =
-        view.claims().iter().filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)));
+        view.claims().iter().filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.promotion?)));
     rules.collect()
 }
 
 /// The Workloads of a queue whose own state lets them move to a better tier, in the order in which they are tried.
-pub fn candidates(ctx: &Context<'_>, queue: &str, rules: ClimbRules, now: Timestamp) -> Vec<PromotionCandidate> {
+pub fn candidates(ctx: &Context<'_>, queue: &str, rules: PromotionRules, now: Timestamp) -> Vec<PromotionCandidate> {
     let passed = |from: Timestamp, ms: i64| ctx.view.timeline().millis_between(from, now) >= ms;
     let stays = |workload: &&WorkloadView| {
         let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms));
         // A pod cannot move: the pod would be deleted, and the pod that replaces it begins anew.
-        let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
+        let returns = !workload.owner_key().is_some_and(|owner_key| owner_key.kind.is_pods());
         stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
     };
     let mut found: Vec<&WorkloadView> = ctx.view.workloads().reserving(queue).filter(stays).collect();
@@ -50,23 +50,23 @@ impl Context<'_> {
     pub(crate) fn line_of(
         &self,
         workload: &WorkloadView,
-        told: Option<Vec<Tier>>,
+        own_tiers: Option<Vec<Tier>>,
         pod_sets: &[PodSetSpec],
     ) -> Option<Vec<Tier>> {
         let left = find_true(&workload.status.conditions, types::EVICTED).filter(|left| left.reason == CLIMBED_BACK);
-        let Some(left) = left.filter(|_| !workload.reserved()) else { return told };
-        let Some(queue) = self.queue_of(workload) else { return told };
+        let Some(left) = left.filter(|_| !workload.reserved()) else { return own_tiers };
+        let Some(queue) = self.queue_of(workload) else { return own_tiers };
         let of_queue = || {
             let default = &self.rules_for(workload)?.tiers.as_ref()?.default;
             let pinned = pod_sets.iter().any(PodSetSpec::asks_for_capacity);
             (!pinned && !default.is_empty()).then(|| default.clone())
         };
         let at = left.last_transition_time.0;
-        let tiers = told.clone().or_else(of_queue)?;
+        let tiers = own_tiers.clone().or_else(of_queue)?;
         let (mut line, remembered): (Vec<Tier>, Vec<Tier>) =
             tiers.into_iter().partition(|tier| !self.remembers_tier(queue, *tier, at));
         if remembered.is_empty() {
-            return told;
+            return own_tiers;
         }
         line.extend(remembered.into_iter().rev());
         Some(line)

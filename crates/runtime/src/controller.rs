@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use std::time::Duration;
 
 /// Control, as the control loop uses it.
-pub trait Brain: Send + 'static {
+pub trait Controller: Send + 'static {
     /// Sets the time of day and the process's run time by the monotonic clock, at the beginning of each turn.
     fn tick(&mut self, now: Timestamp, steady: Duration);
     /// Passes an observation of a watch to control, also while the process does not lead, so that the view is current when it does.
@@ -32,7 +32,7 @@ pub trait Brain: Send + 'static {
     fn held(&self) -> serde_json::Value;
 }
 
-impl Brain for Control {
+impl Controller for Control {
     fn tick(&mut self, now: Timestamp, steady: Duration) {
         Self::tick(self, now, steady);
     }

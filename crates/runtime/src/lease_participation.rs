@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Participation of the process in the election.
-pub(crate) enum Candidacy {
+pub(crate) enum LeaseParticipation {
     /// The process does not take part in the election yet.
     Waits {
         /// Identity of the process in the election.
@@ -25,7 +25,7 @@ pub(crate) enum Candidacy {
     Leads(watch::Sender<State>),
 }
 
-impl Candidacy {
+impl LeaseParticipation {
     pub(crate) const fn waits(&self) -> bool {
         matches!(self, Self::Waits { .. })
     }
@@ -99,8 +99,8 @@ mod tests {
     async fn elector_task_that_ended_is_not_awaited_twice() {
         let ((resign, _resigned), (release, _released)) = (oneshot::channel(), oneshot::channel());
         let task = tokio::spawn(async {});
-        let mut candidacy = Candidacy::Stands(elector::Handle { resign, release, task });
-        candidacy.end().await;
-        candidacy.resign().unwrap().end(true, Duration::from_secs(1)).await;
+        let mut participation = LeaseParticipation::Stands(elector::Handle { resign, release, task });
+        participation.end().await;
+        participation.resign().unwrap().end(true, Duration::from_secs(1)).await;
     }
 }

@@ -14,7 +14,7 @@ impl World {
     /// victim and preemptor that lead to the workload, and with strict queues the number of all victims of the tree and of the holders of quota of strict
     /// queues.
     pub(super) fn against(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
-        let mut found = self.store.feuds.behind(root, asking, |one, evicted| {
+        let mut found = self.store.eviction_history.behind(root, asking, |one, evicted| {
             let Some((queue, lane, key)) = self.place_if_it_blocks(one) else { return Vec::new() };
             let is_before = |victim: &WorkloadId| {
                 let place = self.place_if_it_blocks(*victim);

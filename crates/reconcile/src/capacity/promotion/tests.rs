@@ -1,16 +1,16 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::capacity::climbers::Better;
+use crate::capacity::promotions::Better;
 use crate::testing::objects::{
     admitted, changed, condition_since, evicted, flavor_of_tier, job, policy, with_condition, workload_of,
 };
 use crate::testing::step::step;
 use crate::testing::{State, in_seconds, now};
 
-fn climbing(more: Value) -> Value {
-    let climb = changed(json!({"minStay": "1m", "maxTimes": 2}), more);
-    policy("p", json!({"capacityTiers": {"default": ["reserved", "spot"], "climbBack": climb}}))
+fn promoting(more: Value) -> Value {
+    let promotion = changed(json!({"minStay": "1m", "maxTimes": 2}), more);
+    policy("p", json!({"capacityTiers": {"default": ["reserved", "spot"], "climbBack": promotion}}))
 }
 
 /// Job `a` in spot capacity since so many seconds.
@@ -19,7 +19,7 @@ fn running(seconds: i64, patch: Value) -> State {
         with_condition(admitted(workload_of(&job("a"))), condition_since("Admitted", true, "Admitted", -seconds));
     State::new()
         .with(flavor_of_tier("f", "spot"))
-        .with(climbing(json!({})))
+        .with(promoting(json!({})))
         .with(job("a"))
         .with(changed(workload, patch))
 }
@@ -27,7 +27,7 @@ fn running(seconds: i64, patch: Value) -> State {
 #[test]
 fn workload_may_return_after_its_stay_and_not_too_often() {
     let found = |state: State| {
-        let queues = super::climbing(&state.view);
+        let queues = super::promoting(&state.view);
         let (queue, rules) = queues.first().expect("rules");
         candidates(&state.context(), queue, *rules, now()).len()
     };
@@ -57,7 +57,7 @@ fn chosen_workload_is_evicted_for_the_better_tier() {
 fn workload_without_that_history_keeps_its_order_of_tiers() {
     let line = |workload: Value| {
         let state =
-            State::new().with(flavor_of_tier("f", "spot")).with(climbing(json!({}))).with(job("a")).with(workload);
+            State::new().with(flavor_of_tier("f", "spot")).with(promoting(json!({}))).with(job("a")).with(workload);
         let workload = state.workload("w");
         state.context().line_of(workload, Some(vec![Tier::Reserved, Tier::Spot]), &workload.shape.pod_sets)
     };
