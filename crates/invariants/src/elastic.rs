@@ -41,7 +41,7 @@ impl Judge {
         }
     }
 
-    /// Q6: no more pods of a TrainingJob live than quota is held for.
+    /// Q6: no more pods of a TrainingJob live than quota is held for, beside pods that are ending, which are charged (see `held.rs`).
     pub(super) fn check_covered(&mut self, owner: &str) {
         let mut own = self.workloads.values().filter(|w| w.owner == owner && !w.finished).peekable();
         if own.peek().is_none() {
@@ -49,7 +49,7 @@ impl Judge {
             return;
         }
         let most = own.filter(|w| w.reserved).map(|w| w.pods).max().unwrap_or(0);
-        let live = self.pods.values().filter(|pod| pod.owner == owner && pod.live).count();
+        let live = self.pods.values().filter(|pod| pod.owner == owner && pod.live && !pod.deleting).count();
         if live > most {
             self.fail(Rule::PodCount, format!("{live} pods of the job with uid {owner} live, with quota for {most}"));
         }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::change::Change;
 use super::pods::Pod;
-use super::read::{QUEUE, annotation, label, user_owns_suspend};
+use super::read::{QUEUE, annotation, label, others_own_suspend};
 use super::spec::Spec;
 use super::{Judge, Rule, asks};
 use crate::kinds::{self, condition, text};
@@ -55,14 +55,17 @@ impl Judge {
         let suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false);
         let managed = !label(object, QUEUE).is_empty() || !annotation(object, QUEUE).is_empty();
         // A JobSet that its user starts is Berth's to suspend (L3), and not Berth's start.
-        let starts = managed && was(|set| set.suspended) && !suspended && !user_owns_suspend(object);
+        let starts = managed && was(|set| set.suspended) && !suspended && !others_own_suspend(object);
         let set = JobSet {
             key: kinds::key(object),
             managed,
             suspended,
             since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
             started: !suspended && (starts || was(|set| set.started)),
-            ended: condition(object, "Completed") == "True" || condition(object, "Failed") == "True",
+            // The controller of JobSets starts nothing of a JobSet that is being deleted; a finalizer may keep the JobSet.
+            ended: condition(object, "Completed") == "True"
+                || condition(object, "Failed") == "True"
+                || object.pointer("/metadata/deletionTimestamp").is_some(),
             spec: Spec::seen(object, before.as_ref().filter(|_| !self.edited.contains(&uid)).map(|b| &b.spec)),
             loose: before.as_ref().and_then(|b| b.loose),
         };
@@ -93,6 +96,10 @@ impl Judge {
     /// Judges a pod at its creation; the pod counts if it belongs to a JobSet.
     pub(super) fn check_new_pod(&mut self, pod: &Pod) {
         let Some(set) = self.job_sets.get(&pod.owner).filter(|set| set.managed && pod.live) else { return };
+        if !pod.key.starts_with(&format!("{}-", set.key)) {
+            // A tenant's Job that names the JobSet as its controller: `held.rs` counts its pods.
+            return;
+        }
         let (key, started) = (set.key.clone(), set.started);
         if pod.marked && !self.has_admitted(&pod.owner) {
             self.fail(

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::asks::{self, Ask};
 use super::change::Change;
-use super::read::{QUEUE, controller, label, user_owns_suspend};
+use super::read::{QUEUE, controller, label, others_own_suspend};
 use super::spec::Spec;
 use super::workload::Workload;
 use super::{Judge, Rule};
@@ -38,6 +38,12 @@ pub(super) struct Job {
     loose: Option<Duration>,
 }
 
+/// Whether nothing runs of a Job that is being deleted: the job controller starts nothing for such a Job, and a finalizer may keep the Job.
+fn is_left(object: &Value) -> bool {
+    let active = object.pointer("/status/active").and_then(Value::as_i64).unwrap_or(0);
+    object.pointer("/metadata/deletionTimestamp").is_some() && active == 0
+}
+
 impl Judge {
     pub(super) fn take_job(&mut self, change: &Change) {
         let object = &change.object;
@@ -62,13 +68,13 @@ impl Judge {
             leaves: object.pointer("/metadata/deletionTimestamp").is_some()
                 && items(object, "/metadata/finalizers").iter().any(|name| name == "foregroundDeletion"),
             since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
-            ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True",
+            ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True" || is_left(object),
             spec: Spec::seen(object, before.as_ref().filter(|_| !self.edited.contains(&uid)).map(|b| &b.spec)),
             loose: before.as_ref().and_then(|b| b.loose),
         };
         let started = before.as_ref().is_some_and(|b| b.suspended) && !suspended;
-        if started && job.managed && !user_owns_suspend(object) {
-            if !self.is_admitted(&uid, &job.prebuilt) {
+        if started && job.managed && !others_own_suspend(object) {
+            if !self.may_start(&uid, &job.prebuilt, change.at) {
                 self.fail(Rule::Start, format!("job {} was unsuspended while no workload of it is admitted", job.key));
             } else if self.is_over(&uid, &job.prebuilt) {
                 self.fail(Rule::Finish, format!("job {} was unsuspended although its workload is finished", job.key));
@@ -76,16 +82,17 @@ impl Judge {
                 self.check_asks(&uid, &job.prebuilt, &format!("job {}", job.key), &asks::of_job(object));
             }
         }
-        if (before.is_none() || started) && !suspended {
-            self.check_part(&job);
+        if (before.is_none() || started) && !suspended && !others_own_suspend(object) {
+            self.check_part(&uid, &job, change.at);
         }
         self.jobs.insert(uid.clone(), job);
         self.track_loose(&uid, change.at);
     }
 
-    /// L1: Berth creates the Jobs of a TrainingJob only while its workload is admitted.
-    fn check_part(&mut self, job: &Job) {
-        if self.training_jobs.contains_key(&job.owner) && !self.has_admitted(&job.owner) {
+    /// L1: Berth creates the Jobs of a TrainingJob only while its workload is admitted. A Job that a tenant forged as a part runs by a workload of its own.
+    fn check_part(&mut self, uid: &str, job: &Job, at: Duration) {
+        let is_part = self.training_jobs.contains_key(&job.owner);
+        if is_part && !self.may_start(&job.owner, "", at) && !self.may_start(uid, &job.prebuilt, at) {
             let what = format!("job {} was created while no workload of its TrainingJob is admitted", job.key);
             self.fail(Rule::Start, what);
         }
@@ -96,6 +103,11 @@ impl Judge {
     }
 
     /// Whether a job has an admitted workload whose reservation stands.
+    /// Whether a Workload of a job is admitted, or was until a moment ago, so that Berth may start the job.
+    fn may_start(&self, uid: &str, prebuilt: &str, at: Duration) -> bool {
+        self.workloads.values().filter(|w| w.may_start(at)).any(|w| Self::is_of(w, uid, prebuilt))
+    }
+
     pub(super) fn is_admitted(&self, uid: &str, prebuilt: &str) -> bool {
         let is_admitted = |w: &&Workload| w.admitted && w.reserved && !w.deleting;
         self.workloads.values().filter(is_admitted).any(|w| Self::is_of(w, uid, prebuilt))
@@ -123,7 +135,9 @@ impl Judge {
     pub(super) fn track_loose(&mut self, uid: &str, at: Duration) {
         let (key, was, loose) = if let Some(job) = self.jobs.get(uid) {
             let runs = job.managed && !job.suspended && !job.ended;
-            (format!("job {}", job.key), job.loose, runs && !self.is_admitted(uid, &job.prebuilt))
+            // A part of a job may name a queue, and runs by the quota of the job.
+            let is_covered = self.is_admitted(uid, &job.prebuilt) || self.has_admitted(&job.owner);
+            (format!("job {}", job.key), job.loose, runs && !is_covered)
         } else if let Some(set) = self.job_sets.get(uid) {
             let runs = set.managed && !set.suspended && !set.ended;
             (format!("JobSet {}", set.key), set.loose, runs && !self.is_admitted(uid, ""))
@@ -168,14 +182,15 @@ impl Judge {
     /// L3 and L7 for objects at rest.
     pub(super) fn check_resting(&mut self, now: Duration) {
         let jobs = self.jobs.iter().map(|(uid, job)| (uid.clone(), format!("job {}", job.key), job));
-        let jobs = jobs
-            .map(|(uid, what, job)| (uid, what, job.managed, (job.suspended, job.since, SUSPENDED_WITHIN), job.loose));
+        let jobs = jobs.map(|(uid, what, job)| {
+            (uid, what, job.managed, (job.suspended, job.since, SUSPENDED_WITHIN), job.loose, job.ended)
+        });
         let sets = self.job_sets.iter().map(|(uid, set)| (uid.clone(), format!("JobSet {}", set.key), set));
         let sets = sets.map(|(uid, what, set)| {
-            (uid, what, set.managed, (set.suspended, set.since, SET_SUSPENDED_WITHIN), set.loose)
+            (uid, what, set.managed, (set.suspended, set.since, SET_SUSPENDED_WITHIN), set.loose, set.ended)
         });
         let all: Vec<_> = jobs.chain(sets).collect();
-        for (uid, what, managed, (suspended, since, still_within), loose) in all {
+        for (uid, what, managed, (suspended, since, still_within), loose, ended) in all {
             if loose.is_some_and(|since| self.led_between(since, now) > SUSPENDED_WITHIN) {
                 self.fail(Rule::Suspension, format!("{what} runs without a reservation"));
             }
@@ -189,7 +204,7 @@ impl Judge {
                     self.fail(Rule::Suspension, format!("{what} is suspended and has pods: {}", live.join(", ")));
                 }
             }
-            if !self.workloads.values().any(|w| w.owner == uid && w.reserved) {
+            if !ended && !self.workloads.values().any(|w| w.owner == uid && w.reserved) {
                 self.check_template(&uid);
             }
         }

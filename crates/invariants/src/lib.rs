@@ -223,7 +223,10 @@ impl Judge {
     fn take_workload(&mut self, change: &Change) {
         let uid = text(&change.object, "/metadata/uid").to_owned();
         let before = self.workloads.get(&uid).cloned().unwrap_or_default();
-        let after = if change.deleted { None } else { Some(read::workload(&change.object, &before)) };
+        let mut after = if change.deleted { None } else { Some(read::workload(&change.object, &before)) };
+        if let Some(after) = after.as_mut().filter(|after| after.deleting) {
+            after.deleting_since = before.deleting_since.or(Some(change.at));
+        }
         if let Some(after) = &after {
             self.check_growth(&before, after, change.at);
             self.check_admission(&change.object, &before, after);

@@ -59,7 +59,7 @@ impl Judge {
         let claim = self.claim(object, (&owner, managed), before.as_ref());
         let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated, marked, claim };
         let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
-        let admitted = |w: &Workload| w.owner == owner && w.admitted && w.reserved && !w.deleting;
+        let admitted = |w: &Workload| w.owner == owner && w.may_start(change.at);
         if managed && started && !self.workloads.values().any(admitted) {
             self.fail(Rule::Start, format!("pod {} was started while no workload of it is admitted", pod.key));
         }

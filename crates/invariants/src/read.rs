@@ -43,6 +43,7 @@ pub(super) fn workload(object: &Value, before: &Workload) -> Workload {
         evicted_at: evicted.and_then(|evicted| text(evicted, "/lastTransitionTime").parse().ok()),
         finished: condition(object, "Finished") == "True",
         deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
+        deleting_since: None,
         held_back: held_back(object),
     }
 }
@@ -122,10 +123,16 @@ pub(super) fn is_user(manager: &str) -> bool {
     manager == kinds::USER || manager.starts_with("kubectl")
 }
 
-/// Whether a user wrote the present value of `spec.suspend`.
-pub(super) fn user_owns_suspend(job: &Value) -> bool {
+/// Whether a field manager is Berth.
+pub(super) fn is_berth(manager: &str) -> bool {
+    manager == "kueue" || manager.starts_with("kueue-") || manager.starts_with("berth")
+}
+
+/// Whether a user or a controller of Kubernetes, and not Berth, wrote the present value of `spec.suspend`. The controller of JobSets resumes each Job that names
+/// the JobSet as its controller, also a Job that a tenant has forged.
+pub(super) fn others_own_suspend(job: &Value) -> bool {
     let entries = items(job, "/metadata/managedFields");
-    entries.iter().any(|e| is_user(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
+    entries.iter().any(|e| !is_berth(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
 }
 
 /// One figure of the resources in a list of a status, if it is not zero.

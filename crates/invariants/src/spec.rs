@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::read::is_user;
+use super::read::is_berth;
 use crate::kinds::{items, text};
 
 /// Writers of an object with the times of their writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Writers {
-    /// Managers of users' writes, with the times of the last ones.
+    /// Managers of writes of users and of Kubernetes' controllers, with the times of the last ones.
     users: BTreeSet<(String, String)>,
-    /// The entries of all other writers of the spec.
+    /// The entries of Berth.
     others: Vec<Value>,
     /// Each of these entries has a time.
     timed: bool,
@@ -72,7 +72,7 @@ impl Writers {
         let mut writers = Writers { timed: true, ..Writers::default() };
         let entries = items(object, "/metadata/managedFields");
         for entry in entries.iter().filter(|entry| entry.pointer("/fieldsV1/f:spec").is_some()) {
-            if is_user(text(entry, "/manager")) {
+            if !is_berth(text(entry, "/manager")) {
                 writers.users.insert((text(entry, "/manager").to_owned(), text(entry, "/time").to_owned()));
             } else {
                 writers.timed &= !text(entry, "/time").is_empty();

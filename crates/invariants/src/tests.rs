@@ -86,6 +86,7 @@ fn job_set(suspend: bool, manager: &str) -> Value {
 /// A pod of that JobSet, with or without Berth's mark.
 fn part(uid: &str, marked: bool, phase: &str) -> Value {
     let mut pod = pod(uid, "child", phase);
+    pod["metadata"]["name"] = json!(format!("s-job-0-{uid}"));
     pod["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": "s"});
     if marked {
         pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] = json!("job");
@@ -337,7 +338,11 @@ fn q6_pod_of_user_template_in_running_jobset_is_reported() {
     story.see(JOBSET, job_set(false, "kueue"));
     // A later change of the JobSet is neither another start nor an end.
     story.see(JOBSET, job_set(false, "kueue"));
-    story.see(POD, part("stray", false, "Pending"));
+    let mut forged = part("forged", false, "Pending");
+    forged["metadata"]["name"] = json!("other-x");
+    story.see(POD, forged);
+    assert!(story.broken().is_empty(), "its Job only names the JobSet as its controller");
+    story.see(POD, part("extra", false, "Pending"));
     assert_eq!(story.broken(), ["Q6"]);
     story.see(JOBSET, job_set(true, "kueue"));
     story.see(POD, part("after", false, "Pending"));

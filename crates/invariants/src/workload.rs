@@ -1,5 +1,7 @@
 //! A Workload as the promises see it.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::asks::Ask;
@@ -36,11 +38,22 @@ pub(super) struct Workload {
     pub(super) evicted_at: Option<Timestamp>,
     pub(super) finished: bool,
     pub(super) deleting: bool,
+    /// Time at which its deletion was first observed.
+    pub(super) deleting_since: Option<Duration>,
     /// True if the Workload is gated, on hold or waits for replacement pods, so that no queue counts it.
     pub(super) held_back: bool,
 }
 
+/// Longest delay of a watch: so long after the deletion of a Workload, Berth may still start a job by it. The Workload holds its quota meanwhile.
+const WATCH_DELAY: Duration = Duration::from_secs(5);
+
 impl Workload {
+    /// Whether a job may be started by the Workload at a time.
+    pub(super) fn may_start(&self, at: Duration) -> bool {
+        let is_known = self.deleting_since.is_some_and(|since| at.saturating_sub(since) > WATCH_DELAY);
+        self.admitted && self.reserved && !is_known
+    }
+
     /// Key of the LocalQueue that it names.
     pub(super) fn local_queue(&self) -> String {
         format!("{}/{}", self.key.split_once('/').map_or("", |(namespace, _)| namespace), self.queue)

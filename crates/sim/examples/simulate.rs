@@ -19,6 +19,7 @@ const WITHIN: u64 = 10_000;
 fn failed(report: &Report) -> bool {
     let Some(failure) = &report.failure else { return false };
     println!("seed {}: {}", report.seed, failure.what);
+    failure.holders.iter().for_each(|line| println!("  {line}"));
     true
 }
 

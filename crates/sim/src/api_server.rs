@@ -5,6 +5,7 @@
 //! objects whose owners are gone. A client observes changes through the [`Revision`]s.
 
 mod deletion;
+mod index;
 mod patch;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ use berth_control::write::{Kind, ObjectKey, Subresource, Write, WriteOutcome};
 use berth_jobs::pods::role_hash;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use index::Index;
 
 pub use patch::merge;
 
@@ -51,6 +54,7 @@ pub enum GarbageCollection {
 #[derive(Debug)]
 pub struct ApiServer {
     objects: BTreeMap<ObjectKey, Value>,
+    index: Index,
     revisions: Vec<Revision>,
     now: Timestamp,
     version: u64,
@@ -66,6 +70,7 @@ impl ApiServer {
     pub fn new(now: Timestamp, collection: GarbageCollection) -> Self {
         Self {
             objects: BTreeMap::new(),
+            index: Index::default(),
             revisions: Vec::new(),
             now,
             version: 100,
@@ -128,12 +133,22 @@ impl ApiServer {
 
     /// Removes an object without a revision, so that no watch shows the removal.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Value> {
-        self.objects.remove(key)
+        self.replace(key, None)
     }
 
     /// Stores a state that no watch shows, as another client may have written the state a moment ago.
     pub fn store_unseen(&mut self, key: &ObjectKey, object: Value) {
-        self.objects.insert(key.clone(), object);
+        self.replace(key, Some(object));
+    }
+
+    /// Stores or removes an object, and updates the indexes. Returns the older state.
+    fn replace(&mut self, key: &ObjectKey, object: Option<Value>) -> Option<Value> {
+        if let Some(old) = self.objects.get(key) {
+            self.index.remove(key, old);
+        }
+        let Some(object) = object else { return self.objects.remove(key) };
+        self.index.add(key, &object);
+        self.objects.insert(key.clone(), object)
     }
 
     /// Creates or replaces an object as a user would.
@@ -186,7 +201,7 @@ impl ApiServer {
         let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         let gone = is_deleting(&object) && !finalizers;
         let uid = object["metadata"]["uid"].clone();
-        let before = if gone { self.objects.remove(key) } else { self.objects.insert(key.clone(), object.clone()) };
+        let before = self.replace(key, (!gone).then(|| object.clone()));
         let (version, writer) = (self.version, self.writer);
         self.revisions.push(Revision { version, key: key.clone(), before, object, gone, writer });
         if gone && self.collects_at_once() && deletion::may_own(key.kind) {

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod controllers;
 pub mod dice;
 pub mod manifests;
+pub mod review;
 pub mod simulation;
 pub mod tenant;
 pub mod watch;

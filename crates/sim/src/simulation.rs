@@ -25,8 +25,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_control::settings::Settings;
-use berth_control::write::ObjectKey;
+use berth_control::write::{Kind, ObjectKey};
+use berth_invariants::kinds::condition;
+use berth_invariants::quota_tree::charge;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::api_server::{ApiServer, GarbageCollection};
 use crate::controllers::{GarbageCollector, JobController, JobSetController, Kubelets};
@@ -74,6 +77,8 @@ pub struct Failure {
     pub what: String,
     /// The last lines of the trace before the failure.
     pub trace: Vec<String>,
+    /// The Workloads that hold quota and the usage beyond quota at the failure, one line each.
+    pub holders: Vec<String>,
 }
 
 /// Runs one seed with a number of external events.
@@ -88,7 +93,10 @@ pub fn run_traced(seed: u64, events: usize, profile: &Profile, is_printed: bool)
     let mut simulation = Simulation::new(seed, profile, is_printed);
     let failure =
         simulation.live(events).and_then(|()| simulation.come_to_rest()).and_then(|()| simulation.tear_down());
-    let trace = || simulation.trace.shown();
+    let found = failure.err().map(|what| {
+        let (trace, holders) = (simulation.trace.shown(), simulation.holders());
+        Failure { what, trace, holders }
+    });
     Report {
         seed,
         digest: simulation.trace.digest(),
@@ -96,7 +104,7 @@ pub fn run_traced(seed: u64, events: usize, profile: &Profile, is_printed: bool)
         revisions: simulation.judging.revisions(),
         faults: simulation.faults,
         terms: simulation.terms,
-        failure: failure.err().map(|what| Failure { what, trace: trace() }),
+        failure: found,
     }
 }
 
@@ -176,6 +184,24 @@ impl Simulation {
             self.turn()?;
         }
         Ok(())
+    }
+
+    /// The Workloads that hold quota, with their ClusterQueue and charge, and the usage beyond quota that the leader charges.
+    fn holders(&mut self) -> Vec<String> {
+        let of_workload = |(key, object): (&ObjectKey, &Value)| {
+            let holds = condition(object, "QuotaReserved") == "True" && condition(object, "Finished") != "True";
+            let queue = object["status"]["admission"]["clusterQueue"].as_str().unwrap_or_default();
+            holds.then(|| format!("{key} holds {:?} of {queue}", charge(object)))
+        };
+        let objects = self.api.objects().iter().filter(|(key, _)| key.kind == Kind::Workload);
+        let mut lines: Vec<String> = objects.filter_map(of_workload).collect();
+        let leader = self.replicas.iter_mut().find(|replica| replica.leads());
+        let Some(control) = leader.and_then(|replica| replica.control.as_mut()) else { return lines };
+        for queue in ["first", "second"] {
+            let beyond = control.world().beyond(queue).into_iter();
+            lines.extend(beyond.map(|(cell, amount)| format!("{queue}: {cell:?} {amount:?} is used beyond quota")));
+        }
+        lines
     }
 
     fn timestamp(&self) -> Timestamp {

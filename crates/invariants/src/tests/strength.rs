@@ -73,7 +73,7 @@ fn l1_jobset_started_for_more_pods_than_admitted_is_reported() {
 
 #[test]
 fn l1_start_under_deleted_or_foreign_workload_is_reported() {
-    for (deleting, expected) in [(false, vec![]), (true, vec!["L1"])] {
+    for (deleting, seconds, expected) in [(false, 6, vec![]), (true, 4, vec![]), (true, 6, vec!["L1"])] {
         let mut story = Story::new();
         story.see(JOB, job("j", true, kinds::USER, json!({})));
         let mut held = workload("w", "j", ADMITTED, "1");
@@ -81,8 +81,9 @@ fn l1_start_under_deleted_or_foreign_workload_is_reported() {
             held["metadata"]["deletionTimestamp"] = json!("2026-11-21T12:00:00Z");
         }
         story.see(WORKLOAD, held);
+        story.wait(seconds);
         story.see(JOB, job("j", false, "berth", json!({})));
-        assert_eq!(story.broken(), expected, "deleting: {deleting}");
+        assert_eq!(story.broken(), expected, "deleting: {deleting}, {seconds} s before");
     }
     let mut story = Story::new();
     story.see(JOB, job("new", true, kinds::USER, json!({})));

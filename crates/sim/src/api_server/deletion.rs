@@ -1,9 +1,11 @@
 //! Deletion of objects in the simulated API server: finalizers keep an object, and owned objects are deleted after their owner.
 
+use std::collections::BTreeSet;
+
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
-use super::ApiServer;
+use super::{ApiServer, is_deleting};
 
 /// Whether objects of a kind own other objects.
 pub(super) fn may_own(kind: Kind) -> bool {
@@ -27,17 +29,24 @@ impl ApiServer {
     /// Whether an object with a uid is stored.
     #[must_use]
     pub fn has_uid(&self, uid: &Value) -> bool {
-        self.objects().values().any(|object| &object["metadata"]["uid"] == uid)
+        uid.as_str().is_some_and(|uid| self.index.has(uid))
     }
 
     /// Objects with an owner reference to a uid.
     #[must_use]
     pub fn owned_by(&self, uid: &Value) -> Vec<ObjectKey> {
-        let owned = |object: &Value| {
-            let owners = object["metadata"]["ownerReferences"].as_array();
-            owners.into_iter().flatten().any(|owner| &owner["uid"] == uid)
+        uid.as_str().into_iter().flat_map(|uid| self.index.owned_by(uid)).cloned().collect()
+    }
+
+    /// Objects that are not being deleted and whose owners are all gone.
+    #[must_use]
+    pub fn without_owners(&self) -> Vec<ObjectKey> {
+        let owners = |object: &Value| object["metadata"]["ownerReferences"].as_array().cloned();
+        let is_left = |object: &Value| {
+            !is_deleting(object) && !owners(object).into_iter().flatten().any(|owner| self.has_uid(&owner["uid"]))
         };
-        self.objects().iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect()
+        let keys: BTreeSet<&ObjectKey> = self.index.without_owner().collect();
+        keys.into_iter().filter(|key| self.get(key).is_some_and(is_left)).cloned().collect()
     }
 
     /// Deletes the objects of a gone owner that have no other owner.

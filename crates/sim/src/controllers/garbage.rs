@@ -1,7 +1,7 @@
 //! The simulated garbage collector: objects are deleted after their last owner, or before it if the deletion requests that.
 
 use berth_control::write::ObjectKey;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api_server::{ApiServer, is_deleting};
 
@@ -22,13 +22,7 @@ impl GarbageCollector<'_> {
 
     /// Deletes objects whose owners are all gone.
     fn collect(&mut self) -> bool {
-        let is_left = |object: &Value| {
-            let owners = object["metadata"]["ownerReferences"].as_array();
-            let mut uids = owners.into_iter().flatten().map(|owner| &owner["uid"]).peekable();
-            uids.peek().is_some() && !uids.any(|uid| self.0.has_uid(uid))
-        };
-        let left = self.0.objects().iter().filter(|(_, object)| !is_deleting(object) && is_left(object));
-        let left: Vec<ObjectKey> = left.map(|(key, _)| key.clone()).collect();
+        let left = self.0.without_owners();
         left.iter().for_each(|key| self.0.delete(key));
         !left.is_empty()
     }
@@ -71,8 +65,11 @@ impl GarbageCollector<'_> {
         let mut object = self.0.objects()[key].clone();
         if let Some(list) = object["metadata"]["ownerReferences"].as_array_mut() {
             list.retain(|owner| owner["uid"] != *uid);
-            if list.is_empty() {
-                object["metadata"]["ownerReferences"] = json!(null);
+            if list.is_empty()
+                && let Some(metadata) = object["metadata"].as_object_mut()
+            {
+                // The API server drops an empty list.
+                metadata.remove("ownerReferences");
             }
         }
         self.0.store(key, object);

@@ -59,8 +59,9 @@ impl JobController<'_> {
     /// Pods that a Job controls and counts.
     fn pods_of(&self, job: &Value) -> Vec<ObjectKey> {
         let uid = &job["metadata"]["uid"];
-        let is_its = |(key, pod): &(&ObjectKey, &Value)| key.kind == Kind::JobPod && controller(pod) == Some(uid);
-        self.0.objects().iter().filter(is_its).map(|(key, _)| key.clone()).collect()
+        let mut pods = self.0.owned_by(uid);
+        pods.retain(|key| key.kind == Kind::JobPod && controller(&self.0.objects()[key]) == Some(uid));
+        pods
     }
 
     fn look_at(&mut self, key: &ObjectKey) -> bool {

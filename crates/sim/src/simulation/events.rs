@@ -11,6 +11,7 @@ use crate::api_server::{ApiServer, USER, is_deleting};
 use crate::controllers::{ORPHAN, has_ended};
 use crate::dice::Dice;
 use crate::manifests::{cluster_queue, flavor, job, job_set, local_queue, pod, training_job};
+use crate::review;
 use crate::tenant::{Deed, Propagation};
 
 /// Settings of control in a simulation run.
@@ -193,6 +194,11 @@ impl Simulation {
 
     fn tenant_writes(&mut self) -> Option<String> {
         let deed = self.tenant.next(&self.api)?;
+        if let Deed::Edit(key, patch) = &deed
+            && review::refuses(&self.api, key, patch)
+        {
+            return Some(format!("the review refuses the tenant's edit of {key}: {patch}"));
+        }
         let done = match &deed {
             Deed::Create(kind, object) => format!("the tenant creates {kind:?} {}", object["metadata"]),
             Deed::Edit(key, patch) => format!("the tenant edits {key}: {patch}"),
