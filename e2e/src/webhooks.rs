@@ -170,7 +170,7 @@ mod tests {
     /// Kueue's webhooks, of kinds that Berth knows, by their names without `.kb.io`: `docs/migrate-from-kueue.md` names the two that Berth does not have,
     /// because the leader adds the finalizers.
     #[test]
-    fn webhooks_of_kueue_have_counterparts_but_for_the_two_documented_ones() {
+    fn kueue_webhooks_have_counterparts_except_two_documented_ones() {
         let absent = ["mclusterqueue", "mresourceflavor"];
         let kueues = [
             ("mutating-webhooks.yaml", "m", &["job", "jobset", "pod", "deployment", "statefulset", "workload"][..]),

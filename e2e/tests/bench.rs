@@ -90,7 +90,7 @@ async fn jobs_cost_few_writes_each() -> Result<()> {
 /// Compares counts and memory, never times: for Workloads with Kueue's minimalkueue, whose requests are limited, and for Jobs with Kueue's manager.
 /// Both Berth and Kueue are restarted, and the memory and requests of their first lists are compared as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beside_kueue_fewer_requests_and_less_memory() -> Result<()> {
+async fn berth_needs_fewer_requests_and_less_memory_than_kueue() -> Result<()> {
     let Some(kueue) = tokio::task::spawn_blocking(Kueue::asked).await?? else {
         println!("{SKIPPED}");
         return Ok(());

@@ -43,7 +43,7 @@ async fn demo(plane: &ControlPlane, answer: &str) -> Result<(bool, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_demo_asks_before_it_uses_a_cluster() -> Result<()> {
+async fn demo_asks_before_it_uses_a_cluster() -> Result<()> {
     let plane = ControlPlane::start(Options { name: "demo-asks".to_owned(), ..Options::default() }).await?;
     let outcome = asked(&plane).await;
     if outcome.is_err() {

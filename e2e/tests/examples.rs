@@ -174,7 +174,7 @@ async fn falls_through_tiers(client: &Client, (file, queue, tiers): &Preset) -> 
 
 /// A user who tries one example after the other has the objects of both, so objects of the same name must be equal.
 #[test]
-fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
+fn examples_agree_on_objects_of_the_same_name() -> Result<()> {
     let mut seen: BTreeMap<[String; 3], (PathBuf, Value)> = BTreeMap::new();
     for folder in folders()? {
         for file in files_to_apply(&folder)? {

@@ -82,7 +82,7 @@ async fn plain_job_runs_on_a_fresh_control_plane() -> Result<()> {
 /// Environment variable of the process that the test kills: the folder for the pid file of that process's child.
 const OWNER: &str = "BERTH_E2E_OWNER_FOLDER";
 
-/// This function is not a test by itself: it is the process that [`a_killed_owner_leaves_nothing`] starts and kills.
+/// This function is not a test by itself: it is the process that [`killed_owner_leaves_no_child_process_or_folder`] starts and kills.
 #[test]
 fn owner_to_be_killed() -> Result<()> {
     let Some(folder) = std::env::var_os(OWNER) else { return Ok(()) };
@@ -103,7 +103,7 @@ fn owner_to_be_killed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_killed_owner_leaves_nothing() -> Result<()> {
+async fn killed_owner_leaves_no_child_process_or_folder() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("berth-e2e-owner-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let mut owner = std::process::Command::new(std::env::current_exe()?)

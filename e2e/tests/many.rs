@@ -19,7 +19,7 @@ const JOBS: usize = 500;
 const LIMIT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_jobs_over_five_queues() -> Result<()> {
+async fn five_hundred_jobs_over_five_queues_all_finish() -> Result<()> {
     let stage = Stage::start("many", &[Pool::cpu("cpu", 6, Tier::OnDemand)], ManagerOptions::default()).await?;
     let outcome = match all_finish(&stage).await {
         Ok(()) => Ok(()),

@@ -15,7 +15,7 @@ use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_job_through_all_layers() -> Result<()> {
+async fn job_runs_through_all_layers() -> Result<()> {
     let stage = Stage::start("smoke", &quickstart::pools(), ManagerOptions::default()).await?;
     let outcome = match own_programs(&stage) {
         Ok(()) => first_job(&stage).await,

@@ -24,7 +24,7 @@ const TURNS: [&str; 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_training_gets_through() -> Result<()> {
+async fn training_story_ends_running_on_reserved_capacity() -> Result<()> {
     let stage = Stage::start("story", &story::pools(), ManagerOptions::default()).await?;
     let outcome = match run_story(&stage).await {
         Ok(()) => Ok(()),

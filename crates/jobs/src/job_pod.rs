@@ -194,7 +194,7 @@ mod tests {
 
     /// A single pod, and a pod of a group, have a watch of their own.
     #[test]
-    fn pod_by_itself_is_not_remembered() {
+    fn pod_without_managed_job_is_not_remembered() {
         let single = pod(|metadata| {
             metadata["labels"] = json!({"kueue.x-k8s.io/podset": "main", "kueue.x-k8s.io/managed": "true"});
             metadata["finalizers"] = json!(["kueue.x-k8s.io/managed"]);

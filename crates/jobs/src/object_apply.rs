@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn object_apply_names_its_object_and_the_version_that_was_read() {
+    fn object_apply_names_object_and_version_that_was_read() {
         let pod = Identity { namespace: "n", name: "p", uid: "u", resource_version: "7" };
         let apply = ObjectApply::of_version(("v1", "Pod"), &pod).status(json!({"phase": "Failed"}));
         let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "resourceVersion": "7"});

@@ -158,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn object_patch_names_uid_and_version_and_leaves_out_empty_parts() {
+    fn object_patch_names_uid_and_version_without_empty_parts() {
         let metadata =
             ObjectMeta { uid: Some("u".into()), resource_version: Some("7".into()), ..ObjectMeta::default() };
         let identity = json!({"metadata": {"uid": "u", "resourceVersion": "7"}});

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn list_of_objects_drops_missing_ones_by_name_before_it_adds_any() {
+    fn object_list_drops_missing_objects_before_adding_new_ones() {
         let row = |name: &str, is_there| (name.to_owned(), is_there);
         let listed = Change::Reset(vec![queue("d"), queue("b")]);
         assert_eq!(taken(listed), [row("a", false), row("c", false), row("d", true), row("b", true)]);

@@ -293,7 +293,7 @@ fn watched_kinds_have_unique_numbers_and_names() {
 
 /// StatefulSets without a queue are watched only if Berth manages jobs without a queue name.
 #[test]
-fn stateful_sets_are_watched_by_queue_label_unless_all_jobs_are_managed() {
+fn stateful_set_watch_selects_queue_label_unless_all_are_managed() {
     let selector = |without_queue| {
         let wanted = Wanted { without_queue, ..Wanted::default() };
         let mut kinds = kinds(&wanted).into_iter();

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_in_the_background_has_lowest_priority_of_process_and_session() {
+    fn background_command_has_lowest_process_and_session_priority() {
         let shown = |command: &mut Command| {
             let output = command.output().expect("the command runs");
             assert!(output.status.success(), "{output:?}");

@@ -34,7 +34,7 @@ fn is_ignored(rules: &str, source: &str) -> bool {
 
 /// An image from scratch holds only copied files, and without certificate authorities it trusts no public store of checkpoints.
 #[test]
-fn it_has_the_public_authorities() -> Result<()> {
+fn image_has_the_public_certificate_authorities() -> Result<()> {
     let [build, image] = stages()?;
     let installs = |run: &&str| run.starts_with("apk add ") && run.split(' ').any(|word| word == "ca-certificates");
     ensure!(given(&build, "RUN").iter().any(installs), "the build stage does not install ca-certificates");
@@ -46,7 +46,7 @@ fn it_has_the_public_authorities() -> Result<()> {
 }
 
 #[test]
-fn all_that_is_copied_is_there() -> Result<()> {
+fn dockerfile_copy_sources_exist_and_are_not_ignored() -> Result<()> {
     let rules = read("charts/Dockerfile.dockerignore")?;
     ensure!(rules.lines().all(|rule| !rule.contains(['*', '!', '?', '#'])), "a pattern that this test does not read");
     let [build, image] = stages()?;
@@ -67,7 +67,7 @@ fn all_that_is_copied_is_there() -> Result<()> {
 }
 
 #[test]
-fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
+fn image_runs_the_binary_as_the_chart_expects() -> Result<()> {
     let [build, image] = stages()?;
     let built = given(&build, "RUN")
         .iter()
@@ -95,7 +95,7 @@ fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
 
 /// The toolchain file also names components that the build's base image does not have, and rustup would download these.
 #[test]
-fn its_toolchain_is_the_one_that_it_starts_from() -> Result<()> {
+fn image_build_uses_toolchain_of_its_base_image() -> Result<()> {
     let [build, _] = stages()?;
     let channel = read("rust-toolchain.toml")?;
     let channel =

@@ -53,7 +53,7 @@ fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_manifests_are_the_charts() -> Result<()> {
+async fn plain_manifests_equal_those_of_the_chart() -> Result<()> {
     let helm = Helm::new(None).await?;
     let none = std::env::temp_dir().join(format!("berth-e2e-no-crds-{}.json", std::process::id()));
     std::fs::write(&none, r#"{"crds": {"install": false}}"#)?;

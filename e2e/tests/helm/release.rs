@@ -291,7 +291,7 @@ async fn installed_under_kueues_names(world: &World) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_lives() -> Result<()> {
+async fn helm_release_survives_upgrade_rollback_and_reinstall() -> Result<()> {
     let plane = ControlPlane::start(Options { name: "helm".to_owned(), ..Options::default() }).await?;
     let client = plane.client();
     let _ = shipped::binary()?;

@@ -83,7 +83,7 @@ async fn check(helm: &Helm, number: usize, case: &Case) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_do_what_they_say() -> Result<()> {
+async fn chart_values_render_what_their_cases_expect() -> Result<()> {
     let helm = Helm::new(None).await?;
     let path = repository().join("e2e/cases/helm/values.yaml");
     let cases: Vec<Case> = serde_saphyr::from_str(&std::fs::read_to_string(&path)?)?;
@@ -96,7 +96,7 @@ async fn values_do_what_they_say() -> Result<()> {
 }
 
 #[tokio::test]
-async fn lint_has_nothing_to_say() -> Result<()> {
+async fn chart_passes_strict_lint_without_warnings() -> Result<()> {
     let helm = Helm::new(None).await?;
     let chart = chart().display().to_string();
     let output = helm.ok(&["lint", "--strict", KUBERNETES, &chart]).await?;
@@ -112,7 +112,7 @@ fn behind(file: &str, mark: &str) -> Result<String> {
 }
 
 #[test]
-fn versions_agree() -> Result<()> {
+fn chart_versions_equal_workspace_version() -> Result<()> {
     let version = behind("Cargo.toml", "version = ")?;
     for mark in ["version: ", "appVersion: "] {
         let chart = behind("charts/berth/Chart.yaml", mark)?;

@@ -255,7 +255,7 @@ async fn controller_of_job_sets(world: &World) -> Result<Guarded> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn takes_the_documented_steps_with_kueues_own_chart() -> Result<()> {
+async fn documented_migration_steps_work_with_chart_of_kueue() -> Result<()> {
     let Some(kueue) = asked().await? else { return Ok(()) };
     let _alone = ALONE.lock().await;
     let plane = ControlPlane::start(Options { name: "kueue-chart".to_owned(), ..Options::default() }).await?;

@@ -394,7 +394,7 @@ async fn back_to_kueue(world: &World, mut manager: Manager) -> Result<Guarded> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hands_over_and_takes_back() -> Result<()> {
+async fn real_kueue_hands_cluster_over_and_takes_it_back() -> Result<()> {
     let Some(kueue) = asked().await? else { return Ok(()) };
     let _alone = ALONE.lock().await;
     let definitions = kueue.definitions()?;

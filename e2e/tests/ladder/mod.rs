@@ -109,7 +109,7 @@ fn message(workload: &Value, kind: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ladder_of_tiers() -> Result<()> {
+async fn capacity_tiers() -> Result<()> {
     let pools = [
         // The pools have a host for each job of all scenarios at once, so that only quota decides, and no job waits for the nodes of another
         // scenario.

@@ -56,7 +56,7 @@ async fn readyz(manager: &Manager, words: &str) -> Result<()> {
 /// A Berth that was started without the right to list JobSets admits Jobs, and a JobSet keeps its quota; once it gets the right, Berth handles
 /// JobSets again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_role_for_job_sets_jobs_are_admitted() -> Result<()> {
+async fn jobs_are_admitted_without_the_role_for_job_sets() -> Result<()> {
     let mut plane = Options::with_crds("life-unlisted");
     plane.crds.push(jobset::definitions().await?);
     let plane = ControlPlane::start(plane).await?;

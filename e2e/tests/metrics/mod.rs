@@ -303,7 +303,7 @@ async fn story(stage: &Stage, reader: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_series_has_data() -> Result<()> {
+async fn documented_metric_series_all_have_data() -> Result<()> {
     let plane = ControlPlane::start(Options::with_crds("metrics")).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
@@ -326,7 +326,7 @@ async fn every_series_has_data() -> Result<()> {
 
 /// promtool must find no fault in the chart's rules; each alert fires in a case of its own and names a remedy.
 #[tokio::test]
-async fn alerts_fire_when_they_should() -> Result<()> {
+async fn alert_fires_in_its_case_and_names_a_remedy() -> Result<()> {
     let rules = prometheus::rules();
     let (content, message) =
         promtool(&["check", "rules", "--lint=all", "--lint-fatal", &rules.display().to_string()]).await?;

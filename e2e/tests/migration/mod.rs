@@ -420,7 +420,7 @@ async fn story(world: &World) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_and_back() -> Result<()> {
+async fn cluster_moves_from_kueue_to_berth_and_back() -> Result<()> {
     let plane = ControlPlane::start(Options { name: "migration".to_owned(), ..Options::default() }).await?;
     let client = plane.client();
     let _ = berth_e2e::shipped::binary()?;

@@ -291,20 +291,20 @@ fn chosen(attacks: &[Attack]) -> Vec<Attack> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_webhooks() -> Result<()> {
+async fn attacks_with_webhooks() -> Result<()> {
     let more = if asked_for("all") { [BESIDE_DEFAULT, OF_PODS_BESIDE_DEFAULT].concat() } else { Vec::new() };
     let all = if asked_for("open") { OPEN.to_vec() } else { [OF_JOBS, OF_PODS, more.as_slice()].concat() };
     Ground::new("tenants", Some("Fail")).await?.attacked(&all).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_webhooks() -> Result<()> {
+async fn attacks_without_webhooks() -> Result<()> {
     Ground::new("tenants-off", None).await?.attacked(&chosen(&[OF_JOBS, BESIDE_DEFAULT, LET_IN].concat())).await
 }
 
 /// Attacks under `failurePolicy: Ignore` and without Berth, which is down while the tenant writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_berth_is_down() -> Result<()> {
+async fn attacks_while_berth_is_down() -> Result<()> {
     let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;
     let outcome = ground.attacked_while_down(&chosen(&[OF_JOBS, BESIDE_DEFAULT, LET_IN].concat())).await;
     ground.stop().await;

@@ -98,7 +98,7 @@ async fn reviews() -> Result<()> {
 
 /// Objects that nothing opts in are created while Berth is down; opted-in objects are refused or stored unchanged, as the operator chose.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_blast_radius() -> Result<()> {
+async fn webhook_outage_affects_only_opted_in_objects() -> Result<()> {
     let _turn = QUIET.read().await;
     let mut options = Options::with_crds("blast");
     options.crds.push(jobset::definitions().await?);
@@ -108,7 +108,7 @@ async fn small_blast_radius() -> Result<()> {
 
 /// Manifests of v1beta1 work, and no field is lost by a write through v1beta1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_versions() -> Result<()> {
+async fn v1beta1_manifests_work_and_lose_no_field() -> Result<()> {
     let _turn = QUIET.read().await;
     alone(Options::with_crds("conversion"), manager(&[]), |stage, port| conversion::story(stage, port).boxed()).await
 }
@@ -123,7 +123,7 @@ async fn certificates_change_under_traffic() -> Result<()> {
 
 /// The test creates 300 objects a second, and then sends malformed requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn load_and_floods() -> Result<()> {
+async fn webhook_answers_under_load_and_floods() -> Result<()> {
     let mut options = Options::with_crds("webhook-load");
     options.crds.push(jobset::definitions().await?);
     let manager = ManagerOptions { config: Some(blast::CONFIG.to_owned()), ..ManagerOptions::default() };

@@ -22,7 +22,7 @@ fn check(controller: &str, active: bool) -> Check {
 }
 
 #[test]
-fn checks_concern_workloads_by_their_flavors() {
+fn admission_checks_apply_to_workloads_by_flavor() {
     let spec = queue(&[("all", &[]), ("f", &["f"]), ("both", &["f", "g"])]);
     let given = |flavors: Value| -> api::Admission {
         read(json!({"clusterQueue": "q", "podSetAssignments": [{"name": "main", "flavors": flavors}]}))

@@ -179,7 +179,7 @@ fn labelled(part: &str) -> ObjectMeta {
 /// The controller of a JobSet without a queue starts each Job with the label of a part. Berth stops a JobSet with a queue together with its Jobs, so that a Job
 /// that has only the label waits for quota of its own.
 #[test]
-fn only_unmanaged_job_set_governs_jobs_by_label() {
+fn job_set_governs_jobs_by_label_only_if_unmanaged() {
     let owner = controller("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "u");
     for (queue, all_managed, wanted) in [(None, false, true), (Some("q"), false, false), (None, true, false)] {
         let mut set = json!({"metadata": {"name": "set", "namespace": "n", "uid": "u"},

@@ -239,7 +239,7 @@ fn pods_of_deleted_job_stay_charged_when_name_is_reused() {
 
 /// A TrainingJob or a JobSet is deleted while pods of a part that was deleted earlier still end: these pods stay charged until the pods have ended.
 #[test]
-fn pods_of_deleted_part_are_charged_after_the_job_is_gone() {
+fn pods_of_deleted_part_are_charged_after_job_deletion() {
     for named in [false, true] {
         for mut run in runs(4) {
             let pods = run.pods(&["x", "y"]);

@@ -18,7 +18,7 @@ enum Leave {
 
 /// A user deletes the Workload of a running job that no longer requests quota: the job stops, and the Workload is gone after its pods.
 #[test]
-fn job_that_asks_no_more_stops_when_its_workload_is_deleted() {
+fn job_no_longer_requesting_quota_stops_when_workload_is_deleted() {
     for leave in [Leave::Queue, Leave::Namespace] {
         let mut cluster = running();
         match leave {

@@ -60,7 +60,7 @@ fn run(cluster: &Cluster, names: &[&str]) -> bool {
 }
 
 #[test]
-fn waiting_group_goes_when_its_pods_are_deleted() {
+fn waiting_group_is_deleted_with_its_pods() {
     // The queue has no room (`lq`), or does not exist (`absent`).
     for queue in ["lq", "absent"] {
         let mut cluster = pod_queue("1");
@@ -115,7 +115,7 @@ fn deleted_pod_of_running_group_frees_its_name_once_ended() {
 }
 
 #[test]
-fn succeeded_pod_that_is_deleted_counts_for_the_end_of_its_group() {
+fn deleted_succeeded_pod_counts_towards_end_of_its_group() {
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"]);
     cluster.end_pod("a", "Succeeded");
@@ -136,7 +136,7 @@ fn succeeded_pod_that_is_deleted_counts_for_the_end_of_its_group() {
 }
 
 #[test]
-fn evicted_pod_with_a_fixed_name_frees_it_when_it_has_ended() {
+fn evicted_pod_with_fixed_name_frees_it_once_ended() {
     for restarts in [false, true] {
         let mut cluster = with_controller("2");
         make(&mut cluster, &["web-0", "web-1"]);
@@ -159,7 +159,7 @@ fn evicted_pod_with_a_fixed_name_frees_it_when_it_has_ended() {
 }
 
 #[test]
-fn deleted_pod_with_a_fixed_name_is_made_again_at_once() {
+fn deleted_pod_with_fixed_name_is_recreated_at_once() {
     let mut cluster = with_controller("2");
     make(&mut cluster, &["web-0", "web-1"]);
     // The container of the pod exits with success because Berth's deletion stops the pod, so that the pod does not count as succeeded.
@@ -222,7 +222,7 @@ fn terminating_pod_makes_no_successor_excess() {
 }
 
 #[test]
-fn excess_pod_of_a_controller_waits() {
+fn excess_pod_of_a_controller_waits_with_event() {
     // The excess pod is created before the Workload exists (`early`), or after that.
     for early in [true, false] {
         let mut cluster = with_controller("4");

@@ -380,7 +380,7 @@ fn job_with_pod_resized_beyond_quota_is_evicted_and_retried() {
 /// A pod of a Job is made larger, and the queue has room for the difference: the difference is charged to the queue, and the pod stays until another workload
 /// needs the quota.
 #[test]
-fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
+fn resized_pod_of_job_is_charged_while_queue_has_room() {
     for restarts in [false, true] {
         let (mut cluster, _) = running_in("6");
         resize(&mut cluster, "5");
@@ -424,7 +424,7 @@ fn resized_pod_is_read_once_however_often_metadata_change() {
 /// A client removes the labels of a pod and deletes the pod's JobSet or TrainingJob in the same second. The deletion does not reach the pod, because no object
 /// owns the pod any more.
 #[test]
-fn relabelled_pod_of_deleted_job_holds_quota_until_it_is_stopped() {
+fn relabelled_pod_of_deleted_job_holds_quota_until_stopped() {
     let ways = [(Kind::JOB_SET, false), (Kind::JOB_SET, true), (Kind::TrainingJob, false), (Kind::TrainingJob, true)];
     for (kind, in_foreground) in ways {
         let (mut cluster, pod, workload) = running_part(kind);

@@ -429,7 +429,7 @@ fn with_silent_controller() -> Cluster {
 
 /// Berth stops the Jobs of an evicted JobSet although the JobSet controller is silent, and frees the quota when no pod of these Jobs is left.
 #[test]
-fn evicted_job_set_whose_controller_is_silent_gives_its_quota_back() {
+fn evicted_job_set_with_silent_controller_frees_its_quota() {
     let mut cluster = with_silent_controller();
     let uid = jobset(&cluster)["metadata"]["uid"].as_str().unwrap().to_owned();
     cluster.pods_left.push(uid);

@@ -455,7 +455,7 @@ fn pod_that_joins_a_group_keeps_its_own_workload() {
 
 /// If a pod with a Workload of its own joins a pod group, the end of the pod ends the pod's own Workload, and not the group's Workload.
 #[test]
-fn group_does_not_end_by_a_pod_with_its_own_workload() {
+fn pod_with_own_workload_does_not_finish_its_pod_group() {
     for restarts in [None, Some(Kind::Workload), Some(Kind::Pod)] {
         let mut cluster = contested("2100m");
         cluster.put(Kind::Pod, pod("t", "2"));
@@ -475,7 +475,7 @@ fn group_does_not_end_by_a_pod_with_its_own_workload() {
 
 /// A job that leaves its queue while it waits gets no quota in that queue.
 #[test]
-fn job_that_leaves_its_queue_while_it_waits_is_not_admitted() {
+fn waiting_job_that_leaves_its_queue_is_not_admitted() {
     let mut cluster = contested("1");
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();

@@ -86,7 +86,7 @@ fn let_in_pod_with_room_is_admitted_where_it_runs() {
 }
 
 #[test]
-fn let_in_pod_without_room_is_charged_and_gone_in_ten_seconds() {
+fn let_in_pod_without_room_is_deleted_within_ten_seconds() {
     for restarts in [false, true] {
         let mut cluster = used("2", "1");
         cluster.put_unreviewed(pod("a", "2"));
@@ -182,7 +182,7 @@ fn unreviewed_job_pods_mirror_pods_and_ended_pods_stay_untouched() {
 }
 
 #[test]
-fn let_in_pod_is_left_alone_where_pods_are_not_managed() {
+fn let_in_pod_is_left_alone_if_pods_are_unmanaged() {
     let mut cluster = used("2", "2");
     cluster.manage_only(&[Kind::JOB]);
     cluster.restart();
@@ -192,7 +192,7 @@ fn let_in_pod_is_left_alone_where_pods_are_not_managed() {
 }
 
 #[test]
-fn let_in_pod_group_is_admitted_or_deleted_with_all_pods() {
+fn let_in_pod_group_is_admitted_or_deleted_together() {
     for (quota, leaves_first) in [("2", false), ("2", true), ("1", false)] {
         let mut cluster = pod_queue(quota);
         cluster.leaves_first = leaves_first;
@@ -241,7 +241,7 @@ fn let_in_member_of_incomplete_pod_group_is_deleted() {
 
 /// The API server is busy after an outage: a pod is not stopped because its admission is slow.
 #[test]
-fn let_in_pod_with_room_stays_while_its_writes_are_refused() {
+fn let_in_pod_with_room_stays_despite_refused_writes() {
     for purpose in [Purpose::MarkPod, Purpose::CreateWorkload, Purpose::ReserveQuota] {
         for room_goes in [false, true] {
             let mut cluster = pod_queue("2");
@@ -382,7 +382,7 @@ fn reviewed_pod_without_its_gate_is_deleted_without_trial() {
 }
 
 #[test]
-fn let_in_pods_reach_same_end_after_failed_or_lost_writes() {
+fn let_in_pods_end_alike_despite_failed_or_lost_writes() {
     let purposes = [
         Purpose::MarkPod,
         Purpose::CreateWorkload,

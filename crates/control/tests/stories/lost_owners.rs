@@ -104,7 +104,7 @@ fn workload_kept_by_foreign_finalizer_holds_no_quota() {
 
 /// A foreign finalizer keeps the Workload of a JobSet or TrainingJob after the deletion of the job or of the Workload.
 #[test]
-fn workload_of_jobset_or_training_job_kept_by_foreign_finalizer_holds_no_quota() {
+fn jobset_or_training_workload_with_foreign_finalizer_holds_no_quota() {
     let cases = [(true, false), (true, true), (false, false), (false, true)];
     for kind in [Kind::JOB_SET, Kind::TrainingJob] {
         for (job_goes, restarts) in cases {

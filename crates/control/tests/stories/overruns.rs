@@ -179,7 +179,7 @@ fn job_waits_until_own_pods_end_and_keeps_its_flavor() {
 
 /// A job whose pods ran without quota is deleted: the pods stay charged until they have ended.
 #[test]
-fn pods_of_a_deleted_job_are_charged_until_they_are_gone() {
+fn pods_of_deleted_job_are_charged_until_gone() {
     let mut cluster = one_queue("2");
     cluster.put(Kind::JOB, job("t", "lq", "100", true));
     cluster.pass(7);
@@ -466,7 +466,7 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
 }
 
 #[test]
-fn shrinking_job_whose_status_still_counts_its_pods_is_not_evicted() {
+fn shrinking_job_with_late_pod_counts_is_not_evicted() {
     let mut cluster = crate::stories::elastic::started();
     // The surplus pods end at once, and the Job's status shows the lower number later.
     cluster.controller_sleeps = true;

@@ -57,7 +57,7 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
 /// The API server creates the Workloads of jobs of one second in any order. A plan does not wait for a creation that takes longer than a quarter of a second,
 /// or that has failed.
 #[test]
-fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_first() {
+fn plan_waits_at_most_250ms_for_workloads_of_simultaneous_jobs() {
     for (passed, answer, admitted) in [(0, None, "a"), (250, None, "b"), (0, Some(WriteOutcome::Busy(5_000)), "b")] {
         let mut cluster = one_queue("1");
         for name in ["a", "b"] {
@@ -106,7 +106,7 @@ fn creation_without_an_end_delays_only_one_plan() {
 
 /// While Berth writes the reason why a job waits, a user starts the job, and then the job's queue opens: the job is not admitted until its pods have ended.
 #[test]
-fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
+fn job_started_during_reason_write_waits_until_its_pods_end() {
     let mut cluster = one_queue("4");
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
     cluster.put(Kind::JOB, job("t", "lq", "1", true));

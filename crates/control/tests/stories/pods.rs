@@ -428,7 +428,7 @@ fn pods_reach_same_end_after_failed_or_lost_writes() {
 
 /// A pod of another controller names no queue at first: the webhook has gated the pod because of the annotation `pod-suspending-parent`.
 #[test]
-fn pod_gated_for_its_parent_starts_once_it_names_a_queue() {
+fn pod_gated_for_its_parent_starts_once_queue_is_named() {
     let mut cluster = pod_queue("1");
     let mut held = pod("a", "1");
     held["metadata"]["labels"] = json!({"kueue.x-k8s.io/managed": "true"});

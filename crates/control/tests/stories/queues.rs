@@ -380,7 +380,7 @@ fn job_without_queue_reports_that_it_names_none() {
 
 /// Berth itself answers this admission check: the check's condition has the text that an event has for other checks.
 #[test]
-fn check_of_berth_in_deletion_names_its_queues_in_its_condition() {
+fn deleted_check_of_berth_names_its_queues_in_condition() {
     let mut cluster = asked_with(&json!({}), |_| {});
     mark_deleted(&mut cluster, Kind::AdmissionCheck, CHECK);
     cluster.pass(10);

@@ -315,7 +315,7 @@ fn recreated_node_with_same_name_is_queried_again() {
 }
 
 #[test]
-fn training_job_on_terminating_node_moves_all_pods_to_next_tier() {
+fn training_job_on_terminating_node_moves_to_next_tier() {
     let mut cluster = tiered_cluster("8");
     cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["spot", "on-demand"]})));
     cluster.pass(60);

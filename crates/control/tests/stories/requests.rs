@@ -178,7 +178,7 @@ fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
 
 /// A JobSet or TrainingJob waits for its missing RuntimeClass: no Job of the JobSet or TrainingJob is made or started before the RuntimeClass exists.
 #[test]
-fn jobset_and_training_job_wait_for_missing_runtime_class_whose_overhead_is_charged() {
+fn jobset_and_training_job_wait_for_missing_runtime_class() {
     let mut set = job_set("t");
     set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["runtimeClassName"] = json!("sandbox");
     let trained = training("t", json!({"template": {"spec": {"runtimeClassName": "sandbox"}}}));

@@ -101,7 +101,7 @@ fn deactivated_job_that_is_resized_while_it_stops_stays_deactivated() {
 }
 
 #[test]
-fn job_that_is_resized_while_it_stops_keeps_its_back_off() {
+fn job_resized_while_it_stops_keeps_its_backoff() {
     let mut settings = settings();
     let wait = settings.wait_for_pods_ready.as_mut().unwrap();
     wait.timeout_ms = 10_000;
@@ -227,7 +227,7 @@ fn deactivated_training_that_is_resized_while_it_stops_stays_deactivated() {
 }
 
 #[test]
-fn deactivated_stateful_set_that_is_resized_while_it_stops_stays_deactivated() {
+fn deactivated_stateful_set_resized_while_it_stops_stays_deactivated() {
     let (mut cluster, _) = running_set();
     let before = uid(&cluster);
     deactivate(&mut cluster);

@@ -389,7 +389,7 @@ fn job_moved_to_another_queueless_job_set_runs_with_warning() {
 /// A Job with quota of its own gets a JobSet without a queue as its controller. The Job runs on without quota if the JobSet's controller would start the Job
 /// again, like a Job that names no queue.
 #[test]
-fn job_naming_part_of_queueless_job_set_gives_its_quota_back() {
+fn job_naming_part_of_queueless_job_set_frees_its_quota() {
     for (part, has_quota) in [("job", false), ("other", true)] {
         let mut cluster = one_queue("1");
         cluster.job_sets_run = true;
@@ -412,7 +412,7 @@ fn job_naming_part_of_queueless_job_set_gives_its_quota_back() {
 /// A Job of a JobSet that runs by the queue of the JobSet: the JobSet's controller would start the evicted Job each time that Berth stops the Job, and the
 /// Job's quota would never become free.
 #[test]
-fn evicted_job_that_running_job_set_would_start_again_evicts_it() {
+fn evicted_job_of_running_job_set_evicts_the_job_set() {
     let mut cluster = one_queue("5");
     cluster.job_sets_run = true;
     cluster.put(Kind::JOB_SET, slices());

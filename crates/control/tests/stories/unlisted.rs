@@ -57,7 +57,7 @@ fn reason(cluster: &Cluster, workload: &ObjectKey) -> (String, String) {
 }
 
 #[test]
-fn workload_of_unlisted_kind_keeps_its_quota_and_others_go_on() {
+fn workload_of_unlisted_kind_keeps_quota_while_others_are_admitted() {
     for (kind, object) in kinds() {
         for again in [false, true] {
             let (mut cluster, workload) = running(kind, object.clone());
@@ -147,7 +147,7 @@ fn job_deleted_while_kind_is_unlisted_frees_quota_once_listed() {
 
 /// A client removes the owner reference of a Workload: the owner is unknown then, so Berth neither finishes the Workload nor frees its quota.
 #[test]
-fn workload_without_owner_is_left_alone_while_a_kind_is_unlisted() {
+fn workload_without_owner_is_left_alone_while_kind_is_unlisted() {
     for (kind, object) in kinds() {
         let (mut cluster, workload) = running(kind, object);
         cluster.restart_without(kind);

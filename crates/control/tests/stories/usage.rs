@@ -33,7 +33,7 @@ fn shown(cluster: &Cluster, queue: &str) -> Value {
 }
 
 #[test]
-fn local_queue_with_less_usage_goes_first_and_status_shows_usage() {
+fn local_queue_with_less_usage_goes_first_and_shows_usage() {
     let mut cluster = two_tenants();
     cluster.put(Kind::JOB, job("first", "busy", "2", true));
     cluster.put(Kind::JOB, job("second", "calm", "2", true));

@@ -277,7 +277,7 @@ fn pending_metric_is_zero_without_jobs_and_absent_without_resource() {
 }
 
 #[test]
-fn local_queue_without_cluster_queue_has_only_pending_and_status_metrics() {
+fn local_queue_without_cluster_queue_has_only_two_metrics() {
     let mut cluster = crate::stories::one_queue("1");
     cluster.put(Kind::LocalQueue, local_queue("astray", "nowhere"));
     cluster.pass(3);

@@ -199,7 +199,7 @@ fn finds_no_victims(world: &mut World, uid: &str, queue: &str) -> bool {
 /// The first member of a class represents the class, whether it may preempt or not: the other members never go before it, and are tried only after the first
 /// member has left the queue. The plan and its evictions therefore do not depend on the number of members, as long as none of them starts.
 #[test]
-fn equals_that_may_preempt_are_judged_once_per_change_of_capacity() {
+fn equals_that_may_preempt_are_tried_once_per_capacity_change() {
     let (mut refused, mut again, mut busy) = (0, 0, 0);
     for seed in seeds() {
         let _named = Named(seed);

@@ -36,7 +36,7 @@ fn q2_admission_into_queue_over_its_quota_is_reported() {
 }
 
 #[test]
-fn q5_borrowing_limit_of_middle_cohort_binds_until_it_is_moved() {
+fn q5_borrowing_limit_of_middle_cohort_binds_until_moved() {
     let quota = |nominal: &str, limit: Option<&str>| {
         let mut object = queue(nominal);
         if let Some(limit) = limit {

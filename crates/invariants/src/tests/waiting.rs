@@ -63,7 +63,7 @@ fn q6_pods_of_waiting_job_that_is_stopped_break_nothing() {
 }
 
 #[test]
-fn q6_usage_of_waiting_job_may_be_charged_to_its_queue() {
+fn q6_waiting_job_usage_may_be_charged_to_its_queue() {
     let mut charged = queue("4");
     let usage = json!([{"name": "f", "resources": [{"name": "cpu", "total": "2", "borrowed": "0"}]}]);
     charged["status"] = json!({"flavorsReservation": usage, "flavorsUsage": usage, "pendingWorkloads": 1});
@@ -155,7 +155,7 @@ fn q6_ungated_pod_without_quota_is_reported() {
 }
 
 #[test]
-fn q6_pod_that_is_let_in_is_judged_once_it_is_marked() {
+fn q6_let_in_pod_is_judged_once_marked() {
     let mut story = begun();
     let mut let_in = marked("2");
     let_in["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"});

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn workload_is_chosen_after_save_once_better_tier_is_steadily_free() {
+    fn saved_workload_is_chosen_once_better_tier_stays_free() {
         let mut all = (CapacityFallback::default(), WorkloadRecords::default());
         let tier = Some(Tier::Reserved);
         assert!(!chosen(&mut all, tier, 0, 0), "free just now");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn better_tier_that_is_taken_meanwhile_counts_anew() {
+    fn wait_for_better_tier_starts_anew_when_tier_is_taken() {
         let mut all = (CapacityFallback::default(), WorkloadRecords::default());
         assert!(!chosen(&mut all, Some(Tier::Reserved), 0, 0));
         assert!(!chosen(&mut all, None, 5, 5) && all.1.count(WorkloadMark::BetterTier) == 0);

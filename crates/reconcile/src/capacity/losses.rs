@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn node_is_news_once_when_its_end_is_announced_and_withdrawn() {
+    fn node_is_reported_once_when_termination_is_announced_or_withdrawn() {
         let taints = BTreeSet::from(["ends".to_owned()]);
         let mut reclaims = Reclaims::default();
         let mut put = |node: Option<&Node>| reclaims.put("n", node, &taints);

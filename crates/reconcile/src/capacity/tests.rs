@@ -15,7 +15,7 @@ fn state(workload: Value) -> State {
 }
 
 #[test]
-fn capacity_turns_up_with_a_running_job_that_has_all_its_pods() {
+fn running_job_with_all_pods_shows_available_capacity() {
     let found = |workload: Value| {
         let state = state(workload);
         let object = named(Kind::JOB, "a");
@@ -46,7 +46,7 @@ fn stock_out_is_noted_for_evictions_that_lacked_capacity() {
 
 /// A replica that does not lead follows the status of the policy.
 #[test]
-fn stock_out_of_a_leader_names_the_assignments_that_lacked_nodes() {
+fn stock_out_names_assignments_without_nodes_only_on_leader() {
     let mut state = state(evicted(admitted(workload_of(&job("a"))), "StockOut"));
     let found = stock_outs(&state.context(), state.workload("w"), now()).expect("a stock-out");
     assert_eq!(found.assignments.len(), 1);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_whose_events_are_old_are_forgotten() {
+    fn jobs_with_only_old_events_are_forgotten() {
         let mut events = JobEvents::default();
         for number in 0..10_000 {
             assert!(events.may_send(&format!("u-{number}"), "WaitingForQuota", at(number * 10)));

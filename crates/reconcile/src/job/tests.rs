@@ -173,7 +173,7 @@ fn ended_pods_give_quota_back_together_unless_others_wait() {
 }
 
 #[test]
-fn suspended_job_takes_its_workload_to_another_queue_while_it_has_no_quota() {
+fn suspended_job_moves_workload_without_quota_to_new_queue() {
     let moved = || changed(job("a"), json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}));
     let found = decided(&both(moved(), pending()));
     assert_eq!(found.what, "UpdateWorkload: merge Workload ns/w");

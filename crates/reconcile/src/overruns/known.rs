@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn charge_is_passed_on_when_it_changes_and_ended_with_its_pods() {
+    fn charge_is_sent_on_change_and_ends_with_its_pods() {
         let mut overruns = Overruns::default();
         let mut charges = |found| overruns.take(&object(), found, false, at(0)).charges;
         assert_eq!(charges(usage(3, 2)), [charge(1)]);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn job_is_decided_again_when_more_than_twice_as_many_pods_run() {
+    fn job_is_reconciled_when_over_twice_its_pods_run() {
         let mut overruns = Overruns::default();
         let mut again = |found, second| overruns.take(&object(), found, false, at(second)).is_decided_again;
         assert_eq!([again(usage(4, 2), 0), again(usage(5, 2), 1), again(usage(6, 2), 2)], [false, true, false]);

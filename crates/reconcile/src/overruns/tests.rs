@@ -23,7 +23,7 @@ fn usage(state: &State) -> Option<([i64; 2], Charged)> {
 }
 
 #[test]
-fn pods_beyond_the_quota_of_a_job_are_charged_to_its_queue() {
+fn pods_beyond_job_quota_are_charged_to_its_queue() {
     let state = |pods: i64, workload: Value| State::new().with(running(pods)).with(workload);
     let workload = || workload_of(&job("a"));
     let charged = |cpus: i64| Some(("cq".to_owned(), cpus));
@@ -36,7 +36,7 @@ fn pods_beyond_the_quota_of_a_job_are_charged_to_its_queue() {
 
 /// A user who may make LocalQueues could take the quota of a queue that takes nothing of the namespace.
 #[test]
-fn queue_that_takes_nothing_of_the_namespace_is_not_charged() {
+fn queue_that_excludes_the_namespace_is_not_charged() {
     let closed = changed(
         cluster_queue("cq", &[("f", 10)]),
         json!({"spec": {"namespaceSelector": {"matchLabels": {"team": "other"}}}}),

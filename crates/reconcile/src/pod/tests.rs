@@ -80,7 +80,7 @@ fn pod_decision_follows_the_pod_and_its_workload() {
 }
 
 #[test]
-fn start_of_a_pod_takes_its_gate_and_adds_its_placement() {
+fn pod_start_removes_its_gate_and_adds_its_placement() {
     let flavor = json!({"kind": "ResourceFlavor", "metadata": {"name": "f"}, "spec": {"nodeLabels": {"pool": "a"}}});
     let found = decided(&both(pod("a"), admitted(pending())).with(flavor));
     assert_eq!(found.body["spec"].get("schedulingGates"), Some(&Value::Null), "no gate is left");
@@ -94,14 +94,14 @@ fn start_of_a_pod_takes_its_gate_and_adds_its_placement() {
 
 /// A start with a lost answer may still be applied, so the start is withdrawn before the quota is given back.
 #[test]
-fn start_of_unknown_outcome_is_withdrawn_before_quota_goes_back() {
+fn pod_start_with_unknown_outcome_is_withdrawn_before_release() {
     let mut state = both(pod("a"), evicted(admitted(pending()), "Preempted"));
     state.in_flight.unresolved_mut().note_unresolved(named(Kind::Pod, "a"), 7);
     assert_eq!(decided(&state).what, "WithdrawStart: merge Pod ns/a");
 }
 
 #[test]
-fn event_says_why_a_pod_does_not_ask_for_quota() {
+fn event_names_reason_why_pod_requests_no_quota() {
     let why = |object: Value| {
         let state = State::new().with(object);
         let name = own_name("a");
@@ -115,7 +115,7 @@ fn event_says_why_a_pod_does_not_ask_for_quota() {
 }
 
 #[test]
-fn stop_of_a_pod_says_why_in_its_status() {
+fn stopped_pod_gets_eviction_reason_in_its_status() {
     let found = decided(&both(started(pod("a")), evicted(admitted(pending()), "Preempted")));
     let condition = &found.body["status"]["conditions"][0];
     assert_eq!(

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn trial_has_two_ends_and_begins_once() {
+    fn pod_trial_begins_once_with_two_deadlines() {
         let mut trials = Trials::default();
         let ends: Vec<Timestamp> = trials.begin(vec![pod("a")], at(0)).into_iter().map(|(_, end)| end).collect();
         assert_eq!(ends, [at(5), at(60)]);

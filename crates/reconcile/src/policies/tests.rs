@@ -5,7 +5,7 @@ use crate::testing::State;
 use crate::testing::objects::{admitted, changed, cluster_queue, local_queue, policy, workload};
 
 #[test]
-fn rules_hold_for_the_queue_whose_quota_a_workload_has_or_waits_for() {
+fn policy_rules_follow_queue_that_workload_holds_or_awaits() {
     let limited = || policy("p", json!({"admission": {"maxJobs": 3}}));
     let rules = |state: State| state.context().rules_for(state.workload("w")).map(|rules| rules.limits.max_jobs);
     assert_eq!(rules(State::new().with(workload("w"))), None);
@@ -29,7 +29,7 @@ fn engine_gets_limits_and_bounds_of_the_policies() {
 }
 
 #[test]
-fn selectors_give_way_to_tiers_only_where_the_policy_says_so() {
+fn selectors_yield_to_tiers_only_with_policy_override() {
     let overrides = |rules: Value| {
         let state = State::new().with(policy("p", rules)).with(workload("w"));
         state.context().overrides_selectors(state.workload("w"))

@@ -139,7 +139,7 @@ fn faults_of_flavors_and_cohorts_are_reported() {
 }
 
 #[test]
-fn workloads_of_a_local_queue_hold_quota_of_the_queue_that_it_names() {
+fn local_queue_counts_workloads_only_of_its_cluster_queue() {
     let count = |state: &State| {
         let ctx = state.context();
         super::holding(&ctx, &crate::testing::own_name("lq")).count()

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn object_of_a_timer_is_taken_when_the_timer_is_due() {
+    fn object_is_taken_when_its_timer_is_due() {
         let mut work = WorkQueue::default();
         work.add_at(object("b"), at(20));
         work.add_at(object("a"), at(10));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_workloads_reach_the_engine_in_the_order_of_their_changes() {
+    fn changed_workloads_reach_engine_in_order_of_change() {
         let name = |name: &str| ("team".to_owned(), name.to_owned());
         let mut work = WorkQueue::default();
         for workload in ["b", "a", "b"] {

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn job_that_has_to_save_first_holds_up_no_other() {
+    fn job_that_must_save_before_growth_delays_no_other() {
         let mut jobs = JobRecords::default();
         let all = || vec![candidate("a", "q", 1, false), candidate("b", "q", 2, true)];
         assert_eq!(offer(&mut jobs, all(), |_| true).len(), 1);

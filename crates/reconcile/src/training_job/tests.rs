@@ -184,7 +184,7 @@ fn training_job_decision_follows_its_workload() {
 }
 
 #[test]
-fn end_of_the_deciding_role_ends_the_training_when_nothing_runs() {
+fn training_job_finishes_once_its_deciding_role_has_ended() {
     let state = |patch: Value| State::new().with(training_job("a")).with(admitted(pending())).with(workers(patch));
     for (kind, reason) in [("Complete", "Succeeded"), ("Failed", "Failed")] {
         let found = decided(&state(ended(kind)));
@@ -195,7 +195,7 @@ fn end_of_the_deciding_role_ends_the_training_when_nothing_runs() {
 
 /// A failure that the Job controller reports after Berth has begun to delete Jobs says nothing about the training.
 #[test]
-fn failure_of_a_run_that_is_taken_apart_does_not_count() {
+fn job_failure_while_its_run_is_deleted_is_ignored() {
     let mut state = State::new()
         .with(training_job("a"))
         .with(evicted(admitted(pending()), "Preempted"))
@@ -226,7 +226,7 @@ fn suspended_training_job_deactivates_its_workload_with_a_mark() {
 
 /// The longest wait begins when the Workload is created, and begins again when the job has stopped running.
 #[test]
-fn waiting_training_job_ends_after_its_longest_wait() {
+fn waiting_training_job_finishes_after_its_max_wait_time() {
     let patient = |wait: &str, stopped: i64| {
         let job = changed(training_job("a"), json!({"spec": {"schedulingConfig": {"maxWaitTime": wait}}}));
         with_condition(job, condition_since("Running", false, "NotAdmitted", stopped))
@@ -247,7 +247,7 @@ fn waiting_training_job_ends_after_its_longest_wait() {
 }
 
 #[test]
-fn workload_of_a_training_job_follows_its_spec_while_it_waits() {
+fn waiting_training_workload_follows_spec_of_its_training_job() {
     let edited = changed(
         training_job("a"),
         json!({"spec": {"schedulingConfig": {"queue": "other"}, "resources": {"maxReplicas": 3}}}),

@@ -122,7 +122,7 @@ fn deactivation_without_quota_says_at_once_why_the_workload_waits() {
 
 /// A workload over its longest execution time is deactivated, and gets the full time again when the workload is activated.
 #[test]
-fn run_ends_at_its_longest_time_including_earlier_runs() {
+fn workload_is_deactivated_at_maximum_execution_time_across_runs() {
     let ran = |past: i32| {
         let limit = json!({"spec": {"maximumExecutionTimeSeconds": 100}, "status": {"accumulatedPastExecutionTimeSeconds": past}});
         with(changed(admitted(pending()), limit))

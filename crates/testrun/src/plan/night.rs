@@ -102,7 +102,12 @@ pub(crate) fn parts() -> Vec<Part> {
                 wide("frameworks", "e2e frameworks", "", &[("BERTH_FRAMEWORKS", "1")]),
                 wide("training with Azurite", "e2e training", "", &[("BERTH_AZURE", "1")]),
                 wide("chart under Helm 3", "e2e helm", "", &[("BERTH_HELM", "3")]),
-                wide("50,000 malformed reviews", "e2e webhook load_and_floods", "", &[("BERTH_FLOOD", "50000")]),
+                wide(
+                    "50,000 malformed reviews",
+                    "e2e webhook webhook_answers_under_load_and_floods",
+                    "",
+                    &[("BERTH_FLOOD", "50000")],
+                ),
             ],
         },
         Part {
@@ -110,14 +115,19 @@ pub(crate) fn parts() -> Vec<Part> {
             what: "the real Kueue, of the version in e2e/kueue/go.mod, hands a cluster over and takes it back, and is measured beside Berth",
             runs: vec![
                 wide("the real Kueue", "e2e kueue", "", &[REAL_KUEUE]),
-                wide("beside the real Kueue", "e2e bench beside_kueue", "", &[REAL_KUEUE]),
+                wide("beside the real Kueue", "e2e bench berth_needs_fewer_requests", "", &[REAL_KUEUE]),
             ],
         },
         Part {
             name: SHIPPED.to_owned(),
             what: "the benchmark, the webhooks under load, 500 jobs of a mebibyte and the image, with the release build that the image holds and the times and the memory that it is promised to need",
             runs: vec![
-                wide("webhooks under load", "e2e webhook load_and_floods", "", &[("BERTH_SHIPPED", "1")]),
+                wide(
+                    "webhooks under load",
+                    "e2e webhook webhook_answers_under_load_and_floods",
+                    "",
+                    &[("BERTH_SHIPPED", "1")],
+                ),
                 wide("benchmark", "e2e bench", "", &[("BERTH_SHIPPED", "1")]),
                 wide("500 large jobs", "e2e large", "", &[("BERTH_LARGE", "500"), ("BERTH_SHIPPED", "1")]),
                 wide("image", "e2e image", "", &[("BERTH_SHIPPED", "1")]),

@@ -25,7 +25,7 @@ const SEEDS: &str = "5000";
 /// Number of seeds of a law in `make check`.
 const FEW_SEEDS: &str = "500";
 /// End-to-end tests that measure times, or whose time-outs a busy machine would reach; no other step runs at the same time.
-const ALONE: [&str; 2] = ["e2e webhook load_and_floods", "e2e failover"];
+const ALONE: [&str; 2] = ["e2e webhook webhook_answers_under_load_and_floods", "e2e failover"];
 /// Folder of Kueue's decision cases, from the root of the repository.
 const CASES: &str = "crates/testkit/cases";
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{BASELINE, Counted};
+use super::BASELINE;
+use super::counted::Counted;
 use crate::tidy::Finding;
 
 /// A measure with a baseline: its name in the file and in `--<name>`, the words for its findings, and its counts by package.

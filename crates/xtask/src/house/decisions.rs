@@ -5,7 +5,7 @@
 use proc_macro2::TokenTree;
 use syn::Item;
 
-use super::Counted;
+use super::counted::Counted;
 use super::sources::{Source, Sources, attributes, each_group, is_for_tests, is_test_file};
 use crate::tidy::Finding;
 
@@ -72,7 +72,7 @@ mod tests {
     use crate::tidy::Tree;
 
     #[test]
-    fn decision_files_without_tests_are_counted_in_domains_of_reconcile_alone() {
+    fn untested_decision_files_are_counted_in_reconcile_only() {
         let decides = "//! D.\nfn decide(ctx: &Context<'_>) {}\n";
         let tested = "//! T.\nfn f(case: &PodCase<'_>) {}\n#[cfg(test)]\nmod tests;\n";
         let tree = Tree::of(&[

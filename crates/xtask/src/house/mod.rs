@@ -1,11 +1,12 @@
 //! `xtask house`: measures of the code's language and structure, such as banned sentence openings, import circles and private words in identifiers.
 //!
-//! Each measure is a file with a definition in its doc comment. Three measures may only go down (`baseline.rs`): sentences with a banned opening, references
-//! that lead nowhere, and private words in identifiers. `make tidy` checks these three, and the limits of `shape.rs`. `sources.rs` is the place to start
-//! reading.
+//! Each measure is a file with a definition in its doc comment. Four measures may only go down (`baseline.rs`): sentences with a banned opening, references
+//! that lead nowhere, private words in identifiers, and test names above ten words. `make tidy` checks these four, and the limits of `shape.rs`.
+//! `sources.rs` is the place to start reading.
 
 mod baseline;
 mod circles;
+mod counted;
 mod decisions;
 mod hub;
 mod modules;
@@ -15,6 +16,7 @@ mod references;
 mod scopes;
 mod shape;
 mod sources;
+mod test_names;
 mod type_names;
 mod vocabulary;
 
@@ -28,6 +30,7 @@ use clap::Args;
 use crate::tidy::{Finding, Tree, long_files};
 use baseline::Held;
 use circles::Circle;
+use counted::Counted;
 use sources::{Package, Sources};
 
 /// Path of the baseline from the root of the repository.
@@ -58,6 +61,9 @@ pub(crate) struct Options {
     /// List identifiers with words of the private vocabulary.
     #[arg(long, value_name = "PACKAGE|all")]
     words: Option<String>,
+    /// List test names above ten words.
+    #[arg(long, value_name = "PACKAGE|all")]
+    names: Option<String>,
     /// Measure another checkout of this repository.
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
@@ -66,18 +72,12 @@ pub(crate) struct Options {
     lower: bool,
 }
 
-/// Findings of one measure in one package, and the number of examined items.
-#[derive(Debug, Default)]
-pub(crate) struct Counted {
-    of: usize,
-    found: Vec<Finding>,
-}
-
 /// The measures that have a baseline.
 struct Prose {
     sentences: BTreeMap<String, Counted>,
     references: BTreeMap<String, Counted>,
     words: BTreeMap<String, Counted>,
+    names: BTreeMap<String, Counted>,
 }
 
 impl Prose {
@@ -86,14 +86,16 @@ impl Prose {
             sentences: openings::counted(sources),
             references: references::counted(sources),
             words: vocabulary::uses(sources),
+            names: test_names::counted(sources),
         }
     }
 
-    fn held(&self) -> [Held<'_>; 3] {
+    fn held(&self) -> [Held<'_>; 4] {
         [
             Held { name: "sentences", findings: "sentences with a banned opening", counts: &self.sentences },
             Held { name: "references", findings: "references that lead nowhere", counts: &self.references },
             Held { name: "words", findings: "uses of private words", counts: &self.words },
+            Held { name: "names", findings: "test names above ten words", counts: &self.names },
         ]
     }
 }
@@ -132,16 +134,20 @@ pub(crate) fn findings(tree: &Tree) -> Result<Vec<Finding>> {
 
 fn text(sources: &Sources<'_>, options: &Options) -> Result<String> {
     let mut text = String::new();
-    let lists = [&options.sentences, &options.references, &options.types, &options.words];
+    let lists = [&options.sentences, &options.references, &options.types, &options.words, &options.names];
     if options.files {
         files(sources, &mut text)?;
     }
     if options.control {
         control(sources, &mut text)?;
     }
-    if options.sentences.is_some() || options.references.is_some() {
+    if options.sentences.is_some() || options.references.is_some() || options.names.is_some() {
         let prose = Prose::of(sources);
-        for (asked, counts) in [(&options.sentences, &prose.sentences), (&options.references, &prose.references)] {
+        for (asked, counts) in [
+            (&options.sentences, &prose.sentences),
+            (&options.references, &prose.references),
+            (&options.names, &prose.names),
+        ] {
             let Some(asked) = asked else { continue };
             for (_, counted) in chosen(counts.iter().map(|(name, counted)| (name.as_str(), counted)), asked)? {
                 counted.found.iter().try_for_each(|finding| writeln!(text, "{finding}"))?;
@@ -202,6 +208,7 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
         "of references",
         "types",
         "words",
+        "names",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     let long: Vec<(&str, usize)> = long_files(sources.tree).collect();
@@ -215,7 +222,9 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
         let (banned, sentences) = counts(&prose.sentences, package.name);
         let (dangling, references) = counts(&prose.references, package.name);
         let types = type_names::collisions(package).len();
-        let numbers = [package.sources.len(), long, circle, banned, sentences, dangling, references, types, words];
+        let (names, _) = counts(&prose.names, package.name);
+        let numbers =
+            [package.sources.len(), long, circle, banned, sentences, dangling, references, types, words, names];
         rows.push(row(package.name, numbers.map(Some)));
     }
     let others = |(path, _): &&(&str, usize)| !sources.packages.iter().any(|package| path.starts_with(&package.folder));
@@ -223,7 +232,7 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     let (dangling, references) = counts(&prose.references, PAGES);
     let [files, long_others] = [sources.pages.len(), long.iter().filter(others).count()].map(Some);
     let [banned, sentences, dangling, references] = [banned, sentences, dangling, references].map(Some);
-    rows.push(row(PAGES, [files, long_others, None, banned, sentences, dangling, references, None, None]));
+    rows.push(row(PAGES, [files, long_others, None, banned, sentences, dangling, references, None, None, None]));
     for row in &rows {
         let [name, numbers @ ..] = row;
         write!(text, "{name:<13}")?;
@@ -244,7 +253,7 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     Ok(text)
 }
 
-fn row(name: &str, numbers: [Option<usize>; 9]) -> [String; 10] {
+fn row(name: &str, numbers: [Option<usize>; 10]) -> [String; 11] {
     let mut row = std::array::from_fn(|_| String::new());
     name.clone_into(&mut row[0]);
     for (cell, number) in row[1..].iter_mut().zip(numbers) {

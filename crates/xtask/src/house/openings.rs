@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItemFn, ItemFn, ReturnType, Signature, TraitItemFn, Type};
 
+use super::PAGES;
+use super::counted::Counted;
 use super::prose::{Paragraph, Place};
 use super::sources::{Source, Sources};
-use super::{Counted, PAGES};
 use crate::tidy::Finding;
 
 /// Words with which a sentence must not begin.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::PAGES;
+use super::counted::Counted;
 use super::prose::Paragraph;
 use super::sources::Sources;
-use super::{Counted, PAGES};
 use crate::tidy::{Finding, Tree};
 
 /// File extension of a page.

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn open_field_of_control_and_function_that_takes_it_are_found() {
+    fn public_field_and_outside_use_of_control_are_found() {
         let of = |text: &str| messages(&[("crates/control/Cargo.toml", ""), ("crates/control/src/lib.rs", text)]);
         assert_eq!(of("pub struct Control { a: u8 }\nimpl Control { fn f(&self) {} }\n"), [""; 0]);
         assert_eq!(of("pub struct Control { pub a: u8 }\n").len(), 1);

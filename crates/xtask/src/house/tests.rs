@@ -7,7 +7,7 @@ const FILES: [(&str, &str); 6] = [
     ("crates/a/src/lib.rs", "//! A.\nmod b;\npub struct A;\nuse b::B;\n"),
     (
         "crates/a/src/b.rs",
-        "/// What it is, see gone.md.\npub struct B(super::A);\nmod c { pub struct B; }\nfn told() {}\n",
+        "/// What it is, see gone.md.\npub struct B(super::A);\nmod c { pub struct B; }\nfn told() {}\n#[test] fn a_b_c_d_e_f_g_h_i_j_k() {}\n",
     ),
     ("crates/control/Cargo.toml", ""),
     ("crates/control/src/lib.rs", "//! Text.\npub struct Control { a: u8 }\nimpl Control {}\nfn f(x: &Control) {}\n"),
@@ -27,9 +27,9 @@ fn house_table_has_a_line_per_package_and_for_pages() {
         text.starts_with("house: Control has 1 fields, 1 of them private, and impl blocks in 1 files; 1 other"),
         "{text}"
     );
-    assert_eq!(lines[2], ["a", "2", "0", "2", "1", "2", "1", "1", "1", "1"]);
-    assert_eq!(lines[3], ["control", "1", "0", "0", "0", "1", "0", "0", "0", "0"]);
-    assert_eq!(lines[4], ["pages", "1", "0", "-", "1", "1", "0", "0", "-", "-"]);
+    assert_eq!(lines[2], ["a", "2", "0", "2", "1", "2", "1", "1", "1", "1", "1"]);
+    assert_eq!(lines[3], ["control", "1", "0", "0", "0", "1", "0", "0", "0", "0", "0"]);
+    assert_eq!(lines[4], ["pages", "1", "0", "-", "1", "1", "0", "0", "-", "-", "-"]);
     assert_eq!(lines.len(), 5);
 }
 
@@ -56,6 +56,7 @@ fn house_lists_name_the_places_of_findings() {
         ),
         (Options { words: name("a"), ..Options::default() }, "a: told 1: told 1\n"),
         (Options { words: name("control"), ..Options::default() }, ""),
+        (Options { names: name("a"), ..Options::default() }, "crates/a/src/b.rs:5: a_b_c_d_e_f_g_h_i_j_k: 11 words\n"),
     ] {
         assert_eq!(messages(&options).unwrap(), expected, "{options:?}");
     }

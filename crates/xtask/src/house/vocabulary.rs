@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proc_macro2::TokenTree;
 
-use super::Counted;
+use super::counted::Counted;
 use super::modules::bare;
 use super::sources::{Package, Sources, each_group};
 use crate::tidy::Finding;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use berth_api::conditions::reasons;
 use berth_cache::event::{Change, JobType, Observation};
 use berth_cache::settings::Settings;
 use berth_jobs::SharedJob;
@@ -39,7 +40,7 @@ fn remembered(control: &Control) -> usize {
         count(|notes| notes.is_at_rest() || notes.is_rid_of_pods()) + count(|notes| !notes.starts().is_empty());
     let by_uid = stopped + count(|notes| notes.lack().is_some());
     let settled = count(JobNotes::has_settled);
-    let event = usize::from(control.reports.last_event(&object(), "Reason").is_some());
+    let event = usize::from(control.reports.last_event(&object(), reasons::STOPPED).is_some());
     event + by_uid + settled + control.view.jobs().len() + control.view.jobs().controlled.len()
 }
 
@@ -53,7 +54,7 @@ fn lives(control: &mut Control, uid: &str) {
         key: object(),
         uid: uid.to_owned(),
         event_type: EventType::Warning,
-        reason: "Reason".to_owned(),
+        reason: reasons::STOPPED.to_owned(),
         message: "text".to_owned(),
         reporter: WORKLOADS,
     };
@@ -70,7 +71,7 @@ fn replaced_or_deleted_job_leaves_no_state_in_control() {
     let one = control.notes.jobs().of("one");
     assert!(!one.is_at_rest() && !one.is_rid_of_pods());
     assert!(one.lack().is_none() && !one.has_settled());
-    assert_eq!(control.reports.last_event(&object(), "Reason"), None);
+    assert_eq!(control.reports.last_event(&object(), reasons::STOPPED), None);
     assert!(control.notes.jobs().of("one").ended_at().is_none());
     lives(&mut control, "two");
     see(&mut control, "two", &json!({}), true);

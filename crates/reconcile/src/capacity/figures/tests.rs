@@ -9,7 +9,7 @@ fn state(workload: Value) -> State {
 }
 
 #[test]
-fn tiers_that_a_workload_comes_to_and_leaves_are_logged() {
+fn admission_to_tier_and_departure_from_it_are_logged() {
     let moved = |old: Value, new: Value| {
         let (old, new) = (state(old), state(new));
         let found = new.context().tier_moves(old.workload("w"), new.workload("w"), now());
@@ -24,7 +24,7 @@ fn tiers_that_a_workload_comes_to_and_leaves_are_logged() {
 }
 
 #[test]
-fn departures_are_counted_where_the_tier_is_the_reason() {
+fn tier_departure_counts_stock_out_and_promotion_but_not_preemption() {
     let counted = |reason: &str| {
         let (old, new) =
             (state(admitted(workload_of(&job("a")))), state(evicted(admitted(workload_of(&job("a"))), reason)));

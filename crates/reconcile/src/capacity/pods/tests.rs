@@ -21,7 +21,7 @@ fn decided(state: &State) -> String {
 }
 
 #[test]
-fn pod_that_no_node_takes_leaves_its_tier_after_its_patience() {
+fn unschedulable_pod_leaves_its_tier_after_its_patience() {
     let unschedulable =
         || json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node fits"}]);
     let ready = json!([{"type": "Ready", "status": "True"}]);
@@ -33,7 +33,7 @@ fn pod_that_no_node_takes_leaves_its_tier_after_its_patience() {
 }
 
 #[test]
-fn role_is_late_when_its_patience_was_over_at_the_eviction() {
+fn role_is_late_if_patience_was_over_at_eviction() {
     let unschedulable =
         json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node fits"}]);
     let state = running(unschedulable, -60);

@@ -25,7 +25,7 @@ fn running(seconds: i64, patch: Value) -> State {
 }
 
 #[test]
-fn workload_may_return_after_its_stay_and_not_too_often() {
+fn workload_may_move_back_after_stay_and_limited_times() {
     let found = |state: State| {
         let queues = super::promoting(&state.view);
         let (queue, rules) = queues.first().expect("rules");
@@ -54,7 +54,7 @@ fn chosen_workload_is_evicted_for_the_better_tier() {
 }
 
 #[test]
-fn workload_without_that_history_keeps_its_order_of_tiers() {
+fn workload_without_remembered_stock_out_keeps_its_tier_order() {
     let line = |workload: Value| {
         let state =
             State::new().with(flavor_of_tier("f", "spot")).with(promoting(json!({}))).with(job("a")).with(workload);

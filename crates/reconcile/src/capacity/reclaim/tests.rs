@@ -46,7 +46,7 @@ fn workload_in_spot_capacity_leaves_with_its_node() {
 }
 
 #[test]
-fn pods_of_a_node_are_asked_for_once() {
+fn pods_on_terminating_node_are_queried_once() {
     let taint = json!({"key": "example.com/ends", "effect": "NoSchedule"});
     let node = read(json!({"metadata": {"name": "n", "uid": "n-uid"}, "spec": {"taints": [taint]}}));
     let mut state = State::new();

@@ -21,7 +21,7 @@ fn workload_holds_an_assignment_for_each_flavor_with_a_tier() {
 }
 
 #[test]
-fn rules_of_tiers_are_those_of_the_queue_or_the_usual_ones() {
+fn tier_rules_are_those_of_queue_policy_or_defaults() {
     let named =
         || changed(workload_of(&job("a")), json!({"metadata": {"annotations": {"berth.dev/capacity-tiers": "spot"}}}));
     let patience = |state: State| {

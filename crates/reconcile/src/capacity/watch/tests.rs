@@ -35,7 +35,7 @@ fn decided(state: &State, admitted_ago: i64) -> Step {
 }
 
 #[test]
-fn workload_whose_pods_get_no_node_leaves_its_tier_when_patience_is_over() {
+fn workload_without_nodes_leaves_its_tier_after_its_patience() {
     let asks = "FindStuckPods: ask Workload ns/w";
     let leaves = "Evict: apply status Workload ns/w";
     let rows = [
@@ -72,7 +72,7 @@ fn workload_without_rules_of_tiers_is_not_watched() {
 }
 
 #[test]
-fn pod_sets_without_patience_are_late() {
+fn pod_set_is_late_only_if_answer_follows_its_patience() {
     let late_of = |ago: i64| {
         late(
             &answered(running(1), &[stuck(None)], ago).context(),

@@ -29,7 +29,7 @@ fn ended(workload: Value) -> Step {
 }
 
 #[test]
-fn run_with_an_altered_job_ends_and_is_given_up_after_five_tries() {
+fn run_with_altered_job_is_given_up_after_five_tries() {
     let first = ended(admitted(workload_of(&job("a"))));
     assert_eq!(first.what, "Evict: apply status Workload ns/w");
     assert_eq!(first.condition("Evicted"), Some((true, "JobAltered", "After(60)")));
@@ -43,13 +43,13 @@ fn run_with_an_altered_job_ends_and_is_given_up_after_five_tries() {
 
 /// Evictions for other time-outs make the delay longer, and do not deactivate the Workload.
 #[test]
-fn other_time_outs_count_for_the_pause_and_not_as_tries() {
+fn timeouts_of_other_kinds_lengthen_pause_but_deactivate_nothing() {
     let workload = changed(admitted(workload_of(&job("a"))), json!({"status": {"requeueState": {"count": 9}}}));
     assert_eq!(ended(workload).condition("Evicted"), Some((true, "JobAltered", "After(3600)")));
 }
 
 #[test]
-fn run_that_ends_already_is_not_ended_again() {
+fn evicted_or_inactive_run_is_not_evicted_again() {
     for workload in [
         evicted(admitted(workload_of(&job("a"))), "Preempted"),
         changed(admitted(workload_of(&job("a"))), json!({"spec": {"active": false}})),
@@ -59,7 +59,7 @@ fn run_that_ends_already_is_not_ended_again() {
 }
 
 #[test]
-fn pause_before_the_next_try_follows_the_configuration() {
+fn pause_before_next_try_follows_configured_backoff() {
     let settings = WaitForPodsReady {
         timeout_ms: 1,
         recovery_timeout_ms: None,
@@ -77,7 +77,7 @@ fn pause_before_the_next_try_follows_the_configuration() {
 }
 
 #[test]
-fn excess_of_a_job_is_what_counts_in_its_queue_and_was_not_admitted() {
+fn request_above_admission_is_excess_for_covered_resources_only() {
     let asking = |amounts: Value| {
         changed(
             job("a"),

@@ -27,7 +27,7 @@ fn over(state: &State) -> i32 {
 
 /// After a restart, the status of a JobSet still counts ended Jobs of the earlier attempt, although these Jobs run again.
 #[test]
-fn pods_are_over_as_far_as_jobs_of_this_attempt_show() {
+fn ended_pods_count_only_in_jobs_of_this_attempt() {
     let state = |parts: &[Value]| parts.iter().cloned().fold(State::new().with(set(2)), State::with);
     assert_eq!(over(&state(&[part(0, 1), part(1, 1)])), 2);
     assert_eq!(over(&state(&[part(0, 1), part(1, 0)])), 1, "one has succeeded in the attempt before");
@@ -38,7 +38,7 @@ fn pods_are_over_as_far_as_jobs_of_this_attempt_show() {
 }
 
 #[test]
-fn pods_run_again_whose_quota_went_back_before_a_restart() {
+fn restarted_pods_with_returned_quota_count_as_running_again() {
     let back = json!({"status": {"reclaimablePods": [{"name": "main", "count": 2}]}});
     let workload = changed(admitted(workload_of(&job_set("a", 3))), back);
     let mut state = State::new().with(set(2)).with(part(0, 1)).with(part(1, 0)).with(workload);

@@ -29,7 +29,7 @@ fn built_workload_has_queue_owner_and_pods_of_its_job() {
 }
 
 #[test]
-fn job_of_which_no_workload_can_be_made_gets_an_event_with_the_fault() {
+fn job_that_yields_no_workload_gets_event_with_fault() {
     let class = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "none"}}});
     let minimum = json!({"metadata": {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "5"}}});
     for (patch, expected) in

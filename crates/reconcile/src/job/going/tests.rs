@@ -16,7 +16,7 @@ fn with(job: Value, workload: Value) -> State {
 }
 
 #[test]
-fn job_that_goes_gives_back_quota_that_nothing_uses() {
+fn deleted_job_releases_quota_that_no_pod_uses() {
     let workload = || workload_of(&job("a"));
     let gone = |mut state: State| {
         state.notes.workloads_mut().change("w-uid", |notes| notes.pods_mut().note_gone());
@@ -68,7 +68,7 @@ fn job_that_goes_gives_back_quota_that_nothing_uses() {
 
 /// A Workload that was not evicted is not requeued, because it ends with its job.
 #[test]
-fn quota_of_a_job_that_goes_comes_back_for_good() {
+fn quota_of_deleted_job_is_released_without_requeue() {
     let found = going(&with(job("a"), reserved(workload_of(&job("a")))));
     assert_eq!(found.condition("QuotaReserved"), Some((false, "PendingEvaluation", "Job is being deleted")));
     assert_eq!(found.condition("Requeued"), None);
@@ -77,7 +77,7 @@ fn quota_of_a_job_that_goes_comes_back_for_good() {
 }
 
 #[test]
-fn job_goes_with_its_namespace_where_it_holds_quota_or_runs() {
+fn job_with_quota_or_pods_ends_with_its_namespace() {
     let ends = |job: Value, workload: Value| {
         let state = State::new().with(job).with(workload);
         case_of(&state, &named(Kind::JOB, "a"), |case| case.ends_with_namespace(&[state.workload("w")]))

@@ -30,7 +30,7 @@ fn state(job: Value, workload: Value, grace: Option<&str>) -> State {
 }
 
 #[test]
-fn grace_of_an_evicted_training_job_lasts_until_it_has_saved() {
+fn grace_of_evicted_training_job_ends_once_saved() {
     let rows = [
         ("has never saved", saving(None), evicting("Preempted", 10), None, Some((20, false))),
         ("grace of a policy", saving(None), evicting("Preempted", 10), Some("1m"), Some((50, false))),
@@ -50,7 +50,7 @@ fn grace_of_an_evicted_training_job_lasts_until_it_has_saved() {
 }
 
 #[test]
-fn grace_lasts_while_the_job_has_not_saved_and_time_is_left() {
+fn grace_ends_with_save_or_when_time_is_over() {
     let grace = |until: i64, saved: bool| {
         let (reason, message) = ("Preempted".to_owned(), "by another".to_owned());
         Grace { reason, message, until: in_seconds(until), saved }
@@ -64,7 +64,7 @@ fn grace_lasts_while_the_job_has_not_saved_and_time_is_left() {
 
 /// Pods are asked to save only once, and a repeated request would not extend the grace period.
 #[test]
-fn pods_are_asked_once_and_then_waited_for() {
+fn pods_are_asked_to_save_only_once() {
     let mut state = state(saving(None), evicting("Preempted", 10), None);
     let found = |state: &State| {
         let ctx = state.context();
@@ -93,7 +93,7 @@ fn pods_are_asked_once_and_then_waited_for() {
 }
 
 #[test]
-fn job_that_saved_within_a_minute_is_not_asked_before_it_shrinks() {
+fn job_saved_within_a_minute_shrinks_without_save_request() {
     let asked = |job: Value| {
         let state = state(job, admitted(workload_of(&training_job("a"))), None);
         let ctx = state.context();

@@ -16,7 +16,7 @@ fn workload() -> Value {
 }
 
 #[test]
-fn job_that_has_left_its_queue_is_followed_until_its_quota_is_back() {
+fn job_without_queue_is_followed_until_its_quota_is_free() {
     let ended =
         json!({"status": {"conditions": [{"type": "Complete", "status": "True", "reason": "R", "message": "done"}]}});
     let rows = [
@@ -46,7 +46,7 @@ fn job_that_has_left_its_queue_is_followed_until_its_quota_is_back() {
 }
 
 #[test]
-fn event_says_why_a_job_does_not_ask_for_quota() {
+fn event_names_reason_why_job_requests_no_quota() {
     let unmanaged = || Settings { job_kinds: [Kind::JOB_SET].into(), ..Settings::default() };
     let prebuilt = |name: &str| {
         changed(job("a"), json!({"metadata": {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": name}}}))
@@ -69,7 +69,7 @@ fn event_says_why_a_job_does_not_ask_for_quota() {
 
 /// A suspended job waits for a Workload that has taken its name; a running job is suspended first.
 #[test]
-fn name_of_the_workload_that_another_object_has_is_waited_for() {
+fn job_waits_for_workload_name_that_is_taken() {
     let name = berth_jobs::workload_name("Job", "batch", "a", "a-uid");
     let named_so = |patch: Value| changed(changed(workload(), json!({"metadata": {"name": name}})), patch);
     let free = json!({"metadata": {"ownerReferences": null, "labels": {"kueue.x-k8s.io/job-uid": null}}});

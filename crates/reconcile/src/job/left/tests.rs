@@ -28,7 +28,7 @@ fn watched(state: &State) -> Step {
 }
 
 #[test]
-fn pods_without_a_job_are_looked_for_from_time_to_time() {
+fn pods_left_by_deleted_job_are_queried_and_reported() {
     let left = || vec![pod("p", None)];
     let asked = "FindLeftPods: ask Workload ns/w";
     let mut reported = with_left(orphan(60), left(), 4);
@@ -48,7 +48,7 @@ fn pods_without_a_job_are_looked_for_from_time_to_time() {
 }
 
 #[test]
-fn left_pods_are_stopped_when_their_quota_has_to_go_back() {
+fn left_pods_are_deleted_when_their_workload_is_evicted() {
     let stopped = |pods: Vec<LeftPod>, ago: i64| {
         let state = with_left(evicted(orphan(60), "Preempted"), pods, ago);
         step(&stop(&state.context(), state.workload("w"), now()))

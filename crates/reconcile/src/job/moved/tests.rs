@@ -20,7 +20,7 @@ fn suspended_job_in_another_queue_gives_its_quota_back() {
 }
 
 #[test]
-fn suspension_by_another_client_is_reported_where_the_template_shows_a_start() {
+fn foreign_suspension_is_reported_only_for_a_started_job() {
     let state = State::new()
         .with(placed(job("a"), true))
         .with(job("b"))

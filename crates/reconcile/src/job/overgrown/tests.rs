@@ -18,7 +18,7 @@ fn found(pods: [i64; 2], seconds: i64) -> Option<crate::testing::step::Step> {
 }
 
 #[test]
-fn job_with_more_than_twice_its_pods_for_a_minute_is_evicted() {
+fn job_over_twice_its_pods_for_a_minute_is_evicted() {
     assert_eq!(found([4, 2], 600), None, "two generations of pods beside each other");
     assert_eq!(found([5, 0], 600), None, "it has no quota");
     assert_eq!(found([5, 2], 59).map(|step| step.what), Some("wait 1s".to_owned()));

@@ -27,7 +27,7 @@ fn below(state: &State, name: &str) -> Step {
 }
 
 #[test]
-fn job_of_a_job_set_runs_while_its_set_is_admitted() {
+fn child_job_runs_only_while_its_job_set_is_admitted() {
     let workload = || workload_of(&job_set("s", 2));
     let state = |set: Value, workload: Value, part: Value| State::new().with(set).with(workload).with(part);
     let stopped = |status: Value| changed(job_set("s", 2), json!({ "status": status }));
@@ -59,7 +59,7 @@ fn job_of_a_job_set_runs_while_its_set_is_admitted() {
 }
 
 #[test]
-fn job_that_differs_from_its_set_ends_the_run_of_the_set() {
+fn job_that_differs_from_its_job_set_evicts_it() {
     let ends = |name: &str, patch: Value| {
         let workload = admitted(workload_of(&job_set("s", 2)));
         let state = State::new().with(started()).with(workload).with(part(name, patch));
@@ -77,7 +77,7 @@ fn job_that_differs_from_its_set_ends_the_run_of_the_set() {
 }
 
 #[test]
-fn job_runs_with_the_managed_owner_that_is_made_of_jobs() {
+fn job_runs_with_owning_job_set_or_by_itself() {
     let of = |owner: &Value, name: &str| changed(job(name), json!({"metadata": controlled_by(owner)}));
     let set = job_set("s", 2);
     let free = changed(set.clone(), json!({"metadata": {"labels": null}}));
@@ -121,7 +121,7 @@ fn job_runs_with_the_managed_owner_that_is_made_of_jobs() {
 }
 
 #[test]
-fn job_with_lost_quota_of_its_own_ends_the_run_of_its_set() {
+fn job_that_lost_its_own_quota_evicts_its_job_set() {
     let own = |part: &Value| {
         changed(
             workload_of(&changed(part.clone(), json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}))),
@@ -138,7 +138,7 @@ fn job_with_lost_quota_of_its_own_ends_the_run_of_its_set() {
 }
 
 #[test]
-fn queue_in_the_wrong_place_is_reported_where_nothing_waits() {
+fn queue_label_below_queueless_job_set_is_reported_as_misplaced() {
     let misplaced = changed(
         job_set("a", 1),
         json!({"metadata": {"labels": null}, "spec": {"replicatedJobs": [

@@ -28,7 +28,7 @@ fn of_set<R>(state: &State, ask: impl FnOnce(JobCase<'_>) -> R) -> R {
 }
 
 #[test]
-fn job_set_moves_while_one_of_its_jobs_is_not_stopped() {
+fn job_set_is_moving_until_its_jobs_are_stopped() {
     let runs = json!({"spec": {"suspend": false}, "status": {"conditions": null, "active": 1}});
     let ended =
         json!({"status": {"conditions": [{"type": "Complete", "status": "True", "reason": "R", "message": ""}]}});
@@ -47,7 +47,7 @@ fn job_set_moves_while_one_of_its_jobs_is_not_stopped() {
 
 /// The watch may show the Jobs of a JobSet later than the JobSet itself, so missing Jobs are awaited for three seconds after an admission.
 #[test]
-fn start_of_job_set_waits_for_its_jobs_to_be_seen() {
+fn job_set_start_waits_until_its_jobs_are_seen() {
     let all = [part("a-main-0", json!({})), part("a-main-1", json!({}))];
     let runs = part("a-main-1", json!({"spec": {"suspend": false}, "status": {"conditions": null}}));
     for (name, parts, since, expected) in [
@@ -65,7 +65,7 @@ fn start_of_job_set_waits_for_its_jobs_to_be_seen() {
 }
 
 #[test]
-fn part_that_a_finalizer_keeps_goes_after_its_pods() {
+fn part_kept_by_finalizer_is_deleted_after_its_pods() {
     let kept = || deleting(part("a-main-0", json!({"metadata": {"finalizers": ["x/y"]}, "status": {"active": 1}})));
     let mut state = with_parts(&[kept()]);
     let found = |state: &State| of_set(state, |case| case.drive_out_part().map(|decision| step(&decision).what));
@@ -76,7 +76,7 @@ fn part_that_a_finalizer_keeps_goes_after_its_pods() {
 }
 
 #[test]
-fn only_jobs_with_the_name_of_a_part_are_taken() {
+fn job_set_takes_only_jobs_named_like_its_parts() {
     let take = |parts: &[Value]| {
         of_set(&with_parts(parts), |case| case.take_parts(|(_, part)| part.placed).map(|decision| step(&decision).what))
     };

@@ -14,7 +14,7 @@ fn placed(state: &State) -> Result<Vec<Placed>, String> {
 }
 
 #[test]
-fn placement_has_labels_of_flavors_and_no_more_pods_than_the_spec() {
+fn placement_has_flavor_labels_and_never_exceeds_spec_count() {
     let labelled = || changed(flavor("f"), json!({"spec": {"nodeLabels": {"pool": "a"}}}));
     let pool = vec![("pool".to_owned(), "a".to_owned())];
     let workload = || admitted(workload_of(&job("a")));
@@ -31,7 +31,7 @@ fn placement_has_labels_of_flavors_and_no_more_pods_than_the_spec() {
 }
 
 #[test]
-fn placement_in_a_flavor_that_is_gone_is_an_error_with_its_name() {
+fn placement_in_missing_flavor_is_error_with_its_name() {
     let mut workload = admitted(workload_of(&job("a")));
     workload["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"] = json!("gone");
     let error = placed(&State::new().with(workload)).expect_err("no such flavor");

@@ -11,7 +11,7 @@ fn is_same(job: Value, workload: Value) -> bool {
 }
 
 #[test]
-fn workload_matches_its_job_while_both_ask_for_the_same_pods() {
+fn workload_matches_job_that_requests_the_same_pods() {
     let larger = || changed(job("a"), json!({"spec": {"parallelism": 3, "completions": 3}}));
     let smaller = |job: Value| changed(job, json!({"spec": {"parallelism": 1}}));
     let partial =

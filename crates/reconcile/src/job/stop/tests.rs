@@ -101,7 +101,7 @@ fn job_without_eviction_gives_quota_back_with_the_reason_given() {
 
 /// A JobSet whose controller does not report the stop has its status ignored after five seconds, and its pods are probed.
 #[test]
-fn silent_job_set_is_probed_after_a_while() {
+fn silent_job_set_is_probed_after_five_seconds() {
     let set = changed(
         job_set("a", 1),
         json!({"status": {"replicatedJobsStatus": [

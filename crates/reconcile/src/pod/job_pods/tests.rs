@@ -7,7 +7,7 @@ use crate::testing::{State, named, now, own_name};
 use crate::write::Kind;
 
 #[test]
-fn decision_that_gives_no_quota_back_does_not_wait_for_odd_pods() {
+fn quota_release_without_odd_pods_is_not_delayed() {
     let state = State::new().with(job("a")).with(evicted(admitted(workload_of(&job("a"))), "Preempted"));
     let ctx = state.context();
     let draft =
@@ -19,7 +19,7 @@ fn decision_that_gives_no_quota_back_does_not_wait_for_odd_pods() {
 
 /// A pod that its Job does not count any more runs beside the pods for which the Workload has quota.
 #[test]
-fn odd_pod_is_looked_at_and_stopped_before_quota_goes_back() {
+fn odd_pod_is_read_before_quota_is_released() {
     let labels = json!({"kueue.x-k8s.io/podset": "main", "batch.kubernetes.io/controller-uid": "a-uid"});
     let owner = crate::testing::objects::controlled_by(&job("a"))["ownerReferences"].clone();
     let pod = json!({"namespace": "ns", "name": "p", "uid": "p-uid", "resourceVersion": "5", "labels": labels,

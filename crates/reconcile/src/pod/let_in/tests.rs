@@ -27,7 +27,7 @@ fn marked(state: &State) -> Step {
 }
 
 #[test]
-fn pod_that_was_let_in_is_marked_and_stopped_when_its_trial_is_over() {
+fn let_in_pod_is_marked_and_stopped_after_its_trial() {
     let state = || State::managing_pods().with(let_in(false));
     let marks = marked(&state());
     assert_eq!(marks.what, "MarkPod: merge Pod ns/a");
@@ -41,7 +41,7 @@ fn pod_that_was_let_in_is_marked_and_stopped_when_its_trial_is_over() {
 
 /// If the queue holds quota for a pod, the trial of the pod lasts a minute, because an API server may be busy after an outage.
 #[test]
-fn trial_with_quota_lasts_longer() {
+fn pod_trial_with_reserved_quota_lasts_a_minute() {
     let over = |workload: Option<Value>, seconds: i64| {
         let state = workload.into_iter().fold(State::new().with(let_in(true)), State::with);
         let state = tried_since(state, seconds);

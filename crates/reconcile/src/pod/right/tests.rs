@@ -14,7 +14,7 @@ fn resized(cpus: &str) -> State {
 }
 
 #[test]
-fn resized_pod_costs_its_workload_the_quota() {
+fn pod_resized_beyond_quota_evicts_its_workload() {
     let found = |cpus: &str| {
         let state = resized(cpus);
         case_of(&state, "a", |case| case.too_large(state.workload("w")).map(|decision| step(&decision)))
@@ -30,7 +30,7 @@ fn resized_pod_costs_its_workload_the_quota() {
 
 /// LimitRanges may have changed since the admission, so the admitted amount counts if it is more than the present requests of the pod set.
 #[test]
-fn amount_beyond_a_place_is_counted_from_the_larger_of_request_and_quota() {
+fn pod_excess_is_counted_above_larger_of_request_and_quota() {
     let given = |usage: &str| {
         let mut workload = admitted(pending());
         workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"] = json!(usage);

@@ -91,7 +91,7 @@ fn label_gives_the_tiers_of_a_workload_that_names_none() {
 }
 
 #[test]
-fn missing_class_of_a_job_is_reported_unless_its_workload_has_it() {
+fn missing_priority_class_is_reported_unless_workload_has_it() {
     let state = state(None);
     let reported_by =
         |class: &str| state.context().unsent_event(&named(Kind::JOB, "a"), state.workload("w"), (Some(class), None));

@@ -11,7 +11,7 @@ fn status_write(state: &State, name: &str) -> Option<Step> {
 }
 
 #[test]
-fn policy_says_where_it_holds_and_why_not() {
+fn policy_condition_names_its_queues_or_why_it_is_inactive() {
     let active = |state: &State, name: &str| {
         let found = status_write(state, name)?;
         found.condition("Active").map(|(is, reason, message)| (is, format!("{reason}: {message}")))

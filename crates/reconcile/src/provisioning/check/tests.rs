@@ -70,7 +70,7 @@ fn answer_of_the_autoscaler_becomes_the_state_of_the_check() {
 }
 
 #[test]
-fn request_goes_when_its_workload_has_no_use_for_it() {
+fn provisioning_request_is_withdrawn_when_its_workload_loses_quota() {
     let name = berth_jobs::provisioning_request_name("w", "c", 1);
     let decided = |workload: Option<Value>, object: Value| {
         let state = workload.into_iter().fold(asking(Some(true)).with(object), State::with);

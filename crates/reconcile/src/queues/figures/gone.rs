@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measures_of_gone_queue_are_dropped_behind_its_series() {
+    fn measures_of_deleted_queue_are_dropped_with_its_series() {
         let of = |queue: &str| vec![("cluster_queue", queue.to_owned())];
         let count = |queue: &str| Measure::Count { name: "kueue_admitted_workloads", labels: of(queue), by: 1 };
         let mut view = View::default();

@@ -41,7 +41,7 @@ fn finished_workloads_are_counted_while_they_exist() {
 }
 
 #[test]
-fn amounts_are_shown_in_cores_and_units() {
+fn metric_amounts_are_in_cores_or_resource_units() {
     assert_eq!(shown("cpu", Amount::new(1_500)), 1.5);
     assert_eq!(shown("memory", Amount::new(1_500)), 1_500.0);
     assert!(shown("cpu", Amount::UNLIMITED).is_infinite());

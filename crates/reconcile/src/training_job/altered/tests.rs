@@ -18,7 +18,7 @@ fn undone(training: Value, child: Value) -> Option<Step> {
 }
 
 #[test]
-fn changed_job_is_made_again_or_ends_the_run_by_when_it_was_changed() {
+fn altered_job_is_recreated_or_evicts_its_training_job() {
     let larger = || workers(json!({"spec": {"parallelism": 3, "completions": 3}}));
     let suspended =
         |created: i64| workers(json!({"metadata": {"creationTimestamp": at(created)}, "spec": {"suspend": true}}));
@@ -42,7 +42,7 @@ fn changed_job_is_made_again_or_ends_the_run_by_when_it_was_changed() {
 }
 
 #[test]
-fn end_of_the_run_names_the_job_and_what_it_wants() {
+fn eviction_for_altered_job_names_job_and_its_request() {
     let larger = workers(json!({"spec": {"parallelism": 3, "completions": 3}}));
     let found = undone(training_job("a"), larger).expect("a decision");
     let message =
@@ -52,7 +52,7 @@ fn end_of_the_run_names_the_job_and_what_it_wants() {
 }
 
 #[test]
-fn given_up_training_job_is_tried_anew_when_it_asks_for_other_pods() {
+fn given_up_training_job_is_retried_once_its_pods_change() {
     let given_up = with_condition(pending(), condition("Requeued", false, "DeactivatedDueToJobAltered"));
     let anew = |training: Value| {
         let state = State::new().with(training).with(given_up.clone());

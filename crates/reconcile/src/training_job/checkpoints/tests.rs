@@ -7,7 +7,7 @@ fn running() -> State {
 }
 
 #[test]
-fn store_that_does_not_exist_is_named_with_those_that_do() {
+fn missing_checkpoint_store_is_named_with_existing_ones() {
     let missing = |state: State| state.context().lacks_store(state.workload("w"));
     assert_eq!(missing(running()), None);
     let unknown = State::new().with(store()).with(saving("other", -50)).with(admitted(pending()));
@@ -21,7 +21,7 @@ fn store_that_does_not_exist_is_named_with_those_that_do() {
 }
 
 #[test]
-fn listings_follow_each_other_at_half_the_interval() {
+fn checkpoint_listings_repeat_at_half_the_interval() {
     let next = |state: State| {
         let name = own_name("a");
         state.context().next_look(&name, &state.view.training()[&name], now())
@@ -33,7 +33,7 @@ fn listings_follow_each_other_at_half_the_interval() {
 }
 
 #[test]
-fn start_waits_for_a_listing_and_not_longer_than_a_minute() {
+fn training_start_waits_for_store_listing_at_most_a_minute() {
     let name = own_name("a");
     let knows = |state: &State, begun: i64| {
         state.context().knows_where_to_resume(&name, &state.view.training()[&name], (in_seconds(begun), now()))

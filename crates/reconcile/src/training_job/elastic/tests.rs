@@ -36,7 +36,7 @@ fn run_may_grow_by_a_step_after_its_cool_down() {
 }
 
 #[test]
-fn run_may_do_without_the_workers_above_its_minimum() {
+fn elastic_run_offers_workers_above_its_minimum() {
     let surplus =
         |state: State| state.context().surplus_of(state.workload("w")).map(|surplus| (surplus.pods, surplus.step));
     assert_eq!(surplus(running()), Some((1, 1)));
@@ -66,7 +66,7 @@ fn slice_replaces_the_older_one_while_that_holds_quota() {
 }
 
 #[test]
-fn limit_of_the_policy_bounds_growth() {
+fn gpu_limit_of_policy_does_not_bound_growth_without_accelerators() {
     let limited = policy("p", json!({"admission": {"maxGPUsPerJob": 0}}));
     assert_eq!(wanted(running().with(limited), json!({})), [3], "it has no accelerators");
     assert_eq!((at(0), now()), (in_seconds(0).to_string(), in_seconds(0)));

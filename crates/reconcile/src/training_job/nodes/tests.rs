@@ -32,7 +32,7 @@ fn nodes_are_counted_once_when_all_pods_are_ready() {
 
 /// The answer that another process got is in the status, and holds for the same pods.
 #[test]
-fn number_in_the_status_counts_for_the_same_pods() {
+fn node_count_in_status_counts_for_the_same_pods() {
     let describe = |since: i64, wanted: i32| {
         let condition = json!({"type": "Admitted", "status": "True", "reason": "R", "message": "", "lastTransitionTime": at(since)});
         let status =

@@ -53,7 +53,7 @@ fn restart_deletes_old_jobs_waits_for_pods_and_frees_quota() {
 }
 
 #[test]
-fn user_learns_which_pods_a_restart_waits_for() {
+fn restart_message_names_pods_that_it_waits_for() {
     let waits = |state: State| case_of(&state, |case| case.waits_for_pods(state.workload("w")));
     let state = || State::new().with(restarting()).with(noted(4, 4));
     let message = "waits until the pods of Job a-worker are gone (kubectl get pods -n ns -l berth.dev/training-job=a)";
@@ -65,7 +65,7 @@ fn user_learns_which_pods_a_restart_waits_for() {
 
 /// The readiness of pods of the previous run says nothing about the next run.
 #[test]
-fn run_is_yet_to_restart_while_jobs_of_before_are_there() {
+fn restart_is_pending_while_jobs_of_earlier_run_exist() {
     let yet = |child: Value| {
         let state = State::new().with(restarting()).with(noted(4, 3)).with(child);
         case_of(&state, |case| case.is_yet_to_restart(state.workload("w")))

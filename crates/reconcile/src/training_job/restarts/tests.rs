@@ -26,7 +26,7 @@ fn restart_counts_for_the_run_in_which_it_was_noted() {
 }
 
 #[test]
-fn run_begins_anew_with_a_restart() {
+fn run_start_time_is_that_of_its_restart() {
     let state = State::new().with(noted_with(3, 0));
     assert_eq!(begun_at(state.workload("w")), Some(in_seconds(-20)));
     assert_eq!(
@@ -39,7 +39,7 @@ fn run_begins_anew_with_a_restart() {
 }
 
 #[test]
-fn job_with_another_number_goes_for_a_restart() {
+fn job_with_outdated_worker_count_is_deleted_for_restart() {
     let goes = |annotations: Value| {
         let job = workers(json!({"metadata": {"annotations": annotations}}));
         let state = State::new().with(noted_with(3, 0)).with(job);

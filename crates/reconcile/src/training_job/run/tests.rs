@@ -10,7 +10,7 @@ fn bounds(state: &State) -> Option<((i32, i32), i32)> {
 }
 
 #[test]
-fn run_has_the_bounds_that_its_pods_and_its_spec_agree_on() {
+fn elastic_run_has_bounds_of_its_spec_and_pods() {
     let state = |job: Value, workload: Value, child: Value| State::new().with(job).with(workload).with(child);
     let all = || elastic_workers(json!({}));
     let ended = json!({"status": {"succeeded": 1}});

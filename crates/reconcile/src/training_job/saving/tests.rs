@@ -14,7 +14,7 @@ fn conditions(state: &State, is_up: bool) -> [(bool, String); 2] {
 }
 
 #[test]
-fn save_is_overdue_when_a_listing_shows_none_in_the_interval() {
+fn save_is_overdue_if_listing_shows_none_in_interval() {
     let overdue = |state: &State, is_up: bool| conditions(state, is_up)[0].clone();
     let (kept, missed, rests) = ("IntervalKept".to_owned(), "IntervalMissed".to_owned(), "NotRunning".to_owned());
     assert_eq!(overdue(&listed(state(-50), &[90], 4), true), (false, kept.clone()), "it saved ten seconds ago");

@@ -55,7 +55,7 @@ fn run_above_its_maximum_gives_workers_up_step_by_step() {
 }
 
 #[test]
-fn workers_are_given_up_for_a_preemptor_down_to_the_minimum() {
+fn preemptor_gets_workers_down_to_the_minimum() {
     let asked = |keeps: i32| {
         let mut state = running(granted_two(), elastic_workers(json!({})));
         let eviction = berth_engine::model::Eviction {
@@ -85,7 +85,7 @@ fn workers_are_given_up_for_a_preemptor_down_to_the_minimum() {
 
 /// Quota is released when no pod runs beyond the workers that stay.
 #[test]
-fn quota_of_workers_goes_back_after_their_pods() {
+fn quota_of_removed_workers_is_released_after_their_pods() {
     let mut state = running(granted_two(), elastic_workers(size(1)));
     let found = |state: &State| {
         case_of(state, |case| case.surplus_left(state.workload("w"), 1, 1).map(|decision| step(&decision).what))
@@ -102,7 +102,7 @@ fn quota_of_workers_goes_back_after_their_pods() {
 }
 
 #[test]
-fn condition_describes_elasticity() {
+fn elastic_condition_describes_bounds_and_steps() {
     let describe = |training: Value| {
         let state = State::new().with(training);
         case_of(&state, |case| case.elasticity(None))
@@ -116,7 +116,7 @@ fn condition_describes_elasticity() {
 }
 
 #[test]
-fn slice_beside_the_one_that_stands_is_dropped_when_it_is_of_no_use() {
+fn slice_that_gets_no_quota_in_time_is_deleted() {
     let slice = |patch: Value| {
         let replaces = json!({"metadata": {"name": "x", "uid": "x-uid", "creationTimestamp": at(-1),
             "annotations": {"kueue.x-k8s.io/workload-slice-replacement-for": "ns/w"}}});

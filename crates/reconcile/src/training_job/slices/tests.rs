@@ -20,7 +20,7 @@ fn slice(name: &str, patch: Value) -> Value {
 }
 
 #[test]
-fn workers_with_quota_are_those_of_the_admission() {
+fn granted_workers_are_admitted_count_capped_by_spec() {
     let mut fewer = slice("w", json!({}));
     fewer["status"]["admission"]["podSetAssignments"][0]["count"] = json!(1);
     let mut more = slice("w", json!({}));
@@ -33,7 +33,7 @@ fn workers_with_quota_are_those_of_the_admission() {
 }
 
 #[test]
-fn scale_up_goes_on_with_the_run_unless_it_was_evicted() {
+fn scale_up_continues_the_run_unless_it_was_evicted() {
     let past = json!({"queued": at(-900), "admitted": at(-500)}).to_string();
     let grown = || slice("x", json!({"metadata": {"annotations": {"berth.dev/before-growth": past}}}));
     let state = State::new().with(grown());
@@ -48,7 +48,7 @@ fn scale_up_goes_on_with_the_run_unless_it_was_evicted() {
 }
 
 #[test]
-fn admitted_replacement_stands_for_its_job() {
+fn newer_slice_stands_for_its_job_unless_deleted() {
     let both = State::new().with(slice("w", json!({}))).with(slice("x", json!({})));
     assert!(stands(&both.view, both.workload("x")));
     assert!(!stands(&both.view, both.workload("w")));

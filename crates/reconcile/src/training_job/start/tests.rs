@@ -100,7 +100,7 @@ fn gang_without_all_pods_is_released_after_its_time() {
 }
 
 #[test]
-fn obstacle_of_a_start_is_named() {
+fn training_start_obstacle_has_reason_and_message() {
     let obstacle = |state: &State| case_of(state, |case| case.obstacle());
     assert_eq!(obstacle(&running()), None);
     let taken = admitted_state().with(job("a-worker"));
@@ -113,7 +113,7 @@ fn obstacle_of_a_start_is_named() {
 }
 
 #[test]
-fn run_lacks_a_job_since_its_status_says_so() {
+fn job_is_missing_since_time_in_running_condition() {
     let reported_by = |status: &str, reason: &str, since: i64| {
         let condition = json!({"type": "Running", "status": status, "reason": reason, "message": "", "lastTransitionTime": at(since)});
         let state = running().with(changed(training_job("a"), json!({"status": {"conditions": [condition]}})));

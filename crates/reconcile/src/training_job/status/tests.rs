@@ -57,7 +57,7 @@ fn status_is_written_only_where_it_differs() {
 
 /// A change of the phase is written at once, and any other change is coalesced.
 #[test]
-fn other_phase_is_written_at_once() {
+fn changed_phase_is_written_at_once() {
     let at_once = |state: State| {
         case_of(&state, |case| urgent_status(&case)).map(|draft| written(&draft).body["status"]["phase"].clone())
     };

@@ -29,7 +29,7 @@ fn jobs_of_a_training_job_are_deleted_and_no_others() {
 
 /// The pods of a Job that a finalizer keeps run as long as the Job exists.
 #[test]
-fn job_that_is_kept_goes_after_its_pods() {
+fn job_kept_by_finalizer_is_deleted_after_its_pods() {
     let kept = || State::new().with(training_job("a")).with(admitted(pending())).with(deleting(workers(json!({}))));
     assert_eq!(deleted(&kept()).as_deref(), Some("StopTraining: delete after its objects Job ns/a-worker"));
     let mut rid = kept();
@@ -56,7 +56,7 @@ fn pods_are_probed_until_they_were_seen_gone() {
 }
 
 #[test]
-fn message_has_result_of_a_request_to_save() {
+fn save_request_result_is_described_with_its_step() {
     let value_of = |saved: bool, annotations: serde_json::Value| {
         let job = changed(training_job("a"), json!({"metadata": {"annotations": annotations}}));
         let (reason, message, until) = (String::new(), String::new(), crate::testing::now());

@@ -15,7 +15,7 @@ fn running(training: Value) -> State {
 }
 
 #[test]
-fn checkpoints_are_listed_while_the_job_runs_and_old_ones_deleted() {
+fn checkpoints_of_running_job_are_listed_and_pruned() {
     let saves = || saving("main", -50);
     let rows: Vec<(&str, State, &str)> = vec![
         ("never listed", running(saves()), "ListCheckpoints: ask Checkpoints ns/a"),
@@ -36,7 +36,7 @@ fn checkpoints_are_listed_while_the_job_runs_and_old_ones_deleted() {
 
 /// The checkpoint from which the present run began is not deleted, however old it is.
 #[test]
-fn deletion_spares_the_last_checkpoints_and_the_one_that_was_resumed() {
+fn deletion_spares_latest_checkpoints_and_the_resumed_one() {
     let mut state = listed(running(saving("main", -50)), &[50, 60, 70, 80, 90], 4);
     assert_eq!(decided(&state).body, json!(["step-50", "step-60"]));
     state.notes.jobs_mut().change("a-uid", |notes| notes.training_mut().note_begin(Some("step-50".to_owned())));

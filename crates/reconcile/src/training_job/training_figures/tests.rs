@@ -23,7 +23,7 @@ fn measured(old: Value, new: Value) -> Vec<String> {
 }
 
 #[test]
-fn changes_of_a_training_are_measured() {
+fn training_job_transitions_yield_their_metrics() {
     assert_eq!(measured(pending(), pending()), [""; 0]);
     assert_eq!(measured(pending(), admitted(pending())), ["training_job_scheduling_duration_seconds admitted 600s"]);
     assert_eq!(
@@ -37,7 +37,7 @@ fn changes_of_a_training_are_measured() {
 }
 
 #[test]
-fn saves_are_counted_by_why_and_whether_they_came() {
+fn checkpoint_saves_are_counted_as_saved_or_missed() {
     let status = |conditions: Value, saved: i64| {
         let checkpoint = json!({"latest": {"time": at(saved)}});
         let object =

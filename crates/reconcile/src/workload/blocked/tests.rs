@@ -13,7 +13,7 @@ fn pending() -> Value {
 }
 
 #[test]
-fn pending_workload_is_not_tried_for_the_first_reason_that_holds() {
+fn pending_workload_is_blocked_by_first_reason_that_holds() {
     let only_job_sets = || State::with_settings(Settings { job_kinds: [Kind::JOB_SET].into(), ..Settings::default() });
     let ending = || {
         let mut state = State::new().with(job("a")).with(pending());
@@ -79,7 +79,7 @@ fn pending_workload_is_not_tried_for_the_first_reason_that_holds() {
 
 /// A gated workload, or a workload on hold, is out of its queue: such a workload does not count among the workloads that wait in the queue.
 #[test]
-fn blocked_workload_counts_in_its_queue_unless_it_is_gated_or_held() {
+fn blocked_workload_counts_in_queue_unless_gated_or_held() {
     let counts = |workload: Value, job: Value| {
         let state = State::new().with(job).with(workload);
         counted(&state.context(), state.workload("w"))
@@ -94,7 +94,7 @@ fn blocked_workload_counts_in_its_queue_unless_it_is_gated_or_held() {
 }
 
 #[test]
-fn quota_of_a_job_that_asks_for_none_is_reported_once() {
+fn quota_of_job_that_names_no_queue_is_reported_once() {
     let no_queue = changed(job("a"), json!({"metadata": {"labels": null}}));
     let mut state = State::new().with(no_queue).with(admitted(pending()));
     let found = kept(&state.context(), state.workload("w")).map(|decision| step(&decision).events);
@@ -108,7 +108,7 @@ fn quota_of_a_job_that_asks_for_none_is_reported_once() {
 }
 
 #[test]
-fn usage_that_nobody_can_hold_is_reported_with_its_text() {
+fn unreadable_resource_usage_is_reported_with_its_text() {
     let reported_by = |usage: &str| {
         let mut workload = admitted(workload("w"));
         workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"] = json!(usage);

@@ -77,7 +77,7 @@ fn listed_checks_are_those_of_the_queue_with_their_answers() {
 }
 
 #[test]
-fn answer_before_quota_counts_and_resets_the_checks() {
+fn check_answer_before_quota_deactivates_or_requeues_the_workload() {
     let found = |states: &[(&str, &str)]| {
         let state = State::new().with(queue(&["c"])).with(job("a")).with(checked(pending(), states));
         answered(&state.context(), state.workload("w"), now()).map(|decision| step(&decision))

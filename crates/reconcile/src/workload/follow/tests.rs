@@ -26,7 +26,7 @@ fn followed(workload: Value, desired: DesiredFields<'_>) -> Option<Value> {
 }
 
 #[test]
-fn workload_takes_over_what_its_owner_wants_while_it_has_no_quota() {
+fn workload_without_quota_follows_its_owner() {
     let metadata = |body: Value| changed(body, json!({"metadata": {"uid": "w-uid", "resourceVersion": "7"}}));
     let pending = || workload("w");
     let rows = [
@@ -54,7 +54,7 @@ fn workload_takes_over_what_its_owner_wants_while_it_has_no_quota() {
 
 /// A job removes names from its Workload's gates one by one; a prebuilt Workload keeps its own gates if the job names no gates.
 #[test]
-fn gates_of_a_workload_only_become_fewer() {
+fn workload_gates_are_removed_but_never_added() {
     let gates = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "a,b"}}});
     let gated = || changed(workload("w"), gates.clone());
     let left = |named: Option<&'static str>, prebuilt: bool| {

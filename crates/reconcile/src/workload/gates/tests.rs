@@ -29,7 +29,7 @@ fn gates_of_admission_are_named_until_they_are_gone() {
 }
 
 #[test]
-fn only_a_smaller_set_of_gates_replaces_the_known_one() {
+fn admission_gates_are_replaced_only_by_fewer_gates() {
     let state = State::new().with(gated("a, b"));
     let left = |named: Option<&str>| fewer(state.workload("w"), named);
     assert_eq!(left(Some("a")), Some(json!("a")));

@@ -25,7 +25,7 @@ fn without_pods(mut state: State) -> State {
 }
 
 #[test]
-fn workload_of_a_job_that_is_gone_is_let_go_when_no_pod_is_left() {
+fn orphaned_workload_loses_finalizer_when_no_pod_is_left() {
     let guarded =
         |workload: Value| changed(workload, json!({"metadata": {"finalizers": ["kueue.x-k8s.io/resource-in-use"]}}));
     let going = |workload: Value| deleting(guarded(workload));
@@ -53,7 +53,7 @@ fn workload_of_a_job_that_is_gone_is_let_go_when_no_pod_is_left() {
 }
 
 #[test]
-fn jobs_of_a_job_set_that_is_gone_go_before_its_workload() {
+fn jobs_of_deleted_job_set_go_before_its_workload() {
     let part = |patch: Value| {
         let owner = crate::testing::objects::controlled_by(&job_set("a", 1));
         changed(changed(job("a-main-0"), json!({ "metadata": owner })), patch)
@@ -144,7 +144,7 @@ fn workload_with_owner_of_unknown_kind_keeps_its_quota() {
 }
 
 #[test]
-fn owner_is_managed_if_its_kind_is() {
+fn owner_of_configured_kind_is_managed() {
     let managed = |kinds: &[Kind], workload: Value| {
         let settings = Settings { job_kinds: kinds.iter().copied().collect(), ..Settings::default() };
         let state = State::with_settings(settings).with(workload);

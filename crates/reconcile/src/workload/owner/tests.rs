@@ -5,7 +5,7 @@ use crate::testing::objects::{changed, controlled_by, deleting, job, job_set, tr
 use crate::testing::{State, own_name};
 
 #[test]
-fn owner_stands_while_the_view_has_it_by_its_uid() {
+fn owner_state_is_decided_by_its_uid_in_the_view() {
     let other = changed(job("a"), json!({"metadata": {"uid": "x"}}));
     let of_pod = || {
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p-uid", "controller": true});
@@ -34,7 +34,7 @@ fn owner_stands_while_the_view_has_it_by_its_uid() {
 }
 
 #[test]
-fn parts_are_the_jobs_that_name_their_owner_by_its_uid() {
+fn parts_are_jobs_that_name_their_owner_by_uid() {
     let part = |name: &str, owner: &Value| changed(job(name), json!({"metadata": controlled_by(owner)}));
     let names = |state: &State, kind: Kind| {
         let ctx = state.context();

@@ -23,7 +23,7 @@ fn preempted(victim: Value, others: Vec<Value>) -> Step {
 }
 
 #[test]
-fn victim_is_evicted_with_the_reason_and_paths_of_its_preemption() {
+fn victim_eviction_names_reason_and_paths_of_its_preemption() {
     let preemptor = changed(
         workload_of(&job("b")),
         json!({"metadata": {"name": "other", "uid": "other-uid"}, "spec": {"priority": 5}}),
@@ -67,7 +67,7 @@ fn preemptor_that_is_gone_is_unknown_and_gets_no_event() {
 }
 
 #[test]
-fn training_job_learns_which_queue_takes_its_quota() {
+fn preempted_training_job_gets_event_naming_both_queues() {
     let training = training_job("a");
     let preemptor = changed(workload("other"), json!({"metadata": {"uid": "other-uid"}}));
     let found = preempted(admitted(workload_of(&training)), vec![training, preemptor]);

@@ -17,7 +17,7 @@ fn jumped(seconds: i64) -> State {
 }
 
 #[test]
-fn time_that_a_workload_ran_leaves_out_jumps_of_the_clock() {
+fn execution_time_of_workload_excludes_jumps_of_the_clock() {
     for (jump, ran) in [(0, 60), (40, 20)] {
         let state = jumped(jump);
         let ctx = state.context();

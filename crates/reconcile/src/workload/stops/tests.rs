@@ -22,7 +22,7 @@ fn not_requeued(reason: &str, again: Option<i64>) -> Value {
 }
 
 #[test]
-fn evicted_workload_comes_back_when_the_cause_is_over() {
+fn evicted_workload_is_requeued_when_its_cause_is_over() {
     let stopped = || changed(cluster_queue("cq", &[("f", 10)]), json!({"spec": {"stopPolicy": "Hold"}}));
     let younger = || changed(local_queue("lq", "cq"), json!({"metadata": {"creationTimestamp": at(-5)}}));
     let inactive = changed(not_requeued("Preempted", None), json!({"spec": {"active": false}}));
@@ -94,7 +94,7 @@ fn reservation_without_a_place_is_taken_back_with_the_reason() {
 
 /// Quota is released before the finalizer is removed, if another finalizer keeps the Workload.
 #[test]
-fn workload_that_goes_gives_back_quota_before_its_finalizer_where_it_stays() {
+fn workload_kept_by_foreign_finalizer_releases_quota_before_own_finalizer() {
     let guarded =
         |names: &[&str], workload: Value| deleting(changed(workload, json!({"metadata": {"finalizers": names}})));
     let ours = "kueue.x-k8s.io/resource-in-use";
@@ -131,7 +131,7 @@ fn admission_that_does_not_fit_its_workload_ends() {
 }
 
 #[test]
-fn quota_of_a_workload_that_goes_for_good_is_not_requeued() {
+fn workload_released_for_good_is_not_requeued() {
     let released = |workload: Value| {
         let state = State::new().with(workload);
         let found = step(&release_for_good(state.workload("w"), "its job goes", now()));

@@ -68,7 +68,7 @@ fn evictions_are_counted_by_reason_and_first_ones_once() {
 }
 
 #[test]
-fn creation_is_measured_for_jobs_as_they_were_made() {
+fn workload_creation_is_measured_only_for_unedited_jobs() {
     let created = |state: State, kind: Kind| match creation(&state.context(), &named(kind, "a"), now()) {
         Some(Measure::Observe { millis, .. }) => Some(millis),
         _ => None,

@@ -64,7 +64,7 @@ fn workload_with_refused_reservation_preempts_nobody() {
 }
 
 #[test]
-fn revision_follows_spec_and_eviction_and_not_the_reason_of_waiting() {
+fn revision_follows_spec_and_eviction_but_not_pending_reason() {
     let revised = |workload: Value| spec(workload).revision;
     let before = revised(pending());
     assert_eq!(revised(with_condition(pending(), condition("QuotaReserved", false, "WaitingForQuota"))), before);
@@ -73,7 +73,7 @@ fn revision_follows_spec_and_eviction_and_not_the_reason_of_waiting() {
 }
 
 #[test]
-fn workload_is_passed_on_unless_a_write_of_its_quota_is_under_way() {
+fn workload_reaches_engine_unless_quota_write_is_under_way() {
     let mirrored = |state: &State| {
         let found = state.context().mirrored(&own_name("w"))?;
         Some((matches!(found.delta, engine::Delta::RemoveWorkload(_)), found.is_over, found.is_settled))
@@ -99,7 +99,7 @@ fn workload_is_passed_on_unless_a_write_of_its_quota_is_under_way() {
 }
 
 #[test]
-fn reason_of_a_cycle_is_written_in_older_words_where_these_are_wanted() {
+fn pending_reason_is_older_kueue_text_without_unadmitted_observation() {
     let describe = |observes: bool| {
         let settings = berth_cache::settings::Settings { observe_unadmitted: observes, ..Default::default() };
         let state = State::with_settings(settings).with(workload("w"));

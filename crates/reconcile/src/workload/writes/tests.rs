@@ -55,7 +55,7 @@ fn eviction_has_the_event_of_its_reason_and_counts() {
 
 /// A flavor that is missing for a moment costs the reservation, and any other fault ends the workload.
 #[test]
-fn workload_that_cannot_start_waits_or_ends_by_the_fault() {
+fn workload_that_cannot_start_is_requeued_or_finished() {
     let state = view(admitted(workload("w")));
     let to_notice =
         |reason: &str, text: String| notice(state.workload("w"), EventType::Warning, reason, text, REPORTER);

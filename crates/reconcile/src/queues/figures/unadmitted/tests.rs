@@ -23,7 +23,7 @@ fn unadmitted_workloads_are_counted_by_cause() {
 }
 
 #[test]
-fn state_of_admission_is_the_reason() {
+fn unadmitted_cause_is_taken_from_admitted_condition() {
     let state = State::new()
         .with(with_condition(reserved(workload("w")), condition("Admitted", false, "UnsatisfiedAdmissionChecks")));
     assert_eq!(why(state.workload("w")), ("UnsatisfiedAdmissionChecks", ""));
