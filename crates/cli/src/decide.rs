@@ -5,7 +5,7 @@ mod account;
 mod generated_tests;
 mod ignored;
 mod invalid;
-mod manifests;
+pub(crate) mod manifests;
 mod places;
 mod pods;
 #[cfg(test)]

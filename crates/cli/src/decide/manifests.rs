@@ -1,6 +1,6 @@
 //! Manifests: from files and folders to objects in the form in which the API server would store them.
 
-use super::places::{Place, Source};
+use super::places::{Place, Source, steps};
 use anyhow::{Context, anyhow, bail};
 use berth_api::conversion::{Version, renamed_field};
 use berth_control::offline::{self, examine};
@@ -22,9 +22,9 @@ pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// An object of the manifests, with its file and line.
 #[derive(Clone, Debug)]
-pub(super) struct Manifest {
+pub(crate) struct Manifest {
     pub(super) place: Place,
-    pub(super) object: Value,
+    pub(crate) object: Value,
 }
 
 /// Manifests, sorted by their use for decisions.
@@ -39,7 +39,7 @@ pub(super) struct Sorted {
 }
 
 /// The manifests of files and folders; the path `-` is the standard input.
-pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
+pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
     let mut manifests = Vec::new();
     for path in paths {
         for file in files(path)? {
@@ -79,7 +79,7 @@ fn content(path: &Path) -> anyhow::Result<String> {
 }
 
 /// The objects of a text with YAML documents; each item of a List is an object.
-pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>> {
+pub(crate) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(content).map_err(|error| anyhow!("{file}: {error}"))?;
     let source = Source::new(file, content);
     let mut objects = Vec::new();
@@ -109,13 +109,20 @@ pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>
     Ok(objects)
 }
 
+/// Manifests of objects that an API server has listed; their place is a name without lines.
+pub(crate) fn of_objects(name: &str, objects: Vec<Value>) -> Vec<Manifest> {
+    let source = Source::new(name, "");
+    let place = |document| Place { source: Arc::clone(&source), document, item: None };
+    objects.into_iter().enumerate().map(|(at, object)| Manifest { place: place(at), object }).collect()
+}
+
 /// The text at a JSON pointer of an object, or an empty text.
-pub(super) fn text(object: &Value, path: &str) -> String {
+pub(crate) fn text(object: &Value, path: &str) -> String {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// The kind, namespace and name of an object, as messages show them.
-pub(super) fn named(object: &Value) -> String {
+pub(crate) fn named(object: &Value) -> String {
     shown(&text(object, "/kind"), &text(object, "/metadata/namespace"), &text(object, "/metadata/name"))
 }
 
@@ -180,9 +187,28 @@ fn integration(object: &Value) -> Option<&'static str> {
 
 impl Manifest {
     /// Text about a fault of the manifest, with file and line. The given fault begins with the path of the field, if there is one.
-    pub(super) fn fault(&self, fault: &str) -> String {
+    pub(crate) fn fault(&self, fault: &str) -> String {
         let path = fault.split(": ").next().filter(|path| !path.contains(' ')).unwrap_or_default();
         format!("{}: {}: {fault}", self.place.of(path), named(&self.object))
+    }
+
+    /// File, line of a field and number of the object in its file: an order that does not depend on the order in which files are read.
+    pub(crate) fn position(&self, path: &str) -> (&str, u64, usize, Option<usize>) {
+        let Place { source, document, item } = &self.place;
+        (source.file.as_str(), self.place.line(path).unwrap_or_default(), *document, *item)
+    }
+
+    /// File and line of a field as `file:line`, or the file alone if its text is unknown.
+    pub(crate) fn place_of(&self, path: &str) -> String {
+        self.place.of(path)
+    }
+
+    /// The value of a field, by a path such as `spec.tasks[0].name` or `metadata.labels[example.com/a]`.
+    pub(crate) fn value(&self, path: &str) -> Option<&Value> {
+        steps(path).iter().try_fold(&self.object, |at, step| match at {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+            other => other.get(step),
+        })
     }
 
     /// Message about a field that the object's kind does not have.
@@ -195,7 +221,7 @@ impl Manifest {
 }
 
 /// All faults of the manifests as one error.
-pub(super) fn refused(faults: &[String]) -> anyhow::Result<()> {
+pub(crate) fn refused(faults: &[String]) -> anyhow::Result<()> {
     match faults {
         [] => Ok(()),
         [fault] => bail!("{fault}"),

@@ -35,7 +35,12 @@ impl Place {
     /// File and line of a field as `file:line`. A field that the text lacks has the line of its enclosing field.
     pub(super) fn of(&self, path: &str) -> String {
         let file = &self.source.file;
-        let Some(document) = self.source.documents().get(self.document) else { return file.clone() };
+        self.line(path).map_or_else(|| file.clone(), |line| format!("{file}:{line}"))
+    }
+
+    /// Line of a field, from 1; none if the text of the file is unknown.
+    pub(super) fn line(&self, path: &str) -> Option<u64> {
+        let document = self.source.documents().get(self.document)?;
         let list = self.item.map(|item| ["items".to_owned(), item.to_string()]);
         let mut line = document.referenced.line();
         let mut at = &document.value;
@@ -44,12 +49,12 @@ impl Place {
             line = found.value.referenced.line();
             at = &found.value.value;
         }
-        format!("{file}:{line}")
+        Some(line)
     }
 }
 
 /// The names and indices in a field path such as `spec.resourceGroups[0].flavors[1].name` or `metadata.labels[example.com/a]`.
-fn steps(path: &str) -> Vec<String> {
+pub(super) fn steps(path: &str) -> Vec<String> {
     let mut steps = vec![String::new()];
     let mut is_within = false;
     for letter in path.chars() {
