@@ -51,6 +51,38 @@ pub struct ImportFlags {
 pub(crate) enum Import {
     /// AxLearn's quota file: flavors by tier, a ClusterQueue and a LocalQueue for each project, a cohort, and RoleBindings.
     AxlearnQuota(Box<AxlearnQuotaFlags>),
+    /// Volcano's queues, pod groups and jobs: a cohort tree, ClusterQueues, LocalQueues, and the jobs and pods with their queue.
+    ///
+    /// The manifests go to the standard output, and the report to the standard error: a line for each value that has no counterpart, with file,
+    /// line, field and value.
+    Volcano(VolcanoFlags),
+}
+
+/// Objects of Volcano, and options for facts that they do not hold.
+#[derive(Debug, Args)]
+pub(crate) struct VolcanoFlags {
+    /// Manifests: YAML or JSON, several documents in one file are fine; a folder stands for its *.yaml, *.yml and *.json; - is the standard
+    /// input
+    #[arg(short = 'f', long = "filename", num_args = 1.., required_unless_present = "from_cluster")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Read the objects from the cluster, by `kubectl get`, instead of files
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) from_cluster: bool,
+    /// Context of the kubeconfig file, for --from-cluster [default: the current one]
+    #[arg(long, requires = "from_cluster")]
+    pub(crate) context: Option<String>,
+    /// Namespace of objects that name none
+    #[arg(short = 'n', long, default_value = "default")]
+    pub(crate) namespace: String,
+    /// ResourceFlavor of all quotas [default: the one of the documents, else a new one called default]
+    #[arg(long)]
+    pub(crate) flavor: Option<String>,
+    /// File to write [default: the standard output]
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+    /// End with exit code 1 where the report has a line
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 /// An AxLearn quota file, and options for facts that it does not hold.
@@ -124,5 +156,20 @@ mod tests {
         assert_eq!((flags.tiers.join(" "), flags.reservation.join(" ")), ("reserved spot".into(), "a v4=b".into()));
         assert_eq!((flags.cloud, flags.namespace.as_str(), flags.output), (Cloud::BareMetal, "{project}", None));
         assert!(Line::try_parse_from(["berth", "flavors"]).is_err(), "a file is needed");
+    }
+
+    #[test]
+    fn volcano_import_takes_either_files_or_the_cluster() {
+        for (words, fits) in [
+            ("-f a.yaml b.yaml --flavor gpu -n team --strict", true),
+            ("--from-cluster --context prod", true),
+            ("", false),
+            ("-f a.yaml --from-cluster", false),
+            ("-f a.yaml --context prod", false),
+        ] {
+            let words = format!("berth import volcano {words}");
+            let parsed = Line::try_parse_from(words.split_whitespace());
+            assert_eq!(parsed.is_ok(), fits, "{words}");
+        }
     }
 }

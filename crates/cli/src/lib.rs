@@ -1,13 +1,14 @@
 //! The commands of Berth that need no cluster: `berth decide`, `berth flavors` and `berth import`.
 //!
-//! The library never connects to a cluster. [`Command`] lists the commands; `decide.rs` implements `berth decide`, `capacity.rs` `berth flavors`, and
-//! `axlearn_quota.rs` `berth import`.
+//! The library has no client of a cluster: `berth import volcano --from-cluster` runs kubectl. [`Command`] lists the commands; `decide.rs` implements
+//! `berth decide`, `capacity.rs` `berth flavors`, and `axlearn_quota.rs` and `volcano.rs` `berth import`.
 
 mod axlearn_quota;
 mod capacity;
 mod decide;
 mod flags;
 mod generated;
+mod volcano;
 
 pub use flags::{DecideFlags, FlavorsFlags, ImportFlags};
 
@@ -37,6 +38,7 @@ impl Command {
             Self::Flavors(flags) => capacity::run(flags).map(|()| ExitCode::SUCCESS),
             Self::Import(flags) => match &flags.what {
                 Import::AxlearnQuota(flags) => axlearn_quota::run(flags).map(|()| ExitCode::SUCCESS),
+                Import::Volcano(flags) => volcano::run(flags),
             },
         }
     }

@@ -76,3 +76,35 @@ fn axlearn_project_uses_its_quota_and_borrows_idle_quota() {
         assert_eq!(outcome(&output, job).0, "pending", "no tier has more than 16 chips for all projects together");
     }
 }
+
+/// A batch Job in an imported queue is admitted up to the capability of Volcano's Queue.
+#[test]
+fn job_in_imported_volcano_queue_is_admitted_up_to_capability() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/volcano/gang/objects.yaml");
+    let options = crate::volcano::Options { namespace: "default", flavor: None };
+    let made = crate::volcano::import(&manifests::read(&[path]).unwrap(), options).unwrap();
+    let job = |parallelism: i64| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "pytorch", "namespace": "ml-workloads", "labels": {"kueue.x-k8s.io/queue-name": "training-queue"}},
+            "spec": {"suspend": true, "parallelism": parallelism, "completions": parallelism, "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "pytorch", "image": "i", "resources": {
+                    "requests": {"nvidia.com/gpu": 8, "cpu": "32", "memory": "256Gi"},
+                    "limits": {"nvidia.com/gpu": 8},
+                }}],
+            }}},
+        })
+    };
+    for (parallelism, decision) in [(8, "admitted"), (9, "pending")] {
+        let mut all = manifests::of_text("queues.yaml", &made.text).unwrap();
+        all.extend(manifests::of_text("job.yaml", &job(parallelism).to_string()).unwrap());
+        let output = decided(&all);
+        assert_eq!(
+            outcome(&output, "ml-workloads/pytorch").0,
+            decision,
+            "{parallelism} pods of 8 GPUs, with 64 in the queue"
+        );
+        assert_eq!((output.get("unknown"), output.get("invalid"), output.get("inactive")), (None, None, None));
+    }
+}
