@@ -69,7 +69,7 @@ pub(crate) struct VolcanoFlags {
     #[arg(long, conflicts_with = "files")]
     pub(crate) from_cluster: bool,
     /// Context of the kubeconfig file, for --from-cluster [default: the current one]
-    #[arg(long, requires = "from_cluster")]
+    #[arg(long, conflicts_with = "files")]
     pub(crate) context: Option<String>,
     /// Namespace of objects that name none
     #[arg(short = 'n', long, default_value = "default")]

@@ -234,10 +234,10 @@ fn pods_of_group_get_labels_total_count_and_report() {
     let single = POD_GROUP.replace("minMember: 2", "minMember: 1");
     let made = imported(&joined(&[QUEUE, &single, a, b])).unwrap();
     assert_eq!(total(&made), "", "pods that need no other pod are single");
-    let bound = a.replace("schedulerName", "nodeName: n, schedulerName");
+    let bound = a.replace("schedulerName", "nodeName: node-1, schedulerName");
     let made = imported(&joined(&[QUEUE, POD_GROUP, &bound, b])).unwrap();
     assert_eq!(object(&made, "Pod", "a"), Value::Null, "a pod that runs cannot wait again");
-    let expected = "Pod team/a: spec.nodeName: \"n\": the pod has a node already: create it again without it";
+    let expected = "Pod team/a: spec.nodeName: \"node-1\": the pod has a node already: create it again without it";
     assert!(made.report.iter().any(|line| line.contains(expected)), "{:?}", made.report);
 }
 
