@@ -52,6 +52,11 @@ impl Check {
         }
     }
 
+    /// The resourceVersion as a number, for comparison with other states of the check; 0 if it is not a number.
+    pub fn version(&self) -> u64 {
+        berth_jobs::version_number(&self.resource_version)
+    }
+
     /// Whether Berth itself answers the check, by a request to an autoscaler.
     pub fn asks_autoscaler(&self) -> bool {
         self.controller == PROVISIONING

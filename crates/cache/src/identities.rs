@@ -2,6 +2,7 @@
 
 use berth_jobs::version_of;
 
+use crate::admission_checks::Check;
 use crate::object::{Kind, ObjectKey};
 use crate::training_view::TrainingView;
 use crate::{View, WorkloadView};
@@ -32,9 +33,7 @@ impl View {
             kind if kind.is_job() => self.jobs().get(object).map_or(0, |job| job.version),
             Kind::TrainingJob => self.training().get(&name).map_or(0, TrainingView::version),
             Kind::Pod => self.pods().get(&name).map_or(0, |pod| pod.version),
-            Kind::AdmissionCheck => {
-                self.checks().get(&object.name).map_or(0, |check| check.resource_version.parse().unwrap_or_default())
-            }
+            Kind::AdmissionCheck => self.checks().get(&object.name).map_or(0, Check::version),
             Kind::ProvisioningRequest => {
                 self.provisioning().requests.get(&name).map_or(0, |request| version_of(&request.metadata))
             }

@@ -350,7 +350,7 @@ impl WorkloadView {
 
     /// The resourceVersion as a number, for comparison with other states of the Workload; 0 if it is not a number.
     pub fn version(&self) -> u64 {
-        self.resource_version.parse().unwrap_or_default()
+        berth_jobs::version_number(&self.resource_version)
     }
 
     /// The identity of the observed state, with the resourceVersion that a server-side apply names as its precondition.

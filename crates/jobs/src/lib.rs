@@ -75,8 +75,8 @@ pub use kinds::KINDS;
 pub use lean::lean_text;
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, refused_by, validate_requests};
 pub use metadata::{
-    controller, group_of, lets_go_first, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
-    workload_priority_class,
+    controller, group_of, lets_go_first, max_execution_seconds, prebuilt_workload_name, queue_name, version_number,
+    version_of, workload_priority_class,
 };
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, spec_as_run, workload_needs};

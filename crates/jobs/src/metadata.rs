@@ -40,10 +40,17 @@ pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// `metadata.resourceVersion` as a number; 0 if the object has none.
+/// `metadata.resourceVersion` as a number; 0 if the object has none, see [`version_number`].
 #[must_use]
 pub fn version_of(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
+    metadata.resource_version.as_deref().map_or(0, version_number)
+}
+
+/// A resourceVersion as a number; 0 if the text is empty or not a number. The versions of an API server are decimal numbers that grow with each change, and the
+/// runtime takes no object with another version, so 0 means that no API server has stored the object.
+#[must_use]
+pub fn version_number(text: &str) -> u64 {
+    text.parse().unwrap_or_default()
 }
 
 /// The value of an annotation, if it is not empty.

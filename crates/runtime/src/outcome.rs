@@ -17,7 +17,7 @@ pub enum Verb {
 /// Default pause before the next attempt, in milliseconds, if a busy API server names none.
 const DEFAULT_PAUSE_MS: u64 = 1000;
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Written {
     #[serde(default)]
     metadata: WrittenMeta,
@@ -44,6 +44,11 @@ struct Details {
 }
 
 impl Status {
+    /// The status in a body. A body that is no status, for example a page of a proxy, gives an empty status, and [`Self::text`] then shows the body.
+    fn of(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+
     /// The message, or the beginning of a body without one.
     fn text(&self, body: &[u8]) -> String {
         if self.message.is_empty() {
@@ -57,25 +62,33 @@ impl Status {
 /// Text of an answer that refuses a query.
 #[must_use]
 pub fn refusal_of(body: &[u8]) -> String {
-    serde_json::from_slice::<Status>(body).unwrap_or_default().text(body)
+    Status::of(body).text(body)
+}
+
+/// The version in the answer to a write that was applied. The version is empty if the answer has none, as the answer to a deletion; otherwise the answer is the
+/// object, and control waits until a watch shows its version.
+fn written_version(body: &[u8]) -> Result<String, String> {
+    let written: Written = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let version = written.metadata.resource_version;
+    if !version.is_empty() && version.parse::<u64>().is_err() {
+        return Err(format!("metadata.resourceVersion: {version:?}: only a decimal number is allowed"));
+    }
+    Ok(version)
 }
 
 /// Translates an answer into an outcome. `retry_after` is the header of this name in seconds.
 #[must_use]
 pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) -> WriteOutcome {
     if (200..300).contains(&code) {
-        if verb == Verb::Delete {
-            // The answer to a deletion is the object if finalizers keep the object; then the answer has its version.
-            let kept = serde_json::from_slice::<Written>(body).unwrap_or_default();
-            return WriteOutcome::Applied { resource_version: kept.metadata.resource_version };
-        }
-        return match serde_json::from_slice::<Written>(body) {
-            Ok(written) => WriteOutcome::Applied { resource_version: written.metadata.resource_version },
+        return match written_version(body) {
+            Ok(resource_version) => WriteOutcome::Applied { resource_version },
+            // The API server has accepted the deletion, whatever its answer looks like; control waits for no version of the object.
+            Err(_) if verb == Verb::Delete => WriteOutcome::Applied { resource_version: String::new() },
             // The write was applied, but its answer was cut off, so the new version is unknown.
             Err(error) => WriteOutcome::Unknown(format!("answer of the API server is not readable: {error}")),
         };
     }
-    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let status = Status::of(body);
     let text = status.text(body);
     let pause = || {
         let seconds = retry_after.or_else(|| status.details.as_ref().map(|details| details.retry_after_seconds));
@@ -203,6 +216,21 @@ mod tests {
         assert_eq!(outcome_of(Verb::Create, 201, None, body), applied("42"));
         assert_eq!(outcome_of(Verb::Delete, 200, None, b"{}"), applied(""));
         assert!(matches!(outcome_of(Verb::Patch, 200, None, b"{\"meta"), WriteOutcome::Unknown(_)));
+    }
+
+    #[test]
+    fn answer_without_readable_version_is_unknown_except_for_deletions() {
+        let body = br#"{"metadata": {"resourceVersion": "v7"}}"#;
+        let text = "answer of the API server is not readable: metadata.resourceVersion: \"v7\": only a decimal number is allowed";
+        for (verb, outcome) in [
+            (Verb::Create, WriteOutcome::Unknown(text.to_owned())),
+            (Verb::Patch, WriteOutcome::Unknown(text.to_owned())),
+            (Verb::Delete, WriteOutcome::Applied { resource_version: String::new() }),
+        ] {
+            assert_eq!(outcome_of(verb, 200, None, body), outcome, "{verb:?}");
+        }
+        let cut_off = outcome_of(Verb::Delete, 200, None, b"{\"meta");
+        assert_eq!(cut_off, WriteOutcome::Applied { resource_version: String::new() });
     }
 
     #[test]

@@ -24,6 +24,13 @@ impl Raw {
         self.text.get()
     }
 
+    /// The fault of the object's version; `None` if the version is a decimal number or absent. Control compares the versions of an object as numbers.
+    pub(crate) fn version_fault(&self) -> Option<String> {
+        let version = self.metadata.resource_version.as_deref().filter(|version| !version.is_empty())?;
+        let fault = || format!("metadata.resourceVersion: {version:?}: only a decimal number is allowed");
+        version.parse::<u64>().is_err().then(fault)
+    }
+
     /// The object reduced to the metadata that identifies it, for the report that an undecodable object was deleted.
     #[must_use]
     pub fn head(&self) -> Self {
@@ -115,6 +122,21 @@ mod tests {
         let read: Vec<_> = list.items.iter().map(|i| (i.name_any(), i.resource_version().unwrap())).collect();
         assert_eq!(read, [("good".into(), "1".into()), ("bad".into(), "2".into())]);
         assert!(list.items[1].text().contains("many"));
+    }
+
+    #[test]
+    fn version_without_number_is_a_fault_that_names_it() {
+        for (metadata, fault) in [
+            (serde_json::json!({"name": "a"}), None),
+            (serde_json::json!({"name": "a", "resourceVersion": "7"}), None),
+            (
+                serde_json::json!({"name": "a", "resourceVersion": "7-b"}),
+                Some("metadata.resourceVersion: \"7-b\": only a decimal number is allowed"),
+            ),
+        ] {
+            let raw: Raw = serde_json::from_value(serde_json::json!({"metadata": metadata})).unwrap();
+            assert_eq!(raw.version_fault().as_deref(), fault, "{metadata}");
+        }
     }
 
     #[test]

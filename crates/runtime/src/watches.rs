@@ -241,7 +241,8 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
     kinds
 }
 
-/// Decodes a change. An object of a list that does not decode and cannot be rescued is left out.
+/// Decodes a change. An object of a list that does not decode and cannot be rescued is left out. A present object whose version is no number counts as one that
+/// does not decode, and a deletion is taken with any version.
 fn decode<T>(
     change: Change<Raw>,
     read: impl Fn(&str) -> serde_json::Result<T>,
@@ -249,15 +250,16 @@ fn decode<T>(
     rescue: impl Fn(&str) -> Option<T>,
 ) -> Result<Observation, Undecodable> {
     let one = |raw: &Raw| read(raw.text()).map_err(|error| error.to_string());
+    let present = |raw: &Raw| raw.version_fault().map_or_else(|| one(raw), Err);
     Ok(wrap(match change {
-        Change::Apply(raw) => Change::Apply(one(&raw).map_err(|error| Undecodable {
+        Change::Apply(raw) => Change::Apply(present(&raw).map_err(|error| Undecodable {
             error,
             remains: rescue(raw.text()).map(|object| wrap(Change::Apply(object))),
         })?),
         Change::Delete(raw) => Change::Delete(one(&raw).map_err(|error| Undecodable { error, remains: None })?),
         Change::Only(names) => Change::Only(names),
         Change::Reset(list) => {
-            Change::Reset(list.iter().filter_map(|raw| one(raw).ok().or_else(|| rescue(raw.text()))).collect())
+            Change::Reset(list.iter().filter_map(|raw| present(raw).ok().or_else(|| rescue(raw.text()))).collect())
         }
     }))
 }

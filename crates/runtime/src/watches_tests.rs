@@ -276,6 +276,30 @@ fn undecodable_workload_is_still_listed_with_its_admission() {
     assert!(text.contains("berth_undecodable_objects_total{resource=\"workloads\"} 1"), "{text}");
 }
 
+/// An older state of the object stays, and the deletion of the object is reported.
+#[test]
+fn object_with_unreadable_version_is_undecodable_until_deleted() {
+    let metrics = Arc::new(Metrics::new("test"));
+    let mut follower = Follower {
+        plural: "jobs",
+        decode: Arc::clone(&jobs().decode),
+        metrics: &metrics,
+        listed: Vec::new(),
+        failing: false,
+    };
+    let mut object = job("j", serde_json::json!(1));
+    object["metadata"]["resourceVersion"] = serde_json::json!("v5");
+    let raw: Raw = serde_json::from_value(object).unwrap();
+    assert!(follower.take(Event::Apply(raw.clone())).is_none());
+    assert!(follower.take(Event::InitApply(raw.clone())).is_none());
+    assert!(
+        matches!(follower.take(Event::InitDone), Some(Observation::Job(_, Change::Only(names))) if names.len() == 1)
+    );
+    let text = metrics.encode(crate::metrics::Gauges::default());
+    assert!(text.contains("berth_undecodable_objects_total{resource=\"jobs\"} 2"), "{text}");
+    assert!(matches!(follower.take(Event::Delete(raw)), Some(Observation::Job(_, Change::Delete(_)))));
+}
+
 #[test]
 fn watched_kinds_have_unique_numbers_and_names() {
     let kinds = kinds(&Wanted::default());

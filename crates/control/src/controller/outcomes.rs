@@ -4,6 +4,7 @@ use berth_api::conditions::types;
 use berth_cache::pods::group_uid;
 use berth_cache::{Name, WorkloadView};
 use berth_engine::model::Delta;
+use berth_jobs::version_number;
 use berth_reconcile::capacity::capacity_notes::Answer;
 use berth_reconcile::capacity::figures::growth_measures;
 use berth_reconcile::capacity::promotions::PromotionLook;
@@ -216,8 +217,7 @@ impl Control {
         }
         self.note_done(&object, &write, now);
         self.reports.publish(write.notices);
-        let written = resource_version.parse().unwrap_or_default();
-        let version = if write.purpose.withdraws() { u64::MAX } else { written };
+        let version = if write.purpose.withdraws() { u64::MAX } else { version_number(resource_version) };
         if version > self.view.seen_version(&object) && !write.vanished {
             self.in_flight.expect(object, version);
         }

@@ -68,7 +68,7 @@ impl QuotaRules<'_> {
         let object_key = cluster_key(Kind::AdmissionCheck, name);
         let old = match object.map(|object| Check::of(&object)) {
             Some(check) => {
-                self.in_flight.seen(&object_key, check.resource_version.parse().unwrap_or_default());
+                self.in_flight.seen(&object_key, check.version());
                 self.view.put_check(name, check)
             }
             None => {
