@@ -48,6 +48,7 @@ pub mod berth;
 pub mod conditions;
 pub mod conversion;
 pub mod jobset;
+pub mod json;
 pub mod labels;
 pub mod lean;
 pub mod node;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use berth_api::berth::{TrainingJob, TrainingJobStatus};
 use berth_api::conditions::{find, own_reasons, phases, training_types};
+use berth_api::json::to_text;
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
     Accelerators, Saved, TrainingFacts, WORKER, invalid_training_job, own_annotations, role_names, saved_of,
     training_facts, training_pod_sets,
 };
-use berth_jobs::{PodSetDigest, lets_go_first};
+use berth_jobs::{PodSetDigest, lets_go_first, version_number};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -90,7 +91,7 @@ impl TrainingView {
             ..ObjectMeta::default()
         };
         let job = TrainingJob { metadata, spec, status: None };
-        let packed: Arc<str> = serde_json::to_string(&job).unwrap_or_default().into();
+        let packed: Arc<str> = to_text(&job).into();
         let known = older.filter(|older| older.packed == packed);
         let counted = older.filter(|older| Some(&older.uid) == uid.as_ref()).and_then(|older| older.counted);
         let template = job.spec.template.spec.as_ref();
@@ -107,7 +108,7 @@ impl TrainingView {
             saved: job.metadata.annotations.as_ref().and_then(saved_of),
             roles: role_names(&job),
             pod_priority_class: template.and_then(|spec| spec.priority_class_name.clone()),
-            asked: known.map_or_else(|| asked(&job, accelerators), |known| known.asked.clone()),
+            asked: known.map_or_else(|| asked(&packed, accelerators), |known| known.asked.clone()),
             status: status.unwrap_or_default(),
             counted,
             packed: known.map_or(packed, |known| known.packed.clone()),
@@ -115,8 +116,11 @@ impl TrainingView {
     }
 
     /// The TrainingJob without its status.
-    pub fn decode(&self) -> TrainingJob {
-        serde_json::from_str(&self.packed).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The JSON of the TrainingJob cannot be read. Then [`Self::asked`] is an error with the same text, so that the TrainingJob is reported as invalid.
+    pub fn decode(&self) -> serde_json::Result<TrainingJob> {
+        serde_json::from_str(&self.packed)
     }
 
     /// Whether the TrainingJob has ended, even if some of its Jobs still exist.
@@ -152,7 +156,7 @@ impl TrainingView {
 
     /// The resourceVersion as a number, for comparison with other states of the TrainingJob; 0 if it is not a number.
     pub fn version(&self) -> u64 {
-        self.resource_version.parse().unwrap_or_default()
+        version_number(&self.resource_version)
     }
 }
 
@@ -161,11 +165,46 @@ pub fn has_ended(status: &TrainingJobStatus) -> bool {
     matches!(status.phase.as_str(), phases::SUCCEEDED | phases::FAILED)
 }
 
-fn asked(job: &TrainingJob, accelerators: &Accelerators) -> Result<Vec<PodSetDigest>, String> {
+/// The pod sets of a TrainingJob, read from the JSON from which later decisions read the TrainingJob.
+fn asked(packed: &str, accelerators: &Accelerators) -> Result<Vec<PodSetDigest>, String> {
+    let job: TrainingJob = serde_json::from_str(packed).map_err(|error| format!("spec: {error}"))?;
+    let job = &job;
     let faults = invalid_training_job(job, accelerators);
     if !faults.is_empty() {
         return Err(summary(&faults));
     }
     let sets = training_pod_sets(job, accelerators).map_err(|faults| summary(&faults))?;
     Ok(sets.iter().map(PodSetDigest::of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::read;
+
+    fn view() -> TrainingView {
+        let spec = json!({"jobType": "PyTorchJob", "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
+            "schedulingConfig": {"queue": "lq"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
+        let object = json!({"metadata": {"name": "t", "namespace": "a", "uid": "u"}, "spec": spec});
+        TrainingView::new(read(object), None, &Accelerators::default())
+    }
+
+    #[test]
+    fn training_job_is_read_again_as_it_was_observed() {
+        let view = view();
+        let job = view.decode().unwrap();
+        assert_eq!((job.metadata.name.as_deref(), job.spec.resources.max_replicas), (Some("t"), Some(2)));
+        assert_eq!(view.asked.unwrap().len(), 1);
+    }
+
+    /// An empty TrainingJob in its place would be started, scaled or changed as if its user had written nothing.
+    #[test]
+    fn unreadable_training_job_is_an_error_and_not_empty() {
+        let unreadable = TrainingView { packed: r#"{"spec": 1}"#.into(), ..view() };
+        let error = unreadable.decode().unwrap_err().to_string();
+        let asked = asked(&unreadable.packed, &Accelerators::default()).unwrap_err();
+        assert_eq!(asked, format!("spec: {error}"));
+    }
 }

@@ -231,7 +231,9 @@ impl<'a> TrainingCase<'a> {
 
     fn create_workload(&self) -> Decision {
         let settings = &self.ctx.settings;
-        let (object, copied) = (self.view.decode(), &settings.label_keys_to_copy);
+        let copied = &settings.label_keys_to_copy;
+        // An object that cannot be read or is invalid was reported before, by `asked`.
+        let Ok(object) = self.view.decode() else { return Decision::Done };
         let Ok(made) = training_workload(&object, &settings.accelerators, Priority::default(), copied) else {
             return Decision::Done;
         };
@@ -391,8 +393,8 @@ impl<'a> TrainingCase<'a> {
         if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
             return None;
         }
-        let sets = training_pod_sets(&self.view.decode(), &self.ctx.settings.accelerators).ok()?;
-        self.ctx.other_pod_sets(&self.name.0, &sets)
+        let sets = training_pod_sets(&self.view.decode().ok()?, &self.ctx.settings.accelerators).ok()?;
+        Some(self.ctx.other_pod_sets(&self.name.0, &sets))
     }
 
     /// Whether a Job of the TrainingJob is missing or being deleted although the TrainingJob has not ended.

@@ -51,9 +51,18 @@ pub enum RunError {
     /// The spec of the TrainingJob cannot be turned into pods.
     #[error("{}", summary(.0))]
     Invalid(Vec<FieldError>),
+    /// The JSON in which control keeps the TrainingJob cannot be read.
+    #[error("spec: {0}")]
+    Unreadable(String),
     /// The pods cannot be placed on the flavors of the admission.
     #[error(transparent)]
     Placement(#[from] PlacementError),
+}
+
+impl From<serde_json::Error> for RunError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Unreadable(error.to_string())
+    }
 }
 
 /// The children that a start creates, in the order of creation, Jobs last. The new run continues from the last checkpoint.

@@ -92,7 +92,7 @@ impl PodGroupCase<'_> {
     /// The pod sets of the StatefulSet for its present number of replicas.
     fn pod_sets(&self, set: &SetState) -> Option<(Value, Annotations)> {
         let made = stateful_set_workload(&set.decode()?, set.replicas, Priority::default(), &BTreeSet::new());
-        self.ctx.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
+        Some(self.ctx.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets))
     }
 
     /// The fields that a Workload takes over from its StatefulSet; the pod sets change only if there are replicas.

@@ -197,7 +197,7 @@ impl TrainingCase<'_> {
             return Some(Decision::WaitForCreations);
         }
         let settings = &self.ctx.settings;
-        let (object, copied) = (self.view.decode(), &settings.label_keys_to_copy);
+        let (object, copied) = (self.view.decode().ok()?, &settings.label_keys_to_copy);
         let object = training_workload(&object, &settings.accelerators, Priority::default(), copied).ok()?;
         let object = self.ctx.with_priority(object, self.classes()).ok()?;
         let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());

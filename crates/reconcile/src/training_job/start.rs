@@ -104,7 +104,7 @@ impl TrainingCase<'_> {
         let reported = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
         let made = placements(self.ctx, workload)
             .map_err(RunError::from)
-            .and_then(|placements| children(&self.view.decode(), accelerators, &placements, reported));
+            .and_then(|placements| children(&self.view.decode()?, accelerators, &placements, reported));
         let all = match made {
             Ok(all) => all,
             Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),

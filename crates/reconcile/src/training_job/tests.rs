@@ -114,7 +114,8 @@ fn shown(state: &mut State) {
         if !found.what.starts_with("TrainingStatus") {
             return;
         }
-        let mut object = serde_json::to_value(state.view.training()[&own_name("a")].decode()).expect("JSON");
+        let mut object =
+            serde_json::to_value(state.view.training()[&own_name("a")].decode().expect("its JSON")).expect("JSON");
         object["kind"] = json!("TrainingJob");
         object["metadata"]["resourceVersion"] = json!("7");
         let status = serde_json::to_value(&state.view.training()[&own_name("a")].status).expect("JSON");

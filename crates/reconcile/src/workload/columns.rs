@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
+use berth_api::json::to_value;
 use berth_api::labels::SIZE;
 use berth_cache::WorkloadView;
 use berth_engine::model as engine;
@@ -105,8 +106,8 @@ impl Context<'_> {
     }
 
     /// Pod sets as JSON for a patch, and the annotation of the size that changes with the pod sets.
-    pub(crate) fn other_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> Option<(Value, Annotations)> {
-        Some((serde_json::to_value(sets).ok()?, self.size_of_pod_sets(namespace, sets)))
+    pub(crate) fn other_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> (Value, Annotations) {
+        (to_value(sets), self.size_of_pod_sets(namespace, sets))
     }
 
     /// The capacity tiers of flavors, each tier once.
