@@ -178,6 +178,7 @@ fn classes(given: &PriorityFromLabel) -> ClassesByLabel {
     ClassesByLabel { label: given.label.clone(), names: names.collect() }
 }
 
+/// The tiers of a field; a word that the schema does not allow is left out.
 fn tiers_of(words: &[String]) -> Vec<engine::Tier> {
     words.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api as api;
+use berth_api::json::to_text;
 use berth_engine::model as engine;
 use berth_jobs::{LimitSummary, PodSetDigest, PodSetNeeds, RequestRules, TemplateParts, WorkloadNeeds};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::deltas;
 
 /// The pod sets of a Workload, reduced to the fields on which decisions depend.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shape {
     /// Namespace, reduced pod sets, digests and constraints as JSON: the identity of the shape, and the source from which the other fields are computed again.
     source: Arc<str>,
@@ -104,7 +105,7 @@ impl Shapes {
         let reduced: Vec<api::PodSet> = pod_sets.iter().map(berth_jobs::reduced_pod_set).collect();
         let digests: Vec<PodSetDigest> = pod_sets.iter().map(PodSetDigest::of).collect();
         let constraints: Vec<u64> = pod_sets.iter().map(|set| around.constraints_of(set)).collect();
-        let source = serde_json::to_string(&(namespace, &reduced, &digests, &constraints)).unwrap_or_default();
+        let source = to_text(&(namespace, &reduced, &digests, &constraints));
         if let Some(shape) = self.known.get(source.as_str()) {
             return shape.clone();
         }
@@ -127,7 +128,7 @@ impl Shapes {
     }
 
     /// Computes the shapes of a namespace (of all namespaces for `None`) again after a change of the facts on which the shapes depend. Returns each replaced
-    /// shape with its successor; unchanged shapes stay.
+    /// shape with its successor; unchanged shapes stay. A shape whose source cannot be read is refused, because its requests are those of the older facts.
     pub(crate) fn renew<'a>(
         &mut self,
         namespace: Option<&str>,
@@ -135,8 +136,16 @@ impl Shapes {
     ) -> Vec<(Arc<Shape>, Arc<Shape>)> {
         let mut renewed = Vec::new();
         for shape in self.known.values_mut() {
-            let Ok((place, reduced, digests, constraints)) = serde_json::from_str::<Source>(&shape.source) else {
-                continue;
+            let (place, reduced, digests, constraints) = match serde_json::from_str::<Source>(&shape.source) {
+                Ok(source) => source,
+                Err(error) => {
+                    let refused = Some(format!("spec.podSets: {error}"));
+                    if shape.refused != refused {
+                        let new = Arc::new(Shape { refused, ..Shape::clone(shape) });
+                        renewed.push((std::mem::replace(shape, new.clone()), new));
+                    }
+                    continue;
+                }
             };
             if namespace.is_some_and(|namespace| namespace != place) {
                 continue;
@@ -167,4 +176,30 @@ fn compute(source: Arc<str>, reduced: &[api::PodSet], fixed: Fixed, around: &Req
     let needs = around.needs_of(reduced);
     let pod_sets = needs.pod_sets.into_iter().zip(constraints).map(deltas::pod_set).collect();
     Shape { source, pod_sets, digests, asks, originals, illegal, refused: needs.refused }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shape_with_unreadable_source_is_refused_when_facts_change() {
+        let overheads = BTreeMap::new();
+        let around = || RequestContext {
+            limits: LimitSummary::of([]),
+            overheads: &overheads,
+            rules: RequestRules::default(),
+            strict: true,
+            compares_templates: false,
+        };
+        let mut shapes = Shapes::default();
+        let good = shapes.of("a", &[], &around());
+        let source: Arc<str> = "{".into();
+        shapes.known.insert(source.clone(), Arc::new(Shape { source, ..Shape::clone(&good) }));
+        let renewed = shapes.renew(None, |_| around());
+        let [(old, new)] = renewed.as_slice() else { panic!("{renewed:?}") };
+        assert_eq!(old.refused, None);
+        assert!(new.refused.as_ref().is_some_and(|text| text.starts_with("spec.podSets: ")), "{new:?}");
+        assert!(shapes.renew(None, |_| around()).is_empty(), "the same again");
+    }
 }

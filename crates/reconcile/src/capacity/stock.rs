@@ -11,6 +11,7 @@ use berth_cache::tier_rules::BackoffRules;
 use berth_engine::model as engine;
 use berth_engine::model::Shape;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::workload::status::seconds;
@@ -101,19 +102,12 @@ impl StockIndex {
         known.into_iter().take(MOST_SHOWN).map(shown).collect()
     }
 
-    /// Adopts the stock-outs of a status that are newer than the known stock-outs; returns the stock-outs that still hold.
+    /// Adopts the stock-outs of a status that are newer than the known stock-outs; returns the stock-outs that still hold. A stock-out whose shape cannot be
+    /// read is left out, because under another shape it would keep other pods from the flavor.
     pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
         let mut outs = Vec::new();
         for backoff in shown {
-            let requests = backoff
-                .requests
-                .iter()
-                .map(|(name, text)| (name.clone(), berth_quantity::request(name, &text.0).unwrap_or_default()));
-            let shape = Shape {
-                requests: requests.collect(),
-                node_selector: backoff.node_selector.clone(),
-                constraints: u64::from_str_radix(&backoff.constraints, 16).unwrap_or_default(),
-            };
+            let Some(shape) = shape_of(backoff) else { continue };
             let key = (backoff.flavor.clone(), shape);
             let entry = Entry {
                 failures: u32::try_from(backoff.failures).unwrap_or_default(),
@@ -153,6 +147,20 @@ impl StockIndex {
 /// The digest of placement constraints as text for a status.
 fn constraints_text(digest: u64) -> String {
     if digest == 0 { String::new() } else { format!("{digest:016x}") }
+}
+
+/// The shape of the pods in a status; `None` if an amount or the digest is not as Berth writes it.
+fn shape_of(backoff: &StockBackoffStatus) -> Option<Shape> {
+    let request = |(name, amount): (&String, &Quantity)| {
+        let amount = berth_quantity::request(name, &amount.0).ok()?;
+        Some((name.clone(), amount))
+    };
+    let constraints = match backoff.constraints.as_str() {
+        "" => 0,
+        text => u64::from_str_radix(text, 16).ok()?,
+    };
+    let requests = backoff.requests.iter().map(request).collect::<Option<_>>()?;
+    Some(Shape { requests, node_selector: backoff.node_selector.clone(), constraints })
 }
 
 fn stock_out((flavor, shape): &(String, Shape), entry: &Entry) -> engine::StockOut {
@@ -234,6 +242,25 @@ mod tests {
             let _ = index.ran_out("f".into(), Shape::default(), pods, (at(0), at(0)), BACKOFF);
             assert_eq!(follower.restore(&index.shown(&flavors, at(1)), at(1)).len(), news, "{pods} pods");
             assert_eq!(follower.shown(&flavors, at(1)), index.shown(&flavors, at(1)));
+        }
+    }
+
+    #[test]
+    fn stock_out_with_unreadable_shape_is_not_restored() {
+        let mut index = StockIndex::default();
+        index.ran_out("f".into(), Shape { constraints: 7, ..Shape::default() }, 4, (at(0), at(0)), BACKOFF).unwrap();
+        let shown = index.shown(&BTreeSet::from(["f"]), at(1)).remove(0);
+        let amount = |text: &str| BTreeMap::from([("cpu".to_owned(), Quantity(text.to_owned()))]);
+        for (constraints, requests, restored) in [
+            (shown.constraints.as_str(), amount("2"), 1),
+            ("", amount("2"), 1),
+            ("seven", amount("2"), 0),
+            ("", amount("two"), 0),
+        ] {
+            let written = StockBackoffStatus { constraints: constraints.to_owned(), requests, ..shown.clone() };
+            let mut follower = StockIndex::default();
+            assert_eq!(follower.restore(&[written], at(1)).len(), restored, "{constraints:?}");
+            assert_eq!(follower.is_empty(), restored == 0, "{constraints:?}");
         }
     }
 
