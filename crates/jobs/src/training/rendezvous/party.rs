@@ -34,7 +34,10 @@ impl<'a> Party<'a> {
         let worker = roles.iter().find(|role| role.name == WORKER);
         let resources = worker
             .and_then(|role| role.template.spec.as_ref()?.containers.first()?.resources.as_ref()?.limits.as_ref());
-        let gpus = resources.and_then(|limits| limits.get(&accelerators.resource)?.0.parse().ok()).unwrap_or(0);
+        // The rules refuse an amount that cannot be read; 8000m is as good an amount as 8.
+        let given = resources.and_then(|limits| limits.get(&accelerators.resource));
+        let gpus = given.and_then(|given| berth_quantity::value(&accelerators.resource, &given.0).ok());
+        let gpus = gpus.map_or(0, |gpus| i32::try_from(gpus.get()).unwrap_or(i32::MAX));
         let roles = roles.iter().map(|role| (role.name.clone(), role.count)).collect();
         Self { job, service, roles, gpus, checkpoints: Vec::new() }
     }
@@ -88,4 +91,28 @@ impl<'a> Party<'a> {
 /// Reference to the index variable, for the values of other variables.
 pub(super) fn index() -> String {
     format!("$({INDEX})")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::training::roles::roles;
+
+    #[test]
+    fn worker_with_gpus_in_any_notation_has_their_number() {
+        let accelerators = Accelerators::default();
+        for (amount, gpus) in [("8", 8), ("8000m", 8), ("1k", 1000)] {
+            let container =
+                json!({"name": "c", "image": "i", "resources": {"limits": {accelerators.resource.as_str(): amount}}});
+            let spec = json!({"jobType": "PyTorchJob", "resources": {"maxReplicas": 2}, "schedulingConfig": {"queue": "lq"},
+                "template": {"spec": {"containers": [container]}}});
+            let job: TrainingJob =
+                serde_json::from_value(json!({"metadata": {"name": "t", "namespace": "a"}, "spec": spec}))
+                    .expect("a job");
+            let roles = roles(&job, &accelerators).expect("its roles");
+            assert_eq!(Party::new(&job, "s", &roles, &accelerators).gpus, gpus, "{amount}");
+        }
+    }
 }
