@@ -113,7 +113,7 @@ impl Bench {
             *self.spent.writes.entry(format!("{:?}", task.purpose)).or_default() += 1;
             let version = self.bump();
             let body = match &task.action {
-                Action::Write(Write::Apply { body, .. } | Write::Merge { body, .. }) => body.value(),
+                Action::Write(Write::Apply { body, .. } | Write::Merge { body, .. }) => body.value().unwrap(),
                 other => panic!("{other:?}"),
             };
             match task.key.kind {

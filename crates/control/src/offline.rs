@@ -4,6 +4,7 @@
 
 mod creation;
 mod manifest;
+mod patch;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,6 @@ use berth_cache::moments::after;
 use berth_cache::settings::Settings;
 use berth_engine::model as engine;
 use berth_jobs::SharedJob;
-use berth_reconcile::workload::status::OWNED;
 use berth_reconcile::write::{
     Action, Kind, Notice, ObjectKey, PodsLeft, Purpose, Query, QueryAnswer, QueryFailure, Subresource, Task,
     TaskOutcome, Term, Write, WriteOutcome,
@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use self::patch::{apply_status, edit, merge, with_map};
 use crate::controller::Control;
 
 pub use creation::Creation;
@@ -368,7 +369,10 @@ impl Offline {
         let applied = |version: u64| WriteOutcome::Applied { resource_version: version.to_string() };
         let (body, subresource) = match write {
             Write::Create(body) => {
-                let mut body = body.value();
+                let mut body = match body.value() {
+                    Ok(body) => body,
+                    Err(error) => return WriteOutcome::Refused(error.to_string()),
+                };
                 let created = json!(self.created(key.kind, &body).to_string());
                 edit(&mut body, "metadata", |metadata| metadata.insert("creationTimestamp".into(), created));
                 with_map(&mut body, |map| map.insert("kind".into(), key.kind.name().into()));
@@ -387,9 +391,10 @@ impl Offline {
             Write::Apply { .. } if matches!(key.kind, Kind::Service | Kind::ConfigMap) => {
                 return applied(self.version);
             }
-            Write::Apply { body, subresource, .. } | Write::Merge { body, subresource, .. } => {
-                (body.value(), *subresource)
-            }
+            Write::Apply { body, subresource, .. } | Write::Merge { body, subresource, .. } => match body.value() {
+                Ok(body) => (body, *subresource),
+                Err(error) => return WriteOutcome::Refused(error.to_string()),
+            },
         };
         let Some(old) = self.objects.get(key).cloned() else { return WriteOutcome::Gone };
         let is_status = subresource == Subresource::Status;
@@ -442,59 +447,4 @@ fn answer(query: &Query, object: Option<&Value>) -> Result<QueryAnswer, QueryFai
 
 fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
     serde_json::from_value(object.clone()).map_err(|error| error.to_string())
-}
-
-/// Changes the map that a JSON value is; a value of another type is replaced by an empty map first.
-fn with_map<R: Default>(value: &mut Value, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    match value {
-        Value::Object(map) => change(map),
-        _ => R::default(),
-    }
-}
-
-/// Changes the map under a field of a JSON object; an absent map is created.
-fn edit<R: Default>(object: &mut Value, field: &str, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
-    with_map(object, |map| with_map(map.entry(field.to_owned()).or_insert(Value::Null), change))
-}
-
-/// JSON merge patch, RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(changes) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    with_map(target, |map| {
-        for (field, change) in changes {
-            if change.is_null() {
-                map.remove(field);
-            } else {
-                merge(map.entry(field.clone()).or_insert(Value::Null), change);
-            }
-        }
-    });
-}
-
-/// Server-side apply of a Workload's status by the field manager whose body has all fields that the manager owns: absent fields are removed, and fields of
-/// other managers stay.
-fn apply_status(object: &mut Value, body: &Value) {
-    let mut status = body.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
-    edit(object, "status", |old| {
-        if let Some(pods) = old.get("reclaimablePods") {
-            status.insert("reclaimablePods".into(), pods.clone());
-        }
-        let foreign = |condition: &&Value| {
-            let kind = condition.get("type").and_then(Value::as_str);
-            !kind.is_some_and(|kind| OWNED.contains(&kind))
-        };
-        let conditions = old.get("conditions").and_then(Value::as_array).into_iter().flatten();
-        let kept: Vec<Value> = conditions.filter(foreign).cloned().collect();
-        if let (false, Value::Array(list)) = (kept.is_empty(), status.entry("conditions").or_insert_with(|| json!([])))
-        {
-            list.extend(kept);
-        }
-        *old = status;
-    });
 }

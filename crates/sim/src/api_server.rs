@@ -217,7 +217,7 @@ impl ApiServer {
     pub fn perform(&mut self, key: &ObjectKey, write: &Write) -> Option<WriteOutcome> {
         let (Write::Apply { manager, .. } | Write::Merge { manager, .. }) = write else {
             return match write {
-                Write::Create(body) => Some(self.create(key, body.value())),
+                Write::Create(body) => Some(self.create(key, body.value().expect("a JSON body"))),
                 Write::Delete { uid, .. } => Some(self.delete_uid(key, uid)),
                 _ => None,
             };
@@ -256,7 +256,7 @@ impl ApiServer {
 
     fn patch(&mut self, key: &ObjectKey, write: &Write) -> Option<WriteOutcome> {
         let (Write::Apply { body, .. } | Write::Merge { body, .. }) = write else { return None };
-        let mut body = body.value();
+        let mut body = body.value().expect("a JSON body");
         if matches!(key.kind, Kind::Service | Kind::ConfigMap) {
             self.put(key.kind, body);
             return Some(self.applied());

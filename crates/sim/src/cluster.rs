@@ -388,7 +388,7 @@ impl Cluster {
             Write::Create(_) => {}
             Write::Apply { .. } if matches!(key.kind, Kind::Service | Kind::ConfigMap) => {}
             Write::Apply { body, .. } | Write::Merge { body, .. } => {
-                self.messages_name_no_neighbour(key, &body.value());
+                self.messages_name_no_neighbour(key, &body.value().expect("a JSON body"));
             }
         }
         let outcome = self.api.perform(key, write).expect("a write to an object");

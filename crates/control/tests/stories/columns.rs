@@ -135,7 +135,7 @@ fn used_quota_column_is_written_only_with_other_queue_status() {
     cluster.pass(6);
     let written = cluster.lost.iter().find(|write| write.key.kind == Kind::ClusterQueue).expect("its figures");
     let Action::Write(Write::Merge { body, .. }) = &written.action else { panic!("{written:?}") };
-    let body = body.value();
+    let body = body.value().unwrap();
     assert!(body["metadata"]["resourceVersion"].is_null(), "others may have written meanwhile: {body}");
     assert!(body["status"].get("conditions").is_none(), "and may have conditions of theirs: {body}");
     cluster.loses.clear();

@@ -31,9 +31,11 @@ impl Packed {
     }
 
     /// The JSON body, parsed.
-    #[must_use]
-    pub fn value(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The body is nested more deeply than serde_json reads, which is 128 levels.
+    pub fn value(&self) -> serde_json::Result<Value> {
+        serde_json::from_str(&self.0)
     }
 }
 
@@ -223,5 +225,21 @@ impl From<QueryAnswer> for TaskOutcome {
 impl From<QueryFailure> for TaskOutcome {
     fn from(failure: QueryFailure) -> Self {
         Self::Answered(Err(failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn body_too_deep_to_read_is_an_error() {
+        for (levels, is_read) in [(1, true), (100, true), (200, false)] {
+            let body = (0..levels).fold(json!({}), |inner, _| json!({"in": inner}));
+            let read = Packed::from(body.clone()).value();
+            assert_eq!(read.ok(), is_read.then_some(body), "{levels}");
+        }
     }
 }

@@ -58,7 +58,7 @@ impl Planted {
     pub(super) fn sent(self, mut task: Task, api: &ApiServer) -> Task {
         match (self, &mut task.action) {
             (Self::NoPreconditions, Action::Write(Write::Apply { body, .. } | Write::Merge { body, .. })) => {
-                let mut value = body.value();
+                let mut value = body.value().expect("a JSON body");
                 if let Some(metadata) = value["metadata"].as_object_mut() {
                     metadata.remove("uid");
                     metadata.remove("resourceVersion");
