@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
 use berth_api::conditions::{is_true, types};
+use berth_api::json::to_text;
 use berth_api::labels;
 use berth_jobs::controller;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -31,7 +32,7 @@ impl AskedCapacity {
     ) -> Option<Box<Self>> {
         let status = status.filter(|status| status.admission.is_some() && !status.admission_checks.is_empty())?;
         let over = [types::ADMITTED, types::FINISHED].iter().any(|kind| is_true(&status.conditions, kind));
-        let pod_sets = (!over).then(|| serde_json::to_string(pod_sets).unwrap_or_default().into())?;
+        let pod_sets = (!over).then(|| to_text(pod_sets).into())?;
         Some(Box::new(Self { pod_sets, parameters: berth_jobs::provisioning_parameters(annotations) }))
     }
 }

@@ -1,6 +1,7 @@
 //! Workloads in slim form: made when they are seen, and made again when the facts that their requests depend on change.
 
 use berth_api as api;
+use berth_api::json::to_value;
 use berth_engine::Departure;
 use berth_jobs::training::{Past, Scale, TrainingEnd};
 use berth_jobs::{LimitSummary, RequestRules};
@@ -48,7 +49,7 @@ pub fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::
     let group = group_of(&metadata);
     let owner = if group.is_some() { group_owner(&metadata) } else { owner_of(&metadata) };
     let others = metadata.owner_references.iter().flatten().filter(|owner| group.is_some() && owner.kind != POD);
-    let owners = others.map(|owner| serde_json::to_value(owner).unwrap_or_default()).collect();
+    let owners = others.map(to_value).collect();
     let uid = metadata.uid.unwrap_or_default();
     let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
     // Two states of a Workload with the same generation have the same spec.

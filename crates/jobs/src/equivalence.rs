@@ -3,6 +3,7 @@
 use crate::requests::with_own_limits;
 use crate::template::TemplateParts;
 use berth_api::PodSet;
+use berth_api::json::to_value;
 use berth_quantity::{Nano, parse_quantity};
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use serde::{Deserialize, Serialize};
@@ -120,7 +121,7 @@ pub(crate) fn same(mut a: Value, mut b: Value) -> bool {
 }
 
 fn digest<T: Serialize>(value: &T) -> [u8; 16] {
-    let mut value = serde_json::to_value(value).unwrap_or_default();
+    let mut value = to_value(value);
     normalise(&mut value);
     let hash: [u8; 32] = Sha256::digest(value.to_string()).into();
     hash.first_chunk().copied().unwrap_or_default()

@@ -2,6 +2,7 @@
 //! reason in its conditions.
 
 use berth_api::Workload;
+use berth_api::json::to_text;
 use berth_api::validation::FieldError;
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ pub const MOST_BYTES: usize = 1_048_576;
 
 /// Size of a value as JSON in bytes.
 fn bytes(value: &impl Serialize) -> usize {
-    serde_json::to_vec(value).map_or(0, |text| text.len())
+    to_text(value).len()
 }
 
 /// Fault of a Workload that is too large, in words about its job.

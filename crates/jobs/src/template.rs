@@ -1,6 +1,7 @@
 //! The parts of a pod template that the start of a job changes and a stop restores.
 
 use crate::pod_set::BATCH_CONTROLLER_LABELS;
+use berth_api::json::to_value;
 use berth_api::{PodSet, labels};
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 use serde::Serialize;
@@ -96,7 +97,7 @@ pub(crate) fn is_placed(template: &PodTemplateSpec) -> bool {
 }
 
 fn put<T: Serialize>(object: &mut Map<String, Value>, key: &str, value: &T, empty: bool) {
-    if !empty && let Ok(value) = serde_json::to_value(value) {
-        object.insert(key.to_owned(), value);
+    if !empty {
+        object.insert(key.to_owned(), to_value(value));
     }
 }

@@ -28,6 +28,7 @@ mod stop;
 
 use berth_api as api;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
+use berth_api::json::to_value;
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
 use berth_jobs::ObjectPatch;
 use jiff::Timestamp;
@@ -209,7 +210,7 @@ impl JobCase<'_> {
             Err(Unbuilt::NoClass(_)) => return Decision::Done,
             Err(Unbuilt::Lean) => return self.read(),
         };
-        let Ok(spec) = serde_json::to_value(&fresh.spec) else { return Decision::Done };
+        let spec = to_value(&fresh.spec);
         let size = self.ctx.size_of_pod_sets(&other.namespace, &fresh.spec.pod_sets);
         let fields = ["podSets", "queueName", "priority", "priorityClassRef", "maximumExecutionTimeSeconds"];
         let fields = fields.map(|field| (field.to_owned(), spec.get(field).cloned().unwrap_or_default()));

@@ -9,6 +9,7 @@ mod waiting;
 use std::collections::BTreeSet;
 
 use berth_api::conditions::{event_reasons, reasons, types};
+use berth_api::json::to_value;
 use berth_api::labels::FIELD_MANAGER_RECLAIMABLE_PODS;
 use berth_cache::pods::Group;
 use berth_cache::{Name, WorkloadPhase, WorkloadView};
@@ -359,5 +360,5 @@ impl<'a> PodGroupCase<'a> {
 
 /// The owner reference to the controller that creates a pod again.
 fn made_by(pod: &PodState) -> Option<Value> {
-    serde_json::to_value(pod.maker_reference()?).ok()
+    Some(to_value(&pod.maker_reference()?))
 }

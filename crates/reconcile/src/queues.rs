@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_api::conditions::{own_reasons, reasons, types};
+use berth_api::json::to_value;
 use berth_engine::model as engine;
 use berth_quantity::Amount;
 use jiff::Timestamp;
@@ -337,7 +338,7 @@ fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -
 
 /// A status as JSON with all its lists. A merge patch deletes no omitted field: an empty list must be written as such, or the old list would stay.
 fn explicit(status: &impl Serialize) -> Value {
-    let mut value = serde_json::to_value(status).unwrap_or_default();
+    let mut value = to_value(status);
     if let Some(map) = value.as_object_mut() {
         for field in ["flavorsReservation", "flavorsUsage", "conditions"] {
             map.entry(field).or_insert_with(|| json!([]));

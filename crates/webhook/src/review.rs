@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_api::json::to_text;
 use berth_api::validation::FieldError;
 use berth_api::{berth, lean};
 use berth_jobs::{JobObject, JobType};
@@ -146,7 +147,8 @@ impl Request {
     }
 
     /// The stored object of a kind with a pod template, by which defaults are computed in an update; `None` for a creation. A stored object that
-    /// cannot be decoded any more is replaced by its metadata and that of its pod template, so that the update does not count as a creation.
+    /// cannot be decoded any more is replaced by its metadata and that of its pod template, so that the update does not count as a creation. Metadata
+    /// that does not decode either counts as empty.
     #[must_use]
     pub fn stored<T: DeserializeOwned + Default>(&self) -> Option<T> {
         let raw = self.old_object.as_deref()?;
@@ -230,7 +232,7 @@ impl Response<'_> {
     fn patch(&mut self, operations: &[Value]) {
         if !operations.is_empty() {
             self.patch_type = Some("JSONPatch");
-            self.patch = serde_json::to_vec(operations).ok().map(|bytes| STANDARD.encode(bytes));
+            self.patch = Some(STANDARD.encode(to_text(operations)));
         }
     }
 }
@@ -268,7 +270,7 @@ pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> 
             }));
         }
     }
-    serde_json::to_vec(&Reply { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
+    to_text(&Reply { api_version: API_VERSION, kind: KIND, response }).into_bytes()
 }
 
 /// The status of a refusal that is not about a field.

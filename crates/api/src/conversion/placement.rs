@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::braces::InBraces;
 use super::fields::Fields;
 use super::version::Version;
+use crate::json::to_value;
 
 /// Largest number of values in one list of a slice.
 const SLICE: usize = 100_000;
@@ -55,7 +56,7 @@ pub(super) fn blank(assignment: &mut Fields) {
 
 /// Converts an assignment from v1beta1 to v1beta2. If a topology domain does not have exactly one value for each level, the result has no slices.
 pub(super) fn sliced(assignment: &mut Fields) {
-    let slices = domains(assignment).and_then(|(levels, domains)| serde_json::to_value(encoded(levels, &domains)).ok());
+    let slices = domains(assignment).map(|(levels, domains)| to_value(&encoded(levels, &domains)));
     assignment.remove("domains");
     assignment.insert("slices".to_owned(), slices.unwrap_or_else(|| json!([])));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::field_error::{FieldError, supported};
+use crate::json::to_text;
 use crate::{ClusterQueue, ClusterQueueSpec, ConcurrentAdmissionPolicy};
 
 /// Largest number of flavors that are tried at the same time.
@@ -19,7 +20,7 @@ pub fn validate_cluster_queue_update(old: &ClusterQueue, new: &ClusterQueue) -> 
         return Vec::new();
     }
     let shown = policy(new).or_else(|| policy(old));
-    let value = shown.and_then(|policy| serde_json::to_string(&policy).ok()).unwrap_or_default();
+    let value = shown.map(|policy| to_text(&policy)).unwrap_or_default();
     vec![FieldError::new("spec.concurrentAdmissionPolicy", value, "is immutable: make the ClusterQueue anew")]
 }
 
@@ -53,7 +54,7 @@ fn migration_limits(spec: &ClusterQueueSpec, policy: &ConcurrentAdmissionPolicy)
     let constraints = policy.migration.constraints.as_ref()?;
     let mode = policy.migration.mode.as_str();
     if !mode.is_empty() && mode != MOVES {
-        let value = serde_json::to_string(constraints).unwrap_or_default();
+        let value = to_text(constraints);
         return Some(FieldError::new(
             path,
             value,

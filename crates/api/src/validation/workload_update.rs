@@ -9,6 +9,7 @@ use super::alike::alike;
 use super::field_error::{FieldError, supported};
 use super::metadata::admission_gates;
 use crate::conditions::{is_true, types};
+use crate::json::to_text;
 use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB, WORKLOAD_SLICE_REPLACEMENT_FOR};
 use crate::{Admission, PodSet, Workload, WorkloadStatus};
 
@@ -93,7 +94,7 @@ const SHOWN: usize = 512;
 
 /// An object as JSON, cut as an error shows it.
 fn shown(value: &impl Serialize) -> String {
-    let mut text = serde_json::to_string(value).unwrap_or_default();
+    let mut text = to_text(value);
     if text.len() > SHOWN {
         text.truncate(text.floor_char_boundary(SHOWN));
         text.push_str("...");

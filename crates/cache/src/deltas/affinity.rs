@@ -1,5 +1,6 @@
 //! Translation of required node affinity into the engine's type. Illegal terms get the messages of Kubernetes, as in Kueue.
 
+use berth_api::json::to_text;
 use berth_api::validation::label_value;
 use berth_engine::model::{Requirement, SelectorOp};
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
@@ -49,7 +50,7 @@ fn wrong_values(op: SelectorOp, given: Option<&[String]>) -> Vec<String> {
         }
         _ => None,
     };
-    let all = serde_json::to_string(&given).unwrap_or_default();
+    let all = to_text(&given);
     let number = number.map(|wrong| format!("values: Invalid value: {all}: {wrong}"));
     let compares = matches!(op, SelectorOp::Gt | SelectorOp::Lt);
     let number_expected = |value: &str| {

@@ -325,6 +325,7 @@ impl Control {
         }
         let (Kind::Job(kind), Some(known)) = (object.kind, self.view.jobs().get(object)) else { return };
         let (uid, version) = (known.uid.clone(), known.version);
+        // The runtime refuses the query for an object that does not decode.
         let read = kind.decode(text).ok();
         let read =
             read.filter(|job| job.metadata().uid.as_ref() == Some(&uid) && version_of(job.metadata()) >= version);

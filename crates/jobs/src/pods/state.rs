@@ -12,6 +12,7 @@ use crate::owner::owner_of;
 use crate::state::JobOwner;
 use crate::unsupported::TOPOLOGY;
 use berth_api::conditions::types;
+use berth_api::json::to_text;
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -190,9 +191,9 @@ impl PodState {
                 .filter(|name| *name != labels::MANAGED)
                 .map(|name| name.as_str().into())
                 .collect(),
-            packed: if gated || placing { serde_json::to_string(pod).ok().map(Into::into) } else { None },
+            packed: (gated || placing).then(|| to_text(pod).into()),
         };
-        let packed = state.is_let_in().then(|| serde_json::to_string(&as_made(pod)).ok()).flatten();
+        let packed = state.is_let_in().then(|| to_text(&as_made(pod)));
         Self { packed: packed.map(Into::into).or(state.packed), ..state }
     }
 

@@ -7,6 +7,7 @@ use super::state::template;
 use crate::build::{OwnerKind, Priority, workload_of};
 use crate::metadata::{annotation, queue_name, version_of, workload_priority_class};
 use crate::pod_set::{IndexLabels, pod_set_of};
+use berth_api::json::to_text;
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, Workload, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
@@ -103,7 +104,7 @@ impl SetState {
             admission_gates: annotation(metadata, labels::ADMISSION_GATED_BY).map(Into::into),
             capacity_tiers: annotation_of(set, tiers).map(Into::into),
             group: group_of_stateful_set(metadata.name.as_deref().unwrap_or_default(), uid).into(),
-            packed: serde_json::to_string(set).unwrap_or_default().into(),
+            packed: to_text(set).into(),
         })
     }
 

@@ -7,6 +7,7 @@ use crate::metadata::{
     workload_priority_class,
 };
 use crate::owner::{is_made_of_jobs, named_part, owner_of};
+use berth_api::json::to_text;
 use berth_api::{BASTION_JOB_VERSION, BASTION_TIER};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -55,7 +56,7 @@ impl JobState {
             generation: metadata.generation.unwrap_or_default(),
             annotations: pairs(metadata),
             asked: None,
-            packed: serde_json::to_string(job).ok().map(Into::into),
+            packed: Some(to_text(job).into()),
             is_lean: false,
         };
         let same = older.filter(|older| older.uid == state.uid && state.finished.is_some());

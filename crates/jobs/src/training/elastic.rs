@@ -3,6 +3,7 @@
 //! with the new number.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
+use berth_api::json::to_text;
 use berth_api::labels;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -101,7 +102,7 @@ impl Past {
     /// The times as a text, for an annotation.
     #[must_use]
     pub fn text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        to_text(self)
     }
 }
 
@@ -137,7 +138,7 @@ impl Scale {
     /// Adds the annotation with the change to a patch of the Job of the workers or of the Workload.
     #[must_use]
     pub fn note(&self, patch: ObjectPatch) -> ObjectPatch {
-        patch.annotation(labels::LAST_SCALE, Some(&serde_json::to_string(self).unwrap_or_default()))
+        patch.annotation(labels::LAST_SCALE, Some(&to_text(self)))
     }
 
     /// The merge patch of the Job that runs the workers, with its uid and version: their number and the annotation with the change, in one write.

@@ -1,5 +1,6 @@
 //! The state of a TrainingJob, computed from its children.
 
+use berth_api::json::to_text;
 use berth_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -76,7 +77,7 @@ impl TrainingEnd {
     /// Adds the annotation with the end to a patch of the Workload.
     #[must_use]
     pub fn note(&self, patch: ObjectPatch) -> ObjectPatch {
-        patch.annotation(labels::TRAINING_END, Some(&serde_json::to_string(self).unwrap_or_default()))
+        patch.annotation(labels::TRAINING_END, Some(&to_text(self)))
     }
 
     /// The end of the role.

@@ -139,6 +139,7 @@ impl PodChange<'_> {
 
     /// Takes the result of reading an odd pod.
     pub fn note_job_pod(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
+        // The runtime refuses the query for a pod that does not decode.
         let Ok(pod) = serde_json::from_str::<Pod>(text) else { return };
         let name = (object.namespace.clone(), object.name.clone());
         let state = PodState::read(&pod);

@@ -6,6 +6,7 @@
 use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
+use berth_api::json::to_value;
 use berth_api::labels;
 use berth_cache::admission_checks::Check;
 use berth_cache::provisioning_index::{AskedCapacity, TemplateView};
@@ -198,7 +199,7 @@ impl CheckCase<'_> {
     }
 
     fn ask(&self, spec: &api::autoscaling::ProvisioningRequestSpec) -> Decision {
-        let spec = serde_json::to_value(spec).unwrap_or_default();
+        let spec = to_value(spec);
         let mut draft = self.make(Purpose::RequestCapacity, Kind::ProvisioningRequest, &self.name, "spec", &spec);
         let message = format!("Created ProvisioningRequest: {:?}", self.name.1);
         draft.notices.push(notice(
@@ -361,8 +362,7 @@ pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> De
     let ours: Vec<_> = conditions.into_iter().filter(|condition| condition.type_ == types::ACTIVE).collect();
     let kind = (api::API_VERSION, Kind::AdmissionCheck.name());
     let body = ObjectApply::of_version(kind, &identity).status(json!({"conditions": ours}));
-    let version = check.resource_version.parse().unwrap_or_default();
-    Decision::write(Draft::apply_status(Purpose::ActivateCheck, object.clone(), (MANAGER, body), version))
+    Decision::write(Draft::apply_status(Purpose::ActivateCheck, object.clone(), (MANAGER, body), check.version()))
 }
 
 #[cfg(test)]

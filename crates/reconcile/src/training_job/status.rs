@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use berth_api::berth::{AllocatedResources, MAX_TRAINING_EVENTS, ReplicaStatus, TrainingEvent, TrainingJobStatus};
 use berth_api::conditions::{own_reasons, phases, reasons, training_types, types};
+use berth_api::json::to_value;
 use berth_api::labels;
 use berth_jobs::training::RoleState;
 use berth_quantity::Amount;
@@ -68,8 +69,7 @@ fn draft(case: &TrainingCase<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -
     let view = case.view;
     let workload = case.ctx.view.slice_of(&view.uid);
     let new = StatusWriter { case, workload, states: case.states() }.status().filter(wanted)?;
-    let old = serde_json::to_value(&view.status).ok()?;
-    let mut patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
+    let mut patch = berth_jobs::merge_diff(&to_value(&view.status), &to_value(&new))?;
     if let Some(workload) = workload {
         // The number of accelerators changes with the spec, whose generation is written anyway.
         let accelerators = case.ctx.accelerators_of(workload);

@@ -2,6 +2,7 @@
 //! finished with its owner. Each decision asks for one write.
 
 use berth_api::conditions::{event_reasons, reasons};
+use berth_api::json::to_value;
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
 use berth_cache::WorkloadView;
 use berth_cache::deltas;
@@ -94,7 +95,7 @@ pub(crate) fn follow_with_event(
 fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
     let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
     let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
-    let class = serde_json::to_value(priority.class).unwrap_or_default();
+    let class = to_value(&priority.class);
     [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
 }
 

@@ -3,6 +3,7 @@
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;
+use berth_api::json::to_value;
 use berth_cache::WorkloadView;
 use berth_jobs::too_large;
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub(crate) fn create(
     if let Some(other) = ctx.view.workloads().get(&name) {
         return has_its_name(ctx, asker, other, |reason, text| warning(reason, to_notice(text)));
     }
-    let Ok(mut body) = serde_json::to_value(workload) else { return Decision::Done };
+    let mut body = to_value(workload);
     let size = ctx.size_of_pod_sets(&name.0, &workload.spec.pod_sets);
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         match metadata.entry("annotations").or_insert(Value::Null) {

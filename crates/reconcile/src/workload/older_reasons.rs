@@ -3,6 +3,7 @@
 
 use berth_api::WorkloadStatus;
 use berth_api::conditions::{check_states, own_reasons, reasons, types};
+use berth_api::json::to_value;
 use berth_engine::model::{PendingReason, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
@@ -86,8 +87,8 @@ fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait:
 
 /// Restores the previous state of a condition; false if the condition did not exist before.
 fn put_back(condition: &mut Value, old: Option<&Condition>) -> bool {
-    let Some(old) = old.and_then(|old| serde_json::to_value(old).ok()) else { return false };
-    *condition = old;
+    let Some(old) = old else { return false };
+    *condition = to_value(old);
     true
 }
 

@@ -10,6 +10,7 @@ pub use berth_api::conditions::{
     MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, find_true, is_true, since, truncate as cut, whole_seconds as seconds,
 };
 use berth_api::conditions::{NewCondition, check_states, own_types, set_condition, types};
+use berth_api::json::to_value;
 use berth_jobs::{Identity, ObjectApply};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -270,7 +271,7 @@ pub(crate) const KIND: (&str, &str) = (api::API_VERSION, "Workload");
 /// The complete apply body of the admission manager.
 pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStatus) -> ObjectApply {
     let mut fields = Map::new();
-    if let Value::Object(all) = serde_json::to_value(status).unwrap_or_default() {
+    if let Value::Object(all) = to_value(status) {
         for (key, value) in all {
             match key.as_str() {
                 // Another field manager writes the field `reclaimablePods`.

@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_api::json::to_value;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ impl BundleHolder {
     /// The object as JSON, which the functions of this module read.
     #[must_use]
     pub fn into_value(self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
+        to_value(&self)
     }
 }
 
@@ -84,7 +85,7 @@ pub fn conversion_patch(definition: &Value, wanted: &Wanted<'_>) -> Option<Value
     Some(json!({"metadata": version(definition), "spec": {"conversion": conversion}}))
 }
 
-/// The CA bundles, as PEM, that an object holds for Berth's webhooks.
+/// The CA bundles, as PEM, that an object holds for Berth's webhooks. A bundle that cannot be read is empty, and so is replaced by the wanted one.
 #[must_use]
 pub fn bundles(object: &Value, wanted: &Wanted<'_>) -> Vec<String> {
     let webhooks = object.get("webhooks").and_then(Value::as_array).into_iter().flatten();
