@@ -57,16 +57,43 @@ impl fmt::Display for CapacityTier {
     }
 }
 
+/// Fault of a text that names capacity tiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierError {
+    /// The word is no capacity tier.
+    Unknown(String),
+    /// The word comes twice.
+    Repeated(String),
+    /// The text has no word.
+    Missing,
+}
+
+impl fmt::Display for TierError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(word) => {
+                write!(f, "{word:?} is no capacity tier; allowed are reserved, on-demand and spot")
+            }
+            Self::Repeated(word) => write!(f, "{word:?} comes twice"),
+            Self::Missing => {
+                f.write_str("names no capacity tier; allowed are reserved, on-demand and spot, separated by commas")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TierError {}
+
 impl FromStr for CapacityTier {
-    type Err = String;
+    type Err = TierError;
 
     /// Reads a tier from its name.
     ///
     /// # Errors
     /// Returns an error with the word and the allowed names if the word is no capacity tier.
-    fn from_str(word: &str) -> Result<Self, String> {
+    fn from_str(word: &str) -> Result<Self, TierError> {
         let found = Self::ALL.into_iter().find(|tier| tier.as_str() == word);
-        found.ok_or_else(|| format!("{word:?} is no capacity tier; allowed are reserved, on-demand and spot"))
+        found.ok_or_else(|| TierError::Unknown(word.to_owned()))
     }
 }
 
@@ -74,19 +101,16 @@ impl FromStr for CapacityTier {
 ///
 /// # Errors
 /// Returns an error if the value has no tier, a word that is no tier, or a tier twice; the error names the word.
-pub fn parse_tiers(text: &str) -> Result<Vec<CapacityTier>, String> {
+pub fn parse_tiers(text: &str) -> Result<Vec<CapacityTier>, TierError> {
     let mut tiers = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         let tier = word.parse()?;
         if tiers.contains(&tier) {
-            return Err(format!("{word:?} comes twice"));
+            return Err(TierError::Repeated(word.to_owned()));
         }
         tiers.push(tier);
     }
-    if tiers.is_empty() {
-        return Err("names no capacity tier; allowed are reserved, on-demand and spot, separated by commas".to_owned());
-    }
-    Ok(tiers)
+    if tiers.is_empty() { Err(TierError::Missing) } else { Ok(tiers) }
 }
 
 #[cfg(test)]
@@ -112,7 +136,7 @@ mod tests {
             ("spot,spot", Err("\"spot\" comes twice")),
             (" , ", Err("names no capacity tier; allowed are reserved, on-demand and spot, separated by commas")),
         ] {
-            assert_eq!(parse_tiers(text), expected.map_err(str::to_owned), "{text}");
+            assert_eq!(parse_tiers(text).map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{text}");
         }
     }
 }

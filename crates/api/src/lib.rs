@@ -57,7 +57,7 @@ pub mod validation;
 
 pub use admission_check::*;
 pub use beyond_kueue::stays;
-pub use capacity::{BASTION_JOB_VERSION, BASTION_TIER, CAPACITY_SELECTORS, CapacityTier, parse_tiers};
+pub use capacity::{BASTION_JOB_VERSION, BASTION_TIER, CAPACITY_SELECTORS, CapacityTier, TierError, parse_tiers};
 pub use cluster_queue::*;
 pub use cohort::*;
 pub use local_queue::*;

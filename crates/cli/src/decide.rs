@@ -184,9 +184,9 @@ fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -
     for late in [false, true] {
         for manifest in objects.iter().filter(|manifest| pods::kind(&manifest.object).is_none()) {
             if matches!(text(&manifest.object, "/kind").as_str(), "Job" | "Workload") == late
-                && let Err(fault) = offline.put(&manifest.object)
+                && let Err(error) = offline.put(&manifest.object)
             {
-                faults.push(manifest.fault(&fault));
+                faults.push(manifest.fault_at(error.path(), &error));
             }
         }
     }

@@ -3,6 +3,7 @@
 //! There is no job controller and no kubelet here: jobs start and stop on paper only, and no pod ever runs.
 
 mod creation;
+mod error;
 mod manifest;
 mod patch;
 
@@ -27,6 +28,7 @@ use self::patch::{apply_status, edit, merge, with_map};
 use crate::controller::Control;
 
 pub use creation::Creation;
+pub use error::ObjectError;
 pub use manifest::{Manifest, examine};
 
 /// Largest number of steps of a run that does not come to rest.
@@ -167,7 +169,7 @@ impl Offline {
     ///
     /// # Errors
     /// The fault of an object of a known kind, the unknown version or the unknown kind.
-    pub fn put(&mut self, object: &Value) -> Result<(), String> {
+    pub fn put(&mut self, object: &Value) -> Result<(), ObjectError> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("/kind");
         let written = match kind.as_str() {
@@ -190,7 +192,7 @@ impl Offline {
     ///
     /// # Errors
     /// Names the fault of an object that cannot be read.
-    pub fn put_as(&mut self, written: Kind, object: &Value) -> Result<(), String> {
+    pub fn put_as(&mut self, written: Kind, object: &Value) -> Result<(), ObjectError> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
         let mut object = object.clone();
@@ -221,7 +223,7 @@ impl Offline {
         self.store(key, object)
     }
 
-    fn put_other(&mut self, kind: &str, object: &Value) -> Result<(), String> {
+    fn put_other(&mut self, kind: &str, object: &Value) -> Result<(), ObjectError> {
         let observation = match kind {
             "Namespace" => Observation::Namespace(Change::Apply(Box::new(read(object)?))),
             "LimitRange" => Observation::LimitRange(Change::Apply(Box::new(read(object)?))),
@@ -232,7 +234,7 @@ impl Offline {
             "CheckpointStore" => Observation::CheckpointStore(Change::Apply(Box::new(read(object)?))),
             // No decision depends on Topologies, Nodes and single pods.
             "Topology" | "Node" | "Pod" => return Ok(()),
-            other => return Err(format!("unknown kind {other:?}")),
+            other => return Err(ObjectError::UnknownKind(other.to_owned())),
         };
         self.observe(observation);
         Ok(())
@@ -253,7 +255,7 @@ impl Offline {
         }
     }
 
-    fn store(&mut self, key: ObjectKey, mut object: Value) -> Result<(), String> {
+    fn store(&mut self, key: ObjectKey, mut object: Value) -> Result<(), ObjectError> {
         self.version = self.version.saturating_add(1);
         let version = json!(self.version.to_string());
         edit(&mut object, "metadata", |metadata| metadata.insert("resourceVersion".into(), version));
@@ -262,14 +264,14 @@ impl Offline {
         Ok(())
     }
 
-    fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) -> Result<(), String> {
-        fn change<T: DeserializeOwned>(object: &Value, gone: bool) -> Result<Change<Box<T>>, String> {
+    fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) -> Result<(), ObjectError> {
+        fn change<T: DeserializeOwned>(object: &Value, gone: bool) -> serde_json::Result<Change<Box<T>>> {
             let object = Box::new(read(object)?);
             Ok(if gone { Change::Delete(object) } else { Change::Apply(object) })
         }
         let observation = match key.kind {
             Kind::Job(kind) => {
-                let job = SharedJob::from(kind.read(object).map_err(|error| error.to_string())?);
+                let job = SharedJob::from(kind.read(object)?);
                 Observation::Job(kind, if gone { Change::Delete(job) } else { Change::Apply(job) })
             }
             Kind::Workload => Observation::Workload(change(object, gone)?),
@@ -371,14 +373,14 @@ impl Offline {
             Write::Create(body) => {
                 let mut body = match body.value() {
                     Ok(body) => body,
-                    Err(error) => return WriteOutcome::Refused(error.to_string()),
+                    Err(error) => return refused(&error.into()),
                 };
                 let created = json!(self.created(key.kind, &body).to_string());
                 edit(&mut body, "metadata", |metadata| metadata.insert("creationTimestamp".into(), created));
                 with_map(&mut body, |map| map.insert("kind".into(), key.kind.name().into()));
                 return match self.put(&body) {
                     Ok(_) => applied(self.version),
-                    Err(text) => WriteOutcome::Refused(text),
+                    Err(error) => refused(&error),
                 };
             }
             Write::AnnotatePods { .. } | Write::DeleteCheckpoints { .. } => {
@@ -393,7 +395,7 @@ impl Offline {
             }
             Write::Apply { body, subresource, .. } | Write::Merge { body, subresource, .. } => match body.value() {
                 Ok(body) => (body, *subresource),
-                Err(error) => return WriteOutcome::Refused(error.to_string()),
+                Err(error) => return refused(&error.into()),
             },
         };
         let Some(old) = self.objects.get(key).cloned() else { return WriteOutcome::Gone };
@@ -407,7 +409,7 @@ impl Offline {
             let mut theirs = old.clone();
             let touch = |labels: &mut Map<String, Value>| labels.insert("touched".into(), json!("by-somebody-else"));
             edit(&mut theirs, "metadata", |metadata| with_map(metadata.entry("labels").or_insert(Value::Null), touch));
-            return self.store(key.clone(), theirs).map_or_else(WriteOutcome::Refused, |()| WriteOutcome::Conflict);
+            return self.store(key.clone(), theirs).map_or_else(|error| refused(&error), |()| WriteOutcome::Conflict);
         }
         let mut new = old.clone();
         match (write, is_status) {
@@ -424,12 +426,16 @@ impl Offline {
         if new == old {
             return applied(self.version);
         }
-        self.store(key.clone(), new).map_or_else(WriteOutcome::Refused, |()| applied(self.version))
+        self.store(key.clone(), new).map_or_else(|error| refused(&error), |()| applied(self.version))
     }
 }
 
 fn object_key(kind: Kind, namespace: &str, name: &str) -> ObjectKey {
     ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+fn refused(error: &ObjectError) -> WriteOutcome {
+    WriteOutcome::Refused(error.to_string())
 }
 
 /// Answer to a query in a world without pods, nodes and checkpoint stores.
@@ -445,6 +451,6 @@ fn answer(query: &Query, object: Option<&Value>) -> Result<QueryAnswer, QueryFai
     })
 }
 
-fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
-    serde_json::from_value(object.clone()).map_err(|error| error.to_string())
+fn read<T: DeserializeOwned>(object: &Value) -> serde_json::Result<T> {
+    serde_json::from_value(object.clone())
 }

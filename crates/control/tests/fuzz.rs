@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use berth_control::offline::Offline;
+use berth_control::offline::{ObjectError, Offline};
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
 use berth_engine::{AdmissionFairSharing, Gates};
@@ -445,7 +445,7 @@ fn round(seed: u64) -> (usize, usize) {
     (shown, decoded)
 }
 
-fn put(cluster: &mut Offline, object: &Value) -> Result<(), String> {
+fn put(cluster: &mut Offline, object: &Value) -> Result<(), ObjectError> {
     match object["kind"].as_str() {
         Some("Pod") => cluster.put_as(Kind::Pod, object),
         Some("StatefulSet") => cluster.put_as(Kind::StatefulSet, object),

@@ -109,7 +109,7 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
     if let Some(text) = metadata.annotations.as_ref().and_then(|annotations| annotations.get(labels::CAPACITY_TIERS))
         && let Err(wrong) = parse_tiers(text)
     {
-        errors.push(FieldError::new(annotation_path(labels::CAPACITY_TIERS), text, wrong));
+        errors.push(FieldError::new(annotation_path(labels::CAPACITY_TIERS), text, wrong.to_string()));
     }
     errors
 }

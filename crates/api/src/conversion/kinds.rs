@@ -1,8 +1,9 @@
 //! The kinds whose versions differ, and the conversion units of each kind.
 
+use super::error::ConversionError;
 use super::fields::{Fields, text};
 use super::unit::{Names, Unit};
-use super::version::{Version, both};
+use super::version::Version;
 use super::{queues, workload};
 
 /// The kinds whose versions differ, with their conversion units.
@@ -18,12 +19,10 @@ const OF_ALL: [(Names, Names); 2] =
     [(&[], &["apiVersion", "kind"]), (&["metadata"], &["name", "namespace", "annotations"])];
 
 /// The version of an object, and the conversion units of its kind.
-pub(super) fn known(object: &Fields) -> Result<(Version, &'static [Unit]), String> {
+pub(super) fn known(object: &Fields) -> Result<(Version, &'static [Unit]), ConversionError> {
     let from = version_of(object)?;
     let kind = text(object, "kind");
-    let units = units(kind).ok_or_else(|| {
-        format!("kind {kind:?} has no conversion: its versions are alike, or it is not of this group")
-    })?;
+    let units = units(kind).ok_or_else(|| ConversionError::Kind(kind.to_owned()))?;
     Ok((from, units))
 }
 
@@ -44,9 +43,9 @@ pub fn renamed_field(kind: &str, version: Version, path: &str) -> Option<String>
 }
 
 /// The version of an object.
-pub(super) fn version_of(object: &Fields) -> Result<Version, String> {
+pub(super) fn version_of(object: &Fields) -> Result<Version, ConversionError> {
     let given = text(object, "apiVersion");
-    Version::of(given).ok_or_else(|| format!("apiVersion {given:?} cannot be converted, {} can", both()))
+    Version::of(given).ok_or_else(|| ConversionError::Version(given.to_owned()))
 }
 
 /// The conversion units of a kind; `None` if the versions of the kind do not differ.

@@ -13,6 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::error::ConversionError;
 use super::fields::Fields;
 use super::kinds::{known, looked_into};
 use super::object::convert_within;
@@ -46,8 +47,8 @@ impl Object<'_> {
     }
 
     /// Converts the object to the version `to`; `left` is the number of topology domains that the rest of the review may still write out.
-    pub(super) fn convert(&mut self, to: Version, left: &mut usize) -> Result<(), String> {
-        let Value::Object(object) = &mut self.value else { return Err("is not an object".to_owned()) };
+    pub(super) fn convert(&mut self, to: Version, left: &mut usize) -> Result<(), ConversionError> {
+        let Value::Object(object) = &mut self.value else { return Err(ConversionError::NoObject) };
         let (from, units) = known(object)?;
         if from != to {
             for unit in units {
@@ -71,7 +72,7 @@ fn rewrite(
     lifted: &mut [Lifted<'_>],
     to: Version,
     left: &mut usize,
-) -> Result<(), String> {
+) -> Result<(), ConversionError> {
     let Some(limited) = &unit.limited else { return Ok(()) };
     let mut found = Vec::new();
     unit.each(object, &mut |_, parent| {
@@ -102,7 +103,7 @@ fn rewrite(
                 // A number stays text: in the value it would look like the number of a text, and no conversion unit changes numbers.
                 Ok(Plain(Value::Number(_))) => {}
                 Ok(Plain(value)) => drop(parent.insert((*field).to_owned(), value)),
-                Err(error) => outcome = Err(format!("{field} cannot be read: {error}")),
+                Err(error) => outcome = Err(ConversionError::Field { name: field, fault: error.to_string() }),
             }
         }
     });

@@ -11,6 +11,7 @@
 
 mod braces;
 mod carried;
+mod error;
 mod fields;
 mod kinds;
 mod lifted;
@@ -23,6 +24,7 @@ mod unit;
 mod version;
 mod workload;
 
+pub use error::ConversionError;
 pub use kinds::renamed_field;
 pub use object::{convert, to_stored};
 pub use review::respond;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::error::ConversionError;
 use super::fields::{Fields, text};
 use super::kinds::{known, units, version_of};
 use super::unit::Unit;
@@ -13,13 +14,13 @@ use super::{carried, placement};
 /// # Errors
 /// Fails if the apiVersion is of another group or version, or if the kind is not one of the five whose versions differ. The error of the conversion
 /// is a sentence for the user, without the object's name. No other content of an object makes the conversion fail.
-pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), String> {
+pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), ConversionError> {
     let mut left = placement::DOMAINS;
     convert_within(object, to, &mut left)
 }
 
 /// Converts one of several objects; `left` is the number of topology domains that these objects may still write out.
-pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), String> {
+pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), ConversionError> {
     let (from, units) = known(object)?;
     match (from, to) {
         (Version::V1beta2, Version::V1beta1) => down(object, units, left),
@@ -35,7 +36,7 @@ pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize)
 ///
 /// # Errors
 /// Fails if the apiVersion is of another group or version; the error is a sentence for the user.
-pub fn to_stored(object: &mut Map<String, Value>) -> Result<(), String> {
+pub fn to_stored(object: &mut Map<String, Value>) -> Result<(), ConversionError> {
     if units(text(object, "kind")).is_some() {
         return convert(object, Version::V1beta2);
     }

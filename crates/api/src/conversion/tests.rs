@@ -416,14 +416,14 @@ fn kueue_object_of_any_kind_is_brought_to_stored_version() {
     let queue = older("ClusterQueue", json!({"spec": {"cohort": "c"}}));
     assert_eq!(stored(queue), Ok(newer("ClusterQueue", json!({"spec": {"cohortName": "c"}}))));
     let unknown = stored(json!({"apiVersion": "kueue.x-k8s.io/v1alpha1", "kind": "Topology"}));
-    assert!(unknown.unwrap_err().contains("v1alpha1\" cannot be converted"));
+    assert!(unknown.unwrap_err().to_string().contains("v1alpha1\" cannot be converted"));
 }
 
 #[test]
 fn object_of_unknown_kind_or_version_is_refused_by_conversion() {
     let problem = |object: Value| {
         let mut object = object.as_object().unwrap().clone();
-        convert(&mut object, Version::V1beta1).unwrap_err()
+        convert(&mut object, Version::V1beta1).unwrap_err().to_string()
     };
     assert!(
         problem(json!({"apiVersion": "batch/v1", "kind": "Workload"})).contains("\"batch/v1\" cannot be converted")

@@ -42,7 +42,7 @@ pub fn validate_resource_flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     if let Some(word) = flavor.metadata.labels.as_ref().and_then(|labels| labels.get(CAPACITY_TIER))
         && let Err(wrong) = word.parse::<CapacityTier>()
     {
-        errors.push(FieldError::new(format!("metadata.labels[{CAPACITY_TIER}]"), word, wrong));
+        errors.push(FieldError::new(format!("metadata.labels[{CAPACITY_TIER}]"), word, wrong.to_string()));
     }
     errors
 }

@@ -198,7 +198,7 @@ fn resource_quota(resource: &str, quota: &AmountOr<Limits>) -> Result<Value, Str
 
 /// Checks that the API server would accept a ClusterQueue and know all its fields.
 fn check(queue: &Value) -> Result<(), String> {
-    if let offline::Manifest::Read { unknown } = examine(queue)?
+    if let offline::Manifest::Read { unknown } = examine(queue).map_err(|error| error.to_string())?
         && !unknown.is_empty()
     {
         return Err(format!("{}: a ClusterQueue has no such field", unknown.join(", ")));

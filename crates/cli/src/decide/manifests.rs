@@ -8,6 +8,7 @@ use berth_control::write::Kind;
 use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -157,8 +158,8 @@ pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow
                 sorted.ignored.push(format!("{}: berth decide does not look at its kind", named(&manifest.object)));
                 continue;
             }
-            Err(fault) => {
-                faults.push(manifest.fault(&fault));
+            Err(error) => {
+                faults.push(manifest.fault_at(error.path(), &error));
                 continue;
             }
         };
@@ -189,6 +190,11 @@ impl Manifest {
     /// Text about a fault of the manifest, with file and line. The given fault begins with the path of the field, if there is one.
     pub(crate) fn fault(&self, fault: &str) -> String {
         let path = fault.split(": ").next().filter(|path| !path.contains(' ')).unwrap_or_default();
+        self.fault_at(path, fault)
+    }
+
+    /// Text about a fault of the manifest at a path, with file and line; the path may be empty.
+    pub(super) fn fault_at(&self, path: &str, fault: impl Display) -> String {
         format!("{}: {}: {fault}", self.place.of(path), named(&self.object))
     }
 

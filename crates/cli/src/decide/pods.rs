@@ -47,7 +47,7 @@ impl Pods {
                 }
                 match offline.create(wanted, object) {
                     Ok(creation) => all.note(wanted, manifest, creation),
-                    Err(fault) => faults.push(manifest.fault(&fault)),
+                    Err(error) => faults.push(manifest.fault_at(error.path(), &error)),
                 }
             }
         }

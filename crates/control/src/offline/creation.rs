@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::json::to_value;
 use berth_api::labels;
 use berth_api::validation::FieldError;
 use berth_jobs::pods::{
@@ -15,9 +16,9 @@ use berth_reconcile::write::Kind;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::Serialize;
 use serde_json::Value;
 
+use super::error::ObjectError;
 use super::{Offline, object_key, read};
 
 /// Largest number of pods that are created from one template, so that a user who requests too many pods does not wait long.
@@ -59,16 +60,16 @@ impl Offline {
     ///
     /// # Errors
     /// The fault of the object, or a message that the object is of another kind.
-    pub fn create(&mut self, kind: Kind, object: &Value) -> Result<Creation, String> {
+    pub fn create(&mut self, kind: Kind, object: &Value) -> Result<Creation, ObjectError> {
         match kind {
             Kind::Pod => self.create_pod(read(object)?),
             Kind::Deployment => self.create_deployment(read(object)?),
             Kind::StatefulSet => self.create_stateful_set(read(object)?),
-            other => Err(format!("a {} has no pods of its own", other.name())),
+            other => Err(ObjectError::NoPods(other)),
         }
     }
 
-    fn create_pod(&mut self, mut pod: Pod) -> Result<Creation, String> {
+    fn create_pod(&mut self, mut pod: Pod) -> Result<Creation, ObjectError> {
         let namespace = namespace(&pod.metadata);
         let facts = self.cluster_facts.facts(&namespace);
         if is_new(&pod.metadata) {
@@ -86,11 +87,11 @@ impl Offline {
         if managed.is_none_or(|value| value != "true") {
             return Ok(Creation::Unmanaged(why_unmanaged(&pod.metadata, facts)));
         }
-        self.put_as(Kind::Pod, &written(&pod)?)?;
+        self.put_as(Kind::Pod, &to_value(&pod))?;
         Ok(Creation::Managed { pods: Vec::new(), left_out: 0 })
     }
 
-    fn create_deployment(&mut self, mut object: Deployment) -> Result<Creation, String> {
+    fn create_deployment(&mut self, mut object: Deployment) -> Result<Creation, ObjectError> {
         let facts = self.cluster_facts.facts(&namespace(&object.metadata));
         if is_new(&object.metadata) {
             let defaults = deployment_defaults(&object, None, facts);
@@ -113,7 +114,7 @@ impl Offline {
         self.create_pods(&maker, there, replicas, (0_usize..).map(|number| format!("{name}-{number}")))
     }
 
-    fn create_stateful_set(&mut self, mut object: StatefulSet) -> Result<Creation, String> {
+    fn create_stateful_set(&mut self, mut object: StatefulSet) -> Result<Creation, ObjectError> {
         let facts = self.cluster_facts.facts(&namespace(&object.metadata));
         if is_new(&object.metadata) {
             let defaults = stateful_set_defaults(&object, None, facts);
@@ -130,7 +131,7 @@ impl Offline {
             if set.queue_name.is_none() {
                 return Ok(Creation::Unmanaged("it names no queue, and its pods wait until it does".to_owned()));
             }
-            self.put_as(Kind::StatefulSet, &written(&object)?)?;
+            self.put_as(Kind::StatefulSet, &to_value(&object))?;
             return Ok(Creation::Managed { pods: Vec::new(), left_out: 0 });
         }
         let StatefulSet { metadata, spec, .. } = object;
@@ -174,7 +175,7 @@ impl Offline {
         there: Vec<String>,
         replicas: usize,
         names: impl Iterator<Item = String>,
-    ) -> Result<Creation, String> {
+    ) -> Result<Creation, ObjectError> {
         let namespace = namespace(maker.metadata);
         let lacking = replicas.saturating_sub(there.len());
         let made = lacking.min(MOST_REPLICAS).min(MOST_PODS.saturating_sub(self.made_pods).max(1));
@@ -270,8 +271,4 @@ fn why_unmanaged(metadata: &ObjectMeta, facts: Facts) -> String {
         }
         None => "it names no queue".to_owned(),
     }
-}
-
-fn written<T: Serialize>(object: &T) -> Result<Value, String> {
-    serde_json::to_value(object).map_err(|error| error.to_string())
 }

@@ -1,5 +1,6 @@
 //! Check of a manifest as its user wrote it: the fields that cannot be read, and the fields that the API server would drop.
 
+use berth_api::json::to_value;
 use berth_api::{self as api, berth, v1beta1};
 use berth_jobs::JobType;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -10,6 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+use super::error::ObjectError;
 
 /// The API group of Deployments and StatefulSets.
 const APPS: &str = "apps";
@@ -27,13 +30,13 @@ pub enum Manifest {
 }
 
 /// Function that reads an object as its kind, and returns the fields that the kind has.
-type Read<'a> = &'a dyn Fn(&Value) -> Result<Value, String>;
+type Read<'a> = &'a dyn Fn(&Value) -> serde_json::Result<Value>;
 
 /// Examines a manifest without regard to other objects.
 ///
 /// # Errors
 /// The first field whose value has a wrong type, or the version of the kind if that version is not read.
-pub fn examine(object: &Value) -> Result<Manifest, String> {
+pub fn examine(object: &Value) -> Result<Manifest, ObjectError> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -70,7 +73,7 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
         _ => job.map_or(&[], |job| std::slice::from_ref(&job.info().api_version)),
     };
     if !versions.is_empty() && !versions.contains(&version) {
-        return Err(format!("apiVersion: {version:?} is not read, {} is", versions.join(" or ")));
+        return Err(ObjectError::Version { given: version.to_owned(), read: versions.join(" or ") });
     }
     let kept = match read(object) {
         Ok(kept) => kept,
@@ -84,17 +87,17 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     Ok(Manifest::Read { unknown })
 }
 
-fn typed_job(kind: JobType, object: &Value) -> Result<Value, String> {
-    kind.read(object).and_then(|job| job.value()).map_err(|error| error.to_string())
+fn typed_job(kind: JobType, object: &Value) -> serde_json::Result<Value> {
+    kind.read(object).and_then(|job| job.value())
 }
 
-fn typed<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+fn typed<T: DeserializeOwned + Serialize>(object: &Value) -> serde_json::Result<Value> {
     let known: T = super::read(object)?;
-    serde_json::to_value(&known).map_err(|error| error.to_string())
+    Ok(to_value(&known))
 }
 
 /// An object of v1beta1, for a kind whose spec differs in v1beta1.
-fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> serde_json::Result<Value> {
     let mut known = Map::new();
     for field in ["apiVersion", "kind", "metadata", "spec"] {
         let Some(part) = object.get(field) else { continue };
@@ -108,9 +111,15 @@ fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, St
     Ok(Value::Object(known))
 }
 
-/// Message about the innermost part of an object that cannot be read although every field beside it was removed. `around` puts a part back into its place in
-/// the object.
-fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read<'_>, why: String) -> String {
+/// Error of the innermost part of an object that cannot be read although every field beside it was removed. `around` puts a part back into its place in the
+/// object, and `why` is the error of the part.
+fn fault(
+    part: &Value,
+    path: &str,
+    around: &dyn Fn(Value) -> Value,
+    read: Read<'_>,
+    why: serde_json::Error,
+) -> ObjectError {
     match part {
         Value::Object(fields) => {
             for (field, inner) in fields {
@@ -130,14 +139,14 @@ fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read<'
         }
         _ => {}
     }
-    if path.is_empty() { why } else { format!("{path}: {why}") }
+    ObjectError::Malformed { path: path.to_owned(), fault: why.to_string() }
 }
 
 /// Finds fields of the given object that are absent after the object was read; an empty field is no loss.
 ///
 /// # Errors
 /// A list where a map belongs: the API server refuses such a list, but serde reads the items as fields in their order.
-fn lost(given: &Value, kept: &Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
+fn lost(given: &Value, kept: &Value, path: &str, unknown: &mut Vec<String>) -> Result<(), ObjectError> {
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {
             for (field, inner) in given {
@@ -154,7 +163,10 @@ fn lost(given: &Value, kept: &Value, path: &str, unknown: &mut Vec<String>) -> R
             .zip(kept)
             .enumerate()
             .try_for_each(|(index, (given, kept))| lost(given, kept, &format!("{path}[{index}]"), unknown)),
-        (Value::Array(_), Value::Object(_)) => Err(format!("{path}: invalid type: sequence, expected a map")),
+        (Value::Array(_), Value::Object(_)) => Err(ObjectError::Malformed {
+            path: path.to_owned(),
+            fault: "invalid type: sequence, expected a map".to_owned(),
+        }),
         _ => Ok(()),
     }
 }
@@ -275,7 +287,8 @@ mod tests {
             (queue("kueue.x-k8s.io/v1alpha1", &json!({})), "apiVersion: \"kueue.x-k8s.io/v1alpha1\" is not read"),
         ] {
             let error = examine(&object).unwrap_err();
-            assert!(error.starts_with(start), "{error}");
+            assert!(error.to_string().starts_with(start), "{error}");
+            assert!(start.starts_with(error.path()) && !error.path().is_empty(), "{error}");
         }
     }
 

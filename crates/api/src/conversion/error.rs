@@ -1,0 +1,38 @@
+//! The reasons why an object cannot be converted.
+
+use std::fmt;
+
+use super::version::both;
+
+/// Reason why an object cannot be converted. Its text is a sentence for the user, without the object's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConversionError {
+    /// The value is not a JSON object.
+    NoObject,
+    /// The `apiVersion` is not one of the two versions.
+    Version(String),
+    /// The kind is not one of those whose versions differ.
+    Kind(String),
+    /// A field of the object cannot be read.
+    Field {
+        /// Name of the field.
+        name: &'static str,
+        /// Fault of the field's JSON.
+        fault: String,
+    },
+}
+
+impl fmt::Display for ConversionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoObject => f.write_str("is not an object"),
+            Self::Version(given) => write!(f, "apiVersion {given:?} cannot be converted, {} can", both()),
+            Self::Kind(kind) => {
+                write!(f, "kind {kind:?} has no conversion: its versions are alike, or it is not of this group")
+            }
+            Self::Field { name, fault } => write!(f, "{name} cannot be read: {fault}"),
+        }
+    }
+}
+
+impl std::error::Error for ConversionError {}
