@@ -10,6 +10,10 @@ pub const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
 /// The name of the WorkloadPriorityClass that a job names, and the name of the PriorityClass of the job's pods.
 pub type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
 
+/// A priority class that an object names and that does not exist, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingClass(pub String);
+
 /// The priority that a Workload should have.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -36,17 +40,18 @@ impl WorkloadView {
 }
 
 impl View {
-    /// The priority of a job that names the given classes, or the name of a class that does not exist yet. The class for Workloads comes first.
+    /// The priority of a job that names the given classes, or the class that does not exist yet. The class for Workloads comes first.
     ///
     /// # Errors
-    /// A class does not exist; the text is its name.
-    pub fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, String> {
+    /// A class does not exist.
+    pub fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, MissingClass> {
+        let missing = |class: &str| MissingClass(class.to_owned());
         if let Some(class) = of_workloads {
-            let value = self.workload_priorities().get(class).copied().ok_or_else(|| class.to_owned())?;
+            let value = self.workload_priorities().get(class).copied().ok_or_else(|| missing(class))?;
             return Ok(Priority::of_workload_class(class, value));
         }
         if let Some(class) = of_pods {
-            let (value, _) = self.priorities().get(class).copied().ok_or_else(|| class.to_owned())?;
+            let (value, _) = self.priorities().get(class).copied().ok_or_else(|| missing(class))?;
             return Ok(Priority::of_pod_class(class, value));
         }
         let default = self.priorities().iter().find(|(_, (_, default))| *default);

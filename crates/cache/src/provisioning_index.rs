@@ -1,6 +1,7 @@
 //! The observed ProvisioningRequests, with their PodTemplates and configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
@@ -58,6 +59,34 @@ impl TemplateView {
     }
 }
 
+/// The kind of the configurations.
+const CONFIG: &str = "ProvisioningRequestConfig";
+
+/// Reason why an admission check has no configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The check has no parameters.
+    NoParameters,
+    /// The parameters name an object of another kind, which is given with its group.
+    OtherKind(String),
+    /// No configuration of this name exists.
+    Missing(String),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoParameters => write!(f, "spec.parameters is missing: name a {CONFIG} of {}", api::GROUP),
+            Self::OtherKind(given) => {
+                write!(f, "spec.parameters names a {given}, and only a {CONFIG}.{} is allowed", api::GROUP)
+            }
+            Self::Missing(name) => write!(f, "{CONFIG} {name:?} does not exist"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
 /// All ProvisioningRequests, with their templates and configurations.
 #[derive(Debug, Default)]
 pub struct ProvisioningIndex {
@@ -105,17 +134,15 @@ impl ProvisioningIndex {
     /// The configuration of an admission check, or the reason why there is none.
     ///
     /// # Errors
-    /// The check names no configuration that exists; the text says why.
-    pub fn config(&self, check: &Check) -> Result<&api::ProvisioningRequestConfigSpec, String> {
-        const KIND: &str = "ProvisioningRequestConfig";
+    /// The check names no configuration that exists.
+    pub fn config(&self, check: &Check) -> Result<&api::ProvisioningRequestConfigSpec, ConfigError> {
         let Some(parameters) = &check.parameters else {
-            return Err(format!("spec.parameters is missing: name a {KIND} of {}", api::GROUP));
+            return Err(ConfigError::NoParameters);
         };
-        if parameters.api_group != api::GROUP || parameters.kind != KIND {
-            let given = format!("{}.{}", parameters.kind, parameters.api_group);
-            return Err(format!("spec.parameters names a {given}, and only a {KIND}.{} is allowed", api::GROUP));
+        if parameters.api_group != api::GROUP || parameters.kind != CONFIG {
+            return Err(ConfigError::OtherKind(format!("{}.{}", parameters.kind, parameters.api_group)));
         }
         let found = self.configs.get(&parameters.name);
-        found.map(|config| &config.spec).ok_or_else(|| format!("{KIND} {:?} does not exist", parameters.name))
+        found.map(|config| &config.spec).ok_or_else(|| ConfigError::Missing(parameters.name.clone()))
     }
 }

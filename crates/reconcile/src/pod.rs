@@ -75,12 +75,12 @@ fn is_admitted_with(owner: &JobOwner) -> bool {
 
 impl<'a> DesiredFields<'a> {
     /// The fields that the Workload of a pod takes over from the pod.
-    pub(crate) fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
+    pub(crate) fn of_pod(pod: &'a PodState, priority: Option<Wanted>) -> Self {
         let prebuilt = pod.prebuilt_workload.is_some();
         Self {
             pod_sets: None,
             queue: pod.queue_name.as_deref(),
-            priority: priority.ok().filter(|_| !prebuilt),
+            priority: priority.filter(|_| !prebuilt),
             gated_by: pod.admission_gates.as_deref(),
             tiers: pod.capacity_tiers.as_deref(),
             limit: (!prebuilt).then(|| json!(pod.max_execution_seconds)),
@@ -287,7 +287,7 @@ impl PodCase<'_> {
             return Decision::event(self.notice(EventType::Warning, reason, text));
         }
         let next_event = || checks::check_event(workload, |kind, reason, text| self.notice(kind, reason, text));
-        let wanted = self.ctx.wanted_priority(workload, classes_of(self.pod));
+        let wanted = self.ctx.wanted_priority(workload, classes_of(self.pod)).ok();
         follow(workload, DesiredFields::of_pod(self.pod, wanted)).unwrap_or_else(next_event)
     }
 

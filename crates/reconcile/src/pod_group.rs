@@ -204,7 +204,7 @@ impl<'a> PodGroupCase<'a> {
             return Some(self.desired_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
-        let desired = DesiredFields::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)));
+        let desired = DesiredFields::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)).ok());
         // The Workload of a serving group outlives its pods, so the Workload does not take over the queue of a pod, as in Kueue.
         let queue = desired.queue.filter(|_| self.tally().serving == 0);
         Some(DesiredFields { queue, ..desired })

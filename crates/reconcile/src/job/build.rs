@@ -3,6 +3,7 @@
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;
+use berth_cache::priorities::MissingClass;
 use berth_jobs::{Priority, too_large, workload_name};
 
 use super::JobCase;
@@ -13,7 +14,7 @@ use crate::write::{EventType, Kind, Notice, Purpose, Query, key};
 /// The reason why no Workload can be built from a job.
 pub(super) enum Unbuilt {
     /// The job names a priority class that does not exist.
-    NoClass(String),
+    NoClass(MissingClass),
     /// The job is invalid; the text names the fault.
     Invalid(String),
     /// The job is large, and its complete object is not in memory.

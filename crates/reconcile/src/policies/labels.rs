@@ -8,7 +8,7 @@ use berth_api::{BASTION_JOB_VERSION, BASTION_TIER};
 use berth_cache::WorkloadView;
 use berth_cache::deltas;
 use berth_cache::policy_rules::{Rules, fields};
-use berth_cache::priorities::{NamedClasses, WORKLOAD_CLASS, Wanted};
+use berth_cache::priorities::{MissingClass, NamedClasses, WORKLOAD_CLASS, Wanted};
 use berth_cache::tier_rules::TiersFor;
 use berth_engine::model as engine;
 use berth_jobs::{JobState, Priority};
@@ -106,7 +106,7 @@ impl Context<'_> {
         &self,
         workload: &WorkloadView,
         (of_workloads, of_pods): NamedClasses<'_>,
-    ) -> Result<Wanted, String> {
+    ) -> Result<Wanted, MissingClass> {
         if let Some(Ok(priority)) = self.class_of(workload) {
             return Ok(Wanted { priority, by_label: true });
         }
@@ -119,7 +119,7 @@ impl Context<'_> {
         &self,
         mut made: api::Workload,
         (of_workloads, of_pods): NamedClasses<'_>,
-    ) -> Result<api::Workload, String> {
+    ) -> Result<api::Workload, MissingClass> {
         let local = (made.namespace().to_owned(), made.spec.queue_name.clone().unwrap_or_default());
         let queue = self.view.behind(&local).filter(|_| !self.view.claims().is_empty());
         let by_label = queue.and_then(|queue| {
@@ -173,7 +173,7 @@ impl Context<'_> {
             return None;
         }
         let class = self.view.priority(of_workloads, of_pods).err()?;
-        let known = workload.priority_class.as_ref().is_some_and(|known| known.name == class);
+        let known = workload.priority_class.as_ref().is_some_and(|known| known.name == class.0);
         Some(no_class(&class, "the job")).filter(|event| !known && self.is_unsent(object, event))
     }
 
@@ -203,7 +203,7 @@ impl Context<'_> {
 }
 
 /// The event about a class that does not exist; `whoever` is the text about the field that names the class.
-pub(crate) fn no_class(class: &str, whoever: &str) -> EventText {
+pub(crate) fn no_class(MissingClass(class): &MissingClass, whoever: &str) -> EventText {
     (NO_CLASS, format!("priority class {class:?} does not exist; create it or change {whoever}"))
 }
 

@@ -3,6 +3,8 @@
 //! A ProvisioningRequest belongs to one attempt of one Workload with one reservation. The Workload makes the PodTemplates and then the ProvisioningRequest, and
 //! copies the answer into the state of its check. The ProvisioningRequest becomes the owner of the PodTemplates, and is deleted when no Workload needs it.
 
+use std::fmt;
+
 use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
@@ -45,6 +47,30 @@ fn request_of(workload: &WorkloadView, state: &api::AdmissionCheckState) -> Stri
     consumed.unwrap_or_else(|| berth_jobs::provisioning_request_name(&workload.name, &state.name, attempt_of(state)))
 }
 
+/// The reason why the pods of a Workload cannot be described for an autoscaler.
+enum AskError {
+    /// The kept pod sets of the Workload cannot be read.
+    Unreadable(serde_json::Error),
+    /// The pods cannot be placed on the flavors of the admission.
+    Placement(PlacementError),
+}
+
+impl AskError {
+    /// Whether the reason may pass, because a flavor is missing. With any other reason, the Workload could never start with its admission.
+    fn passes(&self) -> bool {
+        matches!(self, Self::Placement(error) if error.passes())
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => fmt::Display::fmt(error, f),
+            Self::Placement(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
 /// An admission check of a Workload, with the facts for a decision.
 struct CheckCase<'a> {
     ctx: &'a Context<'a>,
@@ -85,9 +111,8 @@ impl CheckCase<'_> {
         let asked = self.workload.asked.as_deref()?;
         let pods = match self.pods(asked, config) {
             Ok(pods) => pods,
-            // A missing flavor leads to another try. With any other problem, the Workload could never start with its admission.
-            Err((true, problem)) => return self.with_state(check_states::RETRY, &problem),
-            Err((false, problem)) => return self.with_state(check_states::REJECTED, &problem),
+            Err(error) if error.passes() => return self.with_state(check_states::RETRY, &error.to_string()),
+            Err(error) => return self.with_state(check_states::REJECTED, &error.to_string()),
         };
         if pods.is_empty() {
             return Some(self.answer(check_states::READY, "the provisioning request is not needed", |_| {}));
@@ -153,13 +178,11 @@ impl CheckCase<'_> {
         &self,
         asked: &AskedCapacity,
         config: &api::ProvisioningRequestConfigSpec,
-    ) -> Result<Vec<RequestedPods>, (bool, String)> {
-        let to_problem = |error: PlacementError| (error.passes(), error.to_string());
-        let sets: Vec<api::PodSet> =
-            serde_json::from_str(&asked.pod_sets).map_err(|error| (false, error.to_string()))?;
-        let places = placements(self.ctx, self.workload).map_err(to_problem)?;
+    ) -> Result<Vec<RequestedPods>, AskError> {
+        let sets: Vec<api::PodSet> = serde_json::from_str(&asked.pod_sets).map_err(AskError::Unreadable)?;
+        let places = placements(self.ctx, self.workload).map_err(AskError::Placement)?;
         let limits = LimitSummary::of(self.ctx.view.limits_of(&self.workload.namespace));
-        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(to_problem)
+        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(AskError::Placement)
     }
 
     /// The time of the reservation for which objects are made.
@@ -336,7 +359,7 @@ pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> De
     let found = ctx.view.checks().get(&object.name).filter(|check| check.asks_autoscaler());
     let seen = index.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest));
     let (Some(check), Some(served)) = (found, seen) else { return Decision::Done };
-    let problem = index.config(check).err();
+    let problem = index.config(check).err().map(|error| error.to_string());
     let (active, reason, message) = match (served, &problem) {
         (true, None) => (true, reasons::ACTIVE, "The admission check is active"),
         (true, Some(problem)) => (false, reasons::BAD_PARAMETERS_REF, problem.as_str()),
