@@ -31,6 +31,9 @@ pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadat
 /// Time limit for listing a checkpoint store.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Text about a store that does not answer.
+const LATE: &str = "no answer in time";
+
 /// Listing of a store, or why it failed.
 type Listing = Result<Vec<Checkpoint>, String>;
 
@@ -95,9 +98,10 @@ impl Writer {
             Write::DeleteCheckpoints { place, ids } => {
                 let deadline = self.leadership.deadline();
                 let deleted = tokio::time::timeout(deadline, self.stores.delete(place, ids)).await;
-                match deleted.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-                    Ok(()) => WriteOutcome::Applied { resource_version: String::new() },
-                    Err(fault) => WriteOutcome::StoreFailed(fault),
+                match deleted {
+                    Ok(Ok(())) => WriteOutcome::Applied { resource_version: String::new() },
+                    Ok(Err(error)) => WriteOutcome::StoreFailed(error.to_string()),
+                    Err(_) => WriteOutcome::StoreFailed(LATE.to_owned()),
                 }
             }
             write => match task.key.kind.resource_kind() {
@@ -160,10 +164,10 @@ impl Writer {
     /// Lists a checkpoint store. A list changes nothing, so it may outlast the lease, but not the term, because a new leader's start waits for all running
     /// requests.
     async fn look(&self, term: Term, place: &CheckpointPlace) -> Result<Listing, QueryFailure> {
-        let too_late = |_| Err("no answer in time".to_owned());
+        let too_late = |_| Err(LATE.to_owned());
         tokio::select! {
             listed = tokio::time::timeout(LIST_DEADLINE, self.stores.list(place)) => {
-                Ok(listed.unwrap_or_else(too_late))
+                Ok(listed.map_or_else(too_late, |listed| listed.map_err(|error| error.to_string())))
             }
             () = self.leadership.over(term) => Err(QueryFailure::NotSent),
         }

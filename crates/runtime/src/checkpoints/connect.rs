@@ -1,7 +1,6 @@
 //! Connections to checkpoint stores: endpoint, credentials and certificates from the spec of a CheckpointStore. All connections use `ring`, the only
 //! cryptography provider in the process.
 
-use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +26,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Map, Value};
 
+use super::error::{SpecError, StoreError};
+
 const REGION: &str = "us-east-1";
 /// Time limit of one request to a store.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
@@ -40,7 +41,7 @@ pub(super) async fn open(
     client: &Client,
     namespace: Option<&str>,
     spec: &CheckpointStoreSpec,
-) -> Result<Arc<dyn ObjectStore>, String> {
+) -> Result<Arc<dyn ObjectStore>, StoreError> {
     let secret = match &spec.credentials_secret {
         Some(name) => Some(secret(client, namespace, name).await?),
         None => None,
@@ -54,7 +55,7 @@ pub(super) async fn open(
     } else {
         azure(spec, secret.as_ref(), &own)?.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
     };
-    store.map_err(|error| error.to_string())
+    Ok(store?)
 }
 
 fn retry() -> RetryConfig {
@@ -88,7 +89,7 @@ fn s3(
     spec: &CheckpointStoreSpec,
     secret: Option<&Credentials>,
     own: Environment<'_>,
-) -> Result<AmazonS3Builder, String> {
+) -> Result<AmazonS3Builder, SpecError> {
     let wanted = spec.s3.clone().unwrap_or_default();
     let region = wanted.region.as_deref().unwrap_or(REGION);
     let mut builder = AmazonS3Builder::new().with_bucket_name(wanted.bucket).with_region(region).with_retry(retry());
@@ -107,7 +108,7 @@ fn s3(
     })
 }
 
-fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<GoogleCloudStorageBuilder, String> {
+fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<GoogleCloudStorageBuilder, SpecError> {
     let wanted = spec.gcs.clone().unwrap_or_default();
     let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(wanted.bucket).with_retry(retry());
     if let Some(text) = wanted.endpoint {
@@ -124,7 +125,7 @@ fn azure(
     spec: &CheckpointStoreSpec,
     secret: Option<&Credentials>,
     own: Environment<'_>,
-) -> Result<MicrosoftAzureBuilder, String> {
+) -> Result<MicrosoftAzureBuilder, SpecError> {
     let wanted = spec.azure.clone().unwrap_or_default();
     let mut builder = MicrosoftAzureBuilder::new()
         .with_account(wanted.account)
@@ -143,24 +144,20 @@ fn azure(
 }
 
 /// Checks an endpoint, because object_store assumes that the URL of each request can be parsed.
-fn endpoint(field: &str, text: String) -> Result<String, String> {
-    let bad = |why: String| format!("{field} {text:?}: {why}");
+fn endpoint(field: &str, text: String) -> Result<String, SpecError> {
+    let bad = |fault: String| SpecError::Field { field: field.to_owned(), value: text.clone(), fault };
     let uri = text.parse::<Uri>().map_err(|error| bad(error.to_string()))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(bad("must begin with http:// or https://".to_owned()));
     }
     // The crate object_store does not export its type of URLs, so the check names a function that takes this type.
-    parses(&text, ObjectStoreScheme::parse).map_err(bad)?;
+    parses(&text, ObjectStoreScheme::parse).map_err(|error| bad(error.to_string()))?;
     Ok(text)
 }
 
 /// Checks that a text parses as the parameter type of a function.
-fn parses<T, R>(text: &str, _taken_by: fn(&T) -> R) -> Result<(), String>
-where
-    T: FromStr,
-    T::Err: Display,
-{
-    text.parse::<T>().map(drop).map_err(|error| error.to_string())
+fn parses<T: FromStr, R>(text: &str, _taken_by: fn(&T) -> R) -> Result<(), T::Err> {
+    text.parse::<T>().map(drop)
 }
 
 /// The Secret with a store's credentials, whose values are never part of a message.
@@ -171,7 +168,7 @@ struct Credentials {
 
 impl Credentials {
     /// The value of a key in the Secret, without the final newline that files and `echo` have; `None` if there is no such key.
-    fn text(&self, key: &str) -> Result<Option<String>, String> {
+    fn text(&self, key: &str) -> Result<Option<String>, SpecError> {
         let Some(value) = self.secret.data.as_ref().and_then(|data| data.get(key)) else { return Ok(None) };
         let text = std::str::from_utf8(&value.0).map_err(|_| self.bad(key, "is no text"))?.trim_end();
         if text.is_empty() {
@@ -181,7 +178,7 @@ impl Credentials {
     }
 
     /// A credential in one line of ASCII, because object_store writes it into HTTP headers without a check.
-    fn find(&self, key: &str) -> Result<Option<String>, String> {
+    fn find(&self, key: &str) -> Result<Option<String>, SpecError> {
         let text = self.text(key)?;
         let fits = |letter: char| letter == ' ' || letter.is_ascii_graphic();
         if text.as_deref().is_some_and(|text| !text.chars().all(fits)) {
@@ -190,12 +187,12 @@ impl Credentials {
         Ok(text)
     }
 
-    fn get(&self, key: &str) -> Result<String, String> {
+    fn get(&self, key: &str) -> Result<String, SpecError> {
         self.find(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// A key file of a Google service account, which has many lines. The check here avoids messages of object_store, which quote the file.
-    fn service_account(&self, key: &str) -> Result<String, String> {
+    fn service_account(&self, key: &str) -> Result<String, SpecError> {
         let text = self.text(key)?.ok_or_else(|| self.missing(key))?;
         let file: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
             let what = format!("is no JSON object: line {}, column {}", error.line(), error.column());
@@ -215,21 +212,25 @@ impl Credentials {
         Ok(text)
     }
 
-    fn missing(&self, key: &str) -> String {
-        format!("spec.credentialsSecret: Secret {:?} has no key {key}", self.name)
+    fn missing(&self, key: &str) -> SpecError {
+        SpecError::NoKey { secret: self.name.clone(), key: key.to_owned() }
     }
 
-    fn bad(&self, key: &str, what: &str) -> String {
-        format!("spec.credentialsSecret: key {key} of Secret {:?} {what}", self.name)
+    fn bad(&self, key: &str, fault: &str) -> SpecError {
+        SpecError::Key { secret: self.name.clone(), key: key.to_owned(), fault: fault.to_owned() }
     }
 }
 
-async fn secret(client: &Client, namespace: Option<&str>, name: &str) -> Result<Credentials, String> {
-    let namespace = namespace.ok_or("spec.credentialsSecret: the namespace of Berth is not known; see --namespace")?;
+async fn secret(client: &Client, namespace: Option<&str>, name: &str) -> Result<Credentials, SpecError> {
+    let namespace = namespace.ok_or(SpecError::NoNamespace)?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match secrets.get(name).await {
         Ok(secret) => Ok(Credentials { name: name.to_owned(), secret }),
-        Err(error) => Err(format!("spec.credentialsSecret: Secret {namespace}/{name}: {error}")),
+        Err(error) => Err(SpecError::Secret {
+            namespace: namespace.to_owned(),
+            secret: name.to_owned(),
+            fault: error.to_string(),
+        }),
     }
 }
 
@@ -240,19 +241,18 @@ type Tls = hyper_rustls::HttpsConnector<Tcp>;
 struct Connector(Http<Tls, HttpRequestBody>);
 
 impl Connector {
-    fn new(ca_bundle: Option<&str>) -> Result<Self, String> {
+    fn new(ca_bundle: Option<&str>) -> Result<Self, StoreError> {
         let mut roots = rustls::RootCertStore::empty();
         // Unreadable certificates of the system are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         for certificate in CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default().as_bytes()) {
             let added = certificate.map_err(|error| error.to_string());
             let added = added.and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()));
-            added.map_err(|error| format!("spec.caBundle: {error}"))?;
+            added.map_err(SpecError::CaBundle)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
+            .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
         let mut tcp = Tcp::new();

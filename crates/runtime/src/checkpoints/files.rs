@@ -10,6 +10,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use jiff::Timestamp;
 
+use super::error::{FolderError, StoreError};
 use super::listing::{Listing, Version};
 use super::marker::{MARKER, MOST_MARKER_BYTES};
 use super::turn::{Call, Turn};
@@ -30,7 +31,7 @@ pub(super) struct Files {
 impl Files {
     /// The files of a job; none if the job has no folder yet. A folder with more than `most` entries, or with too deeply nested folders, is an error, so that a
     /// tenant's folder cannot keep Berth busy for ever.
-    pub(super) async fn list(&self, place: &CheckpointPlace, most: usize) -> Result<Listing, String> {
+    pub(super) async fn list(&self, place: &CheckpointPlace, most: usize) -> Result<Listing, StoreError> {
         let (name, found) = (format!("{}/{}", place.namespace, place.job), Listing::new(place));
         self.with(place, move |job, call| {
             let mut walk = Walk { name, most, entries: 0, found, call };
@@ -41,7 +42,7 @@ impl Files {
     }
 
     /// The content of a job's file.
-    pub(super) async fn read(&self, place: &CheckpointPlace, path: &str) -> Result<Vec<u8>, String> {
+    pub(super) async fn read(&self, place: &CheckpointPlace, path: &str) -> Result<Vec<u8>, StoreError> {
         let path = path.to_owned();
         self.with(place, move |job, _| {
             let mut options = OpenOptions::new();
@@ -58,7 +59,7 @@ impl Files {
     }
 
     /// Deletes folders of a job, each marker file first, as long as the caller waits.
-    pub(super) async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), String> {
+    pub(super) async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), StoreError> {
         let ids = ids.to_vec();
         self.with(place, move |job, call| {
             for id in &ids {
@@ -83,8 +84,8 @@ impl Files {
         &self,
         place: &CheckpointPlace,
         act: impl FnOnce(Dir, &Call) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, String> {
-        let named = |error: String| format!("{}: {error}", self.root.display());
+    ) -> Result<T, StoreError> {
+        let named = |fault: FolderError| StoreError::Folder { root: self.root.clone(), fault };
         let (call, wanted) = self.turn.take().await.map_err(named)?;
         let (root, place) = (self.root.clone(), place.clone());
         let act = move || {
@@ -95,9 +96,9 @@ impl Files {
                 Err(error) => Err(error),
             }
         };
-        let done = tokio::task::spawn_blocking(act).await.map_err(|error| error.to_string())?;
+        let done = tokio::task::spawn_blocking(act).await?;
         drop(wanted);
-        done.map_err(|error| named(error.to_string()))
+        done.map_err(|error| named(error.into()))
     }
 }
 

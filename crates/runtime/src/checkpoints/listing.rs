@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use berth_control::write::CheckpointPlace;
 use jiff::Timestamp;
 
+use super::error::StoreError;
 use super::marker::{MARKER, is_id};
 
 /// Largest number of a job's checkpoints that are read, which is above the number that a job may keep, so that surplus checkpoints can still be deleted.
@@ -36,7 +37,7 @@ impl Listing {
     }
 
     /// Adds a file by its path below the job's folder. Too many checkpoints are an error.
-    pub(super) fn add(&mut self, path: &str, version: Version) -> Result<(), String> {
+    pub(super) fn add(&mut self, path: &str, version: Version) -> Result<(), StoreError> {
         self.files = self.files.saturating_add(1);
         let Some((id, rest)) = path.split_once('/').filter(|(id, _)| is_id(id)) else { return Ok(()) };
         match self.sizes.get_mut(id) {
@@ -49,9 +50,7 @@ impl Listing {
             self.markers.insert(id.to_owned(), version);
         }
         if self.markers.len() > MOST_CHECKPOINTS {
-            let name = &self.name;
-            let what = format!("{name} has more than {MOST_CHECKPOINTS} checkpoints; none of them is looked at");
-            return Err(format!("{what} until its oldest folders are deleted by hand"));
+            return Err(StoreError::TooManyCheckpoints { folder: self.name.clone(), most: MOST_CHECKPOINTS });
         }
         Ok(())
     }

@@ -34,9 +34,18 @@ struct Written {
     metadata: BTreeMap<String, Value>,
 }
 
+/// Fault of a marker file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MarkerError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("{field} is {value}; a whole number, 0 or more, is allowed")]
+    Number { field: &'static str, value: Value },
+}
+
 /// A nonnegative integer in any JSON notation.
-fn integer(name: &str, value: &Value) -> Result<i64, String> {
-    let fault = || format!("{name} is {value}; a whole number, 0 or more, is allowed");
+fn integer(field: &'static str, value: &Value) -> Result<i64, MarkerError> {
+    let fault = || MarkerError::Number { field, value: value.clone() };
     let number = match value {
         Value::String(text) => text.trim().parse().ok(),
         Value::Number(number) => number.as_i64().or_else(|| float(number.as_f64()?)),
@@ -56,8 +65,8 @@ fn float(number: f64) -> Option<i64> {
 
 impl Marker {
     /// Reads a marker file, with the metadata entries that are short enough to be shown.
-    pub(super) fn read(text: &[u8]) -> Result<Self, String> {
-        let written: Written = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    pub(super) fn read(text: &[u8]) -> Result<Self, MarkerError> {
+        let written: Written = serde_json::from_slice(text)?;
         let step = integer("step", &written.step)?;
         let epoch = (!written.epoch.is_null()).then(|| integer("epoch", &written.epoch)).transpose()?;
         let text = |value: Value| match value {

@@ -4,6 +4,7 @@
 //! step and which the job writes last. A deletion removes the marker first, so that a partly deleted checkpoint is never complete.
 
 mod connect;
+mod error;
 mod files;
 mod listing;
 mod marker;
@@ -25,6 +26,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+pub use error::{FolderError, SpecError, StoreError};
 use files::Files;
 use listing::{Listing, Version};
 use marker::{MARKER, MOST_MARKER_BYTES, Marker};
@@ -75,7 +77,7 @@ impl Stores {
     ///
     /// # Errors
     /// The store, the folder or a marker cannot be read; the message has the name of the store.
-    pub async fn list(&self, place: &CheckpointPlace) -> Result<Vec<Checkpoint>, String> {
+    pub async fn list(&self, place: &CheckpointPlace) -> Result<Vec<Checkpoint>, StoreError> {
         let backend = self.connect(place).await?;
         let found = self.find(place, &backend).await;
         self.drop_broken(place, found).await
@@ -85,21 +87,21 @@ impl Stores {
     ///
     /// # Errors
     /// A checkpoint cannot be deleted; the message has the name of the store.
-    pub async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), String> {
+    pub async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), StoreError> {
         let backend = self.connect(place).await?;
         let deleted = delete(place, &backend, ids).await;
         self.drop_broken(place, deleted).await
     }
 
     /// Closes the connection after an error, so that the next call opens a new connection.
-    async fn drop_broken<T>(&self, place: &CheckpointPlace, result: Result<T, String>) -> Result<T, String> {
+    async fn drop_broken<T>(&self, place: &CheckpointPlace, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if result.is_err() {
             self.connections.lock().await.remove(&place.store);
         }
-        result.map_err(|error| format!("CheckpointStore {}: {error}", place.store))
+        result.map_err(|error| error.of(&place.store))
     }
 
-    async fn connect(&self, place: &CheckpointPlace) -> Result<Backend, String> {
+    async fn connect(&self, place: &CheckpointPlace) -> Result<Backend, StoreError> {
         let mut connections = self.connections.lock().await;
         if let Some(known) = connections.get(&place.store)
             && known.place.spec == place.spec
@@ -111,7 +113,7 @@ impl Stores {
             Some(folder) => Ok(Backend::Files(self.folder(&folder.path).await)),
             None => connect::open(&self.client, self.namespace.as_deref(), &place.spec).await.map(Backend::Objects),
         };
-        let backend = backend.map_err(|error| format!("CheckpointStore {}: {error}", place.store))?;
+        let backend = backend.map_err(|error| error.of(&place.store))?;
         let connection = Connection { place: place.clone(), backend: backend.clone(), since: Instant::now() };
         connections.insert(place.store.clone(), connection);
         Ok(backend)
@@ -123,7 +125,7 @@ impl Stores {
         Files { root, turn }
     }
 
-    async fn find(&self, place: &CheckpointPlace, backend: &Backend) -> Result<Vec<Checkpoint>, String> {
+    async fn find(&self, place: &CheckpointPlace, backend: &Backend) -> Result<Vec<Checkpoint>, StoreError> {
         let listing = backend.list(place).await?;
         let job = (place.store.clone(), place.namespace.clone(), place.job.clone());
         self.memory.lock().await.begin(&job, &listing.markers);
@@ -178,7 +180,7 @@ impl Stores {
         job: &JobKey,
         id: &'a str,
         version: Version,
-    ) -> Result<(&'a str, Timestamp, Option<MarkerContent>), String> {
+    ) -> Result<(&'a str, Timestamp, Option<MarkerContent>), StoreError> {
         let known = self.memory.lock().await.known(job, id, version);
         if let Some(content) = known {
             return Ok((id, version.modified, content));
@@ -196,7 +198,7 @@ async fn marker_of(
     backend: &Backend,
     id: &str,
     version: Version,
-) -> Result<Option<MarkerContent>, String> {
+) -> Result<Option<MarkerContent>, StoreError> {
     let (namespace, job, bytes) = (&place.namespace, &place.job, version.bytes);
     if bytes > MOST_MARKER_BYTES {
         tracing::warn!(namespace, job, id, bytes, "a checkpoint's marker is too large");
@@ -204,14 +206,18 @@ async fn marker_of(
     }
     let text = backend.read(place, &format!("{id}/{MARKER}")).await?;
     let read = Marker::read(&text);
-    let read = read.inspect_err(|error| tracing::warn!(namespace, job, id, error, "a checkpoint's marker"));
+    let read = read.inspect_err(|error| tracing::warn!(namespace, job, id, %error, "a checkpoint's marker"));
     Ok(read.ok().map(MarkerContent::from))
 }
 
 /// The folder of a job in a bucket.
-fn folder(place: &CheckpointPlace) -> Result<Path, String> {
+fn folder(place: &CheckpointPlace) -> Result<Path, SpecError> {
     let prefix = place.spec.prefix.as_deref().unwrap_or_default();
-    let root = Path::parse(prefix).map_err(|error| format!("spec.prefix {prefix:?}: {error}"))?;
+    let root = Path::parse(prefix).map_err(|error| SpecError::Field {
+        field: "spec.prefix".to_owned(),
+        value: prefix.to_owned(),
+        fault: error.to_string(),
+    })?;
     Ok(root.join(place.namespace.as_str()).join(place.job.as_str()))
 }
 
@@ -226,7 +232,7 @@ fn from_millis(millis: i64) -> Timestamp {
 
 impl Backend {
     /// Lists the files of a job.
-    async fn list(&self, place: &CheckpointPlace) -> Result<Listing, String> {
+    async fn list(&self, place: &CheckpointPlace) -> Result<Listing, StoreError> {
         let store = match self {
             Self::Files(files) => return files.list(place, MOST_FILES).await,
             Self::Objects(store) => store,
@@ -234,31 +240,31 @@ impl Backend {
         let folder = folder(place)?;
         let mut objects = store.list(Some(&folder)).take(MOST_FILES + 1);
         let mut found = Listing::new(place);
-        while let Some(object) = objects.try_next().await.map_err(|error| error.to_string())? {
+        while let Some(object) = objects.try_next().await? {
             let Some(path) = relative(&folder, &object.location) else { continue };
             let modified = from_millis(object.last_modified.timestamp_millis());
             found.add(&path, Version { modified, bytes: object.size })?;
         }
         if found.files > MOST_FILES {
-            return Err(format!("{folder} has more than {MOST_FILES} files"));
+            return Err(StoreError::TooManyFiles { folder: folder.to_string(), most: MOST_FILES });
         }
         Ok(found)
     }
 
-    async fn read(&self, place: &CheckpointPlace, path: &str) -> Result<Vec<u8>, String> {
+    async fn read(&self, place: &CheckpointPlace, path: &str) -> Result<Vec<u8>, StoreError> {
         let store = match self {
             Self::Files(files) => return files.read(place, path).await,
             Self::Objects(store) => store,
         };
-        let place = Path::parse(format!("{}/{path}", folder(place)?)).map_err(|error| error.to_string())?;
-        let text = async { store.get(&place).await?.bytes().await };
-        text.await.map(|text| text.to_vec()).map_err(|error| error.to_string())
+        let place = Path::parse(format!("{}/{path}", folder(place)?))?;
+        let text = store.get(&place).await?.bytes().await?;
+        Ok(text.to_vec())
     }
 }
 
-async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> Result<(), String> {
+async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> Result<(), StoreError> {
     if let Some(bad) = ids.iter().find(|id| !marker::is_id(id)) {
-        return Err(format!("{bad:?} is no name of a checkpoint"));
+        return Err(StoreError::NoId(bad.clone()));
     }
     let store = match backend {
         Backend::Files(files) => return files.delete(place, ids).await,
@@ -269,22 +275,22 @@ async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> R
         let path = folder.clone().join(id.as_str());
         match store.delete(&path.clone().join(MARKER)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
         // A checkpoint without its marker is never found again, so a task of its own deletes the other files, even if the caller gives up.
         let rest = tokio::spawn(tokio::time::timeout(REST_DEADLINE, clear(Arc::clone(store), path)));
-        rest.await.map_err(|error| error.to_string())?.map_err(|_| format!("{id}: not deleted in time"))??;
+        rest.await?.map_err(|_| StoreError::Late(id.clone()))??;
     }
     Ok(())
 }
 
 /// Deletes all objects in a folder of a bucket.
-async fn clear(store: Arc<dyn ObjectStore>, folder: Path) -> Result<(), String> {
+async fn clear(store: Arc<dyn ObjectStore>, folder: Path) -> Result<(), StoreError> {
     let rest = store.list(Some(&folder)).map_ok(|object| object.location).boxed();
     let deleted: Result<Vec<Path>, _> = store.delete_stream(rest).try_collect().await;
     match deleted {
         Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 

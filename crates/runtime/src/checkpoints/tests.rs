@@ -122,7 +122,7 @@ async fn checkpoint_folder_is_read_without_following_links_out_of_it() {
         folder.0.join("jobs/other/gpt/b/checkpoint.json").exists() && folder.0.join("jobs/other/gpt/b/shard").exists()
     );
     let gone = place(json!({"fileSystem": {"path": "/no/such/folder"}}), "gpt");
-    let error = stores.list(&CheckpointPlace { store: "gone".into(), ..gone }).await.unwrap_err();
+    let error = stores.list(&CheckpointPlace { store: "gone".into(), ..gone }).await.unwrap_err().to_string();
     assert!(error.contains("CheckpointStore gone") && error.contains("/no/such/folder"), "{error}");
 }
 
@@ -138,7 +138,7 @@ async fn checkpoint_folder_beyond_entry_or_depth_limit_is_refused() {
     std::os::unix::fs::symlink("nowhere", folder.0.join("team/gpt/link")).unwrap();
     assert_eq!(files.list(&gpt, 4).await.unwrap().files, 1);
     for most in [1, 2, 3] {
-        let error = files.list(&gpt, most).await.unwrap_err();
+        let error = files.list(&gpt, most).await.unwrap_err().to_string();
         let words = format!("gpt has more than {most} files, folders and links; no more are looked at");
         assert!(error.ends_with(&words), "{error}");
     }
@@ -146,7 +146,7 @@ async fn checkpoint_folder_beyond_entry_or_depth_limit_is_refused() {
     folder.put(&format!("team/gpt/{deep}/shard"), "1");
     assert_eq!(files.list(&gpt, 100).await.unwrap().files, 2);
     folder.put(&format!("team/gpt/{deep}/d/shard"), "1");
-    let error = files.list(&gpt, 100).await.unwrap_err();
+    let error = files.list(&gpt, 100).await.unwrap_err().to_string();
     let words = format!("gpt/{deep}/d is more than 16 folders deep; no deeper ones are looked at");
     assert!(error.ends_with(&words), "{error}");
 }
@@ -155,11 +155,11 @@ async fn checkpoint_folder_beyond_entry_or_depth_limit_is_refused() {
 async fn store_error_for_bad_credentials_or_ca_names_the_field() {
     let stores = Stores::new(nobody(), None);
     let spec = json!({"s3": {"bucket": "b"}, "credentialsSecret": "keys"});
-    let error = stores.list(&place(spec, "gpt")).await.unwrap_err();
+    let error = stores.list(&place(spec, "gpt")).await.unwrap_err().to_string();
     assert!(error.contains("spec.credentialsSecret"), "{error}");
     let spec =
         json!({"gcs": {"bucket": "b"}, "caBundle": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"});
-    let error = stores.list(&place(spec, "gpt")).await.unwrap_err();
+    let error = stores.list(&place(spec, "gpt")).await.unwrap_err().to_string();
     assert!(error.contains("spec.caBundle"), "{error}");
 }
 
@@ -200,7 +200,7 @@ async fn job_checkpoints_are_bounded_and_only_shown_ones_keep_metadata() {
     assert_eq!((second.len(), shown(&second)), (MOST_CHECKPOINTS - 1, ids(&first[1..])), "the next one is shown now");
     save(5_000).await;
     save(5_001).await;
-    let error = stores.list(&place).await.unwrap_err();
+    let error = stores.list(&place).await.unwrap_err().to_string();
     for words in ["CheckpointStore main", "team/gpt has more than 2000 checkpoints", "deleted by hand"] {
         assert!(error.contains(words), "{error}");
     }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::error::FolderError;
+
 /// Time without progress after which a call counts as hanging, so that other calls fail instead of waiting.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -36,7 +38,7 @@ impl Turn {
 
     /// Waits for earlier calls, as long as they make progress. [`Call`] is for the thread that makes the call, and [`Wanted`] for the task that waits for its
     /// result.
-    pub(super) async fn take(self: &Arc<Self>) -> Result<(Call, Wanted), String> {
+    pub(super) async fn take(self: &Arc<Self>) -> Result<(Call, Wanted), FolderError> {
         let free = self.wait().await?;
         self.step();
         let unwanted = Arc::new(AtomicBool::new(false));
@@ -44,7 +46,7 @@ impl Turn {
         Ok((call, Wanted(unwanted)))
     }
 
-    async fn wait(&self) -> Result<OwnedSemaphorePermit, String> {
+    async fn wait(&self) -> Result<OwnedSemaphorePermit, FolderError> {
         if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
             return Ok(free);
         }
@@ -52,18 +54,18 @@ impl Turn {
         loop {
             let left = self.patience()?;
             if let Ok(free) = tokio::time::timeout(left, &mut free).await {
-                return free.map_err(|error| error.to_string());
+                return free.map_err(FolderError::from);
             }
         }
     }
 
     /// Time for which the running call may continue without progress before it counts as hanging.
-    fn patience(&self) -> Result<Duration, String> {
+    fn patience(&self) -> Result<Duration, FolderError> {
         let stepped = self.stepped.load(Ordering::Relaxed);
         let silent = self.begin.0.elapsed().saturating_sub(Duration::from_millis(stepped));
         match self.silence.checked_sub(silent) {
             Some(left) => Ok(left.saturating_add(Duration::from_millis(1))),
-            None => Err(format!("has not answered since {}; a request to it is still under way", self.time(stepped))),
+            None => Err(FolderError::Hanging(self.time(stepped))),
         }
     }
 
