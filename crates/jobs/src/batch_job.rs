@@ -18,6 +18,7 @@ use crate::parts::PartSize;
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
+use crate::pod_set_error::PodSetError;
 use crate::template::{TemplateParts, is_placed};
 use crate::training::{RoleState, role_of};
 use crate::unsupported::{unsupported_metadata, unsupported_template};
@@ -103,11 +104,11 @@ impl JobKind for BatchJob {
         finish_of(job)
     }
 
-    fn pod_sets(job: &Job) -> Result<Vec<PodSet>, String> {
-        let Some(spec) = &job.spec else { return Err("spec: missing".to_owned()) };
+    fn pod_sets(job: &Job) -> Result<Vec<PodSet>, PodSetError> {
+        let Some(spec) = &job.spec else { return Err(PodSetError::Missing("spec".to_owned())) };
         for (field, given) in [("parallelism", spec.parallelism), ("completions", spec.completions)] {
             if let Some(given) = given.filter(|given| *given < 0) {
-                return Err(format!("spec.{field}: {given} must be greater than or equal to 0"));
+                return Err(PodSetError::Negative { field, given });
             }
         }
         let count = pod_count(spec);
@@ -291,12 +292,12 @@ fn completions_follow(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::JOB_COMPLETIONS_EQUAL_PARALLELISM).and_then(go_bool).unwrap_or(false)
 }
 
-fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, String> {
+fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, PodSetError> {
     let key = labels::JOB_MIN_PARALLELISM;
     let Some(text) = annotation(metadata, key) else { return Ok(None) };
     match text.parse() {
         Ok(min) if (1..=count).contains(&min) => Ok(Some(min)),
-        _ => Err(format!("annotation {key}: {text:?} is not a number from 1 to {count}")),
+        _ => Err(PodSetError::OutOfRange { key, text: text.to_owned(), most: count }),
     }
 }
 

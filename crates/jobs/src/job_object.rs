@@ -4,6 +4,7 @@ use crate::admission::{Defaults, Facts, KeptSuspend};
 use crate::build::Priority;
 use crate::object_patch::ObjectPatch;
 use crate::placement::{Placement, PlacementError};
+use crate::pod_set_error::PodSetError;
 use crate::state::JobState;
 use crate::template::TemplateParts;
 use berth_api::validation::FieldError;
@@ -46,7 +47,7 @@ pub trait JobObject: Debug + Send + Sync + Any {
     ///
     /// # Errors
     /// The error names the field or annotation that cannot be read.
-    fn pod_sets(&self) -> Result<Vec<PodSet>, String>;
+    fn pod_sets(&self) -> Result<Vec<PodSet>, PodSetError>;
     /// The Workload to create for the job; see [`crate::build_workload`].
     fn workload(&self, pod_sets: Vec<PodSet>, priority: Priority, copied: &BTreeSet<String>) -> Workload;
     /// Patch that suspends the job; see [`crate::JobKind::suspend_patch`].

@@ -13,6 +13,7 @@ use crate::parts::Part;
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
+use crate::pod_set_error::PodSetError;
 use crate::template::TemplateParts;
 use crate::unsupported::{unsupported_metadata, unsupported_template};
 use berth_api::jobset::{self, JobSet as Object};
@@ -140,7 +141,7 @@ impl JobKind for JobSet {
         })
     }
 
-    fn pod_sets(job: &Object) -> Result<Vec<PodSet>, String> {
+    fn pod_sets(job: &Object) -> Result<Vec<PodSet>, PodSetError> {
         let sets = replicated(job)?.into_iter().map(|jobs| {
             let index = IndexLabels {
                 pod: Some(COMPLETION_INDEX_LABEL.to_owned()),
@@ -214,7 +215,7 @@ impl JobKind for JobSet {
         }
         let jobs = match replicated(job) {
             Ok(jobs) => jobs,
-            Err(problem) => return vec![FieldError::new("spec.replicatedJobs", "", problem)],
+            Err(problem) => return vec![FieldError::new("spec.replicatedJobs", "", problem.to_string())],
         };
         let places = jobs.iter().enumerate().map(|(index, jobs)| Place {
             path: format!("{}.metadata", Self::template_path(index)),
@@ -325,7 +326,7 @@ fn template_of(entry: &Value) -> Option<PodTemplateSpec> {
 }
 
 /// Sizes of the JobSet's replicated jobs, in order.
-fn sizes(job: &Object) -> Result<Vec<Size<'_>>, String> {
+fn sizes(job: &Object) -> Result<Vec<Size<'_>>, PodSetError> {
     let read = entries(job).iter().enumerate().map(|(index, entry)| {
         let number = |path: &str, default: i32| match entry.pointer(path) {
             None | Some(Value::Null) => Some(default),
@@ -337,23 +338,18 @@ fn sizes(job: &Object) -> Result<Vec<Size<'_>>, String> {
             let pods = number("/template/spec/completions", parallelism)?.min(parallelism);
             Some(Size { name: entry.get("name").and_then(Value::as_str).unwrap_or_default(), replicas, pods })
         };
-        size().ok_or_else(|| {
-            format!(
-                "spec.replicatedJobs[{index}]: replicas, parallelism and completions must be whole numbers greater than \
-                 or equal to 0"
-            )
-        })
+        size().ok_or(PodSetError::Counts(index))
     });
     read.collect()
 }
 
 /// The replicated jobs of a JobSet, in order.
-fn replicated(job: &Object) -> Result<Vec<Replicated<'_>>, String> {
+fn replicated(job: &Object) -> Result<Vec<Replicated<'_>>, PodSetError> {
     let read = sizes(job)?.into_iter().zip(entries(job)).enumerate().map(|(index, (size, entry))| {
         let field = format!("spec.replicatedJobs[{index}].template");
         let given: JobTemplateSpec = serde_json::from_value(entry.get("template").cloned().unwrap_or_default())
-            .map_err(|error| format!("{field}: {error}"))?;
-        let spec = given.spec.ok_or_else(|| format!("{field}.spec: missing"))?;
+            .map_err(|error| PodSetError::Field { field: field.clone(), fault: error.to_string() })?;
+        let spec = given.spec.ok_or_else(|| PodSetError::Missing(format!("{field}.spec")))?;
         Ok(Replicated { size, template: spec.template })
     });
     read.collect()

@@ -5,6 +5,7 @@ use crate::metadata::{annotation, is_stopping, queue_name};
 use crate::object_patch::ObjectPatch;
 use crate::parts::{Part, PartSize};
 use crate::placement::{Placement, PlacementError};
+use crate::pod_set_error::PodSetError;
 use crate::template::TemplateParts;
 use crate::training::RoleState;
 use berth_api::validation::FieldError;
@@ -113,7 +114,7 @@ pub trait JobKind: Debug + Sized + 'static {
     ///
     /// # Errors
     /// The error names the field or annotation that cannot be read, with its value.
-    fn pod_sets(job: &Self::Object) -> Result<Vec<PodSet>, String>;
+    fn pod_sets(job: &Self::Object) -> Result<Vec<PodSet>, PodSetError>;
     /// Path of the pod template of the job's pod set number `index`.
     fn template_path(index: usize) -> String;
     /// Whether all pods of the job are ready or have succeeded.

@@ -45,6 +45,7 @@ mod parts;
 mod patch;
 mod placement;
 mod pod_set;
+mod pod_set_error;
 pub mod pods;
 mod priority;
 mod provisioning;
@@ -85,8 +86,9 @@ pub use object_patch::ObjectPatch;
 pub use owner::{kind_in_group, named_part};
 pub use parts::{Part, PartSize};
 pub use patch::merge_diff;
-pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};
+pub use placement::{AdmittedAs, ForbiddenError, Placement, PlacementError, parse_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};
+pub use pod_set_error::PodSetError;
 pub use priority::{EffectivePriority, effective_priority};
 pub use provisioning::{
     Provisioning, RequestedPods, pod_template_name, provisioned_updates, provisioning_parameters,

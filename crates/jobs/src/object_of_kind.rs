@@ -8,6 +8,7 @@ use crate::job_object::JobObject;
 use crate::job_type::{JobInfo, ListedKind};
 use crate::object_patch::ObjectPatch;
 use crate::placement::{Placement, PlacementError};
+use crate::pod_set_error::PodSetError;
 use crate::state::JobState;
 use crate::template::TemplateParts;
 use berth_api::validation::FieldError;
@@ -97,7 +98,7 @@ impl<K: ListedKind> JobObject for Object<K> {
         serde_json::to_value(&self.0)
     }
 
-    fn pod_sets(&self) -> Result<Vec<PodSet>, String> {
+    fn pod_sets(&self) -> Result<Vec<PodSet>, PodSetError> {
         K::pod_sets(&self.0)
     }
 

@@ -29,6 +29,11 @@ pub struct Placement {
     pub forbidden: Vec<(String, Vec<String>)>,
 }
 
+/// An entry of the annotation `berth.dev/forbidden-node-labels` that is not a label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither a label key nor key=value")]
+pub struct ForbiddenError(pub String);
+
 /// Reason why a job cannot be started as it was admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
@@ -64,7 +69,7 @@ pub enum PlacementError {
         /// Name of the flavor.
         flavor: String,
         /// Fault of the flavor's annotation, with the faulty entry.
-        problem: String,
+        problem: ForbiddenError,
     },
     /// A flavor forbids node labels, which needs a node affinity, and jobs of this kind accept none.
     #[error(
@@ -219,13 +224,12 @@ fn strip_capacity(parts: &mut TemplateParts) {
 ///
 /// # Errors
 /// The error names the entry that is not a label.
-/// Names the entry that is not a label.
-pub fn parse_forbidden(text: &str) -> Result<Vec<(String, Vec<String>)>, String> {
+pub fn parse_forbidden(text: &str) -> Result<Vec<(String, Vec<String>)>, ForbiddenError> {
     let mut forbidden = Vec::new();
     for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
         let (key, value) = entry.split_once('=').map_or((entry, None), |(key, value)| (key, Some(value)));
         if !is_label_key(key) || !value.is_none_or(is_label_value) {
-            return Err(format!("{entry:?} is neither a label key nor key=value"));
+            return Err(ForbiddenError(entry.to_owned()));
         }
         forbid(&mut forbidden, key.to_owned(), value.map(str::to_owned).into_iter().collect());
     }

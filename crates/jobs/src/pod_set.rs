@@ -1,11 +1,14 @@
 //! Construction of a Workload's pod sets from the pod templates of a job.
 
 use crate::metadata::go_bool;
+use crate::pod_set_error::PodSetError;
 use berth_api::labels;
 use berth_api::{PodSet, PodSetSliceRequiredTopologyConstraint, PodSetTopologyRequest};
 use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::str::FromStr;
 
 /// Labels that the Job controller adds to a Job's template, with values that differ between Jobs.
 pub const BATCH_CONTROLLER_LABELS: [&str; 4] =
@@ -33,7 +36,7 @@ pub fn pod_set_of(
     count: i32,
     min_count: Option<i32>,
     index: &IndexLabels,
-) -> Result<PodSet, String> {
+) -> Result<PodSet, PodSetError> {
     let metadata = template.metadata.as_ref();
     let annotations = metadata.and_then(|m| m.annotations.clone()).filter(|a| !a.is_empty());
     let mut own_labels = metadata.and_then(|m| m.labels.clone()).unwrap_or_default();
@@ -74,7 +77,7 @@ fn keep_last(env: &mut Vec<EnvVar>) {
 fn topology_request(
     annotations: &BTreeMap<String, String>,
     index: &IndexLabels,
-) -> Result<Option<PodSetTopologyRequest>, String> {
+) -> Result<Option<PodSetTopologyRequest>, PodSetError> {
     let get = |key: &str| annotations.get(key).cloned();
     // A slice level without a slice size, or a size without a level, is a fault that the rules of the job report.
     let slice = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY).zip(get(labels::POD_SET_SLICE_SIZE));
@@ -86,7 +89,7 @@ fn topology_request(
         request.preferred = Some(level);
     } else if let Some(text) = get(labels::POD_SET_UNCONSTRAINED_TOPOLOGY) {
         let key = labels::POD_SET_UNCONSTRAINED_TOPOLOGY;
-        let free = go_bool(&text).ok_or_else(|| format!("annotation {key}: {text:?} is not true or false"))?;
+        let free = go_bool(&text).ok_or_else(|| PodSetError::NoBool { key, text: text.clone() })?;
         request.unconstrained = Some(free);
     } else if slice.is_none() && layers.is_none() {
         return Ok(None);
@@ -101,18 +104,18 @@ fn topology_request(
     }
     if let Some(text) = layers {
         let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
-        let layers: Vec<PodSetSliceRequiredTopologyConstraint> =
-            serde_json::from_str(&text).map_err(|error| format!("annotation {key}: {text:?}: {error}"))?;
-        request.podset_slice_required_topology_constraints = layers;
+        let layers: Result<Vec<PodSetSliceRequiredTopologyConstraint>, _> = serde_json::from_str(&text);
+        request.podset_slice_required_topology_constraints = layers.map_err(|error| unreadable(key, &text, error))?;
     }
     Ok(Some(request))
 }
 
-fn parse<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, String>
-where
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error| format!("annotation {key}: {text:?}: {error}"))
+fn parse<T: FromStr<Err: Display>>(key: &'static str, text: &str) -> Result<T, PodSetError> {
+    text.parse().map_err(|error| unreadable(key, text, error))
+}
+
+fn unreadable(key: &'static str, text: &str, fault: impl Display) -> PodSetError {
+    PodSetError::Annotation { key, text: text.to_owned(), fault: fault.to_string() }
 }
 
 #[cfg(test)]
@@ -169,7 +172,10 @@ mod tests {
             request(json!({key("unconstrained-topology"): "F"})),
             Ok(json!({"unconstrained": false, "podIndexLabel": "index"}))
         );
-        assert!(request(json!({key("unconstrained-topology"): "no"})).is_err_and(|text| text.contains("\"no\"")));
+        assert!(
+            request(json!({key("unconstrained-topology"): "no"}))
+                .is_err_and(|error| error.to_string().contains("\"no\""))
+        );
         assert_eq!(
             request(json!({key("slice-required-topology"): "host", key("slice-size"): "2"})),
             Ok(json!({"podIndexLabel": "index", "podSetSliceRequiredTopology": "host", "podSetSliceSize": 2}))

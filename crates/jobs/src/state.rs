@@ -10,6 +10,7 @@ use crate::job_type::JobType;
 use crate::lean::lean_text;
 use crate::object_patch::ObjectPatch;
 use crate::parts::{Part, PartSize};
+use crate::pod_set_error::PodSetError;
 use crate::template::TemplateParts;
 use crate::training::RoleState;
 use berth_api::{PodSet, ReclaimablePod};
@@ -207,7 +208,7 @@ pub struct JobOwner {
     pub uid: Box<str>,
 }
 
-fn asked(sets: Result<Vec<PodSet>, String>) -> Option<Arc<[PodSetDigest]>> {
+fn asked(sets: Result<Vec<PodSet>, PodSetError>) -> Option<Arc<[PodSetDigest]>> {
     Some(sets.ok()?.iter().map(PodSetDigest::of).collect())
 }
 

@@ -338,7 +338,7 @@ impl PodCase<'_> {
         let Some(pod) = self.pod.decode() else { return Decision::Done };
         let copied = &self.ctx.settings.label_keys_to_copy;
         let made = pod_workload(&pod, Priority::default(), copied)
-            .map_err(|problem| (event_reasons::ERR_WORKLOAD_COMPOSE, problem));
+            .map_err(|error| (event_reasons::ERR_WORKLOAD_COMPOSE, error.to_string()));
         let made = made.and_then(|made| {
             self.ctx.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
         });

@@ -180,7 +180,7 @@ fn flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     if let Some(text) = annotations.and_then(|annotations| annotations.get(FORBIDDEN_NODE_LABELS))
         && let Err(wrong) = parse_forbidden(text)
     {
-        faults.push(FieldError::new(format!("metadata.annotations[{FORBIDDEN_NODE_LABELS}]"), text, wrong));
+        faults.push(FieldError::new(format!("metadata.annotations[{FORBIDDEN_NODE_LABELS}]"), text, wrong.to_string()));
     }
     faults
 }

@@ -175,7 +175,7 @@ fn placement_error_is_temporary_if_an_object_may_still_change() {
     let conflict = |part| PlacementError::Conflict { part, key: text("k"), first: text("a"), second: text("b") };
     for (error, passes) in [
         (PlacementError::FlavorNotFound(text("f")), true),
-        (PlacementError::Annotation { flavor: text("f"), problem: text("p") }, true),
+        (PlacementError::Annotation { flavor: text("f"), problem: ForbiddenError(text("p")) }, true),
         (PlacementError::Forbidden { key: text("k"), value: text("v") }, true),
         (conflict("nodeSelector"), true),
         (conflict("labels"), false),

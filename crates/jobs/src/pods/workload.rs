@@ -7,6 +7,7 @@ use super::state::template;
 use crate::build::{OwnerKind, Priority, workload_of};
 use crate::metadata::{annotation, queue_name, version_of, workload_priority_class};
 use crate::pod_set::{IndexLabels, pod_set_of};
+use crate::pod_set_error::PodSetError;
 use berth_api::json::to_text;
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, Workload, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -23,7 +24,7 @@ pub(super) const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 ///
 /// # Errors
 /// The error names the annotation that cannot be read, with its value.
-pub fn pod_workload(pod: &Pod, priority: Priority, copied: &BTreeSet<String>) -> Result<Workload, String> {
+pub fn pod_workload(pod: &Pod, priority: Priority, copied: &BTreeSet<String>) -> Result<Workload, PodSetError> {
     let set = pod_set(DEFAULT_POD_SET_NAME, pod, 1)?;
     let mut workload = workload_of(&pod.metadata, POD, vec![set], priority, copied);
     workload.spec.queue_name = queue_name(&pod.metadata).map(str::to_owned);
@@ -40,8 +41,8 @@ pub fn group_workload(
     members: &[(&str, &str)],
     priority: Priority,
     copied: &BTreeSet<String>,
-) -> Result<Workload, String> {
-    let Some((_, first, _)) = roles.first() else { return Err("the group has no pods".to_owned()) };
+) -> Result<Workload, PodSetError> {
+    let Some((_, first, _)) = roles.first() else { return Err(PodSetError::NoPods) };
     let sets = roles.iter().map(|(role, pod, count)| pod_set(role, pod, *count)).collect::<Result<Vec<_>, _>>()?;
     let mut workload = workload_of(&first.metadata, POD, sets, priority, copied);
     workload.spec.queue_name = queue_name(&first.metadata).map(str::to_owned);
@@ -134,8 +135,8 @@ pub fn stateful_set_workload(
     replicas: i32,
     priority: Priority,
     copied: &BTreeSet<String>,
-) -> Result<Workload, String> {
-    let Some(spec) = &set.spec else { return Err("spec: missing".to_owned()) };
+) -> Result<Workload, PodSetError> {
+    let Some(spec) = &set.spec else { return Err(PodSetError::Missing("spec".to_owned())) };
     let index = IndexLabels { pod: Some(POD_INDEX_LABEL.to_owned()), ..IndexLabels::default() };
     let mut pods = pod_set_of(DEFAULT_POD_SET_NAME, &spec.template, replicas, None, &index)?;
     pods.template.metadata = None;
@@ -175,7 +176,7 @@ fn mark_group(metadata: &mut ObjectMeta, name: &str) {
 }
 
 /// The pod set of pods equal to this pod, as their user wrote them, without Berth's gate.
-fn pod_set(name: &str, pod: &Pod, count: i32) -> Result<PodSet, String> {
+fn pod_set(name: &str, pod: &Pod, count: i32) -> Result<PodSet, PodSetError> {
     let mut template: PodTemplateSpec = template(pod);
     if let Some(spec) = &mut template.spec {
         let gates = spec.scheduling_gates.get_or_insert_default();

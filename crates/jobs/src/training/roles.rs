@@ -75,7 +75,7 @@ pub fn training_pod_sets(job: &TrainingJob, accelerators: &Accelerators) -> Resu
     let index = IndexLabels { pod: Some(INDEX_LABEL.to_owned()), ..IndexLabels::default() };
     let set = |role: &Role| {
         pod_set_of(&role.name, &role.template, role.count, role.min_count, &index)
-            .map_err(|problem| vec![FieldError::new("spec.template.metadata.annotations", "", problem)])
+            .map_err(|problem| vec![FieldError::new("spec.template.metadata.annotations", "", problem.to_string())])
     };
     roles(job, accelerators)?.iter().map(set).collect()
 }

@@ -11,8 +11,10 @@ pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
     let job = read(kind, &case.object);
     let start = || job.start_patch(&case.placements().unwrap_or_default());
     Some(match key {
-        "podSets" => Found::Exact(job.pod_sets().map_or_else(|problem| json!(problem), |sets| pod_sets(&sets))),
-        "unreadable" => Found::Text(job.pod_sets().err()),
+        "podSets" => {
+            Found::Exact(job.pod_sets().map_or_else(|problem| json!(problem.to_string()), |sets| pod_sets(&sets)))
+        }
+        "unreadable" => Found::Text(job.pod_sets().err().map(|problem| problem.to_string())),
         "unsupported" => Found::Text(job.state(None).unsupported.map(String::from)),
         "state" => Found::Part(state(&*job)),
         "start" => Found::Exact(start().map_or_else(|error| json!(error.to_string()), ObjectPatch::into_body)),

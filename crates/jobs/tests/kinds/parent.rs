@@ -31,9 +31,11 @@ pub(crate) fn stateful_set(case: &Case, key: &str) -> Option<Found> {
     Some(match key {
         "template" => given(stateful_set_defaults(&object, None, case.facts())),
         "changeTemplate" => given(stateful_set_defaults(&read(&case.after()), Some(&object), case.facts())),
-        "podSets" => Found::Exact(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
+        "podSets" => {
+            Found::Exact(made().map_or_else(|error| json!(error.to_string()), |made| pod_sets(&made.spec.pod_sets)))
+        }
         "workload" => Found::Part(json!(made().unwrap())),
-        "unreadable" => Found::Text(made().err()),
+        "unreadable" => Found::Text(made().err().map(|error| error.to_string())),
         "state" => Found::Part(json!(state().map(|state| {
             json!({"replicas": state.replicas, "queue": state.queue_name, "deleting": state.deleting,
                 "priorityClass": state.workload_priority_class, "podPriorityClass": state.pod_priority_class,

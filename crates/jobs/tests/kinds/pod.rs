@@ -17,9 +17,11 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
     let made = || pod_workload(&pod, Priority::default(), &Default::default());
     Some(match key {
         "role" => Found::of(role_hash(pod.spec.as_ref().unwrap())),
-        "podSets" => Found::Exact(made().map_or_else(|text| json!(text), |made| pod_sets(&made.spec.pod_sets))),
+        "podSets" => {
+            Found::Exact(made().map_or_else(|error| json!(error.to_string()), |made| pod_sets(&made.spec.pod_sets)))
+        }
         "workload" => Found::Part(json!(made().unwrap())),
-        "unreadable" => Found::Text(made().err()),
+        "unreadable" => Found::Text(made().err().map(|error| error.to_string())),
         "state" => Found::Part(state(&pod)),
         "start" => {
             let start = start().map_err(|error| error.to_string()).unwrap_or_default();

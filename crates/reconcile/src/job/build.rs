@@ -54,7 +54,7 @@ impl JobCase<'_> {
     /// Builds the Workload of the job from the job's complete object.
     pub(super) fn build(&self) -> Result<api::Workload, Unbuilt> {
         let job = self.job.decode().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
-        let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
+        let sets = job.pod_sets().map_err(|error| Unbuilt::Invalid(error.to_string()))?;
         if self.job.is_lean() {
             return Err(Unbuilt::Lean);
         }

@@ -142,7 +142,8 @@ impl PodGroupCase<'_> {
         }
         let members: Vec<(&str, &str)> = members.iter().map(|(name, pod)| (*name, &*pod.uid)).collect();
         let made = self.copied_labels().and_then(|labels| {
-            let mut made = group_workload(&self.name.1, &roles, &members, Priority::default(), &BTreeSet::new())?;
+            let made = group_workload(&self.name.1, &roles, &members, Priority::default(), &BTreeSet::new());
+            let mut made = made.map_err(|error| error.to_string())?;
             made.metadata.labels.get_or_insert_default().extend(labels);
             made.metadata.owner_references.get_or_insert_default().extend(makers);
             Ok(made)

@@ -33,8 +33,9 @@ impl PodGroupCase<'_> {
         let copied = &self.ctx.settings.label_keys_to_copy;
         let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
             Ok(made) => made,
-            Err(problem) => {
-                return Decision::event(notice(EventType::Warning, event_reasons::ERR_WORKLOAD_COMPOSE, problem));
+            Err(error) => {
+                let text = error.to_string();
+                return Decision::event(notice(EventType::Warning, event_reasons::ERR_WORKLOAD_COMPOSE, text));
             }
         };
         match self.ctx.with_priority(made, classes_of_set(set)) {
