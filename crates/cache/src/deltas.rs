@@ -2,6 +2,7 @@
 //! the field.
 
 mod affinity;
+mod error;
 mod reserved;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::admission_checks::{self as checks, Check};
+pub use crate::deltas::error::SpecError;
 pub use crate::deltas::reserved::{Pods, reservation};
 use crate::settings::Settings;
 
@@ -115,23 +117,23 @@ pub fn weight_of(queue: &api::ClusterQueue) -> f64 {
     weight(given) as f64 / engine::WEIGHT_ONE as f64
 }
 
-fn quota(resource: &str, text: &Quantity, field: &str) -> Result<Amount, String> {
-    berth_quantity::quota(resource, &text.0).map_err(|error| format!("{field}: {error}"))
+fn quota(resource: &str, text: &Quantity, field: &str) -> Result<Amount, SpecError> {
+    berth_quantity::quota(resource, &text.0).map_err(|fault| SpecError::Quota { field: field.to_owned(), fault })
 }
 
-fn optional_quota(resource: &str, text: Option<&Quantity>, field: &str) -> Result<Option<Amount>, String> {
+fn optional_quota(resource: &str, text: Option<&Quantity>, field: &str) -> Result<Option<Amount>, SpecError> {
     text.map(|text| quota(resource, text, field)).transpose()
 }
 
-/// Resource groups in the engine's type, or a text that names the field which cannot be read.
+/// Resource groups in the engine's type, or the error of the field that cannot be read.
 ///
 /// # Errors
-/// A quota cannot be read; the text names its field.
-pub fn groups(groups: &[api::ResourceGroup]) -> Result<Vec<engine::ResourceGroup>, String> {
+/// A quota cannot be read; the error names its field.
+pub fn groups(groups: &[api::ResourceGroup]) -> Result<Vec<engine::ResourceGroup>, SpecError> {
     groups.iter().enumerate().map(|(index, group)| resource_group(index, group)).collect()
 }
 
-fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::ResourceGroup, String> {
+fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::ResourceGroup, SpecError> {
     let mut flavors = Vec::with_capacity(group.flavors.len());
     for flavor in &group.flavors {
         let mut quotas = Vec::with_capacity(group.covered_resources.len());
@@ -175,8 +177,8 @@ pub fn cohort(object: &api::Cohort) -> engine::CohortSpec {
 /// A label selector in the engine's type; `Err` names the requirement that cannot be read.
 ///
 /// # Errors
-/// A requirement has an unknown operator; the text names the requirement.
-pub fn selector(selector: &LabelSelector) -> Result<engine::Selector, String> {
+/// A requirement has an unknown operator; the error names the requirement.
+pub fn selector(selector: &LabelSelector) -> Result<engine::Selector, SpecError> {
     let mut requirements: Vec<engine::Requirement> = selector
         .match_labels
         .iter()
@@ -194,10 +196,7 @@ pub fn selector(selector: &LabelSelector) -> Result<engine::Selector, String> {
             "Exists" => engine::SelectorOp::Exists,
             "DoesNotExist" => engine::SelectorOp::DoesNotExist,
             other => {
-                return Err(format!(
-                    "matchExpressions[{}].operator {other:?} must be In, NotIn, Exists or DoesNotExist",
-                    expression.key
-                ));
+                return Err(SpecError::Operator { key: expression.key.clone(), operator: other.to_owned() });
             }
         };
         requirements.push(engine::Requirement {
@@ -267,14 +266,14 @@ pub fn cluster_queue(
     let spec = &object.spec;
     let problem = || refused(&api::validation::validate_cluster_queue(object)).or_else(|| unsupported(spec));
     let mut inactive = if settings.refuse_invalid { problem() } else { None };
-    let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
-        inactive.get_or_insert(text);
+    let groups = groups(&spec.resource_groups).unwrap_or_else(|error| {
+        inactive.get_or_insert_with(|| error.to_string());
         Vec::new()
     });
     let namespace_selector = spec.namespace_selector.as_ref().and_then(|text| match selector(text) {
         Ok(selector) => Some(selector),
-        Err(text) => {
-            inactive.get_or_insert(format!("spec.namespaceSelector.{text}"));
+        Err(error) => {
+            inactive.get_or_insert_with(|| format!("spec.namespaceSelector.{error}"));
             None
         }
     });

@@ -166,7 +166,7 @@ pub fn selector(given: &LabelSelector) -> Result<engine::Selector, String> {
     if !faults.is_empty() {
         return Err(summary(&faults));
     }
-    deltas::selector(given).map_err(|text| format!("{path}.{text}"))
+    deltas::selector(given).map_err(|error| format!("{path}.{error}"))
 }
 
 pub(crate) fn milliseconds(text: Option<&String>) -> Option<i64> {
