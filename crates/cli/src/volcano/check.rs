@@ -20,7 +20,7 @@ const NAMES: [&str; 3] = ["/spec/cohortName", "/spec/parentName", "/spec/cluster
 /// # Errors
 /// The error has the field, the value, and what is allowed.
 pub(super) fn check(object: &Value) -> Result<(), String> {
-    let unknown = match examine(object)? {
+    let unknown = match examine(object).map_err(|fault| fault.to_string())? {
         offline::Manifest::Read { unknown } => unknown,
         // Kinds of Volcano have no checks here: they stay as they are.
         offline::Manifest::Foreign => Vec::new(),

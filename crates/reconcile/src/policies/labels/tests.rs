@@ -1,3 +1,4 @@
+use berth_cache::priorities::MissingClass;
 use serde_json::{Value, json};
 
 use super::*;
@@ -43,8 +44,8 @@ fn label_gives_the_priority_before_the_class_of_the_job() {
     assert_eq!(wanted(None), Ok((3, false)));
     let missing = state(None);
     assert_eq!(
-        missing.context().wanted_priority(missing.workload("w"), (Some("none"), None)).err().as_deref(),
-        Some("none")
+        missing.context().wanted_priority(missing.workload("w"), (Some("none"), None)).err(),
+        Some(MissingClass("none".to_owned()))
     );
 }
 
