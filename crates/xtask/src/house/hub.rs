@@ -109,7 +109,10 @@ impl<'ast> Visit<'ast> for Search<'_> {
 
     fn visit_item_impl(&mut self, block: &'ast ItemImpl) {
         if is_hub(&block.self_ty) {
-            self.hub.impl_files.insert(self.path.to_owned());
+            // A trait of another crate is an interface to the type, and adds no function that sees the fields.
+            if block.trait_.is_none() {
+                self.hub.impl_files.insert(self.path.to_owned());
+            }
         } else {
             visit::visit_item_impl(self, block);
         }

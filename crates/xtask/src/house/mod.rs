@@ -190,7 +190,7 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     let hub = hub::measured(sources);
     writeln!(
         text,
-        "house: Control has {} fields, {} of them private, and impl blocks in {} files; {} other functions and {} fields take a reference to it",
+        "house: Control has {} fields, {} of them private, and impl blocks without a trait in {} files; {} other functions and {} fields take a reference to it",
         hub.fields,
         hub.private_fields,
         hub.impl_files.len(),
