@@ -123,7 +123,7 @@ fn digest_of_kept_state_equals_digest_of_fresh_lists() {
 }
 
 #[test]
-fn digest_differs_when_an_object_was_missed() {
+fn digest_shows_objects_and_changes_that_watches_missed() {
     let mut cluster = lived();
     let stored: Stored = cluster.objects().clone().into_iter().collect();
     let kept = cluster.control().recompute();

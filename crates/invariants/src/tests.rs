@@ -315,7 +315,7 @@ fn l4_quota_freed_while_jobset_pods_live_is_reported() {
 }
 
 #[test]
-fn q6_jobset_started_beside_pods_of_user_template_is_reported() {
+fn q6_jobset_started_beside_pods_without_mark_is_reported() {
     for (phase, manager, expected) in
         [("Running", "kueue", vec!["Q6"]), ("Failed", "kueue", vec![]), ("Running", kinds::USER, vec![])]
     {

@@ -233,7 +233,7 @@ mod tests {
 
     /// Grafana's histogram panel draws bars from buckets of one moment, in the format for buckets, each named by its bound.
     #[test]
-    fn histogram_panel_queries_the_buckets_of_one_moment() {
+    fn histogram_panel_uses_an_instant_query_of_buckets() {
         let all = dashboard();
         let panels = all["panels"].as_array().unwrap();
         let histogram = panels.iter().find(|panel| panel["type"] == "histogram").unwrap();

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn private_words_are_counted_by_identifier_in_code() {
+    fn private_words_are_counted_in_identifiers_and_not_in_comments() {
         let files = [
             ("crates/a/Cargo.toml", ""),
             (

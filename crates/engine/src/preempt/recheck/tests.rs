@@ -225,7 +225,7 @@ fn fair_shares_are_judged_again_on_final_victim_set() {
 
 /// While the victim `own` was to leave, queue `b` had no smaller share than queue `a` would have; after that, `own` could stay.
 #[test]
-fn fair_shares_count_victims_that_were_put_back() {
+fn fair_shares_are_judged_without_victims_put_back() {
     let quotas = [("a", 2), ("b", 2), ("d", 2), ("e", 1)];
     let queues = quotas.map(|(name, nominal)| queue(name, Some("c"), &[("f", nominal)]));
     let mut workloads = vec![pending("a", "asks", 5, &[("main", 3)]), held("a", "own", 0, "f", 1)];
