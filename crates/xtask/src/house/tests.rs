@@ -24,7 +24,9 @@ fn house_table_has_a_line_per_package_and_for_pages() {
     let text = messages(&Options::default()).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(
-        text.starts_with("house: Control has 1 fields, 1 of them private, and impl blocks without a trait in 1 files; 1 other"),
+        text.starts_with(
+            "house: Control has 1 fields, 1 of them private, and impl blocks without a trait in 1 files; 1 other"
+        ),
         "{text}"
     );
     assert_eq!(lines[2], ["a", "2", "0", "2", "1", "2", "1", "1", "1", "1", "1"]);
