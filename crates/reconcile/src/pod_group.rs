@@ -362,3 +362,6 @@ impl<'a> PodGroupCase<'a> {
 fn made_by(pod: &PodState) -> Option<Value> {
     Some(to_value(&pod.maker_reference()?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Fixture for tests of decisions: the state that decisions read, filled from plain objects, and decisions as values to compare. No test of a decision builds
 //! the controller.
 
+pub(crate) mod groups;
 pub(crate) mod objects;
 pub(crate) mod step;
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 use crate::capacity::CapacityFallback;
 use crate::context::Context;
+use crate::decision::Draft;
 use crate::notes::Notes;
 use crate::observe::pod_change::PodChange;
 use crate::observe::quota_rules::QuotaRules;
@@ -26,7 +28,7 @@ use crate::state::work_queue::WorkQueue;
 use crate::state::{Quota, Reports, Session};
 use crate::training_job::checkpoints;
 use crate::training_job::trainings::Trainings;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Term, WORKLOADS, key};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Query, Term, WORKLOADS, key};
 
 /// Namespace of all objects of the fixture that have a namespace.
 pub(crate) const NAMESPACE: &str = "ns";
@@ -162,6 +164,7 @@ impl State {
                 self.notes.note_workload(&new);
                 self.training.note_workload(self.notes.jobs_mut(), &self.view, &new);
                 self.view.put_workload(Box::new(new));
+                self.view.note_group_owners(&name);
             }
             "TrainingJob" => {
                 let older = self.view.training().get(&name);
@@ -211,6 +214,21 @@ impl State {
         let text = serde_json::json!({ "metadata": metadata }).to_string();
         let pod = berth_jobs::JobPod::read(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         self.pod_change().observe_job_pods(Change::Apply(pod), seen);
+    }
+
+    /// Takes the result of reading a job's pod, at the time of decisions.
+    pub(crate) fn read_job_pod(&mut self, pod: &Value) {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        self.pod_change().note_job_pod(&named(Kind::JobPod, name), &pod.to_string(), now());
+    }
+
+    /// Begins to read so many large jobs for their Workloads that no other Workload may be created.
+    pub(crate) fn fill_creations(&mut self) {
+        for number in 0..8 {
+            let object = named(Kind::JOB, &format!("large-{number}"));
+            let mut draft = Draft::ask(Purpose::ReadJob, object.clone(), Query::ReadObject);
+            self.in_flight.start(&mut draft, object);
+        }
     }
 
     /// Notes that a warning with a reason and a message was sent about an object.

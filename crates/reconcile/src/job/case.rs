@@ -18,3 +18,6 @@ pub(super) struct JobCase<'a> {
     /// The time of the decision.
     pub(super) now: Timestamp,
 }
+
+#[cfg(test)]
+mod tests;

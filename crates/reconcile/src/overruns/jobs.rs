@@ -232,3 +232,6 @@ impl<'a> Context<'a> {
         own.any(|workload| workload.holds_quota())
     }
 }
+
+#[cfg(test)]
+mod tests;

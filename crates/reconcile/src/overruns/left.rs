@@ -52,3 +52,6 @@ pub(super) fn sets_of_uncovered_odd_pods<'a>(
         .filter_map(move |(_, odd_pod)| known(&odd_pod.pod.set))
         .map(|set| set.name.as_str())
 }
+
+#[cfg(test)]
+mod tests;

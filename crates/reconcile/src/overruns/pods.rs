@@ -136,3 +136,6 @@ impl Context<'_> {
         found.charge_amounts(self, given.as_ref().map(|given| &given.flavors), beyond);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use crate::testing::objects::{admitted, changed, cluster_queue, job, reserved, w
 use crate::testing::{State, named};
 
 /// Job `a` with so many pods, running.
-fn running(pods: i64) -> Value {
+pub(super) fn running(pods: i64) -> Value {
     changed(job("a"), json!({"spec": {"suspend": false}, "status": {"active": pods}}))
 }
 
@@ -20,6 +20,15 @@ fn usage(state: &State) -> Option<([i64; 2], Charged)> {
         (charge.cluster_queue, amount)
     };
     Some((found.pods, found.charge.map(cpu)))
+}
+
+/// The usage beyond quota of an object as text: pods that run and pods with quota, the carrier of the charge, its ClusterQueue, and amounts by flavor.
+pub(super) fn shown(state: &State, object: &ObjectKey) -> String {
+    let Some(found) = usage_of(&state.context(), object) else { return "none".to_owned() };
+    let [runs, held] = found.pods;
+    let Some(charge) = found.charge else { return format!("{runs}/{held} no queue") };
+    let cells = charge.usage.iter().map(|(cell, sum)| format!(" {}/{} {}", cell.flavor, cell.resource, sum.get()));
+    format!("{runs}/{held} {} {}{}", charge.carrier, charge.cluster_queue, cells.collect::<String>())
 }
 
 #[test]

@@ -24,3 +24,6 @@ pub struct PodCase<'a> {
 pub fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
     Notice { key, uid: pod.uid.to_string(), event_type, reason: reason.to_owned(), message, reporter: POD_REPORTER }
 }
+
+#[cfg(test)]
+mod tests;

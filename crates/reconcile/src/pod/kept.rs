@@ -41,3 +41,6 @@ fn counts_for_the_end(pod: &PodState) -> bool {
     let stopped = pod.condemned && pod.owner.is_some();
     pod.succeeded() && !serves && !stopped
 }
+
+#[cfg(test)]
+mod tests;

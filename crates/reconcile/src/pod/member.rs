@@ -141,3 +141,6 @@ impl PodCase<'_> {
         counting <= size || pods.has_place(&name, (&self.name.1, self.pod), size)
     }
 }
+
+#[cfg(test)]
+mod tests;

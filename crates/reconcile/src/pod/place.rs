@@ -51,3 +51,6 @@ impl PodCase<'_> {
         place(assignment, of_role().filter_map(|(_, pod)| pod.selectors.as_deref()), before)
     }
 }
+
+#[cfg(test)]
+mod tests;

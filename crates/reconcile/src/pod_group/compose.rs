@@ -163,3 +163,6 @@ impl PodGroupCase<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

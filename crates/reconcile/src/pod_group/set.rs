@@ -161,3 +161,6 @@ fn classes_of_set(set: &SetState) -> NamedClasses<'_> {
 fn is_rescaled(workload: &WorkloadView, set: &SetState) -> bool {
     workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,3 +17,6 @@ pub(crate) struct TrainingCase<'a> {
     /// The time of the decision.
     pub(super) now: Timestamp,
 }
+
+#[cfg(test)]
+mod tests;
