@@ -291,7 +291,7 @@ impl<'a> PodGroupCase<'a> {
             // A pod that is being deleted does not make its successor an excess pod. An excess pod that a controller would at once create again waits until
             // another pod of its role may start.
             let excess = tally.counting.saturating_sub(tally.leaving) > size && self.set.is_none();
-            if let Some(decision) = excess.then(|| self.delete_excess(of_role())).flatten() {
+            if let Some(decision) = excess.then(|| self.delete_excess(of_role(), size)).flatten() {
                 return Some(decision);
             }
             let taken = tally.inactive > 0 && tally.inactive.saturating_add(tally.counting) > size;
@@ -301,8 +301,8 @@ impl<'a> PodGroupCase<'a> {
     }
 
     /// Deletes the first of the excess pods of a role.
-    fn delete_excess(&self, pods: impl Iterator<Item = (&'a str, &'a PodState)>) -> Option<Decision> {
-        let name = self.pod_name(excess(pods)?);
+    fn delete_excess(&self, pods: impl Iterator<Item = (&'a str, &'a PodState)>, size: i32) -> Option<Decision> {
+        let name = self.pod_name(excess(pods, size)?);
         Some(self.member(&name)?.delete(event_reasons::EXCESS_POD_DELETED, "Excess pod deleted"))
     }
 

@@ -18,6 +18,8 @@ pub struct RoleTally {
     pub succeeded: i32,
     /// Number of pods that are ready or have succeeded.
     pub ready: i32,
+    /// Number of started pods that have not ended.
+    pub running: i32,
 }
 
 /// Counts of a pod group's pods, updated by adding and removing single pods.
@@ -72,6 +74,7 @@ impl Tally {
         add(&mut role.inactive, pod.held && !pod.counts());
         add(&mut role.succeeded, succeeded);
         add(&mut role.ready, succeeded || (pod.ready && pod.runs()));
+        add(&mut role.running, pod.runs());
         add(&mut self.pods, true);
         add(&mut self.staying, !pod.deleting());
         add(&mut self.kept, kept);
@@ -174,13 +177,15 @@ fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) 
     (!counts_as_held, pod.gated, !pod.bound, pod.created, name)
 }
 
-/// The excess pod of a group that is deleted first: the last pod in the group's order. Pods with a controller are not chosen, because the controller would
-/// create them again at once.
+/// The excess pod of a role that is deleted first: the last pod in the group's order behind the first `size` pods that count. Pods with a controller are not
+/// chosen, because the controller would create them again at once; no other pod goes in their place.
 #[must_use]
-pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
-    let goes = |pod: &PodState| pod.counts() && pod.phase != Phase::Succeeded && !pod.deleting() && pod.owner.is_none();
-    let going = pods.into_iter().filter(|(_, pod)| goes(pod));
-    going.max_by_key(|(name, pod)| place(name, pod)).map(|(name, _)| name)
+pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Option<&'a str> {
+    let mut all: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts() && !pod.deleting()).collect();
+    all.sort_by_key(|&(name, pod)| place(name, pod));
+    let behind = all.into_iter().skip(usize::try_from(size).unwrap_or_default()).rev();
+    let mut going = behind.filter(|(_, pod)| pod.phase != Phase::Succeeded && pod.owner.is_none());
+    going.next().map(|(name, _)| name)
 }
 
 /// The first `size` pods in the group's order that count and are not being deleted.

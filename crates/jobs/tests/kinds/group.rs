@@ -34,7 +34,8 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
             "counting": tally.counting(), "hasInactive": tally.has_inactive()})),
         "finished" => Found::of(tally.finish(size).map(|end| json!({"success": end.success, "message": end.message}))),
         "reclaimable" => Found::of(tally.reclaimable()),
-        "excess" => Found::of(excess(all())),
+        // The role of the cases has one place fewer than the group.
+        "excess" => Found::of(excess(all(), size - 1)),
         "replaced" => Found::of(replaced(all())),
         _ => return None,
     })

@@ -79,7 +79,7 @@ impl<'a> Context<'a> {
     /// Running pods of a TrainingJob, and their usage beyond quota; `None` if nobody can be charged for the pods.
     pub(super) fn overrun_of_training(&self, object: &ObjectKey) -> Option<Found> {
         let view = self.view.training().get(&(object.namespace.clone(), object.name.clone()))?;
-        let asks = self.settings.job_kinds.contains(&Kind::TrainingJob) && self.manages(&object.namespace);
+        let asks = self.manages(&object.namespace);
         let (mut found, workload) =
             self.answering(object, &view.uid, asks.then_some(Some(view.facts.queue.as_str())))?;
         self.count_parts(&mut found, object, (&view.uid, workload), |name| {
@@ -129,7 +129,8 @@ impl<'a> Context<'a> {
     ) {
         let mut runs: BTreeMap<String, i64> = BTreeMap::new();
         let parts = self.view.jobs().controlled_by(&object.namespace, uid);
-        for (name, part) in parts.filter(|(_, part)| part.pods > 0 && !self.holds_itself(part)) {
+        // A Job that only names the owner as its controller is charged as a job of its own.
+        for (name, part) in parts.filter(|(name, part)| part.pods > 0 && self.runs_as_part(name, part)) {
             let is_admitted = |set: &String| {
                 let Some(workload) = workload else { return false };
                 let altered = part

@@ -49,9 +49,8 @@ fn may_overrun(view: &View, reclaims: bool, name: &Name, pod: &PodState, group: 
         return true;
     }
     let Some(group) = group.and_then(|group| view.pods().group(group)) else { return false };
-    let left = |set: &engine::PodSetSpec| workload.remaining(&set.name, reclaims).unwrap_or_default();
-    let all: i64 = workload.shape.pod_sets.iter().map(left).fold(0, i64::saturating_add);
-    i64::from(group.tally.running) > all || workload.size(pod.role()) == 0
+    let left = workload.remaining(pod.role(), reclaims).unwrap_or_default();
+    i64::from(group.tally.role(pod.role()).running) > left || workload.size(pod.role()) == 0
 }
 
 impl Context<'_> {

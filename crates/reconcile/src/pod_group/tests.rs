@@ -339,3 +339,11 @@ fn gated_pod_with_unresolved_start_may_be_starting() {
     assert!(!starting(&busy(deleting(waiting("a")))), "it never runs");
     assert!(!starting(&busy(let_in_member("a", 2))), "it runs");
 }
+
+/// An excess pod that a controller would create again waits, so that no running pod is deleted for it.
+#[test]
+fn running_pod_is_not_deleted_for_excess_pod_of_controller() {
+    let pods = vec![running("a"), running("b"), of_replica_set(waiting("c"))];
+    let state = both(pods, admitted(sized_two(&["a", "b", "c"])));
+    assert_eq!(decided(&state, "g").what, "done");
+}

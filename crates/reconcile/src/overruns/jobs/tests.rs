@@ -241,3 +241,22 @@ fn quota_of_two_slices_counts_once_at_larger_size() {
     assert_eq!(held(vec![sized("w", 2), sized("x", 4)]), [("main".to_owned(), 4)]);
     assert_eq!(held(vec![sized("w", 4), sized("x", 2)]), [("main".to_owned(), 4)]);
 }
+
+#[test]
+fn running_training_job_without_quota_is_charged_to_its_queue() {
+    let state = || State::new().with(training_job("a")).with(workers(json!({})));
+    let object = named(Kind::TrainingJob, "a");
+    assert_eq!(shown(&state(), &object), "2/0 a-uid cq f/cpu 2000", "no Workload");
+    let pending = state().with(workload_of(&training_job("a")));
+    assert_eq!(shown(&pending, &object), "2/0 w-uid cq f/cpu 2000", "pending");
+}
+
+/// A Job that names a TrainingJob as its controller, and runs none of its roles, is a job like any other.
+#[test]
+fn job_that_runs_no_role_is_charged_once() {
+    let state = State::new().with(training_job("a")).with(admitted(workload_of(&training_job("a"))));
+    let state = state.with(workers(json!({}))).with(child("a-other", &training_job("a")));
+    let of_job = shown(&state, &named(Kind::JOB, "a-other"));
+    let of_training_job = shown(&state, &named(Kind::TrainingJob, "a"));
+    assert_eq!((of_job.as_str(), of_training_job.as_str()), ("2/0 a-other-uid cq f/cpu 2000", "none"));
+}

@@ -103,3 +103,12 @@ fn first_stopped_pod_of_evicted_group_stays_as_owner() {
         assert_eq!(is_needed_in(&state), expected, "{name}");
     }
 }
+
+/// A process that starts may observe Workloads before pods.
+#[test]
+fn ended_pod_is_kept_alike_in_any_order_of_lists() {
+    let pods = || vec![kept("a", "Failed"), running("b")];
+    let workload_last = observed(pods(), of_two(&["a", "b"]));
+    let workload_first = pods().into_iter().fold(State::managing_pods().with(of_two(&["a", "b"])), State::with);
+    assert_eq!([is_needed_in(&workload_last), is_needed_in(&workload_first)], [false, false]);
+}
